@@ -1,0 +1,1 @@
+"""The command line: the app, and one module per group of commands."""

@@ -1,0 +1,110 @@
+"""The `posemill` command: joins the groups of commands, and turns our errors into exit codes.
+
+Exit codes: 0 all done, 1 some clips failed, 2 wrong usage or a wrong world, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from posemill import __version__
+from posemill.errors import PosemillError
+
+# Each has `register(app)`. They import nothing heavy before a command runs.
+_GROUPS: tuple[str, ...] = ()
+
+
+class SpellingCommand(typer.core.TyperCommand):
+    """Also takes `--two_words` for `--two-words`, and `--splits a b` for two values."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse after bringing every flag to the one spelling click knows."""
+        repeatable = {
+            name
+            for parameter in self.params
+            if getattr(parameter, "multiple", False)
+            for name in parameter.opts
+        }
+        return super().parse_args(ctx, _one_spelling(args, repeatable))
+
+
+def _one_spelling(args: list[str], repeatable: set[str]) -> list[str]:
+    """Return args with dashes in flags, and `--splits a b` as `--splits a --splits b`."""
+    result: list[str] = []
+    current = None
+    for position, arg in enumerate(args):
+        if arg == "--":
+            return result + args[position:]
+        if arg.startswith("--"):
+            name, equals, value = arg.partition("=")
+            name = name.replace("_", "-")
+            current = name if name in repeatable and not equals else None
+            result.append(name + equals + value)
+        elif current and result[-1] != current and not arg.startswith("-"):
+            result += [current, arg]
+        else:
+            result.append(arg)
+    return result
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"posemill {__version__}")
+        raise typer.Exit
+
+
+def build_app() -> typer.Typer:
+    """Return the whole command line."""
+    app = typer.Typer(
+        name="posemill",
+        help="From pictures and video to pose keypoints, to model input, to a trained model.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def root(
+        version: Annotated[
+            bool,
+            typer.Option(
+                "--version", callback=_print_version, is_eager=True, help="Say the version."
+            ),
+        ] = False,
+        debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    ) -> None:
+        pass
+
+    for group in _GROUPS:
+        import_module(group).register(app)
+    _use_spelling_command(app)
+    return app
+
+
+def _use_spelling_command(app: typer.Typer) -> None:
+    for command in app.registered_commands:
+        command.cls = SpellingCommand
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _use_spelling_command(group.typer_instance)
+
+
+def main(args: list[str] | None = None) -> Any:
+    """Run the command line; the entry point of `posemill`."""
+    arguments = sys.argv[1:] if args is None else args
+    try:
+        return build_app()(args=arguments, prog_name="posemill")
+    except PosemillError as error:
+        if "--debug" in arguments:
+            raise
+        typer.secho(f"posemill: {error}", err=True, fg="red")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.secho("posemill: interrupted", err=True)
+        sys.exit(130)

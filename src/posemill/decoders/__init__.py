@@ -1,0 +1,1 @@
+"""Frames out of picture and video files."""

@@ -1,0 +1,59 @@
+"""Every exception posemill raises on purpose.
+
+PosemillError               something in the world is not as it has to be
+├── MissingExtraError       an optional package is not installed
+├── WeightsError            a model file cannot be had, or is not the one we know
+├── DeviceError             the device asked for is not there, or its runtime is not
+├── SourceError             no clips where the user pointed, or a layout we do not know
+├── DecodeError             a picture or a video that cannot be read
+├── RunError                a run folder that cannot be started, continued or read
+├── FormatError             a file that does not hold what its format promises
+├── ConfigError             a setting that is unknown, or does not go with the others
+└── TrainingError           a training that cannot start or go on
+
+The caller's own mistakes in Python (a wrong shape, a wrong type) are `ValueError` and `TypeError`.
+"""
+
+from __future__ import annotations
+
+
+class PosemillError(Exception):
+    """Base of all errors: the message says what was expected, what came and what to do."""
+
+    exit_code = 2
+
+
+class MissingExtraError(PosemillError):
+    """An optional package is not installed; the message names the extra that brings it."""
+
+
+class WeightsError(PosemillError):
+    """A model file cannot be had, or is not the one we know."""
+
+
+class DeviceError(PosemillError):
+    """The device asked for is not there, or the installed runtime cannot use it."""
+
+
+class SourceError(PosemillError):
+    """No clips where the user pointed, or a layout we do not know."""
+
+
+class DecodeError(PosemillError):
+    """A picture or a video that cannot be read; the message names the file and the reason."""
+
+
+class RunError(PosemillError):
+    """A run folder that cannot be started, continued or read."""
+
+
+class FormatError(PosemillError):
+    """A file that does not hold what its format promises."""
+
+
+class ConfigError(PosemillError):
+    """A setting that is unknown, or does not go with the others."""
+
+
+class TrainingError(PosemillError):
+    """A training that cannot start or go on."""

@@ -1,0 +1,1 @@
+"""Files other projects read and write, one module per format."""

@@ -1,0 +1,1 @@
+"""Extraction jobs: the only place that joins sources, estimators, executors and stores."""

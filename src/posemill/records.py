@@ -1,0 +1,172 @@
+"""The value objects all parts share: `Clip` (what is to be read), `Keypoints`, `PoseClip`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.skeletons import Skeleton, get_skeleton, point_map
+
+Frame = npt.NDArray[np.uint8]  # (height, width, 3), RGB
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One clip of a dataset, before anything is read from it.
+
+    Args:
+        clip_id: Unique within the split; the path below the dataset's root, `/` between the parts.
+        path: A folder of frames, a video file, or a folder of loose pictures.
+        kind: `frames` (one clip, its frames in order), `video`, or `pictures` (independent).
+        split: `train`, `dev`, `test` or any other word; `all` where the source has no splits.
+        num_frames: As far as it is known without decoding; None for a video that does not say.
+        start_seconds: Where to begin in a video.
+        end_seconds: Where to end (exclusive), None for the end of the video.
+        label: The class or the gloss sequence, where the source has one.
+        extra: Other columns of a list source, passed through.
+    """
+
+    clip_id: str
+    path: str
+    kind: Literal["frames", "video", "pictures"]
+    split: str = "all"
+    num_frames: int | None = None
+    start_seconds: float = 0.0
+    end_seconds: float | None = None
+    label: str | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Keypoints:
+    """What an estimator says about a batch of frames.
+
+    Args:
+        points: `(frames, keypoints, 3)` float32: x and y normalised by width and height (may lie
+            outside 0..1), z in the scale of x; NaN where a point was not found.
+        scores: `(frames, keypoints)` float32 in 0..1: visibility or confidence, 0 where not found.
+        sizes_wh: `(frames, 2)` int32: width and height of each frame in pixels.
+    """
+
+    points: FloatArray
+    scores: FloatArray
+    sizes_wh: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+@dataclass(frozen=True, eq=False)
+class PoseClip:
+    """The keypoints of one clip, of any skeleton. Arrays are checked, not copied: do not modify.
+
+    Args:
+        points: `(frames, keypoints, 3)` float32: x and y normalised by width and height (may lie
+            outside 0..1), z in the scale of x (0 for a flat skeleton); NaN where not found.
+        scores: `(frames, keypoints)` float32 in 0..1: visibility or confidence, 0 where not found.
+        sizes_wh: `(frames, 2)`: width and height in pixels, 0 where unknown.
+        skeleton_name: A name `posemill.skeletons.get_skeleton` knows.
+        frame_indices: `(frames,)`: position of each row in its source; 0, 1, 2 … by default.
+        image_paths: One per frame, or empty where the source was a video.
+    """
+
+    points: FloatArray
+    scores: FloatArray
+    sizes_wh: npt.NDArray[np.int32]
+    skeleton_name: str = "holistic-543"
+    clip_id: str = ""
+    split: str = "all"
+    frame_indices: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    image_paths: tuple[str, ...] = ()
+    label: str | None = None
+    fps: float | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        frames, keypoints = len(self.points), self.skeleton.num_points
+        if not len(self.frame_indices) and frames:
+            object.__setattr__(self, "frame_indices", np.arange(frames, dtype=np.int64))
+        expected = {
+            "points": (frames, keypoints, 3),
+            "scores": (frames, keypoints),
+            "sizes_wh": (frames, 2),
+            "frame_indices": (frames,),
+        }
+        for name, shape in expected.items():
+            got = getattr(self, name).shape
+            if got != shape:
+                raise ValueError(
+                    f"{name}: expected shape {shape} for {self.skeleton_name}, got {got}"
+                )
+        if self.image_paths and len(self.image_paths) != frames:
+            raise ValueError(f"image_paths: expected {frames} or none, got {len(self.image_paths)}")
+
+    def __repr__(self) -> str:
+        found = (
+            ", ".join(
+                f"{part.name} {share:.0%}"
+                for part, share in zip(self.skeleton.parts, self.present.mean(0), strict=True)
+            )
+            if len(self)
+            else "no frames"
+        )
+        return (
+            f"PoseClip({self.clip_id!r}, split={self.split!r}, {self.skeleton_name}, "
+            f"points={self.points.shape}, {found})"
+        )
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def skeleton(self) -> Skeleton:
+        """The skeleton: names, parts, bones and left/right of the points."""
+        return get_skeleton(self.skeleton_name)
+
+    @property
+    def mask(self) -> BoolArray:
+        """`(frames, keypoints)`: True where the point was found."""
+        return ~np.isnan(self.points[..., 0])
+
+    @property
+    def present(self) -> BoolArray:
+        """`(frames, parts)`: True where any point of the part was found, parts as in `skeleton`."""
+        mask = self.mask
+        columns = [mask[:, part.start : part.stop].any(1) for part in self.skeleton.parts]
+        return np.stack(columns, 1)
+
+    def part(self, name: str) -> FloatArray:
+        """Return `(frames, points of the part, 3)`, a view, NaN where not found."""
+        part = self.skeleton.part(name)
+        return self.points[:, part.start : part.stop]
+
+    def pixels(self) -> FloatArray:
+        """Return `(frames, keypoints, 2)`: x and y in pixels of the original frames."""
+        return self.points[..., :2] * self.sizes_wh[:, None, :].astype(np.float32)
+
+    def as_skeleton(self, name: str) -> PoseClip:
+        """Return the same clip in another layout, by the declared map between the two.
+
+        A target point that is the mean of several (the neck) takes the lowest of their scores; one
+        the source does not have (the small toes) is missing.
+        """
+        if name == self.skeleton_name:
+            return self
+        sources = point_map(self.skeleton_name, name)
+        points = np.full((len(self), len(sources), 3), np.nan, np.float32)
+        scores = np.zeros((len(self), len(sources)), np.float32)
+        for target, indices in enumerate(sources):
+            if indices:
+                chosen = list(indices)
+                points[:, target] = self.points[:, chosen].mean(1)
+                scores[:, target] = self.scores[:, chosen].min(1)
+        scores[np.isnan(points[..., 0])] = 0
+        return dataclasses.replace(self, points=points, scores=scores, skeleton_name=name)

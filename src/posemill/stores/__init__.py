@@ -1,0 +1,1 @@
+"""Runs on disk: schema, writer, reader."""
