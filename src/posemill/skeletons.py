@@ -87,7 +87,8 @@ OPENPOSE_NAMES = tuple(
 )
 COCO_BODY_NAMES = tuple(
     "nose left_eye right_eye left_ear right_ear left_shoulder right_shoulder left_elbow "
-    "right_elbow left_wrist right_wrist left_hip right_hip left_knee right_knee left_ankle right_ankle".split()
+    "right_elbow left_wrist right_wrist left_hip right_hip left_knee right_knee left_ankle "
+    "right_ankle".split()
 )
 COCO_FEET_NAMES = tuple(
     "left_big_toe left_small_toe left_heel right_big_toe right_small_toe right_heel".split()
