@@ -1,0 +1,85 @@
+"""Named bundles of speed settings. None touches the global batch, the learning rate or the epochs.
+
+`micro_batch` is the most clips of one forward pass: a preset with a small one accumulates more
+often, one with a large one is capped by `batch_size`. So every preset takes the same steps.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from posemill.errors import ConfigError
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "high-performance": {
+        "micro_batch": 64,
+        "prefetch_factor": 2,
+        "pin_memory": True,
+        "persistent_workers": True,
+        "activation_checkpointing": False,
+        "cache": "ram",
+        "eval_every": 5,
+        "save_every": 5,
+    },
+    "balanced": {
+        "micro_batch": 32,
+        "prefetch_factor": 2,
+        "pin_memory": True,
+        "persistent_workers": True,
+        "activation_checkpointing": False,
+        "cache": "mmap",
+        "eval_every": 2,
+        "save_every": 2,
+    },
+    "memory-limited": {
+        "micro_batch": 8,
+        "prefetch_factor": 2,
+        "pin_memory": False,
+        "persistent_workers": True,
+        "activation_checkpointing": True,
+        "cache": "mmap",
+        "eval_every": 5,
+        "save_every": 5,
+    },
+    "extreme": {
+        "micro_batch": 128,
+        "prefetch_factor": 4,
+        "pin_memory": True,
+        "persistent_workers": True,
+        "activation_checkpointing": False,
+        "cache": "ram",
+        "eval_every": 10,
+        "save_every": 10,
+    },
+}
+# Compiled on a GPU only: on CPUs it was slower more often than not, so there it is asked for by
+# name (`--compile`).
+COMPILES_ON_GPU = frozenset({"high-performance", "extreme"})
+_MOST_WORKERS = {"high-performance": 8, "balanced": 4, "memory-limited": 1, "extreme": 16}
+
+
+def preset_values(name: str) -> Mapping[str, Any]:
+    """Return the settings of a preset; an unknown name is a `ConfigError`."""
+    if name not in PRESETS:
+        raise ConfigError(f"preset: expected {' | '.join(PRESETS)}, got {name!r}")
+    return PRESETS[name]
+
+
+def count_cores() -> int:
+    """Return the cores this process may use (its affinity, not the machine's number)."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def loader_workers(preset: str, *, cores: int, ranks: int) -> int:
+    """Return the loader processes of each rank: what the preset wants, within the rank's cores.
+
+    A rank keeps one core for itself (`extreme` does not when it is alone); a rank that has one
+    core only loads in a thread instead.
+    """
+    own = max(1, cores // max(1, ranks))
+    spare = own if preset == "extreme" and ranks == 1 else own - 1
+    return max(0, min(_MOST_WORKERS[preset], spare))
