@@ -1,0 +1,111 @@
+"""One frame as a picture: the original, the keypoints of all parts on it, a legend below."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from posemill.inspection.lettering import BACKGROUND, add_legend, plain_text, write_text
+from posemill.inspection.strokes import paint_keypoints
+from posemill.records import FloatArray, Frame, PoseClip
+
+_FARTHEST = 20.0  # in widths or heights of the picture; points beyond are not drawn
+_GONE = "original picture not available"
+
+
+def draw(
+    frame: Frame | None,
+    clip: PoseClip,
+    index: int,
+    *,
+    legend: bool = True,
+    title: str | None = None,
+    min_long_side: int = 720,
+    min_score: float = 0.5,
+) -> Frame:
+    """Return a picture of one frame's keypoints: bones coloured by part and side, a legend below.
+
+    Points are normalised, so the frame may have another size than the estimator saw. A point whose
+    score is under `min_score` is drawn fainter. Missing parts are named in the legend.
+
+    Args:
+        frame: `(height, width, 3)` RGB, not modified; None where the original is gone: then a
+            blank canvas of the same shape, which says so.
+        clip: The clip the frame belongs to, of any skeleton.
+        index: Row of the frame in the clip.
+        legend: Whether to add title and legend below the picture (it grows higher).
+        title: First line of the legend; by default the clip's name and the frame's number.
+        min_long_side: Smaller pictures are enlarged until their longer side has so many pixels.
+        min_score: Below it a point counts as unsure.
+    """
+    if frame is not None and (frame.dtype != np.uint8 or frame.shape[2:] != (3,)):
+        raise ValueError(
+            f"frame: expected (height, width, 3) uint8, got {frame.shape} {frame.dtype}"
+        )
+    index = range(len(clip))[index]  # IndexError where there is no such frame
+    canvas = _blank(clip, index, min_long_side) if frame is None else _sized(frame, min_long_side)
+    points = _place(clip, index, canvas.shape[1::-1], fit=frame is None)
+    sure = clip.scores[index] >= min_score
+    paint_keypoints(canvas, clip.skeleton_name, points, sure)
+    if not legend:
+        return canvas
+    if title is None:
+        title = f"{clip.clip_id}  frame {clip.frame_indices[index]}"
+    there = ~np.isnan(clip.points[index, :, 0])
+    parts = [(part.name, bool(there[part.start : part.stop].any())) for part in clip.skeleton.parts]
+    has_unsure = (there & ~sure).any()
+    remark = f"faint: score below {min_score:g}" if has_unsure else ""
+    return add_legend(canvas, parts, plain_text(title), remark=remark)
+
+
+def _sized(frame: Frame, min_long_side: int) -> Frame:
+    scale = min_long_side / max(frame.shape[:2])
+    if scale <= 1:
+        return np.array(frame, np.uint8)
+    size_wh = (round(frame.shape[1] * scale), round(frame.shape[0] * scale))
+    return np.asarray(cv2.resize(frame, size_wh, interpolation=cv2.INTER_CUBIC), np.uint8)
+
+
+def _blank(clip: PoseClip, index: int, min_long_side: int) -> Frame:
+    width, height = (int(side) for side in clip.sizes_wh[index])
+    if width <= 0 or height <= 0:
+        width, height = 4, 3
+    scale = min_long_side / max(width, height)
+    if scale < 1 and max(width, height) <= 4096:
+        scale = 1.0
+    # A freak size in a damaged file must not become a freak picture.
+    width, height = max(64, round(width * scale)), max(64, round(height * scale))
+    canvas = np.full((height, width, 3), BACKGROUND, np.uint8)
+    text_height = max(9, round(max(width, height) / 60))
+    write_text(
+        canvas, _GONE, (text_height, 2 * text_height), height=text_height, colour=(160, 166, 176)
+    )
+    return canvas
+
+
+def _place(clip: PoseClip, index: int, size_wh: tuple[int, ...], *, fit: bool) -> FloatArray:
+    """Return `(keypoints, 2)` in pixels of the canvas, NaN where not to be drawn.
+
+    With `fit`, a clip whose points do not lie in 0..1 (it was centred and scaled for a model) is
+    brought into the canvas as a whole, every frame alike.
+    """
+    points = clip.points[index, :, :2].astype(np.float32)
+    size = np.array(size_wh, np.float32)
+    if fit and (bounds := _strange_bounds(clip)) is not None:
+        low, high = bounds
+        scale = 0.9 * float((size / np.maximum(high - low, 1e-6)).min())
+        points = ((points - (low + high) / 2) * scale / size + 0.5).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        sane = np.all(np.abs(points) < _FARTHEST, axis=1)
+    return np.where(sane[:, None], points * size, np.nan).astype(np.float32)
+
+
+def _strange_bounds(clip: PoseClip) -> tuple[FloatArray, FloatArray] | None:
+    """Return the corners of all points of a clip that was normalised for a model, else None."""
+    step = max(1, len(clip) // 64)  # enough to know: a movie of a long clip asks for every frame
+    flat = clip.points[::step, :, :2].reshape(-1, 2)
+    flat = flat[np.isfinite(flat).all(1)]
+    if not len(flat) or ((flat > -0.5) & (flat < 1.5)).all(1).mean() > 0.6:
+        return None
+    low, high = np.percentile(flat, (1, 99), axis=0).astype(np.float32)
+    return low, high
