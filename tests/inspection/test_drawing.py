@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from people import make_clip
 
 from posemill.inspection import lettering
 from posemill.inspection.drawing import draw
@@ -16,6 +16,7 @@ from posemill.records import PoseClip
 from posemill.skeletons import SKELETON_NAMES, get_skeleton
 
 GREY = 128
+Maker = Callable[..., PoseClip]
 
 
 def grey_frame(width: int = 320, height: int = 240) -> np.ndarray[Any, Any]:
@@ -48,7 +49,9 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("skeleton_name", SKELETON_NAMES)
-def test_every_bone_colours_the_middle_between_its_ends(skeleton_name: str) -> None:
+def test_every_bone_colours_the_middle_between_its_ends(
+    skeleton_name: str, make_clip: Maker
+) -> None:
     clip = make_clip(skeleton_name=skeleton_name)
     picture = draw(grey_frame(), clip, 0, legend=False)
     painted = changed(picture)
@@ -58,7 +61,7 @@ def test_every_bone_colours_the_middle_between_its_ends(skeleton_name: str) -> N
 
 
 @pytest.mark.parametrize("skeleton_name", SKELETON_NAMES)
-def test_left_and_right_arms_have_their_own_colours(skeleton_name: str) -> None:
+def test_left_and_right_arms_have_their_own_colours(skeleton_name: str, make_clip: Maker) -> None:
     clip = make_clip(skeleton_name=skeleton_name, missing=())
     picture = draw(grey_frame(), clip, 0, legend=False)
     names = get_skeleton(skeleton_name).point_names
@@ -79,7 +82,7 @@ def test_bone_colours_are_mirrored_with_the_skeleton(skeleton_name: str) -> None
         assert twin == swap.get(key, key)
 
 
-def test_missing_parts_are_named_and_not_drawn(said: list[str]) -> None:
+def test_missing_parts_are_named_and_not_drawn(said: list[str], make_clip: Maker) -> None:
     clip = make_clip(missing=("left_hand", "face"))
     picture = draw(grey_frame(), clip, 0)
     assert {"left hand missing", "face missing", "right hand", "pose"} <= set(said)
@@ -87,36 +90,38 @@ def test_missing_parts_are_named_and_not_drawn(said: list[str]) -> None:
     assert not near(picture[:540], 0.65, 0.68, COLOURS["left_hand"])
 
 
-def test_a_blank_canvas_says_that_the_original_is_gone(said: list[str]) -> None:
+def test_a_blank_canvas_says_that_the_original_is_gone(said: list[str], make_clip: Maker) -> None:
     picture = draw(None, make_clip(), 0, legend=False)
     assert said == ["original picture not available"]
     assert picture.shape == (540, 720, 3)
 
 
-def test_a_drawn_original_does_not_say_that_it_is_gone(said: list[str]) -> None:
+def test_a_drawn_original_does_not_say_that_it_is_gone(said: list[str], make_clip: Maker) -> None:
     draw(grey_frame(), make_clip(), 0)
     assert "original picture not available" not in said
 
 
-def test_title_names_clip_and_frame_in_letters_the_font_has(said: list[str]) -> None:
+def test_title_names_clip_and_frame_in_letters_the_font_has(
+    said: list[str], make_clip: Maker
+) -> None:
     clip = make_clip(clip_id="Grüße/中\n1", frame_indices=np.arange(10) + 40)
     draw(grey_frame(), clip, 2)
     assert said[0] == "Grusse/??1  frame 42"
 
 
-def test_small_pictures_are_enlarged_and_large_ones_kept() -> None:
+def test_small_pictures_are_enlarged_and_large_ones_kept(make_clip: Maker) -> None:
     clip = make_clip(size_wh=(210, 260))
     assert draw(grey_frame(210, 260), clip, 0, legend=False).shape == (720, 582, 3)
     assert draw(grey_frame(1280, 720), clip, 0, legend=False).shape == (720, 1280, 3)
 
 
-def test_the_given_frame_is_not_modified() -> None:
+def test_the_given_frame_is_not_modified(make_clip: Maker) -> None:
     frame = grey_frame(1280, 720)
     draw(frame, make_clip(), 0)
     assert (frame == GREY).all()
 
 
-def test_lines_grow_with_the_picture() -> None:
+def test_lines_grow_with_the_picture(make_clip: Maker) -> None:
     def share(width: int, height: int) -> float:
         picture = draw(grey_frame(width, height), make_clip(), 0, legend=False, min_long_side=1)
         return float(changed(picture).mean())
@@ -124,7 +129,9 @@ def test_lines_grow_with_the_picture() -> None:
     assert share(1600, 1200) == pytest.approx(share(800, 600), rel=0.25)
 
 
-def test_unsure_points_are_fainter_and_the_legend_says_so(said: list[str]) -> None:
+def test_unsure_points_are_fainter_and_the_legend_says_so(
+    said: list[str], make_clip: Maker
+) -> None:
     clip = make_clip(missing=("left_hand", "right_hand", "face"))
     sure = draw(grey_frame(), clip, 0)
     assert not any("faint" in line for line in said)
@@ -134,7 +141,7 @@ def test_unsure_points_are_fainter_and_the_legend_says_so(said: list[str]) -> No
     assert 0 < difference[1] < 0.7 * difference[0]
 
 
-def test_points_far_away_infinite_or_of_absurd_frames_do_no_harm() -> None:
+def test_points_far_away_infinite_or_of_absurd_frames_do_no_harm(make_clip: Maker) -> None:
     clip = make_clip(missing=("face",))
     points = clip.points.copy()
     points[0, 11] = 1e30
@@ -147,7 +154,7 @@ def test_points_far_away_infinite_or_of_absurd_frames_do_no_harm() -> None:
     assert draw(None, broken, 0, legend=False).size < 10_000_000
 
 
-def test_points_normalised_for_a_model_are_brought_into_the_canvas() -> None:
+def test_points_normalised_for_a_model_are_brought_into_the_canvas(make_clip: Maker) -> None:
     clip = make_clip()
     points = clip.points.copy()
     points[..., :2] = (points[..., :2] - 0.5) * 40
@@ -156,14 +163,14 @@ def test_points_normalised_for_a_model_are_brought_into_the_canvas() -> None:
     assert painted.mean() > 0.01
 
 
-def test_nobody_in_the_frame_is_a_picture_too(said: list[str]) -> None:
+def test_nobody_in_the_frame_is_a_picture_too(said: list[str], make_clip: Maker) -> None:
     clip = make_clip(missing=("pose", "face", "left_hand", "right_hand"))
     picture = draw(grey_frame(), clip, 0)
     assert not changed(picture[:540]).any()
     assert sum(line.endswith("missing") for line in said) == 4
 
 
-def test_wrong_arguments_are_named() -> None:
+def test_wrong_arguments_are_named(make_clip: Maker) -> None:
     with pytest.raises(
         ValueError, match=r"expected \(height, width, 3\) uint8, got \(4, 4\) uint8"
     ):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
@@ -25,7 +27,7 @@ _BODY = {
 }  # fmt: skip
 
 
-def stand(skeleton_name: str = "holistic-543") -> np.ndarray[Any, Any]:
+def _stand(skeleton_name: str = "holistic-543") -> np.ndarray[Any, Any]:
     """Return `(keypoints, 3)` of one standing person, hands open, in shares of width and height."""
     skeleton = get_skeleton(skeleton_name)
     points = np.zeros((skeleton.num_points, 3), np.float32)
@@ -57,7 +59,7 @@ def stand(skeleton_name: str = "holistic-543") -> np.ndarray[Any, Any]:
     return points
 
 
-def make_clip(
+def _make_clip(
     num_frames: int = 10,
     *,
     skeleton_name: str = "holistic-543",
@@ -69,7 +71,7 @@ def make_clip(
     """Return a clip of a person who sways by `step` a frame, without the missing parts."""
     skeleton = get_skeleton(skeleton_name)
     sway = step * np.arange(num_frames, dtype=np.float32)
-    points = np.repeat(stand(skeleton_name)[None], num_frames, 0)
+    points = np.repeat(_stand(skeleton_name)[None], num_frames, 0)
     points[..., 0] += sway[:, None]
     for name in missing:
         part = skeleton.part(name)
@@ -78,3 +80,9 @@ def make_clip(
     sizes = np.tile(np.array(size_wh, np.int32), (num_frames, 1))
     fields.setdefault("clip_id", "someone")
     return PoseClip(points, scores, sizes, skeleton_name=skeleton_name, **fields)
+
+
+@pytest.fixture
+def make_clip() -> Callable[..., PoseClip]:
+    """A function that returns clips of a made-up person; see `_make_clip`."""
+    return _make_clip
