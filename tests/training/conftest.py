@@ -1,7 +1,7 @@
-"""Fixtures of the training tests; all of them skip where torch is not installed."""
+"""Fixtures of the training tests; none of them is collected where torch is not installed."""
 
 from __future__ import annotations
 
-import pytest
+from importlib.util import find_spec
 
-pytest.importorskip("torch", reason="the training half needs posemill[train]")
+collect_ignore_glob = [] if find_spec("torch") else ["test_*.py"]

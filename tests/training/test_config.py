@@ -32,7 +32,7 @@ def test_a_misspelt_field_names_the_near_one(tmp_path: Path) -> None:
         ("lr", float("nan"), "lr: expected at least 0, got nan"),
         ("compile", 1, "compile: expected bool, got 1"),
         ("batch_size", True, "batch_size: expected int, got True"),
-        ("val_fraction", 2.0, "val_fraction: expected 0 to 0.9, got 2.0"),
+        ("dev_fraction", 2.0, "dev_fraction: expected 0 to 0.9, got 2.0"),
         ("step_epochs", 3, "step_epochs: expected list, got 3"),
     ],
 )

@@ -58,30 +58,30 @@ class TrainConfig:
     train_split: str = _data("train", "Split to learn from.")
     val_split: str = _data("dev", "Split that picks the best checkpoint.")
     test_split: str = _data("test", "Split evaluated once, at the end, where it exists.")
-    val_fraction: float = _data(
-        0.1, "Share of the training clips held out where there is no dev split.", least=0, most=0.9
+    dev_fraction: float = _data(
+        0.0, "Share of the training clips set aside as dev; 0: as the data is.", least=0, most=0.9
     )
     folds: int = _data(0, "Cross-validation: number of folds; 0 for none.", least=0)
-    fold: int = _data(0, "Cross-validation: the fold held out, 0 to folds - 1.", least=0)
-    skeleton: str = _data(
-        "", "Layout of the points; empty: as the data says, or by the number of points."
+    fold: int = _data(0, "Cross-validation: the fold to test on, 0 to folds - 1.", least=0)
+    split_seed: int = _data(0, "Seed of the folds and of the dev share.", least=0)
+    unit: str = _data("clip", "A sample is a clip, or each frame.", choices=("clip", "frame"))
+    skeleton: str = _data("auto", "Layout: auto (by the number of points), none, or a name.")
+    normalize: str = _data(
+        "auto",
+        "Centre and scale: part by part, all points at once, or not at all.",
+        choices=("auto", "parts", "whole", "none"),
     )
-    num_dims: int = _data(
-        0, "Coordinates of a point to use, 2 or 3; 0: as the data has.", least=0, most=3
+    short_clips: str = _data(
+        "error", "A training clip too short for its glosses (ctc).", choices=("error", "drop")
     )
-    num_frames: int = _data(0, "Resample every clip to this many frames; 0 keeps lengths.", least=0)
-    max_frames: int = _data(0, "Cut longer clips to this many frames; 0 for no limit.", least=0)
-    normalise: str = _data(
-        "skeleton",
-        "Centre and scale by the skeleton, by the points' box, or not.",
-        choices=("skeleton", "parts", "box", "none"),
-    )
+    csv_dims: int = _data(2, "Numbers of a point where the data is a CSV.", least=1)
+    csv_frames: int = _data(1, "Frames in a row where the data is a CSV.", least=1)
     cache: str = _data(
         "mmap",
-        "Where samples wait: packed file mapped into memory, RAM, HDF5, nowhere.",
-        choices=("mmap", "ram", "hdf5", "none"),
+        "Where samples wait: a packed file mapped into memory, RAM, or HDF5.",
+        choices=("mmap", "ram", "hdf5"),
     )
-    cache_dir: str = _data("", "Folder of the cache; empty: beside posemill's other caches.")
+    cache_folder: str = _data("", "Folder of the cache; empty for the usual place.")
     bucket_by_length: bool = _data(True, "Put clips of similar length into one batch.")
 
     # --- model

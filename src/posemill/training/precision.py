@@ -1,0 +1,102 @@
+"""Which device and which number format a training uses, and why."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from posemill.errors import ConfigError, DeviceError
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A number format of the forward pass; weights and optimizer stay in fp32.
+
+    Args:
+        name: `fp32`, `bf16` or `fp16`.
+        reason: Why this one, for the user to read.
+        device_type: `cpu` or `cuda`.
+        is_slow: True where the hardware has to emulate it.
+    """
+
+    name: str
+    reason: str
+    device_type: str
+    is_slow: bool = False
+
+    @property
+    def needs_scaler(self) -> bool:
+        """True for fp16: its small gradients vanish unless the loss is scaled up."""
+        return self.name == "fp16"
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Return the context in which the forward pass runs."""
+        if self.name == "fp32":
+            return nullcontext()
+        dtype = torch.bfloat16 if self.name == "bf16" else torch.float16
+        return torch.autocast(self.device_type, dtype=dtype)
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device of that name; `auto` is the first GPU, or the CPU where there is none."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device: expected auto, cpu, cuda or cuda:N, got {name!r}") from error
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device: expected auto, cpu, cuda or cuda:N, got {name!r}")
+    if device.type == "cuda":
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if not found:
+            built = torch.version.cuda or "none (this torch is built for the CPU only)"
+            raise DeviceError(
+                f"device = {name!r}, but torch sees no GPU; CUDA of torch {torch.__version__}: "
+                f"{built}. Use --device cpu, or install a CUDA build of torch"
+            )
+        if (device.index or 0) >= found:
+            raise DeviceError(
+                f"device = {name!r}, but there are {found} GPUs: cuda:0 to cuda:{found - 1}"
+            )
+    return device
+
+
+def cpu_has_fast_bf16() -> bool:
+    """Return True where the CPU multiplies bf16 itself (AVX512-BF16 or AMX)."""
+    probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(bool(getattr(torch.cpu, probe, lambda: False)()) for probe in probes)
+
+
+def choose_precision(requested: str, device: torch.device) -> Precision:
+    """Return the format to use.
+
+    `auto` on a GPU: bf16 where the GPU has it, else fp16. On a CPU: bf16 where the CPU has
+    instructions for it, else fp32, as emulated bf16 is more than ten times slower.
+    """
+    kind = device.type
+    if kind == "cuda":
+        return _choose_on_gpu(requested, torch.cuda.is_bf16_supported(including_emulation=False))
+    fast = cpu_has_fast_bf16()
+    missing = "this CPU has neither AVX512-BF16 nor AMX: bf16 would be emulated, 10 times slower"
+    if requested == "fp16":
+        raise ConfigError("precision = 'fp16' needs a GPU; on a CPU use auto, fp32 or bf16")
+    if requested == "auto":
+        reason = "this CPU has bf16 instructions" if fast else missing
+        return Precision("bf16" if fast else "fp32", reason, kind)
+    if requested == "bf16" and not fast:
+        return Precision("bf16", f"asked for, although {missing}", kind, is_slow=True)
+    return Precision(requested, "asked for", kind)
+
+
+def _choose_on_gpu(requested: str, has_bf16: bool) -> Precision:
+    if requested == "auto" and has_bf16:
+        return Precision("bf16", "this GPU has bf16, which needs no loss scaling", "cuda")
+    if requested == "auto":
+        return Precision("fp16", "this GPU has no bf16; the loss is scaled", "cuda")
+    if requested == "bf16" and not has_bf16:
+        return Precision("bf16", "asked for, although this GPU emulates it", "cuda", is_slow=True)
+    return Precision(requested, "asked for", "cuda")
