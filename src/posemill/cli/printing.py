@@ -1,0 +1,41 @@
+"""Data on stdout: a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import typer
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON; paths and the like become strings."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print rows under their headings: left-aligned words, right-aligned numbers."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = [tuple(row) for row in rows]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    for index, column in enumerate(columns):
+        numbers = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(str(value) for value in row))
+    # Into a file or a pipe a row stays one line.
+    console = Console() if sys.stdout.isatty() else Console(width=400)
+    console.print(table)
+
+
+def print_lines(pairs: Iterable[tuple[str, Any]]) -> None:
+    """Print `name  value` lines, the values under each other."""
+    pairs = list(pairs)
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        typer.echo(f"{name:<{width}}  {value}")

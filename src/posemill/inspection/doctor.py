@@ -1,0 +1,215 @@
+"""What will run where on this machine, and what is missing: the facts behind `posemill doctor`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from posemill import __version__
+from posemill.estimators.devices import list_gpus, list_providers
+from posemill.files import cache_folder
+from posemill.weights.pull import list_files
+
+_BASE_PACKAGES = ("numpy", "av", "onnx", "tflite", "pyarrow", "psutil", "typer", "rich")
+_OPENCV_PACKAGES = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless",
+                    "opencv-contrib-python")  # fmt: skip
+_RUNTIME_PACKAGES = ("onnxruntime", "onnxruntime-gpu")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Everything `posemill doctor` shows.
+
+    Args:
+        versions: Package -> version, None where it is not installed.
+        machine: Platform, cores and memory.
+        devices: What an engine can be asked to run on: `cpu`, `cuda:0` …
+        providers: ONNX Runtime's execution providers.
+        gpus: Names of the GPUs, whether or not the runtime can use them.
+        cache: Folder, whether it is writable, free bytes, models and their state.
+        extras: Extra -> the packages of it that are missing (empty: ready).
+        problems: What keeps posemill from extracting keypoints.
+        warnings: What works, but not as well as it could.
+    """
+
+    versions: dict[str, str | None]
+    machine: dict[str, Any]
+    devices: list[str]
+    providers: list[str]
+    gpus: list[str]
+    cache: dict[str, Any]
+    extras: dict[str, list[str]]
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the facts as plain values, for JSON."""
+        return asdict(self)
+
+
+def diagnose() -> Diagnosis:
+    """Return what is on this machine. Opens no model and changes nothing."""
+    versions = _versions()
+    runtime_found = any(versions.get(name) for name in _RUNTIME_PACKAGES)
+    providers = list_providers() if runtime_found else []
+    gpus = list_gpus()
+    usable = gpus if "CUDAExecutionProvider" in providers else []
+    diagnosis = Diagnosis(
+        versions=versions,
+        machine=_machine(),
+        devices=["cpu", *(f"cuda:{index}" for index in range(len(usable)))],
+        providers=providers,
+        gpus=gpus,
+        cache=_cache(),
+        extras=_extras(),
+    )
+    diagnosis.problems.extend(_problems(diagnosis))
+    diagnosis.warnings.extend(_warnings(diagnosis))
+    return diagnosis
+
+
+def _versions() -> dict[str, str | None]:
+    versions: dict[str, str | None] = {
+        "posemill": __version__,
+        "python": platform.python_version(),
+    }
+    versions.update({name: _version_of(name) for name in _BASE_PACKAGES})
+    for alternatives in (_OPENCV_PACKAGES, _RUNTIME_PACKAGES):
+        found = [name for name in alternatives if _version_of(name)] or [alternatives[0]]
+        versions.update({name: _version_of(name) for name in found})
+    return versions
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _machine() -> dict[str, Any]:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return {
+        "platform": platform.platform(),
+        "processor": _processor_name(),
+        "cores": os.cpu_count() or 1,
+        "usable_cores": usable_cores(),
+        "memory_bytes": memory.total,
+        "free_memory_bytes": memory.available,
+    }
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use: fewer than there are under taskset or Slurm."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _processor_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass  # not Linux: the platform module knows less, but something
+    return platform.processor() or platform.machine()
+
+
+def _cache() -> dict[str, Any]:
+    folder = cache_folder()
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    return {
+        "folder": str(folder),
+        "writable": nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK),
+        "free_bytes": shutil.disk_usage(nearest).free,
+        "models": {row["name"]: row["state"] for row in list_files() if row["kind"] == "model"},
+    }
+
+
+def _extras() -> dict[str, list[str]]:
+    """Return extra -> missing packages, by what the installed posemill itself declares."""
+    try:
+        requirements = metadata.requires("posemill") or []
+    except metadata.PackageNotFoundError:  # a source folder on the path
+        return {}
+    return missing_by_extra(requirements)
+
+
+def missing_by_extra(requirements: Sequence[str]) -> dict[str, list[str]]:
+    """Return extra -> names of its packages that are not installed.
+
+    Args:
+        requirements: As in a package's metadata: `h5py>=3; extra == "formats"`.
+    """
+    missing: dict[str, list[str]] = {}
+    for requirement in requirements:
+        extra = re.search(r"""extra\s*==\s*['"]([\w-]+)['"]""", requirement)
+        name = re.match(r"[\w.-]+", requirement)
+        if extra is None or name is None:
+            continue
+        absent = missing.setdefault(extra[1], [])
+        if name[0] != "posemill" and _version_of(name[0]) is None:
+            absent.append(name[0])
+    return missing
+
+
+def _problems(diagnosis: Diagnosis) -> list[str]:
+    problems = [
+        f"{name} is not installed; run: pip install posemill"
+        for name, version in diagnosis.versions.items()
+        if version is None
+    ]
+    needed = [name for name, state in diagnosis.cache["models"].items() if state != "ready"]
+    if needed and not diagnosis.cache["writable"]:
+        problems.append(
+            f"the cache folder {diagnosis.cache['folder']} is not writable and lacks "
+            f"{', '.join(needed)}; set POSEMILL_CACHE to a folder you may write to"
+        )
+    return problems
+
+
+def _warnings(diagnosis: Diagnosis) -> list[str]:
+    warnings = []
+    versions = diagnosis.versions
+    for packages in (_OPENCV_PACKAGES, _RUNTIME_PACKAGES):
+        found = [name for name in packages if versions.get(name)]
+        if len(found) > 1:
+            warnings.append(
+                f"{' and '.join(found)} are installed together and overwrite each other's files; "
+                f"run: pip uninstall {' '.join(found)}, then install one of them again"
+            )
+    for name in _OPENCV_PACKAGES:
+        version = versions.get(name)
+        if version and int(version.partition(".")[0]) >= 5:
+            warnings.append(
+                f"{name} {version}: version 5 warps crops differently, about 1 px of noise in the "
+                f"landmarks; run: pip install '{name}<5'"
+            )
+    states = diagnosis.cache["models"]
+    if damaged := [name for name, state in states.items() if state == "damaged"]:
+        warnings.append(
+            f"damaged in the cache: {', '.join(damaged)}; the next use fetches them again, or "
+            f"run: posemill models pull"
+        )
+    if missing := [name for name, state in states.items() if state == "missing"]:
+        warnings.append(
+            f"{len(missing)} of {len(states)} models are not in the cache yet; the first use "
+            f"fetches them, or run: posemill models pull"
+        )
+    if diagnosis.gpus and "CUDAExecutionProvider" not in diagnosis.providers:
+        warnings.append(
+            f"{len(diagnosis.gpus)} GPU(s) here, but this ONNX Runtime is for the CPU only; run: "
+            f"pip uninstall onnxruntime && pip install onnxruntime-gpu"
+        )
+    return warnings

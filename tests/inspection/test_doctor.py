@@ -1,0 +1,140 @@
+"""What `posemill doctor` finds, and what it says about it."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from posemill import __version__
+from posemill.cli.app import build_app
+from posemill.inspection import doctor
+from posemill.inspection.doctor import diagnose, missing_by_extra
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
+
+
+def pretend_versions(monkeypatch: pytest.MonkeyPatch, **versions: str | None) -> None:
+    """Make packages (dashes as underscores) look as if installed in other versions, or not."""
+    real = metadata.version
+
+    def version(name: str) -> str:
+        key = name.replace("-", "_")
+        if key not in versions:
+            return real(name)
+        if versions[key] is None:
+            raise metadata.PackageNotFoundError(name)
+        return str(versions[key])
+
+    monkeypatch.setattr(metadata, "version", version)
+
+
+def test_versions_cores_memory_devices_and_cache_are_those_of_this_machine(tmp_path: Path) -> None:
+    found = diagnose()
+    assert found.versions["posemill"] == __version__
+    assert found.versions["numpy"] == np.__version__
+    assert 1 <= found.machine["usable_cores"] <= found.machine["cores"]
+    assert 0 < found.machine["free_memory_bytes"] <= found.machine["memory_bytes"]
+    assert found.devices[0] == "cpu"
+    assert "CPUExecutionProvider" in found.providers
+    assert found.cache["folder"] == str(tmp_path / "cache")
+    assert found.cache["writable"]
+    assert set(found.cache["models"].values()) == {"missing"}
+    assert found.problems == []
+
+
+def test_looking_changes_nothing(tmp_path: Path) -> None:
+    diagnose()
+    assert not (tmp_path / "cache").exists()
+
+
+def test_models_that_are_not_there_yet_are_a_warning_with_the_command() -> None:
+    assert any(
+        "6 of 6 models are not in the cache yet" in warning and "posemill models pull" in warning
+        for warning in diagnose().warnings
+    )
+
+
+def test_a_damaged_model_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "cache" / "models").mkdir(parents=True)
+    (tmp_path / "cache" / "models" / "hand_recrop.tflite").write_bytes(b"half")
+    assert any("damaged in the cache: hand_recrop" in warning for warning in diagnose().warnings)
+
+
+def test_a_cache_that_cannot_be_written_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "file"))
+    (problem,) = diagnose().problems
+    assert "is not writable and lacks pose_detection, " in problem
+    assert "set POSEMILL_CACHE to a folder you may write to" in problem
+
+
+def test_opencv_5_is_a_warning_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_versions(monkeypatch, opencv_python_headless="5.0.0.1")
+    assert any(
+        "about 1 px of noise" in warning and "pip install 'opencv-python-headless<5'" in warning
+        for warning in diagnose().warnings
+    )
+
+
+def test_two_builds_of_one_package_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_versions(monkeypatch, opencv_python="4.10.0")
+    assert any(
+        "opencv-python-headless and opencv-python are installed together" in warning
+        for warning in diagnose().warnings
+    )
+
+
+def test_a_missing_package_is_a_problem_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_versions(monkeypatch, pyarrow=None)
+    result = CliRunner().invoke(build_app(), ["doctor"])
+    assert result.exit_code == 1
+    assert "problem: pyarrow is not installed; run: pip install posemill" in result.stdout
+
+
+def test_a_gpu_the_runtime_cannot_use_is_a_warning_and_no_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "list_gpus", lambda: ["NVIDIA L4, 23034 MiB"])
+    monkeypatch.setattr(doctor, "list_providers", lambda: ["CPUExecutionProvider"])
+    found = diagnose()
+    assert found.devices == ["cpu"]
+    assert any("pip install onnxruntime-gpu" in warning for warning in found.warnings)
+    monkeypatch.setattr(doctor, "list_providers", lambda: ["CUDAExecutionProvider"])
+    assert diagnose().devices == ["cpu", "cuda:0"]
+
+
+def test_extras_say_which_of_their_packages_are_missing() -> None:
+    declared = [
+        "numpy>=1.26",
+        'numpy>=1.26; extra == "formats"',
+        "no-such-package-here>=3; extra == 'formats'",
+        'pytest[x]>=8; python_version < "3.99" and extra == "dev"',
+    ]
+    assert missing_by_extra(declared) == {"formats": ["no-such-package-here"], "dev": []}
+
+
+def test_the_command_names_the_pip_command_of_a_missing_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "_extras", lambda: {"formats": ["h5py"], "dev": []})
+    result = CliRunner().invoke(build_app(), ["doctor"])
+    assert result.exit_code == 0, result.output
+    assert "missing h5py; run: pip install 'posemill[formats]'" in result.stdout
+
+
+def test_json_holds_all_the_facts() -> None:
+    result = CliRunner().invoke(build_app(), ["doctor", "--json"])
+    assert set(json.loads(result.stdout)) == {
+        "versions", "machine", "devices", "providers", "gpus", "cache", "extras", "problems",
+        "warnings",
+    }  # fmt: skip
