@@ -11,15 +11,18 @@ if TYPE_CHECKING:
     from posemill.errors import PosemillError
     from posemill.records import Clip, PoseClip
     from posemill.skeletons import SKELETON_NAMES, Skeleton, get_skeleton
+    from posemill.stores.reader import Run, open_run
 
 # Public name -> module that has it. Imported at first use: `import posemill` stays light.
 _PUBLIC = {
     "Clip": "posemill.records",
     "PoseClip": "posemill.records",
     "PosemillError": "posemill.errors",
+    "Run": "posemill.stores.reader",
     "SKELETON_NAMES": "posemill.skeletons",
     "Skeleton": "posemill.skeletons",
     "get_skeleton": "posemill.skeletons",
+    "open_run": "posemill.stores.reader",
 }
 
 __all__ = [
@@ -27,9 +30,11 @@ __all__ = [
     "Clip",
     "PoseClip",
     "PosemillError",
+    "Run",
     "Skeleton",
     "__version__",
     "get_skeleton",
+    "open_run",
 ]
 
 

@@ -1,0 +1,229 @@
+"""The commit records of a run: which rows of which shards count. An SQLite file, `ledger.sqlite`.
+
+A shard on the disk means nothing until its record is here, and a record is written only after its
+shard is whole on the disk: killed at any instant, the two agree. Counts per split are kept up to
+date in the same transactions, so that asking for them costs nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posemill.errors import RunError
+from posemill.stores.manifest import LEDGER_NAME
+from posemill.stores.schema import plain_text
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS splits (
+  split TEXT PRIMARY KEY, num_clips INTEGER NOT NULL DEFAULT 0, clips_done INTEGER NOT NULL
+  DEFAULT 0, frames_known INTEGER NOT NULL DEFAULT 0, frames_out INTEGER NOT NULL DEFAULT 0,
+  frames_failed INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS clips (
+  clip_no INTEGER PRIMARY KEY, split TEXT NOT NULL, clip_id TEXT NOT NULL, num_frames INTEGER);
+CREATE UNIQUE INDEX IF NOT EXISTS clips_by_name ON clips (split, clip_id);
+CREATE TABLE IF NOT EXISTS shards (
+  shard_no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, num_rows INTEGER NOT NULL,
+  num_bytes INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS pieces (
+  piece_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, unit_no INTEGER, first_frame INTEGER
+  NOT NULL, shard_no INTEGER NOT NULL, row_offset INTEGER NOT NULL, num_rows INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS pieces_by_clip ON pieces (clip_no, first_frame);
+CREATE INDEX IF NOT EXISTS pieces_by_shard ON pieces (shard_no);
+CREATE TABLE IF NOT EXISTS failures (
+  failure_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, unit_no INTEGER, frame_index INTEGER,
+  num_frames INTEGER NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS failures_by_unit ON failures (unit_no);
+"""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one clip inside a shard: `num_rows` from `row_offset`, in frame order."""
+
+    clip_no: int
+    first_frame: int
+    row_offset: int
+    num_rows: int
+    unit_no: int | None = None
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard that is whole on the disk, and what it holds."""
+
+    name: str
+    num_rows: int
+    num_bytes: int
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A frame (or, with `frame_index` None, a clip or the rest of one) that gave no keypoints.
+
+    Args:
+        num_frames: How many frames were lost with it; 0 for a clip whose length is not known.
+        path: The file.
+        reason: A few words that are the same for all failures of a sort.
+        message: All that is known.
+    """
+
+    clip_id: str
+    split: str
+    frame_index: int | None
+    num_frames: int
+    path: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """How far a split is. `frames_known` counts frames of clips whose length is known."""
+
+    split: str
+    num_clips: int
+    clips_done: int
+    frames_known: int
+    frames_out: int
+    frames_failed: int
+
+
+class CommitLog:
+    """The open ledger of a run, to be written by one process at a time.
+
+    Writing happens inside `with log.transaction():`; everything in it is durable when it ends, or
+    did not happen.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / LEDGER_NAME
+        self._database = sqlite3.connect(self.path, isolation_level=None, timeout=60)
+        # FULL: a record that was acknowledged survives a power cut.
+        self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _TABLES)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Write all or nothing; inside another transaction it is part of that one."""
+        if self._database.in_transaction:
+            yield
+            return
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._database.rollback()
+            raise
+        self._database.commit()
+
+    def add_clip(self, split: str, clip_id: str, num_frames: int | None) -> int:
+        """Return the number of a new clip; the order of numbers is the order of reading."""
+        cursor = self._database.execute(
+            "INSERT INTO clips (split, clip_id, num_frames) VALUES (?, ?, ?)",
+            (plain_text(split), plain_text(clip_id), num_frames),
+        )
+        self.count(split, num_clips=1, frames_known=num_frames or 0)
+        return int(cursor.lastrowid or 0)
+
+    def count(self, split: str, **changes: int) -> None:
+        """Add to the counts of a split, by column name."""
+        split = plain_text(split)
+        columns, values = list(changes), list(changes.values())
+        self._database.execute(
+            f"INSERT INTO splits (split, {', '.join(columns)}) VALUES (?{', ?' * len(columns)}) "
+            "ON CONFLICT (split) DO UPDATE SET "
+            + ", ".join(f"{column} = {column} + excluded.{column}" for column in columns),
+            (split, *values),
+        )
+
+    def add_shard(self, shard: Shard) -> int:
+        """Record a shard that is whole on the disk; return its number."""
+        cursor = self._database.execute(
+            "INSERT INTO shards (name, num_rows, num_bytes) VALUES (?, ?, ?)",
+            (shard.name, shard.num_rows, shard.num_bytes),
+        )
+        shard_no = int(cursor.lastrowid or 0)
+        self._database.executemany(
+            "INSERT INTO pieces (clip_no, unit_no, first_frame, shard_no, row_offset, num_rows) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (piece.clip_no, piece.unit_no, piece.first_frame, shard_no, piece.row_offset,
+                 piece.num_rows)
+                for piece in shard.pieces
+            ],
+        )  # fmt: skip
+        return shard_no
+
+    def shard_names(self) -> set[str]:
+        """Return the file names of all shards that count."""
+        return {name for (name,) in self._database.execute("SELECT name FROM shards")}
+
+    def set_meta(self, **values: str) -> None:
+        """Remember words by name."""
+        self._database.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+
+    def close(self) -> None:
+        """Close; a ledger nobody else has open becomes one plain file."""
+        try:
+            self._database.execute("PRAGMA journal_mode=DELETE")
+        except sqlite3.OperationalError:
+            pass  # someone reads it: the write-ahead file stays beside it, which is as good
+        finally:
+            self._database.close()
+
+
+@contextmanager
+def read_ledger(folder: Path) -> Iterator[sqlite3.Connection]:
+    """Yield a read-only connection to a run's ledger, also while another process writes it."""
+    path = folder / LEDGER_NAME
+    if not path.exists():
+        raise RunError(f"{folder}: the run has no {LEDGER_NAME} yet; nothing was committed to it")
+    uri = path.resolve().as_uri()
+    database = sqlite3.connect(f"{uri}?mode=ro", uri=True, isolation_level=None, timeout=60)
+    try:
+        try:
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError:
+            # A folder that may not be written cannot hold SQLite's side files.
+            database.close()
+            database = sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
+        yield database
+    except sqlite3.DatabaseError as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    finally:
+        database.close()
+
+
+def read_counts(database: sqlite3.Connection) -> list[SplitCounts]:
+    """Return the counts of every split, in the order of the source."""
+    return [
+        SplitCounts(*row)
+        for row in database.execute(
+            "SELECT split, num_clips, clips_done, frames_known, frames_out, frames_failed "
+            "FROM splits ORDER BY rowid"
+        )
+    ]
+
+
+def read_failures(database: sqlite3.Connection) -> Iterator[Failure]:
+    """Yield the failures in the order of clips and frames."""
+    for row in database.execute(
+        "SELECT clip_id, split, frame_index, failures.num_frames, path, reason, message "
+        "FROM failures JOIN clips USING (clip_no) ORDER BY clip_no, frame_index"
+    ):
+        yield Failure(*row)
+
+
+def read_meta(database: sqlite3.Connection) -> dict[str, str]:
+    """Return the words remembered by name."""
+    return dict(_rows(database.execute("SELECT key, value FROM meta")))
+
+
+def _rows(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, str]]:
+    return ((str(key), str(value)) for key, value in rows)

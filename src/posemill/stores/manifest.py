@@ -1,0 +1,142 @@
+"""The manifest of a run: what was asked for, of what, with which versions; and the folder's names.
+
+The manifest is the marker that says a folder is ours: without it a folder is never written into.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from posemill import __version__
+from posemill.errors import RunError
+from posemill.files import atomic_path
+from posemill.stores.schema import SCHEMA_VERSION
+
+MANIFEST_NAME = "manifest.json"
+LEDGER_NAME = "ledger.sqlite"
+SHARDS_NAME = "shards"
+LOGS_NAME = "logs"
+LOCK_NAME = "lock"
+FORMAT_VERSION = 1
+_PACKAGES = ("numpy", "opencv-python-headless", "av", "onnxruntime", "pyarrow")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What decides the content of a run.
+
+    Args:
+        skeleton_name: The layout of the keypoints kept.
+        kind: What made it: `extract`, `import`, `merge`, `prepare` …
+        options: The options that decide the result, by name.
+        engine: What `Estimator.identity` says: engine, options, model hashes.
+        source: Where the clips came from: path, layout, fingerprint, counts.
+        versions: posemill, Python and the packages under it.
+        created_at: UTC, ISO 8601.
+    """
+
+    skeleton_name: str
+    kind: str = "extract"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    engine: Mapping[str, str] = field(default_factory=dict)
+    source: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=lambda: current_versions())
+    created_at: str = field(default_factory=lambda: now_text())
+    schema_version: int = SCHEMA_VERSION
+
+    def write(self, folder: Path) -> None:
+        """Write it into the run's folder, whole or not at all."""
+        text = json.dumps(
+            {"posemill_run": FORMAT_VERSION, **dataclasses.asdict(self)}, indent=2, sort_keys=True
+        )
+        with atomic_path(folder / MANIFEST_NAME) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Return the manifest of a run's folder."""
+        path = folder / MANIFEST_NAME
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise RunError(
+                f"{folder} is not a posemill run: it has no {MANIFEST_NAME}; "
+                "make one with: posemill extract SOURCE --out RUN"
+            ) from error
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path} cannot be read: {error}") from error
+        if not isinstance(content, dict) or "posemill_run" not in content:
+            raise RunError(f"{path} is not the manifest of a posemill run; choose another folder")
+        version = content.pop("posemill_run")
+        known = {each.name for each in dataclasses.fields(cls)}
+        if version != FORMAT_VERSION or not known.issuperset(content):
+            raise RunError(
+                f"{path} has run format {version}, this posemill reads {FORMAT_VERSION}; "
+                "use the posemill that made it"
+            )
+        return cls(**content)
+
+    def differences(self, other: Manifest) -> list[str]:
+        """Return one line per setting that decides the result and is not the same in `other`."""
+        return [
+            line
+            for group in ("skeleton_name", "options", "engine", "source", "schema_version")
+            for line in _differences(group, getattr(self, group), getattr(other, group))
+        ]
+
+
+def _differences(name: str, old: Any, new: Any) -> list[str]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        keys = sorted({*old, *new})
+        return [line for key in keys for line in _differences(key, old.get(key), new.get(key))]
+    old, new = json.loads(json.dumps(old)), json.loads(json.dumps(new))
+    return [] if old == new else [f"{name}: the run has {old!r}, now it is {new!r}"]
+
+
+def current_versions() -> dict[str, str]:
+    """Return the versions of posemill, Python and the packages that touch the numbers."""
+    versions = {"posemill": __version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions
+
+
+def now_text() -> str:
+    """Return the time now, UTC, ISO 8601 to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def check_folder(folder: Path) -> bool:
+    """Return whether the folder holds a run already; refuse one that holds something else."""
+    if not folder.exists():
+        return False
+    if not folder.is_dir():
+        raise RunError(f"{folder} is a file; a run needs a folder of its own: choose another name")
+    names = sorted(path.name for path in folder.iterdir())
+    if MANIFEST_NAME in names:
+        Manifest.read(folder)
+        return True
+    # What a start that was killed before its manifest leaves behind.
+    foreign = [
+        name
+        for name in names
+        if name not in (LOCK_NAME, LOGS_NAME) and not name.startswith(f".{MANIFEST_NAME}.")
+    ]
+    if foreign:
+        shown = ", ".join(repr(name) for name in foreign[:3]) + (" …" if len(foreign) > 3 else "")
+        raise RunError(
+            f"{folder} is not empty and not a posemill run (it holds {shown}); nothing was "
+            "touched: choose another folder"
+        )
+    return False

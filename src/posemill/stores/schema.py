@@ -1,0 +1,135 @@
+"""The table of a run, a row per frame: its versioned Arrow schema, clips to rows and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from posemill.errors import RunError
+from posemill.records import PoseClip
+from posemill.skeletons import get_skeleton
+
+SCHEMA_VERSION = 1
+_VERSION_KEY, _SKELETON_KEY = b"posemill.schema_version", b"posemill.skeleton"
+
+
+def plain_text(text: str) -> str:
+    r"""Return text that is valid Unicode: bytes of a name that are not UTF-8 become `\xNN`."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def run_schema(skeleton_name: str) -> pa.Schema:
+    """Return the columns of a run whose keypoints have that skeleton.
+
+    `keypoints` is `num_points * 3` float32 (x, y, z of the first point, of the second, …) as in
+    `PoseClip.points`: NaN where not found. `scores` is `num_points` float32. `has_<part>` says
+    whether any point of the part was found. `extra` is a JSON object or null.
+    """
+    skeleton = get_skeleton(skeleton_name)
+    num_points = skeleton.num_points
+    fields = [
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("clip_id", pa.string(), nullable=False),
+        pa.field("frame_index", pa.int64(), nullable=False),
+        pa.field("image_path", pa.string()),
+        pa.field("width", pa.int32(), nullable=False),
+        pa.field("height", pa.int32(), nullable=False),
+        *(pa.field(f"has_{name}", pa.bool_(), nullable=False) for name in skeleton.part_names),
+        pa.field("keypoints", pa.list_(pa.float32(), 3 * num_points), nullable=False),
+        pa.field("scores", pa.list_(pa.float32(), num_points), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("fps", pa.float64()),
+        pa.field("extra", pa.string()),
+    ]
+    metadata = {_VERSION_KEY: str(SCHEMA_VERSION).encode(), _SKELETON_KEY: skeleton_name.encode()}
+    return pa.schema(fields, metadata)
+
+
+def check_schema(schema: pa.Schema, where: str) -> str:
+    """Return the skeleton's name of a shard, or raise if its schema is not one we can read."""
+    metadata = schema.metadata or {}
+    version = metadata.get(_VERSION_KEY)
+    if version is None or _SKELETON_KEY not in metadata:
+        raise RunError(f"{where}: not a shard of a posemill run (no schema version in its header)")
+    if int(version) > SCHEMA_VERSION:
+        raise RunError(
+            f"{where}: schema version {int(version)}, this posemill reads up to {SCHEMA_VERSION}; "
+            "install a newer posemill"
+        )
+    return str(metadata[_SKELETON_KEY].decode())
+
+
+def table_of(clip: PoseClip) -> pa.Table:
+    """Return the rows of a clip, or of a piece of one."""
+    num_frames = len(clip)
+    paths: Sequence[str | None] = [plain_text(path) for path in clip.image_paths]
+    points = np.ascontiguousarray(clip.points, np.float32).reshape(-1)
+    scores = np.ascontiguousarray(clip.scores, np.float32).reshape(-1)
+    num_points = clip.skeleton.num_points
+    label = None if clip.label is None else plain_text(clip.label)
+    extra = _dump_extra(clip)
+    present = clip.present
+    columns: list[Any] = [
+        pa.repeat(plain_text(clip.split), num_frames),
+        pa.repeat(plain_text(clip.clip_id), num_frames),
+        pa.array(np.asarray(clip.frame_indices, np.int64)),
+        pa.array(paths or [None] * num_frames, pa.string()),
+        pa.array(np.asarray(clip.sizes_wh[:, 0], np.int32)),
+        pa.array(np.asarray(clip.sizes_wh[:, 1], np.int32)),
+        *(pa.array(column) for column in present.T),
+        pa.FixedSizeListArray.from_arrays(pa.array(points), 3 * num_points),
+        pa.FixedSizeListArray.from_arrays(pa.array(scores), num_points),
+        pa.array([label] * num_frames, pa.string()),
+        pa.array([clip.fps] * num_frames, pa.float64()),
+        pa.array([extra] * num_frames, pa.string()),
+    ]
+    return pa.Table.from_arrays(columns, schema=run_schema(clip.skeleton_name))
+
+
+def _dump_extra(clip: PoseClip) -> str | None:
+    if not clip.extra:
+        return None
+    try:
+        return plain_text(json.dumps(dict(clip.extra), ensure_ascii=False, sort_keys=True))
+    except TypeError as error:
+        raise ValueError(f"clip {clip.clip_id!r}: extra holds what JSON cannot: {error}") from error
+
+
+def clip_of(table: pa.Table, skeleton_name: str) -> PoseClip:
+    """Return the clip whose rows (at least one, in order) these are."""
+    first = table.slice(0, 1).to_pydict()
+    paths = table.column("image_path")
+    extra = first["extra"][0]
+    return PoseClip(
+        **arrays_of(table, skeleton_name),
+        skeleton_name=skeleton_name,
+        clip_id=first["clip_id"][0],
+        split=first["split"][0],
+        image_paths=() if paths.null_count else tuple(paths.to_pylist()),
+        label=first["label"][0],
+        fps=first["fps"][0],
+        extra=json.loads(extra) if extra else {},
+    )
+
+
+def arrays_of(table: pa.Table, skeleton_name: str) -> dict[str, Any]:
+    """Return points `(N, K, 3)`, scores `(N, K)`, sizes_wh `(N, 2)`, frame_indices `(N,)`."""
+    num_points = get_skeleton(skeleton_name).num_points
+    return {
+        "points": _floats(table.column("keypoints")).reshape(-1, num_points, 3),
+        "scores": _floats(table.column("scores")).reshape(-1, num_points),
+        "sizes_wh": np.stack(
+            [table.column("width").to_numpy(), table.column("height").to_numpy()], 1
+        ).astype(np.int32, copy=False),
+        "frame_indices": table.column("frame_index").to_numpy(),
+    }
+
+
+def _floats(column: pa.ChunkedArray) -> Any:
+    """Return the flat float32 values of a list column (`flatten` honours a slice's offset)."""
+    parts = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.float32), *parts])

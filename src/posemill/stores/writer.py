@@ -1,0 +1,156 @@
+"""Writing shards, and whole runs: temporary name, flush, rename, commit record last."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from posemill.errors import RunError
+from posemill.files import atomic_path
+from posemill.records import PoseClip
+from posemill.stores.commits import CommitLog, Piece, Shard
+from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder, now_text
+from posemill.stores.schema import plain_text, table_of
+
+ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
+_FLOATS = ("keypoints", "scores")
+
+
+def write_table(table: pa.Table, path: Path) -> int:
+    """Write a table as one shard, whole or not at all; return its size in bytes.
+
+    It is compressed in memory first, so that a full disk is met in one plain write, which leaves
+    nothing behind.
+    """
+    buffer = io.BytesIO()
+    pq.write_table(
+        table,
+        buffer,
+        row_group_size=ROWS_PER_GROUP,
+        compression="zstd",
+        compression_level=3,
+        # Words repeat from row to row, floats do not: their bytes are sorted by significance.
+        use_dictionary=[name for name in table.column_names if name not in _FLOATS],
+        column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in _FLOATS},
+    )
+    with atomic_path(path) as temporary, temporary.open("wb") as handle:
+        handle.write(buffer.getbuffer())
+    return buffer.tell()
+
+
+class ShardWriter:
+    """Collects pieces of clips and writes them as one shard."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / SHARDS_NAME
+        self._tables: list[pa.Table] = []
+        self._pieces: list[Piece] = []
+        self.num_rows = 0
+
+    def add(self, clip_no: int, clip: PoseClip, *, unit_no: int | None = None) -> None:
+        """Add a piece of a clip: at least one frame, in order of their indices."""
+        first = int(clip.frame_indices[0])
+        self._tables.append(table_of(clip))
+        self._pieces.append(Piece(clip_no, first, self.num_rows, len(clip), unit_no))
+        self.num_rows += len(clip)
+
+    def write(self, name: str) -> Shard:
+        """Write what was collected as the shard of that file name, and start anew."""
+        table = pa.concat_tables(self._tables)
+        num_bytes = write_table(table, self._folder / name)
+        shard = Shard(name, self.num_rows, num_bytes, tuple(self._pieces))
+        self._tables, self._pieces, self.num_rows = [], [], 0
+        return shard
+
+
+class RunWriter:
+    """Writes a run clip by clip, for importers and mergers. Reading order is the order of adding.
+
+    A run that was not finished is not continued: the next attempt needs a new folder.
+
+    Args:
+        folder: New or empty.
+        manifest: What the run is; its skeleton is the one every clip must have.
+        rows_per_shard: Clips are collected until a shard has at least as many frames.
+    """
+
+    def __init__(self, folder: Path | str, manifest: Manifest, *, rows_per_shard: int = 4096):
+        self.folder = Path(folder)
+        if check_folder(self.folder):
+            raise RunError(f"{self.folder} holds a run already; choose another folder")
+        self._manifest = manifest
+        self._rows_per_shard = rows_per_shard
+        (self.folder / SHARDS_NAME).mkdir(parents=True)
+        manifest.write(self.folder)
+        self._log = CommitLog(self.folder)
+        self._writer = ShardWriter(self.folder)
+        self._waiting: list[PoseClip] = []
+        self._seen: set[tuple[str, str]] = set()
+        self._num_shards = 0
+
+    def add(self, clip: PoseClip) -> None:
+        """Add a whole clip."""
+        if clip.skeleton_name != self._manifest.skeleton_name:
+            raise ValueError(
+                f"clip {clip.clip_id!r} has skeleton {clip.skeleton_name}, the run has "
+                f"{self._manifest.skeleton_name}; convert it with as_skeleton"
+            )
+        name = plain_text(clip.split), plain_text(clip.clip_id)
+        if name in self._seen:
+            raise ValueError(f"clip {clip.clip_id!r} of split {clip.split!r} was added before")
+        self._seen.add(name)
+        self._waiting.append(clip)
+        if len(clip):
+            self._writer.add(len(self._seen), clip)
+        if self._writer.num_rows >= self._rows_per_shard:
+            self._commit()
+
+    def _commit(self) -> None:
+        shard = None
+        if self._writer.num_rows:
+            shard = self._writer.write(f"part-{self._num_shards:06d}.parquet")
+            self._num_shards += 1
+        with self._log.transaction():
+            for clip in self._waiting:
+                self._log.add_clip(clip.split, clip.clip_id, len(clip))
+                self._log.count(clip.split, clips_done=1, frames_out=len(clip))
+            if shard:
+                self._log.add_shard(shard)
+        self._waiting = []
+
+    def finish(self) -> None:
+        """Write what is left and mark the run as finished."""
+        self._commit()
+        with self._log.transaction():
+            self._log.set_meta(finished_at=now_text())
+        self._log.close()
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.finish()
+        else:
+            self._log.close()
+
+
+def remove_uncommitted(folder: Path, log: CommitLog) -> int:
+    """Delete the shards that no record names (a killed worker's); return how many there were."""
+    committed, removed = log.shard_names(), 0
+    with os.scandir(folder / SHARDS_NAME) as entries:
+        for entry in entries:
+            if entry.name not in committed and entry.name.endswith((".parquet", ".tmp")):
+                Path(entry.path).unlink(missing_ok=True)
+                removed += 1
+    return removed

@@ -1,0 +1,312 @@
+"""A run written and read again, whole, in part, by others' readers, and when it is damaged."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import tracemalloc
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import posemill
+from posemill.errors import MissingExtraError, RunError
+from posemill.records import PoseClip
+from posemill.skeletons import get_skeleton
+from posemill.stores.commits import CommitLog
+from posemill.stores.manifest import Manifest, check_folder
+from posemill.stores.reader import open_run
+from posemill.stores.schema import plain_text, run_schema
+from posemill.stores.writer import RunWriter, remove_uncommitted
+
+
+def make_clip(
+    clip_id: str,
+    num_frames: int = 8,
+    *,
+    seed: int = 0,
+    skeleton: str = "holistic-543",
+    **more: object,
+) -> PoseClip:
+    rng = np.random.default_rng(seed)
+    num_points = get_skeleton(skeleton).num_points
+    points = rng.normal(size=(num_frames, num_points, 3)).astype(np.float32)
+    scores = rng.uniform(size=(num_frames, num_points)).astype(np.float32)
+    part = get_skeleton(skeleton).part("left_hand")
+    points[::2, part.start : part.stop] = np.nan
+    scores[::2, part.start : part.stop] = 0
+    sizes = np.tile(np.array([[210, 260]], np.int32), (num_frames, 1))
+    return PoseClip(points, scores, sizes, skeleton, clip_id=clip_id, **more)  # type: ignore[arg-type]
+
+
+def write_run(folder: Path, clips: list[PoseClip], **more: int) -> None:
+    with RunWriter(folder, Manifest(clips[0].skeleton_name, kind="import"), **more) as writer:
+        for clip in clips:
+            writer.add(clip)
+
+
+def assert_same(one: PoseClip, other: PoseClip) -> None:
+    for name in ("points", "scores", "sizes_wh", "frame_indices"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    for name in ("clip_id", "split", "skeleton_name", "image_paths", "label", "fps"):
+        assert getattr(one, name) == getattr(other, name), name
+    assert dict(one.extra) == dict(other.extra)
+
+
+@pytest.fixture
+def clips() -> list[PoseClip]:
+    paths = tuple(f"b/{index}.png" for index in range(700))
+    return [
+        make_clip("b", 700, seed=1, split="train", label="HELLO YOU", fps=25.0, image_paths=paths),
+        make_clip("a", 3, seed=2, split="train", extra={"speaker": "Signer'1\"", "n": 3}),
+        make_clip("a", 8, seed=3, split="dev", frame_indices=np.arange(5, 13)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows_per_shard", [1, 4096])
+def test_clips_come_back_as_they_were_in_the_order_of_adding(clips, tmp_path, rows_per_shard):
+    write_run(tmp_path / "run", clips, rows_per_shard=rows_per_shard)
+    run = open_run(tmp_path / "run")
+    assert run.is_finished
+    assert run.splits == ("train", "dev")
+    assert run.num_frames == 711
+    assert len(run) == 3
+    for got, expected in zip(run.clips(), clips, strict=True):
+        assert_same(got, expected)
+    assert [clip.clip_id for clip in run.clips("dev")] == ["a"]
+    assert run.clip_ids("train") == ["b", "a"]
+    assert_same(run.clip("a", "dev"), clips[2])
+    assert "train 703 frames, dev 8 frames, finished" in repr(run)
+
+
+def test_the_smaller_skeleton_has_its_own_columns(tmp_path):
+    write_run(tmp_path / "run", [make_clip("a", skeleton="holistic-143")])
+    table = posemill.open_run(tmp_path / "run").table()
+    assert table.schema.field("keypoints").type == pa.list_(pa.float32(), 429)
+    assert [name for name in table.column_names if name.startswith("has_")] == [
+        "has_face", "has_left_hand", "has_right_hand", "has_pose"]  # fmt: skip
+
+
+def test_presence_columns_say_which_parts_were_found(clips, tmp_path):
+    write_run(tmp_path / "run", clips)
+    frame = open_run(tmp_path / "run").to_pandas(
+        "dev", ["frame_index", "has_left_hand", "has_pose"]
+    )
+    assert frame["has_left_hand"].tolist() == [False, True] * 4
+    assert frame["has_pose"].all()
+
+
+def test_shards_open_with_pandas_polars_and_duckdb_as_they_are(clips, tmp_path):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    duckdb = pytest.importorskip("duckdb")
+    write_run(tmp_path / "run", clips, rows_per_shard=1)
+    shards = tmp_path / "run" / "shards"
+    assert len(list(shards.iterdir())) == 3
+    expected = open_run(tmp_path / "run").to_numpy()["points"][0].reshape(-1)
+    frame = pandas.read_parquet(shards)
+    np.testing.assert_array_equal(frame["keypoints"].iloc[0], expected)
+    frame = polars.read_parquet(shards / "*.parquet")
+    assert frame.columns[:6] == "split clip_id frame_index image_path width height".split()
+    np.testing.assert_array_equal(frame["keypoints"][0].to_numpy(), expected)
+    row = duckdb.sql(
+        "SELECT split, count(*), sum(has_left_hand::int), avg(keypoints[1]) "
+        f"FROM '{shards}/*.parquet' WHERE has_pose GROUP BY split ORDER BY split"
+    ).fetchall()
+    assert [each[:3] for each in row] == [("dev", 8, 4), ("train", 703, 351)]
+    assert row[0][3] == pytest.approx(clips[2].points[:, 0, 0].mean(), rel=1e-4)
+
+
+def test_floats_are_split_by_bytes_and_compressed_with_zstd(clips, tmp_path):
+    write_run(tmp_path / "run", clips)
+    metadata = pq.ParquetFile(tmp_path / "run" / "shards" / "part-000000.parquet").metadata
+    columns = [metadata.row_group(0).column(index) for index in range(metadata.num_columns)]
+    floats = [column for column in columns if column.path_in_schema.endswith("list.element")]
+    assert len(floats) == 2
+    assert all("BYTE_STREAM_SPLIT" in column.encodings for column in floats)
+    assert {column.compression for column in columns} == {"ZSTD"}
+
+
+def test_numpy_and_torch_give_all_frames_with_the_starts_of_clips(clips, tmp_path):
+    torch = pytest.importorskip("torch")
+    write_run(tmp_path / "run", clips)
+    run = open_run(tmp_path / "run")
+    arrays = run.to_numpy("train")
+    assert arrays["clip_starts"].tolist() == [0, 700, 703]
+    assert arrays["clip_ids"] == ["b", "a"]
+    np.testing.assert_array_equal(arrays["points"][700:], clips[1].points)
+    tensors = run.to_torch()
+    assert tensors["scores"].dtype == torch.float32
+    assert tensors["points"].shape == (711, 543, 3)
+
+
+def test_a_missing_optional_package_is_named(clips, tmp_path, monkeypatch):
+    write_run(tmp_path / "run", clips)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match="needs 'torch', which is not installed"):
+        open_run(tmp_path / "run").to_torch()
+
+
+def test_memory_of_reading_clip_by_clip_does_not_grow_with_the_run(tmp_path):
+    clip = make_clip("x", 256)
+    with RunWriter(tmp_path / "run", Manifest("holistic-543"), rows_per_shard=1024) as writer:
+        for number in range(24):
+            writer.add(PoseClip(clip.points, clip.scores, clip.sizes_wh, clip_id=f"{number:03d}"))
+    before, in_use = pa.total_allocated_bytes(), []
+    tracemalloc.start()
+    for read in open_run(tmp_path / "run").clips():
+        assert len(read) == 256
+        in_use.append(pa.total_allocated_bytes() - before + tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert max(in_use[8:]) <= max(in_use[:8]) * 1.05
+
+
+def test_a_clip_without_frames_is_counted_and_not_read(tmp_path):
+    write_run(tmp_path / "run", [make_clip("none", 0), make_clip("some", 2)])
+    run = open_run(tmp_path / "run")
+    assert len(run) == 2
+    assert [clip.clip_id for clip in run.clips()] == ["some"]
+
+
+def test_an_empty_run_gives_empty_arrays(tmp_path):
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")):
+        pass
+    run = open_run(tmp_path / "run")
+    assert run.to_numpy()["points"].shape == (0, 543, 3)
+    assert run.table().num_rows == 0
+    assert list(run.clips()) == []
+
+
+def test_names_that_are_not_utf8_are_written_with_their_bytes_spelled_out(tmp_path):
+    name = os.fsdecode(b"caf\xe9 'x'")
+    write_run(tmp_path / "run", [make_clip(name, 1, image_paths=(f"{name}/1.png",))])
+    clip = next(open_run(tmp_path / "run").clips())
+    assert clip.clip_id == plain_text(name) == "caf\\xe9 'x'"
+    assert clip.image_paths == ("caf\\xe9 'x'/1.png",)
+
+
+def test_shards_without_a_record_do_not_count_and_are_removed(clips, tmp_path):
+    write_run(tmp_path / "run", clips)
+    shards = tmp_path / "run" / "shards"
+    (shards / "part-000009.parquet").write_bytes((shards / "part-000000.parquet").read_bytes())
+    assert sum(len(clip) for clip in open_run(tmp_path / "run").clips()) == 711
+    log = CommitLog(tmp_path / "run")
+    assert remove_uncommitted(tmp_path / "run", log) == 1
+    log.close()
+    assert [path.name for path in shards.iterdir()] == ["part-000000.parquet"]
+
+
+def test_a_run_that_was_not_finished_says_so(clips, tmp_path):
+    writer = RunWriter(tmp_path / "run", Manifest("holistic-543"), rows_per_shard=1)
+    writer.add(clips[0])
+    run = open_run(tmp_path / "run")
+    assert not run.is_finished
+    assert [clip.clip_id for clip in run.clips()] == ["b"]
+    writer.finish()
+    assert open_run(tmp_path / "run").is_finished
+
+
+def test_a_transaction_that_fails_leaves_nothing(tmp_path):
+    log = CommitLog(tmp_path)
+    with suppress(KeyError), log.transaction():
+        log.add_clip("train", "a", 3)
+        raise KeyError
+    with log.transaction():
+        log.add_clip("train", "a", 3)
+    with pytest.raises(sqlite3.IntegrityError), log.transaction():
+        log.add_clip("train", "a", 3)
+    log.close()
+
+
+def test_wrong_clips_are_refused_by_the_writer(clips, tmp_path):
+    writer = RunWriter(tmp_path / "run", Manifest("holistic-543"))
+    writer.add(clips[0])
+    with pytest.raises(ValueError, match=r"'b' of split 'train' was added before"):
+        writer.add(clips[0])
+    with pytest.raises(ValueError, match=r"skeleton holistic-143, the run has holistic-543"):
+        writer.add(make_clip("c", skeleton="holistic-143"))
+    with pytest.raises(ValueError, match=r"'d': extra holds what JSON cannot"):
+        writer.add(make_clip("d", extra={"x": object()}))
+    writer.finish()
+    with pytest.raises(RunError, match=r"holds a run already; choose another folder"):
+        RunWriter(tmp_path / "run", Manifest("holistic-543"))
+
+
+def test_a_folder_that_holds_something_else_is_refused_and_not_touched(tmp_path):
+    (tmp_path / "thesis.tex").write_text("four years")
+    with pytest.raises(RunError, match=r"is not empty and not a posemill run \(it holds 'thesis"):
+        check_folder(tmp_path)
+    with pytest.raises(RunError, match="is a file; a run needs a folder of its own"):
+        check_folder(tmp_path / "thesis.tex")
+    assert (tmp_path / "thesis.tex").read_text() == "four years"
+
+
+def test_what_is_not_a_run_is_told_apart(tmp_path):
+    with pytest.raises(RunError, match=r"is not a posemill run: it has no manifest\.json"):
+        open_run(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(RunError, match=r"manifest\.json cannot be read"):
+        open_run(tmp_path)
+    (tmp_path / "manifest.json").write_text("[]")
+    with pytest.raises(RunError, match="is not the manifest of a posemill run"):
+        open_run(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"posemill_run": 9}')
+    with pytest.raises(RunError, match="has run format 9, this posemill reads 1"):
+        open_run(tmp_path)
+    Manifest("holistic-543").write(tmp_path)
+    with pytest.raises(RunError, match=r"has no ledger\.sqlite yet"):
+        open_run(tmp_path)
+    (tmp_path / "ledger.sqlite").write_bytes(b"not a database " * 99)
+    with pytest.raises(RunError, match=r"ledger\.sqlite cannot be read"):
+        open_run(tmp_path)
+
+
+def test_damaged_shards_are_named(clips, tmp_path):
+    write_run(tmp_path / "run", clips)
+    run, shard = open_run(tmp_path / "run"), tmp_path / "run" / "shards" / "part-000000.parquet"
+    content = shard.read_bytes()
+    with pytest.raises(RunError, match="has no split 'test'; it has train, dev"):
+        list(run.clips("test"))
+    with pytest.raises(RunError, match="has no keypoints of a clip 'zz'"):
+        run.clip("zz")
+    with pytest.raises(RunError, match=r"'a' is in several splits \(dev, train\): say which"):
+        run.clip("a")
+    with pytest.raises(ValueError, match=r"no columns \['x'\]; a run has split"):
+        run.table(columns=["x"])
+    shard.write_bytes(content[:-100])
+    with pytest.raises(RunError, match=r"part-000000\.parquet cannot be read"):
+        list(run.clips())
+    pq.write_table(pa.table({"x": [1]}), shard)
+    with pytest.raises(RunError, match="not a shard of a posemill run"):
+        list(run.clips())
+    small = run_schema("holistic-143").empty_table()
+    pq.write_table(small, shard)
+    with pytest.raises(RunError, match="has holistic-143, its run has holistic-543"):
+        list(run.clips())
+    pq.write_table(pq.read_table(pa.BufferReader(content)).slice(0, 705), shard)
+    with pytest.raises(RunError, match="counts 8 rows from 703, the file has 2; it was changed"):
+        list(run.clips())
+    newer = small.replace_schema_metadata(
+        {**small.schema.metadata, b"posemill.schema_version": b"7"}
+    )
+    pq.write_table(newer, shard)
+    with pytest.raises(RunError, match="schema version 7, this posemill reads up to 1"):
+        list(run.clips())
+    shard.unlink()
+    with pytest.raises(RunError, match="is missing, but the ledger counts on it"):
+        list(run.clips())
+
+
+def test_differences_between_manifests_are_spelled_out():
+    one = Manifest("holistic-543", options={"mode": "video", "keep": 543}, engine={"a": "1"})
+    other = Manifest("holistic-143", options={"mode": "image", "keep": 543}, engine={})
+    assert one.differences(one) == []
+    assert one.differences(other) == [
+        "skeleton_name: the run has 'holistic-543', now it is 'holistic-143'",
+        "mode: the run has 'video', now it is 'image'",
+        "a: the run has '1', now it is None",
+    ]
