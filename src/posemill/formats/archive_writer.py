@@ -1,0 +1,241 @@
+"""Writes `.npz` archives column by column, so that they can be larger than memory.
+
+Members are stored, not packed, each starting at a multiple of 64 bytes, so that `open_npz` can map
+every array from its offset in the file. `numpy.load` reads the same files.
+"""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.errors import FormatError
+
+_ALIGNMENT = 64
+_HEADER_BYTES = 128
+_COPY_BYTES = 1 << 22
+_UINT32 = 0xFFFFFFFF
+_POLYNOMIAL = 0xEDB88320
+
+
+def _multiply(a: int, b: int) -> int:
+    """Return a times b, polynomials over two elements, modulo the one of CRC-32."""
+    product, bit = 0, 1 << 31
+    while bit:
+        if a & bit:
+            product ^= b
+        bit >>= 1
+        b = (b >> 1) ^ _POLYNOMIAL if b & 1 else b >> 1
+    return product
+
+
+def combine_crc(first: int, second: int, second_bytes: int) -> int:
+    """Return the CRC-32 of two pieces behind each other, of which only the CRCs are known."""
+    # Appending n bytes multiplies the first CRC by x^(8n): square and multiply.
+    power, square, count = 1 << 31, 1 << 30, 8 * second_bytes
+    while count:
+        if count & 1:
+            power = _multiply(square, power)
+        square = _multiply(square, square)
+        count >>= 1
+    return _multiply(power, first) ^ second
+
+
+def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """Return the 128 bytes before the data: fixed, so that the shape can be filled in later."""
+    fields = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    text = repr(fields).ljust(_HEADER_BYTES - 11).encode("ascii") + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+
+
+class Column:
+    """One growing array of an archive: `append` adds rows."""
+
+    def __init__(self, name: str, dtype: npt.DTypeLike, row_shape: tuple[int, ...]) -> None:
+        self.name = name
+        self.dtype = np.dtype(dtype).newbyteorder("<")
+        self.row_shape = row_shape
+        self.num_rows = 0
+        self.crc = 0
+        self.handle: IO[bytes] | None = None
+
+    def append(self, rows: npt.NDArray[Any]) -> None:
+        """Write rows behind the ones before."""
+        if rows.shape[1:] != self.row_shape:
+            raise ValueError(f"{self.name}: expected rows of {self.row_shape}, got {rows.shape}")
+        data = np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data
+        assert self.handle is not None
+        self.handle.write(data)
+        self.crc = zlib.crc32(data, self.crc)
+        self.num_rows += len(rows)
+
+    @property
+    def header(self) -> bytes:
+        """The array's header, for the rows so far."""
+        return _npy_header(self.dtype, (self.num_rows, *self.row_shape))
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the rows so far."""
+        row = int(np.prod(self.row_shape, dtype=np.int64)) * int(self.dtype.itemsize)
+        return self.num_rows * row
+
+
+class ArchiveWriter:
+    """Writes an `.npz` whose arrays grow side by side; a context manager.
+
+    The first column goes straight to its place. The others wait in unnamed temporary files in the
+    same folder (they vanish with the process) and are appended at the end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._columns: list[Column] = []
+        self._entries: list[tuple[bytes, int, int, int]] = []  # name, CRC, size, offset
+        self._file: IO[bytes] = path.open("wb")
+
+    def column(self, name: str, dtype: npt.DTypeLike, row_shape: tuple[int, ...] = ()) -> Column:
+        """Return a new column; declare the largest one first."""
+        column = Column(name, dtype, row_shape)
+        if self._columns:
+            column.handle = tempfile.TemporaryFile(dir=self._path.parent)  # noqa: SIM115
+        else:
+            self._start(name)
+            self._file.write(column.header)
+            column.handle = self._file
+        self._columns.append(column)
+        return column
+
+    def finish(self, arrays: Mapping[str, npt.NDArray[Any]], texts: Mapping[str, Texts]) -> None:
+        """Append the waiting columns, small whole arrays and texts, then the directory."""
+        for index, column in enumerate(self._columns):
+            if index == 0:
+                self._end_first(column)
+                continue
+            assert column.handle is not None
+            column.handle.seek(0)
+            self._add(column.name, column, iter(lambda h=column.handle: h.read(_COPY_BYTES), b""))  # type: ignore[misc]
+            column.handle.close()
+        for name, array in arrays.items():
+            plain = np.ascontiguousarray(array)
+            whole = Column(name, plain.dtype, plain.shape[1:])
+            whole.num_rows = len(plain)
+            self._add(name, whole, iter([plain.tobytes()]))
+        for name, text in texts.items():
+            self._add(name, text.shape_of_column(name), text.blocks())
+        self._write_directory()
+
+    def _start(self, name: str) -> None:
+        """Write a local header, its sizes still open, padded so that the data is aligned."""
+        offset = self._file.tell()
+        encoded = f"{name}.npy".encode("ascii")
+        unpadded = offset + 30 + len(encoded) + 20 + 4
+        padding = -unpadded % _ALIGNMENT
+        extra = struct.pack("<HHQQ", 1, 16, 0, 0) + struct.pack("<HH", 0xD935, padding)
+        header = struct.pack("<4sHHHHHIIIHH", b"PK\x03\x04", 45, 0, 0, 0, 0x21, 0, _UINT32,
+                             _UINT32, len(encoded), len(extra) + padding)  # fmt: skip
+        self._file.write(header + encoded + extra + bytes(padding))
+        self._entries.append((encoded, 0, 0, offset))
+
+    def _close_entry(self, crc: int, size: int) -> None:
+        """Write CRC and sizes into the local header of the entry that ends here."""
+        name, _, _, offset = self._entries[-1]
+        end = self._file.tell()
+        self._file.seek(offset + 14)
+        self._file.write(struct.pack("<I", crc))
+        self._file.seek(offset + 30 + len(name) + 4)
+        self._file.write(struct.pack("<QQ", size, size))
+        self._file.seek(end)
+        self._entries[-1] = (name, crc, size, offset)
+
+    def _end_first(self, column: Column) -> None:
+        header, end = column.header, self._file.tell()
+        self._file.seek(end - column.num_bytes - len(header))
+        self._file.write(header)
+        self._file.seek(end)
+        crc = combine_crc(zlib.crc32(header), column.crc, column.num_bytes)
+        self._close_entry(crc, len(header) + column.num_bytes)
+
+    def _add(self, name: str, column: Column, blocks: Iterator[bytes]) -> None:
+        self._start(name)
+        self._file.write(column.header)
+        crc, size = zlib.crc32(column.header), len(column.header)
+        for block in blocks:
+            self._file.write(block)
+            crc = zlib.crc32(block, crc)
+            size += len(block)
+        self._close_entry(crc, size)
+
+    def _write_directory(self) -> None:
+        start = self._file.tell()
+        for name, crc, size, offset in self._entries:
+            large = [value for value in (size, size, offset) if value >= _UINT32]
+            extra = struct.pack(f"<HH{len(large)}Q", 1, 8 * len(large), *large) if large else b""
+            small, where = min(size, _UINT32), min(offset, _UINT32)
+            self._file.write(struct.pack(
+                "<4sHHHHHHIIIHHHHHII", b"PK\x01\x02", 45, 45, 0, 0, 0, 0x21, crc, small, small,
+                len(name), len(extra), 0, 0, 0, 0o600 << 16, where) + name + extra)  # fmt: skip
+        end, count = self._file.tell(), len(self._entries)
+        if end >= _UINT32:
+            self._file.write(struct.pack("<4sQHHIIQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, count,
+                                         count, end - start, start))  # fmt: skip
+            self._file.write(struct.pack("<4sIQI", b"PK\x06\x07", 0, end, 1))
+        self._file.write(struct.pack("<4sHHHHIIH", b"PK\x05\x06", 0, 0, count, count, end - start,
+                                     min(start, _UINT32), 0))  # fmt: skip
+
+    def __enter__(self) -> ArchiveWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        for column in self._columns[1:]:
+            if column.handle is not None:
+                column.handle.close()
+        self._file.close()
+
+
+class Texts:
+    """A growing column of strings, kept in a temporary file until their longest is known."""
+
+    def __init__(self, folder: Path) -> None:
+        self.num_rows = 0
+        self._width = 1
+        self._file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=folder)  # noqa: SIM115
+
+    def extend(self, texts: Sequence[str]) -> None:
+        """Add strings; a line break inside one is an error."""
+        if not texts:
+            return
+        joined = "\n".join(texts)
+        if joined.count("\n") != len(texts) - 1 or "\0" in joined:
+            raise FormatError("a path or id with a line break or a NUL cannot be stored")
+        self._file.write(joined + "\n")
+        self._width = max(self._width, max(map(len, texts)))
+        self.num_rows += len(texts)
+
+    def shape_of_column(self, name: str) -> Column:
+        """Return the column these strings become."""
+        column = Column(name, f"<U{self._width}", ())
+        column.num_rows = self.num_rows
+        return column
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the rows as fixed-width strings, then forget them."""
+        self._file.seek(0)
+        while lines := self._file.readlines(1 << 18):
+            yield np.array([line[:-1] for line in lines], f"<U{self._width}").tobytes()
+        self._file.close()
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        self._file.close()

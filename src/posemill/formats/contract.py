@@ -1,0 +1,270 @@
+"""What every format has: the contract, the recipe recorded in the files, checks all readers share.
+
+Writers take a stream of `PoseClip` and hold at most one clip (plus one small entry per clip) in
+memory. Readers trust nothing: whatever is in the file, the caller sees clips or a `FormatError`.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill import __version__
+from posemill.errors import ConfigError, FormatError
+from posemill.geometry import Fill
+from posemill.records import PoseClip
+from posemill.skeletons import SKELETON_NAMES, get_skeleton
+
+# As users spell layouts -> skeleton names; the full names work too.
+LAYOUTS = {"543": "holistic-543", "143": "holistic-143"} | {name: name for name in SKELETON_NAMES}
+NORMALIZATIONS = ("none", "shoulders", "bbox")
+FILLS: tuple[str, ...] = get_args(Fill)
+# What broken bytes make the standard library and numpy raise.
+CORRUPT: tuple[type[Exception], ...] = (
+    ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, EOFError,
+    struct.error, zlib.error, RecursionError, MemoryError, OSError,
+)  # fmt: skip
+
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is done to the clips on their way into a file; recorded there.
+
+    Args:
+        layout: Skeleton name, or None for what the format usually holds.
+        normalize: `none`, `shoulders` or `bbox`.
+        interpolate: Gaps of up to this many frames become found points.
+        fill: What stands for missing points in formats that have a mask: `zero`, `nan`, or
+            `interpolate`. None for the format's own way.
+    """
+
+    layout: str | None = None
+    normalize: str = "none"
+    interpolate: int = 0
+    fill: Fill | None = None
+
+    def __post_init__(self) -> None:
+        if self.layout is not None:
+            if self.layout not in LAYOUTS:
+                raise ConfigError(f"unknown layout {self.layout!r}; known: {', '.join(LAYOUTS)}")
+            object.__setattr__(self, "layout", LAYOUTS[self.layout])
+        _expect_one_of("normalize", self.normalize, NORMALIZATIONS)
+        if self.fill is not None:
+            _expect_one_of("fill", self.fill, FILLS)
+        if self.interpolate < 0:
+            raise ConfigError(f"interpolate: expected 0 or more frames, got {self.interpolate}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields, for JSON."""
+        return asdict(self)
+
+
+def _expect_one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"unknown {name} {value!r}; known: {', '.join(known)}")
+
+
+@dataclass
+class Summary:
+    """What a writer wrote."""
+
+    path: Path
+    format_name: str
+    num_clips: int = 0
+    num_frames: int = 0
+    splits: dict[str, int] = field(default_factory=dict)
+
+    def count(self, clip: PoseClip) -> None:
+        """Add a clip to the totals."""
+        self.num_clips += 1
+        self.num_frames += len(clip)
+        self.splits[clip.split] = self.splits.get(clip.split, 0) + 1
+
+
+class Format(Protocol):
+    """A format. Instances hold no state; a new one is a module and a row in `FORMATS`."""
+
+    name: str
+    suffix: str  # of the file; empty for a folder
+    layouts: tuple[str, ...]  # skeletons it can hold, the usual one first; empty for any
+    has_pixels: bool  # True: coordinates are pixels of the picture, so sizes must be known
+    has_mask: bool  # True: `fill` chooses what stands for missing points
+    losses: tuple[str, ...]  # what a round trip loses
+
+    def sniff(self, path: Path) -> bool:
+        """Return True if the path looks like this format; reads a few bytes at most."""
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write the clips; `path` is the old state or the whole new one, never a part."""
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield the clips. `size_wh`: the pictures' size, for files of pixels that lack it."""
+
+
+def header_of(format_name: str, skeleton_name: str, recipe: Recipe) -> dict[str, Any]:
+    """Return what every file says about itself."""
+    return {
+        "posemill": __version__,
+        "format": format_name,
+        "skeleton": skeleton_name,
+        "recipe": recipe.to_dict(),
+    }
+
+
+def header_text(format_name: str, skeleton_name: str, recipe: Recipe) -> str:
+    """Return `header_of` as JSON."""
+    return json.dumps(header_of(format_name, skeleton_name, recipe))
+
+
+class SkeletonCheck:
+    """Sees that all clips of a file have one skeleton, and one the format can hold."""
+
+    def __init__(self, form: Format, path: Path) -> None:
+        self.form, self.path = form, path
+        self.name = ""
+
+    def __call__(self, clip: PoseClip) -> None:
+        """Raise if the clip does not go with the ones before."""
+        self.name = self.name or clip.skeleton_name
+        if clip.skeleton_name != self.name:
+            raise FormatError(
+                f"{self.path}: clip {clip.clip_id!r} is {clip.skeleton_name}, the clips before it "
+                f"are {self.name}; one file holds one skeleton: choose a layout for all"
+            )
+        if self.form.layouts and self.name not in self.form.layouts:
+            raise FormatError(
+                f"{self.path}: {self.form.name} holds {' or '.join(self.form.layouts)}, clip "
+                f"{clip.clip_id!r} is {self.name}"
+            )
+        if np.isinf(clip.points).any() or not np.isfinite(clip.scores).all():
+            raise FormatError(
+                f"{self.path}: clip {clip.clip_id!r} holds infinity or a score that is no number"
+            )
+        if self.form.has_pixels and len(clip) and not (clip.sizes_wh > 0).all():
+            raise FormatError(
+                f"{self.path}: {self.form.name} holds pixels, but the picture size of clip "
+                f"{clip.clip_id!r} is not known; give one when importing (--size 1280x720)"
+            )
+
+    def finish(self, summary: Summary) -> None:
+        """Raise if there was nothing to write."""
+        if not summary.num_clips:
+            raise FormatError(f"{self.path}: no clips to write; expected at least one")
+
+
+@contextmanager
+def reading(path: Path, format_name: str, *also: type[Exception]) -> Iterator[None]:
+    """Turn whatever broken bytes raise inside the block into a `FormatError` with the path."""
+    try:
+        yield
+    except FormatError:
+        raise
+    except (*CORRUPT, *also) as error:
+        said = f"{type(error).__name__}: {error}"[:300]
+        raise FormatError(f"{path}: not a readable {format_name} file ({said})") from error
+
+
+def skeleton_for(num_points: int, path: Path, name: str | None = None) -> str:
+    """Return the skeleton of so many points, checked against the name a file gives."""
+    if name is not None and name not in SKELETON_NAMES:
+        raise FormatError(
+            f"{path}: unknown skeleton {str(name)[:80]!r}; known: {', '.join(SKELETON_NAMES)}"
+        )
+    counts = {get_skeleton(known).num_points: known for known in SKELETON_NAMES}
+    found = name or counts.get(num_points)
+    if found is None or get_skeleton(found).num_points != num_points:
+        raise FormatError(
+            f"{path}: expected {get_skeleton(name).num_points if name else sorted(counts)} points "
+            f"a frame, got {num_points}"
+        )
+    return found
+
+
+def make_clip(
+    path: Path,
+    points: npt.NDArray[Any],
+    scores: npt.NDArray[Any] | None,
+    mask: npt.NDArray[np.bool_] | None,
+    **fields: Any,
+) -> PoseClip:
+    """Return a checked clip from what a file held.
+
+    Args:
+        path: For messages.
+        points: `(frames, keypoints, 2 or 3)` numbers.
+        scores: `(frames, keypoints)`, or None: 1 where found.
+        mask: True where found, or None: NaN and all-zero points are missing.
+        fields: The other fields of `PoseClip`.
+    """
+    where = f"{path}: clip {str(fields.get('clip_id', ''))[:80]!r}"
+    if points.ndim != 3 or points.shape[2] not in (2, 3) or points.dtype.kind not in "fiu":
+        raise FormatError(
+            f"{where}: expected numbers of shape (frames, keypoints, 2 or 3), got {points.dtype} "
+            f"{points.shape}"
+        )
+    full = np.zeros((*points.shape[:2], 3), np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        full[..., : points.shape[2]] = points
+    if mask is None:
+        mask = ~np.isnan(full).any(axis=2) & (full != 0).any(axis=2)
+    full[~mask] = np.nan
+    scores = mask if scores is None else scores
+    with np.errstate(over="ignore", invalid="ignore"):
+        plain = np.where(mask, scores, 0).astype(np.float32)
+    if not np.isfinite(full[mask]).all():
+        raise FormatError(f"{where}: a found point is infinite or not a number")
+    if not np.isfinite(plain).all() or (plain < 0).any() or (plain > 1).any():
+        raise FormatError(f"{where}: expected scores in 0..1, got {plain.min()}..{plain.max()}")
+    try:
+        return PoseClip(points=full, scores=plain, **fields)
+    except ValueError as error:
+        raise FormatError(f"{where}: {error}") from error
+
+
+def info_text(clip: PoseClip) -> str:
+    """Return what a clip has beside its frames, as JSON."""
+    info = {"label": clip.label, "fps": clip.fps, "extra": dict(clip.extra)}
+    try:
+        return json.dumps(info, ensure_ascii=True)
+    except (TypeError, ValueError) as error:
+        raise FormatError(
+            f"clip {clip.clip_id!r}: extra cannot be written as JSON: {error}"
+        ) from error
+
+
+def read_info(text: str) -> dict[str, Any]:
+    """Return label, fps and extra from `info_text`, their types checked."""
+    info = json.loads(text) if text else {}
+    label, fps, extra = info.get("label"), info.get("fps"), info.get("extra", {})
+    if not isinstance(extra, Mapping):
+        raise ValueError(f"expected an object as extra, got {type(extra).__name__}")
+    return {
+        "label": None if label is None else str(label),
+        "fps": None if fps is None else float(fps),
+        "extra": extra,
+    }
+
+
+def read_header(text: str) -> dict[str, Any]:
+    """Return the header of one of our files, or an empty one."""
+    header = json.loads(text)
+    if not isinstance(header, dict):
+        raise ValueError(f"expected an object as header, got {type(header).__name__}")
+    return header
+
+
+def expect_clips(path: Path, num_clips: int) -> None:
+    """Raise if a file held nothing."""
+    if not num_clips:
+        raise FormatError(f"{path}: holds no clips; expected at least one")

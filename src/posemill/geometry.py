@@ -1,0 +1,185 @@
+"""Pure functions on keypoints: centre, scale, close gaps, fill, resample. NaN means missing.
+
+Points are `(frames, keypoints, 3)`: x, y, z. Nothing is modified in place. x and y of a `PoseClip`
+are divided by width and height, so lengths only make sense after `to_square_units`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.records import BoolArray, FloatArray, IntArray
+from posemill.skeletons import Skeleton
+
+Fill = Literal["nan", "zero", "interpolate"]
+
+
+def shoulders_of(skeleton: Skeleton) -> tuple[int, int]:
+    """Return the indices of the left and the right shoulder."""
+    names = skeleton.point_names
+    return names.index("left_shoulder"), names.index("right_shoulder")
+
+
+def to_square_units(points: FloatArray, sizes_wh: npt.NDArray[np.int32]) -> FloatArray:
+    """Return points in units of the frame's width along all three axes.
+
+    Args:
+        points: x and y divided by width and height, z in the scale of x.
+        sizes_wh: `(frames, 2)` in pixels; frames of unknown size (0) count as square.
+    """
+    width, height = sizes_wh[:, 0].astype(np.float32), sizes_wh[:, 1].astype(np.float32)
+    known = (width > 0) & (height > 0)
+    aspect = np.where(known, height / np.where(known, width, 1), 1).astype(np.float32)
+    square: FloatArray = points.copy()
+    square[..., 1] *= aspect[:, None]
+    return square
+
+
+def center_on_shoulders(points: FloatArray, shoulders: tuple[int, int]) -> FloatArray:
+    """Return points moved so that each frame's shoulder midpoint is the origin.
+
+    Frames without both shoulders use the midpoint of the frames around them (the nearest one at
+    the ends). In a clip that never shows both shoulders all points become missing.
+    """
+    middle = points[:, list(shoulders)].mean(axis=1, keepdims=True)  # (T, 1, 3)
+    filled = fill_missing(middle, "interpolate", unseen=np.nan)
+    moved: FloatArray = points - filled
+    return moved
+
+
+def normalize_by_shoulders(points: FloatArray, shoulders: tuple[int, int]) -> FloatArray:
+    """Return points centred on the shoulders, the clip's median shoulder width being 1.
+
+    One scale for the whole clip: a scale per frame would turn every turn of the body into a zoom.
+    The width is measured in the picture plane (x and y). Missing throughout where the shoulders
+    were never both found, or are one point.
+    """
+    left, right = shoulders
+    widths = np.hypot(*(points[:, left, :2] - points[:, right, :2]).T)  # (T,)
+    widths = widths[np.isfinite(widths)]
+    scale = np.float32(np.median(widths)) if len(widths) else np.float32(0)
+    if not scale > 0:
+        return np.full_like(points, np.nan)
+    scaled: FloatArray = center_on_shoulders(points, shoulders) / scale
+    return scaled
+
+
+def normalize_by_bbox(points: FloatArray) -> FloatArray:
+    """Return points with the clip's bounding box centred, its longer side reaching from -1 to 1.
+
+    One box for the whole clip, over the x and y of all found points; z is moved by its mean. All
+    missing where there is no box.
+    """
+    found = points[~np.isnan(points[..., 0])]  # (found, 3)
+    if not len(found):
+        return np.full_like(points, np.nan)
+    low, high = found.min(axis=0), found.max(axis=0)
+    half = np.float32((high - low)[:2].max() / 2)
+    if not half > 0:
+        return np.full_like(points, np.nan)
+    center = (low + high) / 2
+    center[2] = found[:, 2].mean()
+    scaled: FloatArray = (points - center.astype(np.float32)) / half
+    return scaled
+
+
+def interpolate_gaps(
+    points: FloatArray, max_gap: int, *, frame_indices: IntArray | None = None
+) -> tuple[FloatArray, BoolArray]:
+    """Return points with short gaps closed by straight lines, and where that was done.
+
+    Args:
+        points: `(frames, keypoints, 3)`.
+        max_gap: The longest run of missing frames to close. Runs at either end stay.
+        frame_indices: `(frames,)` rising positions in time; 0, 1, 2 … by default.
+
+    Returns:
+        The points, and `(frames, keypoints)`: True where a point is new.
+    """
+    if max_gap < 0:
+        raise ValueError(f"max_gap: expected 0 or more frames, got {max_gap}")
+    before, after = _neighbours(~np.isnan(points[..., 0]))
+    inside = (before >= 0) & (after < len(points))
+    new = np.isnan(points[..., 0]) & inside & (after - before - 1 <= max_gap)
+    if not new.any():
+        return points, new
+    return _between(points, new, before, after, frame_indices=frame_indices), new
+
+
+def fill_missing(points: FloatArray, how: Fill, *, unseen: float = 0.0) -> FloatArray:
+    """Return points with a value for the missing ones.
+
+    Args:
+        points: `(frames, keypoints, 3)`.
+        how: `nan` leaves them; `zero` makes them 0; `interpolate` draws straight lines through
+            gaps of any length and holds the first and the last found value at the ends.
+        unseen: What `interpolate` writes for a keypoint that no frame shows.
+    """
+    missing = np.isnan(points[..., 0])
+    if how == "nan" or not missing.any():
+        return points
+    if how == "zero":
+        return np.where(missing[..., None], np.float32(0), points)
+    before, after = _neighbours(~missing)
+    never = (before < 0) & (after >= len(points))
+    before = np.where(before < 0, after, before)
+    after = np.where(after >= len(points), before, after)
+    filled = _between(points, missing & ~never, before, after)
+    filled[never] = unseen
+    return filled
+
+
+def resample(points: FloatArray, num_frames: int) -> FloatArray:
+    """Return `(num_frames, keypoints, 3)`: the clip at evenly spaced times, first to last frame.
+
+    A point between two frames lies on the line between them, and is missing if either is.
+    """
+    if num_frames < 1 or not len(points):
+        raise ValueError(f"expected at least one frame in and out, got {len(points)}, {num_frames}")
+    times = np.linspace(0, len(points) - 1, num_frames)
+    low = np.floor(times).astype(np.int64)
+    high = np.minimum(low + 1, len(points) - 1)
+    weight = (times - low).astype(np.float32)[:, None, None]
+    # A neighbour of weight 0 must not spread its NaN.
+    high = np.where(weight[:, 0, 0] == 0, low, high)
+    mixed: FloatArray = points[low] * (1 - weight) + points[high] * weight
+    return mixed
+
+
+def longest_gap(mask: BoolArray) -> int:
+    """Return the longest run of frames (rows) in which a column is False, over all columns."""
+    if not mask.size:
+        return 0
+    before, after = _neighbours(mask)
+    runs = np.where(mask, 0, after - before - 1)
+    return int(runs.max())
+
+
+def _neighbours(found: BoolArray) -> tuple[IntArray, IntArray]:
+    """Return for every cell the last found row at or before it (-1) and the next one (frames)."""
+    rows = np.arange(len(found), dtype=np.int64)[:, None]
+    before = np.maximum.accumulate(np.where(found, rows, -1), axis=0)
+    after = np.minimum.accumulate(np.where(found, rows, len(found))[::-1], axis=0)[::-1]
+    return before, after
+
+
+def _between(
+    points: FloatArray,
+    where: BoolArray,
+    before: IntArray,
+    after: IntArray,
+    *,
+    frame_indices: IntArray | None = None,
+) -> FloatArray:
+    """Return points whose cells `where` lie on the line from row `before` to row `after`."""
+    times = np.arange(len(points)) if frame_indices is None else frame_indices
+    row, column = np.nonzero(where)
+    low, high = before[row, column], after[row, column]
+    span = np.maximum(times[high] - times[low], 1)
+    weight = ((times[row] - times[low]) / span).astype(np.float32)[:, None]
+    filled: FloatArray = points.copy()
+    filled[row, column] = points[low, column] * (1 - weight) + points[high, column] * weight
+    return filled

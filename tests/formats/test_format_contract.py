@@ -1,0 +1,175 @@
+"""What every row of `FORMATS` must do."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from format_clips import assert_same, make_clip, make_clips
+
+from posemill.errors import ConfigError, FormatError
+from posemill.formats import FORMATS, detect_format, get_format
+from posemill.formats.contract import Format, Recipe
+from posemill.records import PoseClip
+
+# Fields a format does not keep, by its declared losses; `exact` formats keep all.
+KEPT: dict[str, tuple[float, tuple[str, ...]]] = {"npz": (0, ())}
+
+
+@pytest.fixture(params=list(FORMATS))
+def form(request: pytest.FixtureRequest) -> Format:
+    return get_format(request.param)
+
+
+def usual_clips(form: Format) -> list[PoseClip]:
+    return make_clips(form.layouts[0] if form.layouts else "holistic-143")
+
+
+def out_of(form: Format, folder: Path) -> Path:
+    return folder / f"out{form.suffix}"
+
+
+def without(clip: PoseClip, lost: tuple[str, ...]) -> PoseClip:
+    """Return the clip as it is after a round trip that loses these fields."""
+    frames = len(clip)
+    points, scores = clip.points, clip.scores
+    if "z" in lost:
+        points = np.concatenate([points[..., :2], 0 * points[..., :1]], axis=2)
+    if "scores" in lost:
+        scores = clip.mask.astype(np.float32)
+    defaults = {
+        "label": None,
+        "fps": None,
+        "extra": {},
+        "image_paths": (),
+        "frame_indices": np.arange(frames),
+        "sizes_wh": np.zeros((frames, 2), np.int32),
+    }
+    changes = {name: value for name, value in defaults.items() if name in lost}
+    return dataclasses.replace(clip, points=points, scores=scores, **changes)
+
+
+def by_id(clips: list[PoseClip]) -> dict[tuple[str, str], PoseClip]:
+    return {(clip.split, clip.clip_id): clip for clip in clips}
+
+
+def test_a_round_trip_gives_the_clips_back_but_for_the_declared_losses(form, tmp_path) -> None:
+    tolerance, lost = KEPT[form.name]
+    assert bool(form.losses) == bool(lost or tolerance)
+    clips = usual_clips(form)
+    summary = form.write(iter(clips), out_of(form, tmp_path), recipe=Recipe())
+    assert (summary.num_clips, summary.num_frames) == (4, 16)
+    assert summary.splits == {"train": 2, "dev": 2}
+    back = by_id(list(form.read(out_of(form, tmp_path))))
+    assert len(back) == len(clips)
+    for key, clip in by_id(clips).items():
+        assert_same(without(clip, lost), back[key], tolerance=tolerance)
+
+
+def test_what_was_written_is_recognised(form, tmp_path) -> None:
+    form.write(usual_clips(form), out_of(form, tmp_path), recipe=Recipe())
+    assert detect_format(out_of(form, tmp_path)).name == form.name
+
+
+def test_the_recipe_is_in_the_file(form, tmp_path) -> None:
+    recipe = Recipe(interpolate=7)
+    path = out_of(form, tmp_path)
+    form.write(usual_clips(form), path, recipe=recipe)
+    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    content = b"".join(file.read_bytes() for file in files)
+    plain = content.replace(b"\0", b"").replace(b"\\", b"")  # UTF-32 in npz, JSON in JSON
+    assert b'"interpolate": 7' in plain
+
+
+def test_no_clips_are_an_error_and_leave_nothing(form, tmp_path) -> None:
+    with pytest.raises(FormatError, match=r"out.*no clips to write; expected at least one"):
+        form.write(iter([]), out_of(form, tmp_path), recipe=Recipe())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failing_stream_leaves_the_old_file_as_it_was(form, tmp_path) -> None:
+    path = out_of(form, tmp_path)
+    clips = usual_clips(form)
+    form.write(clips, path, recipe=Recipe())
+    before = sorted((p, p.stat().st_size) for p in tmp_path.rglob("*"))
+
+    def failing():
+        yield clips[0]
+        raise RuntimeError("the power is gone")
+
+    with pytest.raises(RuntimeError, match="power"):
+        form.write(failing(), path, recipe=Recipe())
+    assert sorted((p, p.stat().st_size) for p in tmp_path.rglob("*")) == before
+    assert len(list(form.read(path))) == 4
+
+
+def test_writing_again_replaces_the_old_one(form, tmp_path) -> None:
+    path = out_of(form, tmp_path)
+    clips = usual_clips(form)
+    form.write(clips, path, recipe=Recipe())
+    form.write(clips[:1], path, recipe=Recipe())
+    assert [clip.clip_id for clip in form.read(path)] == ["clip_1"]
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_two_skeletons_do_not_go_into_one_file(form, tmp_path) -> None:
+    skeletons = form.layouts if len(form.layouts) > 1 else ("holistic-143", "coco-133")
+    if len(form.layouts) == 1:
+        other = next(s for s in skeletons if s != form.layouts[0])
+        clips = [make_clip(1, skeleton=other)]
+    else:
+        clips = [make_clip(1, skeleton=s) for s in skeletons[:2]]
+    with pytest.raises(FormatError, match=r"one file holds one skeleton|holds .*, clip 'clip_1'"):
+        form.write(clips, out_of(form, tmp_path), recipe=Recipe())
+
+
+def test_infinity_is_refused(form, tmp_path) -> None:
+    clip = usual_clips(form)[0]
+    clip.points[0, 0] = np.inf
+    with pytest.raises(FormatError, match="clip 'clip_1' holds infinity"):
+        form.write([clip], out_of(form, tmp_path), recipe=Recipe())
+
+
+def test_every_layout_it_names_goes_round(form, tmp_path) -> None:
+    tolerance, lost = KEPT[form.name]
+    for index, skeleton in enumerate(form.layouts):
+        clip = make_clip(5, skeleton=skeleton)
+        path = tmp_path / f"{index}{form.suffix}"
+        form.write([clip], path, recipe=Recipe())
+        (back,) = form.read(path)
+        if back.skeleton_name == skeleton:
+            assert_same(without(clip, lost), back, tolerance=tolerance)
+
+
+def test_clips_are_read_one_by_one(form, tmp_path) -> None:
+    form.write(usual_clips(form), out_of(form, tmp_path), recipe=Recipe())
+    stream = form.read(out_of(form, tmp_path))
+    assert len(list(itertools.islice(stream, 1))) == 1
+    stream.close()
+
+
+def test_a_missing_file_is_named(form, tmp_path) -> None:
+    path = tmp_path / f"nothing{form.suffix}"
+    with pytest.raises(FormatError, match="nothing"):
+        list(form.read(path))
+    with pytest.raises(FormatError, match=r"nothing.*: no such file or folder"):
+        detect_format(path)
+
+
+def test_an_unknown_format_or_setting_is_named(tmp_path) -> None:
+    with pytest.raises(ConfigError, match=r"unknown format 'x'; known: npz"):
+        get_format("x")
+    with pytest.raises(ConfigError, match=r"unknown layout '7'; known: 543, 143"):
+        Recipe(layout="7")
+    with pytest.raises(ConfigError, match=r"unknown normalize 'hips'; known: none, shoulders"):
+        Recipe(normalize="hips")
+    with pytest.raises(ConfigError, match=r"unknown fill 'x'; known: nan, zero, interpolate"):
+        Recipe(fill="x")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="interpolate: expected 0 or more frames, got -1"):
+        Recipe(interpolate=-1)
+    (tmp_path / "x.bin").write_bytes(b"?")
+    with pytest.raises(FormatError, match=r"x\.bin: none of the formats known: npz"):
+        detect_format(tmp_path / "x.bin")

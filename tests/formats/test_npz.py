@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from format_clips import make_clip, make_clips
+
+from posemill.errors import FormatError
+from posemill.formats.contract import Recipe
+from posemill.formats.npz import NpzFormat, open_npz
+
+NPZ = NpzFormat()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    NPZ.write(make_clips(), tmp_path / "train_keypoints.npz", recipe=Recipe())
+    return tmp_path / "train_keypoints.npz"
+
+
+def save(path: Path, **arrays: object) -> Path:
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return path
+
+
+def test_plain_numpy_loads_it_without_pickle_and_finds_the_promised_arrays(path: Path) -> None:
+    with np.load(path, allow_pickle=False) as data:
+        assert (data["keypoints"].shape, data["keypoints"].dtype) == ((16, 143, 3), np.float32)
+        assert (data["mask"].shape, data["mask"].dtype) == ((16, 143), np.bool_)
+        assert (data["scores"].shape, data["scores"].dtype) == ((16, 143), np.float32)
+        assert data["lengths"].tolist() == [6, 3, 6, 1]
+        assert data["offsets"].tolist() == [0, 6, 9, 15]
+        assert data["video_ids"][[0, 6]].tolist() == ["clip_1", "deep/er.name"]
+        assert data["image_paths"][0] == "clip_1/images0001.png"
+        assert data["frame_index"][6:9].tolist() == [4, 6, 8]
+        assert data["keypoint_names"][:1].tolist() == ["face_0"]
+        assert json.loads(str(data["meta"][0]))["skeleton"] == "holistic-143"
+        assert (data["keypoints"][~data["mask"]] == 0).all()
+        assert not data["mask"].all()
+
+
+def test_the_archive_is_whole_for_other_zip_readers(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+
+
+def test_arrays_are_mapped_not_loaded_and_aligned(path: Path) -> None:
+    arrays = open_npz(path)
+    keypoints = arrays["keypoints"]
+    assert isinstance(keypoints, np.memmap)
+    assert keypoints.ctypes.data % 64 == 0
+    again = pickle.loads(pickle.dumps(arrays))
+    np.testing.assert_array_equal(again["keypoints"], np.load(path)["keypoints"])
+    assert "MappedNpz" in repr(arrays)
+    assert "keypoints" in repr(arrays)
+    with pytest.raises(KeyError):
+        arrays["nothing"]
+
+
+@pytest.mark.parametrize(("fill", "is_zero"), [("zero", True), ("nan", False)])
+def test_fill_decides_what_stands_for_missing_points(tmp_path, fill, is_zero: bool) -> None:
+    NPZ.write(make_clips(), tmp_path / "a.npz", recipe=Recipe(fill=fill))
+    data = np.load(tmp_path / "a.npz")
+    missing = data["keypoints"][~data["mask"]]
+    assert (missing == 0).all() if is_zero else np.isnan(missing).all()
+
+
+def test_interpolated_values_stay_marked_as_missing(tmp_path: Path) -> None:
+    clip = make_clip(1, frames=9)
+    NPZ.write([clip], tmp_path / "a.npz", recipe=Recipe(fill="interpolate"))
+    data = np.load(tmp_path / "a.npz")
+    np.testing.assert_array_equal(data["mask"], clip.mask)
+    seen = clip.mask.any(0)
+    assert (data["keypoints"][:, seen] != 0).all()
+    (back,) = NPZ.read(tmp_path / "a.npz")
+    np.testing.assert_array_equal(back.points, clip.points)
+
+
+def test_a_clip_without_frames_keeps_its_place(tmp_path: Path) -> None:
+    NPZ.write([make_clip(1, frames=0), make_clip(2)], tmp_path / "a.npz", recipe=Recipe())
+    assert [len(clip) for clip in NPZ.read(tmp_path / "a.npz")] == [0, 6]
+
+
+def test_half_floats_of_another_maker_with_zeros_for_missing_become_clips(tmp_path: Path) -> None:
+    points = np.random.default_rng(0).random((5, 143, 3)).astype(np.float16)
+    points[1, 68:89] = 0
+    path = save(tmp_path / "dev_keypoints.npz", keypoints=points,
+                video_ids=np.array(["a", "a", "a", "b", "b"]))  # fmt: skip
+    one, two = NPZ.read(path)
+    assert (one.clip_id, len(one), one.split) == ("a", 3, "dev")
+    assert (two.clip_id, len(two), two.split) == ("b", 2, "dev")
+    assert one.skeleton_name == "holistic-143"
+    assert not one.mask[1, 68:89].any()
+    assert one.mask[0].all()
+    assert one.scores[0].tolist() == [1.0] * 143
+
+
+def test_packed_archives_are_read_too(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", keypoints=np.ones((2, 18, 2), np.float32))
+    (clip,) = NPZ.read(tmp_path / "a.npz", size_wh=(100, 50))
+    assert (clip.clip_id, clip.skeleton_name, clip.points[0, 0].tolist()) == (
+        "a", "openpose-18", [1, 1, 0])  # fmt: skip
+    assert clip.sizes_wh.tolist() == [[100, 50]] * 2
+
+
+def test_a_folder_of_splits_is_read_as_one(tmp_path: Path) -> None:
+    for split in ("dev", "train"):
+        NPZ.write([make_clip(1, split=split)], tmp_path / f"{split}_keypoints.npz", recipe=Recipe())
+    assert [clip.split for clip in NPZ.read(tmp_path)] == ["dev", "train"]
+    assert NPZ.sniff(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"points": np.ones(3)}, "expected an array 'keypoints', found points"),
+        ({"keypoints": np.ones((2, 143))}, r"expected keypoints \(frames, points, 2 or 3\), got"),
+        ({"keypoints": np.ones((2, 15, 2))}, r"expected \[18, 133, 143, 543\] points a frame"),
+        ({"keypoints": np.ones((2, 143, 4))}, r"expected numbers of shape \(frames, keypoints"),
+        ({"keypoints": np.ones((0, 143, 3))}, "holds no clips; expected at least one"),
+        ({"keypoints": np.ones((2, 143, 3)), "mask": np.ones((2, 1), bool)},
+         r"expected 'mask' of shape \(2, 143\)"),
+        ({"keypoints": np.ones((2, 143, 3)), "lengths": np.array([3])},
+         "lengths add up to 3, keypoints has 2 frames"),
+        ({"keypoints": np.ones((2, 143, 3)), "lengths": np.array([-1, 3])},
+         "expected 'lengths' of whole numbers"),
+        ({"keypoints": np.ones((2, 143, 3)), "splits": np.array(["a", "b"])},
+         "expected 'splits' for 1 clips"),
+        ({"keypoints": np.full((2, 143, 3), np.inf)}, "a found point is infinite"),
+        ({"keypoints": np.ones((2, 143, 3)), "scores": np.full((2, 143), 7.0)},
+         r"expected scores in 0\.\.1, got 7\.0\.\.7\.0"),
+        ({"keypoints": np.ones((2, 143, 3)), "keypoint_names": np.array(["nose"])},
+         "keypoint_names are not those of holistic-143; the first difference is at 0"),
+        ({"keypoints": np.ones((2, 143, 3)), "meta": np.array(['{"skeleton": "cat-9"}'])},
+         "unknown skeleton 'cat-9'"),
+        ({"keypoints": np.ones((2, 143, 3)), "meta": np.array(['{"skeleton": "coco-133"}'])},
+         "expected 133 points a frame, got 143"),
+        ({"keypoints": np.ones((2, 143, 3)), "meta": np.array(["[]"])},
+         "expected an object as header, got list"),
+        ({"keypoints": np.array([[{}]], object)}, "Python objects; unpickling it could run code"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named_with_the_file(tmp_path, arrays, message: str) -> None:
+    path = save(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(FormatError, match=rf"bad\.npz.*{message}"):
+        list(NPZ.read(path))
+
+
+def test_a_cut_file_says_so(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(FormatError, match=r"expected a whole \.npz .*was it cut off"):
+        list(NPZ.read(path))
+
+
+def test_a_flipped_bit_is_found_by_the_checksum(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[5000] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match="damaged: Bad CRC-32"):
+        list(NPZ.read(path))
+
+
+def test_a_zip_bomb_is_refused_before_it_unpacks(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.npz"
+    fields = {"descr": "<f4", "fortran_order": False, "shape": (50000, 143, 3)}
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("keypoints.npy", "w") as member,
+    ):
+        np.lib.format.write_array_header_1_0(member, fields)
+        for _ in range(50000 * 143 * 12 // 10**6 + 1):
+            member.write(bytes(10**6))
+    with pytest.raises(FormatError, match=r"would unpack from \d+ to \d+ bytes; refused"):
+        list(NPZ.read(path))
+
+
+def test_a_line_break_in_a_path_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="a path or id with a line break or a NUL"):
+        NPZ.write([make_clip(1, clip_id="a\nb")], tmp_path / "a.npz", recipe=Recipe())
+
+
+def test_extra_that_is_not_json_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="clip 'clip_1': extra cannot be written as JSON"):
+        NPZ.write([make_clip(1, extra={"x": {1}})], tmp_path / "a.npz", recipe=Recipe())
+
+
+def test_real_keypoints_of_another_maker_are_read(shared: Path) -> None:
+    clips = list(NPZ.read(shared / "datasets" / "signs48" / "dev_keypoints.npz"))
+    assert len(clips) == 192
+    assert {len(clip) for clip in clips} == {30}
+    assert {clip.split for clip in clips} == {"dev"}
+    assert 0.5 < np.mean([clip.mask.mean() for clip in clips]) < 1

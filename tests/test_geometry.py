@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posemill import geometry
+from posemill.skeletons import get_skeleton
+
+NAN = np.nan
+
+
+def line(*values: float) -> np.ndarray:
+    """One keypoint over time: x is given, y twice and z three times that."""
+    x = np.array(values, np.float32)
+    return np.stack([x, 2 * x, 3 * x], axis=-1)[:, None, :]
+
+
+def body(left: tuple[float, float], right: tuple[float, float], hand: tuple[float, float]):
+    return np.array([[(*left, 0), (*right, 0), (*hand, 0)]], np.float32)
+
+
+def test_the_shoulder_midpoint_becomes_the_origin_and_the_input_stays() -> None:
+    points = body((0.6, 0.5), (0.4, 0.5), (0.5, 0.9))
+    before = points.copy()
+    moved = geometry.center_on_shoulders(points, (0, 1))
+    np.testing.assert_allclose(moved[0, :2].mean(0), 0, atol=1e-7)
+    np.testing.assert_allclose(moved[0, 2], (0, 0.4, 0), atol=1e-6)
+    np.testing.assert_array_equal(points, before)
+
+
+def test_a_frame_without_shoulders_takes_the_midpoint_of_its_neighbours() -> None:
+    frames = np.concatenate(
+        [body((1, 0), (-1, 0), (5, 5)), body((3, 0), (1, 0), (5, 5)), body((5, 0), (3, 0), (5, 5))]
+    )
+    frames[1, 0] = NAN
+    moved = geometry.center_on_shoulders(frames, (0, 1))
+    np.testing.assert_allclose(moved[:, 2, 0], (5, 3, 1))
+
+
+def test_without_shoulders_in_the_whole_clip_every_point_is_missing() -> None:
+    points = body((NAN, NAN), (0.4, 0.5), (0.5, 0.9))
+    assert np.isnan(geometry.normalize_by_shoulders(points, (0, 1))).all()
+    assert np.isnan(geometry.center_on_shoulders(points, (0, 1))).all()
+
+
+def test_shoulders_at_one_point_give_no_scale() -> None:
+    points = body((0.4, 0.5), (0.4, 0.5), (0.5, 0.9))
+    assert np.isnan(geometry.normalize_by_shoulders(points, (0, 1))).all()
+
+
+def test_the_median_shoulder_width_becomes_one() -> None:
+    frames = np.concatenate([body((s, 0), (-s, 0), (0, s)) for s in (0.5, 1.0, 4.0)])
+    scaled = geometry.normalize_by_shoulders(frames, (0, 1))
+    np.testing.assert_allclose(scaled[:, 0, 0] - scaled[:, 1, 0], (0.5, 1, 4))
+
+
+def test_square_units_undo_the_aspect_of_the_picture() -> None:
+    points = np.full((2, 1, 3), 0.5, np.float32)
+    square = geometry.to_square_units(points, np.array([[200, 100], [0, 0]], np.int32))
+    np.testing.assert_allclose(square[:, 0], [(0.5, 0.25, 0.5), (0.5, 0.5, 0.5)])
+
+
+def test_the_longer_side_of_the_box_reaches_from_minus_one_to_one() -> None:
+    points = np.array([[[0, 0, 7], [4, 2, 9], [NAN, NAN, NAN]]], np.float32)
+    scaled = geometry.normalize_by_bbox(points)
+    np.testing.assert_allclose(scaled[0, :2], [(-1, -0.5, -0.5), (1, 0.5, 0.5)])
+    assert np.isnan(scaled[0, 2]).all()
+    assert np.isnan(geometry.normalize_by_bbox(points[:, 2:])).all()
+    assert np.isnan(geometry.normalize_by_bbox(points[:, :1])).all()
+
+
+def test_short_gaps_are_closed_and_long_ones_and_the_ends_stay() -> None:
+    points = line(NAN, 0, NAN, 2, NAN, NAN, NAN, 10, NAN)
+    closed, new = geometry.interpolate_gaps(points, 2)
+    np.testing.assert_allclose(closed, line(NAN, 0, 1, 2, NAN, NAN, NAN, 10, NAN))
+    assert new[:, 0].tolist() == [False, False, True] + [False] * 6
+
+
+def test_gaps_follow_the_time_of_the_frames() -> None:
+    closed, _ = geometry.interpolate_gaps(
+        line(0, NAN, 10), 1, frame_indices=np.array([0, 1, 10], np.int64)
+    )
+    np.testing.assert_allclose(closed, line(0, 1, 10))
+
+
+def test_a_negative_gap_is_the_callers_mistake() -> None:
+    with pytest.raises(ValueError, match=r"max_gap: expected 0 or more frames, got -1"):
+        geometry.interpolate_gaps(line(0), -1)
+
+
+def test_fill_draws_lines_holds_the_ends_and_writes_zero_for_what_was_never_seen() -> None:
+    points = np.concatenate([line(NAN, 2, NAN, 4, NAN), line(*[NAN] * 5)], axis=1)
+    filled = geometry.fill_missing(points, "interpolate")
+    np.testing.assert_allclose(filled[:, :1], line(2, 2, 3, 4, 4))
+    assert (filled[:, 1] == 0).all()
+    assert (geometry.fill_missing(points, "zero")[0] == 0).all()
+    assert geometry.fill_missing(points, "nan") is points
+
+
+def test_resampling_keeps_the_ends_and_does_not_spread_missing_points() -> None:
+    points = line(0, 1, NAN, 3, 4)
+    np.testing.assert_allclose(geometry.resample(points, 5), points)
+    np.testing.assert_allclose(geometry.resample(points, 9)[:3], line(0, 0.5, 1))
+    assert np.isnan(geometry.resample(points, 9)[3:6]).all()
+    np.testing.assert_allclose(geometry.resample(line(1, 5), 1), line(1))
+    with pytest.raises(ValueError, match="at least one frame in and out, got 0, 3"):
+        geometry.resample(points[:0], 3)
+
+
+def test_the_longest_gap_counts_runs_at_the_ends_too() -> None:
+    mask = np.array([[0, 1], [0, 0], [1, 0], [0, 1]], bool)
+    assert geometry.longest_gap(mask) == 2
+    assert geometry.longest_gap(~np.zeros((3, 2), bool)) == 0
+    assert geometry.longest_gap(np.zeros((3, 2), bool)) == 3
+    assert geometry.longest_gap(np.zeros((0, 2), bool)) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    found=st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=25),
+    max_gap=st.integers(0, 6),
+)
+def test_no_short_gap_is_left_and_no_found_point_changes(found, max_gap: int) -> None:
+    mask = np.array(found, bool)
+    points = np.random.default_rng(0).random((*mask.shape, 3)).astype(np.float32)
+    points[~mask] = NAN
+    closed, new = geometry.interpolate_gaps(points, max_gap)
+    np.testing.assert_array_equal(closed[mask], points[mask])
+    np.testing.assert_array_equal(~np.isnan(closed[..., 0]), mask | new)
+    for column in range(mask.shape[1]):
+        rows = np.flatnonzero(~np.isnan(closed[:, column, 0]))
+        gaps = np.diff(rows) - 1
+        assert not ((gaps > 0) & (gaps <= max_gap)).any()
+
+
+@pytest.mark.parametrize("name", ["holistic-543", "holistic-143", "openpose-18", "coco-133"])
+def test_every_skeleton_has_shoulders(name: str) -> None:
+    skeleton = get_skeleton(name)
+    names = [skeleton.point_names[index] for index in geometry.shoulders_of(skeleton)]
+    assert names == ["left_shoulder", "right_shoulder"]
