@@ -1,0 +1,125 @@
+"""The command line's own manners: spelling, exit codes, versions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from posemill import __version__
+from posemill.cli import app as app_module
+from posemill.cli.app import build_app, main
+from posemill.errors import PosemillError, WeightsError
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("show")
+    def show(
+        source: str,
+        splits: Annotated[list[str] | None, typer.Option()] = None,
+        num_workers: int = 1,
+        other_list: Annotated[list[int] | None, typer.Option()] = None,
+    ) -> None:
+        typer.echo([source, splits, num_workers, other_list])
+
+    @app.command("fail")
+    def fail(how: str) -> None:
+        errors: dict[str, BaseException] = {
+            "known": WeightsError("expected this, got that; do the other"),
+            "interrupt": KeyboardInterrupt(),
+        }
+        raise errors[how]
+
+    group = typer.Typer()
+    group.command("show")(lambda two_words=0: typer.echo(two_words))
+    group.command("other")(lambda: None)
+    app.add_typer(group, name="group")
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
+    """The command line with one group of commands, the one above."""
+    import sys
+
+    monkeypatch.setattr(app_module, "import_module", lambda name: sys.modules[__name__])
+    monkeypatch.setattr(app_module, "_GROUPS", ("this module",))
+    return build_app()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seen"),
+    [
+        (["--splits", "train", "dev"], ["x", ["train", "dev"], 1, None]),
+        (["--splits", "train", "--splits", "dev"], ["x", ["train", "dev"], 1, None]),
+        (["--splits=train"], ["x", ["train"], 1, None]),
+        (["--num_workers", "3"], ["x", None, 3, None]),
+        (["--num_workers=3", "--splits", "a_b"], ["x", ["a_b"], 3, None]),
+        (
+            ["--splits", "a", "b", "--other_list", "1", "2", "3", "--num-workers", "2"],
+            ["x", ["a", "b"], 2, [1, 2, 3]],
+        ),
+    ],
+)
+def test_underscores_and_several_values_after_one_flag_work(
+    app: typer.Typer, arguments: list[str], seen: list[Any]
+) -> None:
+    result = CliRunner().invoke(app, ["show", "x", *arguments])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.strip() == str(seen)
+
+
+def test_after_two_dashes_words_are_left_alone(app: typer.Typer) -> None:
+    result = CliRunner().invoke(app, ["show", "--num_workers", "2", "--", "--odd_name"])
+    assert result.stdout.strip() == str(["--odd_name", None, 2, None])
+
+
+def test_commands_inside_groups_have_the_same_manners(app: typer.Typer) -> None:
+    assert CliRunner().invoke(app, ["group", "show", "--two_words", "7"]).stdout.strip() == "7"
+
+
+def test_an_unknown_flag_is_wrong_usage(app: typer.Typer) -> None:
+    result = CliRunner().invoke(app, ["show", "x", "--no_such_flag"])
+    assert result.exit_code == 2
+    assert "--no-such-flag" in result.output
+
+
+def test_the_version_is_said() -> None:
+    result = CliRunner().invoke(build_app(), ["--version"])
+    assert result.stdout == f"posemill {__version__}\n"
+
+
+def test_our_errors_are_one_line_and_code_2(
+    app: typer.Typer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as info:
+        main(["fail", "known"])
+    assert info.value.code == 2
+    assert capsys.readouterr().err == "posemill: expected this, got that; do the other\n"
+
+
+def test_debug_shows_the_traceback(app: typer.Typer) -> None:
+    with pytest.raises(PosemillError, match="expected this, got that"):
+        main(["--debug", "fail", "known"])
+
+
+def test_an_interrupt_is_code_130(app: typer.Typer) -> None:
+    with pytest.raises(SystemExit) as info:
+        main(["fail", "interrupt"])
+    assert info.value.code == 130
+
+
+def test_every_command_explains_itself() -> None:
+    command = typer.main.get_command(build_app())
+
+    def walk(command: Any, path: str) -> list[str]:
+        silent = [] if command.help else [path]
+        for name, child in getattr(command, "commands", {}).items():
+            silent += walk(child, f"{path} {name}")
+        for parameter in command.params:
+            if getattr(parameter, "help", "") in (None, "") and parameter.name != "help":
+                silent.append(f"{path} {parameter.opts[0]}")
+        return silent
+
+    assert walk(command, "posemill") == []

@@ -1,0 +1,105 @@
+"""Atomic writes, locks, checksums and the cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from posemill import files
+from posemill.files import atomic_path, cache_folder, exclusive_lock, sha256_of
+
+
+def test_a_file_appears_only_when_its_block_ended_well(tmp_path: Path) -> None:
+    target = tmp_path / "data.bin"
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(b"new")
+        assert not target.exists()
+        assert temporary.parent == tmp_path
+    assert target.read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["data.bin"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "data.bin"
+    target.write_bytes(b"old")
+
+    def write_half() -> None:
+        with atomic_path(target) as temporary:
+            temporary.write_bytes(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_half()
+    assert target.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["data.bin"]
+
+
+def test_a_block_that_wrote_nothing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), atomic_path(tmp_path / "data.bin"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_checksum_is_that_of_the_whole_content(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 10_000  # more than one piece
+    (tmp_path / "data").write_bytes(content)
+    assert sha256_of(tmp_path / "data") == hashlib.sha256(content).hexdigest()
+
+
+def test_the_second_holder_of_a_lock_waits_and_is_told_once(tmp_path: Path) -> None:
+    order: list[str] = []
+    waiting = threading.Event()
+
+    def second() -> None:
+        with exclusive_lock(tmp_path / "lock", on_wait=waiting.set):
+            order.append("second")
+
+    with exclusive_lock(tmp_path / "lock", on_wait=lambda: pytest.fail("nobody else has it")):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waiting.wait(30)
+        order.append("first")
+    thread.join(30)
+    assert order == ["first", "second"]
+
+
+def test_a_killed_holder_frees_its_lock(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from posemill.files import exclusive_lock\n"
+        "with exclusive_lock(Path(sys.argv[1])): print('have it', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": str(Path(files.__file__).parents[1])},
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"have it\n"
+        holder.kill()
+        with exclusive_lock(tmp_path / "lock"):
+            pass
+
+
+def test_the_cache_folder_is_the_users_choice_or_the_platforms(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "mine"))
+    assert cache_folder() == tmp_path / "mine"
+    assert not (tmp_path / "mine").exists()
+    monkeypatch.delenv("POSEMILL_CACHE")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "xdg" / "posemill"
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert cache_folder() == Path.home() / ".cache" / "posemill"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_folder() == Path.home() / "Library" / "Caches" / "posemill"
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    assert cache_folder() == tmp_path / "local" / "posemill"

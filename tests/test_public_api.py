@@ -1,0 +1,121 @@
+"""The front door: its names are pinned, and it opens fast."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import posemill
+
+PACKAGE = Path(posemill.__file__).parent
+# Changing this list changes what users may import: say so in CHANGELOG.md.
+PUBLIC_NAMES = [
+    "SKELETON_NAMES",
+    "Clip",
+    "PoseClip",
+    "PosemillError",
+    "Skeleton",
+    "__version__",
+    "get_skeleton",
+]
+HEAVY = {"av", "cv2", "numpy", "onnx", "onnxruntime", "pandas", "psutil", "pyarrow", "rich",
+         "scipy", "tflite", "torch"}  # fmt: skip
+
+
+def run_python(*arguments: str) -> tuple[float, str]:
+    """Return the CPU seconds (user and system) of a new Python with our sources, and its stdout."""
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PYTHONWARNINGS": "default"}
+    before = os.times()
+    result = subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=True
+    )
+    after = os.times()
+    seconds = after.children_user + after.children_system
+    return seconds - before.children_user - before.children_system, result.stdout
+
+
+def least_seconds(*arguments: str) -> float:
+    """Return the least CPU time of five runs: a busy machine only ever adds."""
+    return min(run_python(*arguments)[0] for _ in range(5))
+
+
+def test_the_public_names_are_the_pinned_ones() -> None:
+    assert sorted(posemill.__all__) == sorted(PUBLIC_NAMES)
+    assert dir(posemill) == sorted(posemill.__all__)
+
+
+@pytest.mark.parametrize("name", PUBLIC_NAMES)
+def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
+    value = getattr(posemill, name)
+    if callable(value):
+        assert value.__doc__
+
+
+def test_the_type_checker_sees_the_names_that_run() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    blocks = [node for node in tree.body if isinstance(node, ast.If)]
+    declared = {
+        (alias.asname or alias.name, statement.module)
+        for block in blocks
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    assert declared == set(posemill._PUBLIC.items())
+    assert {name for name, _ in declared} | {"__version__"} == set(PUBLIC_NAMES)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'posemill' has no attribute 'Nothing'"):
+        posemill.Nothing  # noqa: B018
+
+
+def test_import_loads_nothing_heavy_sets_no_logging_and_changes_no_global() -> None:
+    code = (
+        "import json, logging, os, signal, sys, warnings\n"
+        "def world(): return [dict(os.environ), len(logging.root.handlers), logging.root.level,\n"
+        "    str(signal.getsignal(signal.SIGINT)), len(warnings.filters)]\n"
+        "before = world(); import posemill; assert world() == before\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    modules = {name.partition(".")[0] for name in json.loads(run_python("-c", code)[1])}
+    assert "posemill" in modules
+    assert not modules & HEAVY
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, json, contextlib, io\n"
+        "from posemill.cli.app import main\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "    main(['--help'])\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    modules = {name.partition(".")[0] for name in json.loads(run_python("-c", code)[1])}
+    # typer draws its help with rich
+    assert not modules & (HEAVY - {"rich"})
+
+
+def test_import_takes_under_a_fifth_of_a_second() -> None:
+    bare = least_seconds("-c", "pass")
+    assert least_seconds("-c", "import posemill") < max(0.2, bare + 0.05)
+
+
+def test_help_answers_in_under_four_tenths_of_a_second() -> None:
+    assert least_seconds("-m", "posemill", "--help") < 0.4
+
+
+@pytest.mark.parametrize(
+    "module",
+    sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py")),
+)
+def test_no_module_prints(module: str) -> None:
+    tree = ast.parse((PACKAGE / module).read_text())
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    assert not [call for call in calls if isinstance(call, ast.Name) and call.id == "print"]

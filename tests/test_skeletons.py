@@ -1,0 +1,84 @@
+"""Layouts: every table is complete, and agrees with itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from posemill.skeletons import FACE_68_OF_468, SKELETON_NAMES, get_skeleton, point_map
+
+
+@pytest.mark.parametrize("name", SKELETON_NAMES)
+def test_parts_cover_every_point_once_and_in_order(name: str) -> None:
+    skeleton = get_skeleton(name)
+    covered = [index for part in skeleton.parts for index in range(part.start, part.stop)]
+    assert covered == list(range(skeleton.num_points))
+    assert skeleton.num_points == int(name.rpartition("-")[2])
+    assert sum(len(part) for part in skeleton.parts) == skeleton.num_points
+
+
+@pytest.mark.parametrize("name", SKELETON_NAMES)
+def test_point_names_are_unique(name: str) -> None:
+    names = get_skeleton(name).point_names
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", SKELETON_NAMES)
+def test_mirroring_twice_changes_nothing_and_keeps_named_sides_apart(name: str) -> None:
+    skeleton = get_skeleton(name)
+    for index, other in enumerate(skeleton.mirror):
+        assert skeleton.mirror[other] == index
+        point = skeleton.point_names[index]
+        if "left" in point:
+            assert skeleton.point_names[other] == point.replace("left", "right")
+
+
+@pytest.mark.parametrize("name", SKELETON_NAMES)
+def test_bones_join_two_points_of_the_skeleton_and_none_is_doubled(name: str) -> None:
+    skeleton = get_skeleton(name)
+    pairs = [frozenset(bone) for bone in skeleton.bones]
+    assert all(len(pair) == 2 for pair in pairs)
+    assert len(set(pairs)) == len(pairs)
+    assert max(max(bone) for bone in skeleton.bones) < skeleton.num_points
+
+
+@pytest.mark.parametrize("name", SKELETON_NAMES)
+def test_the_mirror_image_of_a_bone_is_a_bone(name: str) -> None:
+    skeleton = get_skeleton(name)
+    bones = {frozenset(bone) for bone in skeleton.bones}
+    mirrored = {frozenset(skeleton.mirror[point] for point in bone) for bone in bones}
+    assert mirrored == bones
+
+
+def test_the_orders_users_rely_on() -> None:
+    assert get_skeleton("holistic-543").part_names == ("pose", "face", "left_hand", "right_hand")
+    assert get_skeleton("holistic-143").part_names == ("face", "left_hand", "right_hand", "pose")
+    assert [len(part) for part in get_skeleton("holistic-143").parts] == [68, 21, 21, 33]
+    assert get_skeleton("openpose-18").point_names[:2] == ("nose", "neck")
+    assert get_skeleton("holistic-543").point_names[15] == "left_wrist"
+
+
+def test_the_68_face_points_are_distinct_points_of_the_468() -> None:
+    assert len(set(FACE_68_OF_468)) == 68
+    assert max(FACE_68_OF_468) < 468
+
+
+def test_the_68_and_the_468_agree_on_left_and_right() -> None:
+    small, full = get_skeleton("holistic-143"), get_skeleton("holistic-543")
+    face = full.part("face").start
+    for index, point in enumerate(FACE_68_OF_468):
+        assert FACE_68_OF_468[small.mirror[index]] == full.mirror[face + point] - face
+
+
+def test_a_map_names_its_sources_and_the_neck_has_two() -> None:
+    sources = point_map("holistic-543", "openpose-18")
+    assert sources[0] == (0,)
+    assert sources[1] == (11, 12)
+    assert sorted(point for points in point_map("holistic-143", "holistic-143") for point in points
+                  ) == list(range(143))  # fmt: skip
+
+
+def test_maps_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ValueError, match="openpose-18 cannot become holistic-543: 400 of its face"):
+        point_map("openpose-18", "holistic-543")
+    with pytest.raises(ValueError, match="unknown skeleton 'body-25'; known: holistic-543"):
+        get_skeleton("body-25")
