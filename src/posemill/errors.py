@@ -40,7 +40,20 @@ class SourceError(PosemillError):
 
 
 class DecodeError(PosemillError):
-    """A picture or a video that cannot be read; the message names the file and the reason."""
+    """A picture or a video that cannot be read; the message names the file and the reason.
+
+    Args:
+        message: The whole sentence, with the file's name.
+        reason: One of a few fixed short words (`truncated`, `empty file`, …), to count by.
+        frame_index: For a video, how many frames came out before; None where no frame could.
+    """
+
+    def __init__(
+        self, message: str, *, reason: str = "unreadable", frame_index: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.frame_index = frame_index
 
 
 class RunError(PosemillError):

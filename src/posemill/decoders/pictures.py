@@ -1,0 +1,84 @@
+"""Single pictures, decoded by OpenCV, with everything that can be wrong with a file noticed."""
+
+from __future__ import annotations
+
+import io
+from typing import cast
+
+import cv2
+import numpy as np
+
+from posemill.decoders.opening import MAX_PIXELS, StrPath, open_regular, refuse, refuse_os_error
+from posemill.decoders.picture_headers import ShortHeaderError, read_header, sniff_format
+from posemill.records import Frame
+
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+
+
+def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Frame:
+    """Return a picture as `(height, width, 3)` uint8, RGB, turned as its EXIF tag says.
+
+    The pixels are those of `cv2.imread` with the channels in the other order. 16-bit pictures come
+    out as 8-bit, grey ones with three equal channels, CMYK as RGB; transparency is dropped. Of an
+    animation, the first picture.
+
+    Args:
+        path: JPEG, PNG, GIF, BMP, WebP or TIFF; what counts is the content, not the name.
+        max_pixels: Refused above it, before any memory is taken for pixels.
+
+    Raises:
+        DecodeError: With `reason` one of `posemill.decoders.opening.REASONS`.
+    """
+    data, name = _read_bytes(path, max_pixels)
+    try:
+        header = read_header(data, name)
+    except ShortHeaderError as error:
+        refuse(path, "truncated", f"the header of this {name} has no size ({error})", cause=error)
+    width, height = header.size_wh
+    if not width or not height:
+        refuse(path, "zero size", f"{width} x {height} pixels")
+    if width * height > max_pixels:
+        megapixels, limit = width * height / 1e6, max_pixels / 1e6
+        refuse(
+            path,
+            "too large",
+            f"{width} x {height} is {megapixels:,.0f} megapixels, allowed are {limit:,.0f}",
+        )
+    if not header.has_end:
+        refuse(path, "truncated", f"this {name} stops before its end; copy it again")
+    return _decode(path, data, name)
+
+
+def _read_bytes(path: StrPath, max_pixels: int) -> tuple[bytes, str]:
+    """Return the file's content and the name of its format."""
+    descriptor, size = open_regular(path)
+    with io.FileIO(descriptor) as handle:
+        try:
+            head = handle.read(16)
+            name = sniff_format(head)
+            if name is None:
+                known = "known are JPEG, PNG, GIF, BMP, WebP, TIFF"
+                refuse(path, "not an image", f"it starts with {head[:8]!r}; {known}")
+            # 8 bytes a pixel is what 16-bit RGBA takes without any compression.
+            if size > 8 * max_pixels + (1 << 20):
+                refuse(path, "too large", f"a file of {size:,} bytes")
+            handle.seek(0)
+            return handle.readall(), name
+        except OSError as error:
+            refuse_os_error(path, error)
+
+
+def _decode(path: StrPath, data: bytes, name: str) -> Frame:
+    try:
+        picture = cv2.imdecode(np.frombuffer(data, np.uint8), _TO_RGB or cv2.IMREAD_COLOR)
+    except cv2.error as error:
+        refuse(path, "corrupt", f"this {name} cannot be decoded ({error.err})", cause=error)
+    if picture is None:
+        refuse(path, "corrupt", f"this {name} cannot be decoded; copy it again")
+    if not _TO_RGB:
+        picture = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
+    return cast(Frame, picture)
+
+
+# OpenCV 4.10 has no such flag and costs one more pass over the pixels.
+_TO_RGB = getattr(cv2, "IMREAD_COLOR_RGB", 0)

@@ -1,0 +1,219 @@
+"""Video frames by PyAV (FFmpeg): in order, turned upright, exact after a jump."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+import av
+import av.error
+from av.stream import Disposition
+
+from posemill.decoders.container_ends import missing_bytes
+from posemill.decoders.opening import StrPath, open_regular, refuse
+from posemill.decoders.stream_pyav import (
+    Clock,
+    Converter,
+    DamageError,
+    decode_frames,
+    describe,
+)
+from posemill.errors import DecodeError
+from posemill.records import Frame
+
+# A frame less than this before a bound of the window counts as on it: bounds are decimals (0.12),
+# times are fractions (3/25).
+_SLACK_SECONDS = 1e-6
+
+
+class PyavReader:
+    """A `VideoReader` on PyAV. Interlaced video comes as stored, both fields in one frame."""
+
+    def __init__(
+        self,
+        path: StrPath,
+        *,
+        threads: int,
+        start_seconds: float,
+        end_seconds: float | None,
+        max_pixels: int,
+    ) -> None:
+        # Absolute, so that a file called `http:x.mp4` is a file and not an address.
+        self.path = os.path.abspath(os.fsdecode(path))  # noqa: PTH100
+        self._threads = threads
+        self._start_seconds = start_seconds - _SLACK_SECONDS
+        self._end_seconds = math.inf if end_seconds is None else end_seconds - _SLACK_SECONDS
+        self._has_window = start_seconds > 0 or end_seconds is not None
+        self._max_pixels = max_pixels
+        self._size_wh: tuple[int, int] | None = None
+        self._converter = Converter()
+        descriptor, _ = open_regular(self.path)
+        with os.fdopen(descriptor, "rb") as handle:
+            self._is_cut = missing_bytes(handle) > 0
+        self._container, self._stream = self._open()
+        self._is_fresh = True
+
+    def __repr__(self) -> str:
+        return f"PyavReader({self.path!r}, fps={self.fps}, num_frames={self.num_frames})"
+
+    def __enter__(self) -> PyavReader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the file and the decoder."""
+        self._container.close()
+
+    @property
+    def size_wh(self) -> tuple[int, int]:
+        """Width and height of the first frame in pixels, turned as the rotation tag says."""
+        if self._size_wh is None:
+            container, stream = self._open()
+            with container:
+                self._size_wh = self._first_size_wh(container, stream)
+        return self._size_wh
+
+    @property
+    def fps(self) -> float | None:
+        """Average frames per second as the container says; None where it does not."""
+        rate = self._stream.average_rate or self._stream.guessed_rate
+        return float(rate) if rate else None
+
+    @property
+    def num_frames(self) -> int | None:
+        """How many frames will come, where the container knows for sure; None otherwise."""
+        # Only MP4 and MOV list every frame; the others carry a number that somebody once wrote.
+        if self._has_window or "mp4" not in self._container.format.name.split(","):
+            return None
+        entries, promised = self._stream.index_entries, int(self._stream.frames)
+        if not promised or len(entries) != promised:
+            return None
+        hidden = sum(bool(entry.is_discard) for entry in entries)  # cut off by an edit list
+        return promised - hidden
+
+    def count_frames(self) -> int:
+        """Return how many frames should come, by reading the packets without decoding them."""
+        container, stream = self._open()
+        with container:
+            times = [
+                packet.pts if packet.pts is not None else packet.dts
+                for packet in self._packets(container, stream)
+                if packet.size and not packet.is_discard
+            ]
+            # Packets come in the order of decoding; a clock wants the order of showing.
+            times.sort(key=lambda pts: -math.inf if pts is None else pts)
+            clock = Clock(container, stream)
+            seconds = [clock.seconds_of(pts) for pts in times]
+        return sum(self._start_seconds <= each < self._end_seconds for each in seconds)
+
+    def __iter__(self) -> Iterator[Frame]:
+        """Yield all frames, `(height, width, 3)` uint8 RGB each, in the order they are shown."""
+        return self.read_frames()
+
+    def read_frames(self, start_index: int = 0) -> Iterator[Frame]:
+        """Yield the frames from number `start_index` on: the very ones a full reading gives."""
+        if start_index < 0:
+            raise ValueError(f"start_index: expected 0 or more, got {start_index}")
+        return self._read_frames(start_index)
+
+    def _read_frames(self, start_index: int) -> Iterator[Frame]:
+        number = 0
+        try:
+            for frame, seconds in self._timed_frames():
+                if seconds >= self._end_seconds:
+                    break
+                if seconds < self._start_seconds:
+                    continue
+                if number >= start_index:
+                    yield self._converter.to_rgb(frame)
+                number += 1
+        except DamageError as error:
+            reason = "truncated" if self._is_cut else "corrupt"
+            refuse(
+                self.path,
+                reason,
+                f"{number} frames could be read, then: {error}",
+                frame_index=number,
+                cause=error,
+            )
+        if not number:
+            detail = "no frame within the window asked for" if self._has_window else "none inside"
+            refuse(self.path, "no frames", detail, frame_index=0)
+
+    def _timed_frames(self) -> Iterator[tuple[Any, float]]:
+        """Yield decoded frames from the file's first on, and when each is shown."""
+        container, stream = self._take()
+        try:
+            clock = Clock(container, stream)
+            for frame in decode_frames(container, stream):
+                yield frame, clock.seconds_of(frame.pts)
+            if self._is_cut:
+                raise DamageError("the file ends before its container does; copy it again")
+        finally:
+            if container is not self._container:
+                container.close()
+
+    def _take(self) -> tuple[Any, Any]:
+        """Return a container at its beginning: the one already open, after that new ones."""
+        if self._is_fresh:
+            self._is_fresh = False
+            return self._container, self._stream
+        return self._open()
+
+    def _open(self) -> tuple[Any, Any]:
+        """Return a new container and its video stream."""
+        try:
+            container = av.open(
+                self.path, metadata_errors="ignore", options={"protocol_whitelist": "file"}
+            )
+        except av.error.FFmpegError as error:
+            reason = "truncated" if self._is_cut else "not a video"
+            refuse(self.path, reason, f"FFmpeg says: {describe(error)}", cause=error)
+        try:
+            stream = self._choose_stream(container)
+        except DecodeError:
+            container.close()
+            raise
+        stream.codec_context.thread_count = self._threads
+        if self._threads > 1:
+            stream.codec_context.thread_type = "AUTO"
+        return container, stream
+
+    def _choose_stream(self, container: Any) -> Any:
+        """Return the stream a player would show; the cover picture of a song is none."""
+        best = container.streams.best("video")
+        if best is None or best.disposition & Disposition.attached_pic:
+            others = ", ".join(sorted({each.type for each in container.streams})) or "nothing"
+            refuse(self.path, "no video stream", f"the file holds {others}")
+        context = best.codec_context
+        if context is None:
+            refuse(self.path, "not a video", "its codec is not part of this build of FFmpeg")
+        if context.width * context.height > self._max_pixels:
+            size = f"{context.width} x {context.height}"
+            refuse(self.path, "too large", f"{size}; allowed are {self._max_pixels:,} pixels")
+        return best
+
+    def _packets(self, container: Any, stream: Any) -> Iterator[Any]:
+        try:
+            yield from container.demux(stream)
+        except av.error.FFmpegError:
+            return  # a damaged end: what can be read is what can be counted
+
+    def _first_size_wh(self, container: Any, stream: Any) -> tuple[int, int]:
+        try:
+            frame = next(decode_frames(container, stream), None)
+        except DamageError as error:
+            refuse(self.path, "corrupt", f"no frame could be read: {error}", cause=error)
+        if frame is None:
+            refuse(self.path, "no frames", "none inside", frame_index=0)
+        return self._converter.size_wh_of(frame)

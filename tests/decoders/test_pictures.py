@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import zlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from posemill.decoders.opening import REASONS
+from posemill.decoders.pictures import read_picture
+from posemill.errors import DecodeError
+from posemill.records import Frame
+
+
+@pytest.fixture
+def scene() -> Frame:
+    """A picture 40 wide and 24 high, all different, smooth enough for JPEG."""
+    y, x = np.mgrid[0:24, 0:40]
+    return np.stack([x * 6, y * 10, (x + y) * 4], -1).astype(np.uint8)
+
+
+def encode(picture: Frame, suffix: str) -> bytes:
+    return cv2.imencode(suffix, picture[..., ::-1])[1].tobytes()
+
+
+def refusal(path: Path | str, **options: int) -> DecodeError:
+    with pytest.raises(DecodeError) as caught:
+        read_picture(path, **options)
+    assert caught.value.reason in REASONS
+    assert Path(path).name in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".tiff", ".gif"])
+def test_pixels_are_those_of_opencv_in_rgb(suffix: str, scene: Frame, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(encode(scene, suffix))
+    frame = read_picture(path)
+    assert frame.dtype == np.uint8
+    assert frame.flags.c_contiguous
+    np.testing.assert_array_equal(frame, cv2.imread(str(path))[..., ::-1])
+
+
+def test_real_pictures_come_out_as_from_opencv(shared: Path) -> None:
+    pictures = sorted((shared / "media" / "images").glob("*.jpg"))
+    assert pictures
+    for path in pictures:
+        np.testing.assert_array_equal(read_picture(path), cv2.imread(str(path))[..., ::-1])
+
+
+def test_the_name_does_not_decide_the_format(scene: Frame, tmp_path: Path) -> None:
+    path = tmp_path / "really_a_png.jpg"
+    path.write_bytes(encode(scene, ".png"))
+    np.testing.assert_array_equal(read_picture(path), scene)
+
+
+@pytest.mark.parametrize(
+    ("orientation", "undo"),
+    [
+        (1, lambda a: a),
+        (2, lambda a: a[:, ::-1]),
+        (3, lambda a: a[::-1, ::-1]),
+        (4, lambda a: a[::-1]),
+        (6, lambda a: np.rot90(a, 1)),
+        (8, lambda a: np.rot90(a, -1)),
+    ],
+)
+def test_exif_rotation_is_applied(orientation, undo, scene: Frame, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "turned.jpg"
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(np.ascontiguousarray(undo(scene))).save(path, exif=exif, quality=95)
+    frame = read_picture(path)
+    assert frame.shape == scene.shape
+    assert np.abs(frame.astype(int) - scene).mean() < 3
+
+
+def test_16_bit_pictures_keep_their_upper_byte(scene: Frame, tmp_path: Path) -> None:
+    for suffix in (".png", ".tiff"):
+        path = tmp_path / f"deep{suffix}"
+        cv2.imwrite(str(path), scene[..., ::-1].astype(np.uint16) * 257)
+        np.testing.assert_array_equal(read_picture(path), scene)
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "1", "I;16"])
+def test_other_kinds_of_png_come_out_as_rgb(mode: str, scene: Frame, tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    if mode == "I;16":
+        grey = scene[..., 0].astype(np.uint16) * 257
+        cv2.imwrite(str(path), grey)
+        expected = np.repeat(scene[..., :1], 3, 2)
+    else:
+        picture = Image.fromarray(scene).convert(mode)
+        picture.save(path)
+        expected = np.asarray(picture.convert("RGB"))
+    np.testing.assert_array_equal(read_picture(path), expected)
+
+
+def test_cmyk_jpeg_comes_out_as_rgb(scene: Frame, tmp_path: Path) -> None:
+    path = tmp_path / "print.jpg"
+    Image.fromarray(scene).convert("CMYK").save(path, quality=95)
+    frame = read_picture(path)
+    assert np.abs(frame.astype(int) - scene).mean() < 12
+
+
+def test_one_pixel_is_a_picture(tmp_path: Path) -> None:
+    path = tmp_path / "dot.png"
+    path.write_bytes(encode(np.full((1, 1, 3), 9, np.uint8), ".png"))
+    assert read_picture(path).tolist() == [[[9, 9, 9]]]
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe caf\xe9.png", b'it\'s "two" \nlines.png', b" .png"])
+def test_any_file_name_works(name: bytes, scene: Frame, tmp_path: Path) -> None:
+    path = os.path.join(tmp_path, os.fsdecode(name))  # noqa: PTH118
+    with open(path, "wb") as handle:  # noqa: PTH123
+        handle.write(encode(scene, ".png"))
+    np.testing.assert_array_equal(read_picture(path), scene)
+
+
+def test_an_error_about_a_foreign_name_can_be_printed_and_sent(tmp_path: Path) -> None:
+    path = os.path.join(tmp_path, os.fsdecode(b"\xff\n.png"))  # noqa: PTH118
+    with pytest.raises(DecodeError, match=r"\\udcff\\n\.png': missing: no such file") as caught:
+        read_picture(path)
+    str(caught.value).encode()
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.reason, str(again)) == ("missing", str(caught.value))
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp"])
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.98])
+def test_truncated_pictures_are_noticed(
+    suffix: str, share: float, scene: Frame, tmp_path: Path
+) -> None:
+    path = tmp_path / f"cut{suffix}"
+    data = encode(cv2.resize(scene, (400, 240)), suffix)
+    path.write_bytes(data[: int(len(data) * share)])
+    error = refusal(path)
+    assert error.reason == "truncated"
+
+
+@pytest.mark.parametrize("suffix", [".bmp", ".tiff", ".gif"])
+def test_cut_pictures_without_an_end_mark_are_refused_too(
+    suffix: str, scene: Frame, tmp_path: Path
+) -> None:
+    path = tmp_path / f"cut{suffix}"
+    data = encode(scene, suffix)
+    path.write_bytes(data[: len(data) // 2])
+    assert refusal(path).reason in ("corrupt", "truncated")
+
+
+def test_a_jpeg_cut_after_its_thumbnail_is_noticed(scene: Frame, tmp_path: Path) -> None:
+    path = tmp_path / "cut.jpg"
+    exif = Image.Exif()
+    exif[0x010E] = "thumbnail: \xff\xd8 \xff\xd9".encode("latin-1")
+    Image.fromarray(scene).resize((400, 240)).save(path, exif=exif)
+    data = path.read_bytes()
+    assert b"\xff\xd9" in data[: len(data) // 2]
+    path.write_bytes(data[: int(len(data) * 0.7)])
+    assert "stops before its end; copy it again" in str(refusal(path))
+
+
+def test_a_jpeg_followed_by_other_bytes_is_whole(scene: Frame, tmp_path: Path) -> None:
+    path = tmp_path / "phone.jpg"
+    data = encode(scene, ".jpg")
+    path.write_bytes(data + b"maker's trailer" * 50)
+    np.testing.assert_array_equal(
+        read_picture(path), cv2.imdecode(np.frombuffer(data, np.uint8), 1)[..., ::-1]
+    )
+
+
+def test_a_damaged_png_is_corrupt(scene: Frame, tmp_path: Path) -> None:
+    path = tmp_path / "flipped.png"
+    data = bytearray(encode(scene, ".png"))
+    middle = len(data) // 2
+    data[middle : middle + 20] = bytes(20)
+    path.write_bytes(data)
+    error = refusal(path)
+    assert error.reason == "corrupt"
+    assert "this PNG cannot be decoded; copy it again" in str(error)
+
+
+def png_claiming(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        check = zlib.crc32(kind + body)
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", check)
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress(bytes(100_000))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows)
+            + chunk(b"IEND", b""))  # fmt: skip
+
+
+def test_a_bomb_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.png"
+    path.write_bytes(png_claiming(20_000, 20_000))
+    error = refusal(path)
+    assert error.reason == "too large"
+    assert "20000 x 20000 is 400 megapixels, allowed are 100" in str(error)
+    assert refusal(path, max_pixels=10**9).reason == "corrupt"  # now tried, and found too short
+
+
+def test_a_file_too_long_for_any_allowed_picture_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "long.png"
+    path.write_bytes(png_claiming(1, 1))
+    os.truncate(path, 3 << 20)  # sparse
+    assert "too large: a file of 3,145,728 bytes" in str(refusal(path, max_pixels=1000))
+
+
+@pytest.mark.parametrize("size", [(0, 10), (10, 0), (0, 0)])
+def test_no_pixels_is_an_error(size: tuple[int, int], tmp_path: Path) -> None:
+    path = tmp_path / "nothing.png"
+    path.write_bytes(png_claiming(*size))
+    assert f"zero size: {size[0]} x {size[1]} pixels" in str(refusal(path))
+
+
+def test_what_is_no_picture_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "notes.png"
+    path.write_text("hello there")
+    expected = "not an image: it starts with b'hello th'; known are JPEG, PNG, GIF, BMP, WebP, TIFF"
+    assert expected in str(refusal(path))
+
+
+@pytest.mark.parametrize(
+    "head", [b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"II*\0", b"RIFF....WEBP"]
+)
+def test_a_bare_beginning_is_truncated(head: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "head"
+    path.write_bytes(head)
+    error = refusal(path)
+    assert error.reason == "truncated"
+    assert "has no size" in str(error)
+
+
+def test_what_is_wrong_with_the_file_itself_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "empty.png").touch()
+    (tmp_path / "link.png").symlink_to("gone.png")
+    (tmp_path / "a.png").symlink_to("b.png")
+    (tmp_path / "b.png").symlink_to("a.png")
+    (tmp_path / "folder.png").mkdir()
+    os.mkfifo(tmp_path / "pipe.png")
+    expected = {
+        "gone.png": "missing: no such file",
+        "empty.png": "empty file: it has 0 bytes; copy it again from where it came",
+        "link.png": "broken link: it points to 'gone.png', which is not there",
+        "a.png": "broken link: links that point at each other",
+        "folder.png": "not a file: it is a folder",
+        "pipe.png": "not a file: it is a pipe, a socket or a device",
+    }
+    for name, message in expected.items():
+        assert message in str(refusal(tmp_path / name))
+    assert refusal(tmp_path / "empty.png" / "below.png").reason == "missing"
+
+
+def test_a_file_we_may_not_read_says_so(
+    scene: Frame, tmp_path: Path, without_permission: Callable[[Path], AbstractContextManager[None]]
+) -> None:
+    path = tmp_path / "secret.png"
+    path.write_bytes(encode(scene, ".png"))
+    with without_permission(path):
+        error = refusal(path)
+    assert error.reason == "no permission"
+    assert "check its mode and owner" in str(error)

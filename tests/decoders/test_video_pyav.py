@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import psutil
+import pytest
+
+from posemill.decoders import open_video
+from posemill.errors import DecodeError
+from posemill.records import Frame
+
+NumberOf = Callable[[Frame], int]
+WriteVideo = Callable[..., Path]
+
+
+@pytest.mark.parametrize(
+    ("degrees", "flips", "turn"),
+    [
+        (0, {}, lambda a: a),
+        (90, {}, lambda a: np.rot90(a, 1)),
+        (-90, {}, lambda a: np.rot90(a, -1)),
+        (180, {}, lambda a: np.rot90(a, 2)),
+        (0, {"hflip": True}, lambda a: a[:, ::-1]),
+        (0, {"vflip": True}, lambda a: a[::-1]),
+    ],
+)
+def test_the_rotation_tag_is_applied(
+    tmp_path: Path,
+    write_video: WriteVideo,
+    degrees: int,
+    flips: dict[str, bool],
+    turn: Callable[[Frame], Frame],
+) -> None:
+    plain = write_video(tmp_path / "plain.mp4", 3)
+    turned = write_video(
+        tmp_path / "turned.mp4",
+        3,
+        prepare=lambda stream: stream.set_display_rotation(degrees, **flips),
+    )
+    with open_video(plain) as upright, open_video(turned) as video:
+        size_wh = video.size_wh  # asked for before any frame
+        for stored, frame in zip(upright, video, strict=True):
+            np.testing.assert_array_equal(frame, turn(stored))
+            assert frame.flags.c_contiguous
+            assert size_wh == frame.shape[1::-1]
+        assert video.size_wh == size_wh
+
+
+def test_pixels_are_those_of_a_plain_conversion(any_video: Path) -> None:
+    with open_video(any_video) as video, av.open(str(any_video)) as container:
+        for ours, theirs in zip(video, container.decode(video=0), strict=True):
+            np.testing.assert_array_equal(ours, theirs.to_ndarray(format="rgb24"))
+
+
+@pytest.mark.parametrize("space", [1, 5, 6])  # bt709, bt470bg, smpte170m
+def test_the_colour_matrix_of_the_file_is_used(
+    tmp_path: Path, write_video: WriteVideo, space: int
+) -> None:
+    def tag(stream: Any) -> None:
+        stream.codec_context.colorspace = space
+
+    path = write_video(tmp_path / "tagged.mp4", 2, prepare=tag, options={"crf": "4"})
+    with av.open(str(path)) as container:
+        stored = next(container.decode(video=0))
+        assert stored.colorspace == space
+        planes = stored.to_ndarray()
+    luma, blue, red = (float(each) for each in (planes[40, 50], planes[58, 25], planes[70, 25]))
+    kr, kb = (0.2126, 0.0722) if space == 1 else (0.299, 0.114)
+    y, pb, pr = (luma - 16) / 219, (blue - 128) / 224, (red - 128) / 224
+    expected_red = 255 * (y + 2 * (1 - kr) * pr)
+    expected_blue = 255 * (y + 2 * (1 - kb) * pb)
+    with open_video(path) as video:
+        pixel = next(iter(video))[40, 50].astype(float)
+    np.testing.assert_allclose(pixel[[0, 2]], (expected_red, expected_blue), atol=6)
+
+
+def test_mp4_knows_its_number_of_frames_and_others_are_not_trusted(
+    tmp_path: Path, write_video: WriteVideo
+) -> None:
+    with open_video(write_video(tmp_path / "a.mp4", 12)) as video:
+        assert video.num_frames == 12
+        assert repr(video).endswith("a.mp4', fps=25.0, num_frames=12)")
+    with open_video(write_video(tmp_path / "a.avi", 12, codec="mpeg4")) as video:
+        assert video.num_frames is None
+        assert video.count_frames() == 12
+    with open_video(tmp_path / "a.mp4", end_seconds=0.2) as video:
+        assert video.num_frames is None
+        assert video.count_frames() == 5
+
+
+def test_an_animated_gif_is_a_video(tmp_path: Path, write_video: WriteVideo) -> None:
+    path = write_video(tmp_path / "a.gif", 9, codec="gif", pixel_format="rgb8")
+    with open_video(path) as video:
+        assert len(list(video)) == 9
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with open_video(path) as video, pytest.raises(DecodeError, match="truncated: "):
+        list(video)
+
+
+def test_interlaced_video_comes_as_stored(
+    tmp_path: Path, write_video: WriteVideo, number_of: NumberOf
+) -> None:
+    path = write_video(
+        tmp_path / "tv.mpg", 20, codec="mpeg2video", options={"flags": "+ildct+ilme", "top": "1"}
+    )
+    with open_video(path) as video:
+        assert [number_of(frame) for frame in video] == list(range(20))
+
+
+def test_a_stream_without_frames_says_so(tmp_path: Path, write_video: WriteVideo) -> None:
+    path = write_video(tmp_path / "none.mkv", 1, codec="mpeg4")
+    data = path.read_bytes()
+    cluster = data.index(b"\x1f\x43\xb6\x75")
+    path.write_bytes(data[:cluster])
+    with pytest.raises(DecodeError) as caught, open_video(path) as video:
+        list(video)
+    assert caught.value.reason in ("no frames", "truncated")
+
+
+def test_memory_stays_flat_over_a_long_video(tmp_path: Path, write_video: WriteVideo) -> None:
+    path = write_video(
+        tmp_path / "long.mp4", 400, size_wh=(320, 240), options={"preset": "ultrafast"}
+    )
+    process = psutil.Process()
+    with open_video(path) as video:
+        frames = iter(video)
+        for _ in range(50):
+            next(frames)
+        gc.collect()
+        before = process.memory_info().rss
+        gc.disable()  # frames must be freed at once, not when the collector comes round
+        try:
+            assert sum(1 for _ in frames) == 350
+        finally:
+            gc.enable()
+    # 350 frames kept would be 80 MB
+    assert process.memory_info().rss - before < 16e6
+
+
+def test_known_trouble_makers_are_read(shared: Path) -> None:
+    expected = {  # name: (frames, size, count by packets)
+        "unordered.mov": (4, (50, 50), 4),
+        "video_90.mov": (3, (320, 568), 3),
+        "video_180.mov": (3, (568, 320), 3),
+        "av1_video.mkv": (125, (640, 360), 125),
+        "h265_10bits.mp4": (30, (200, 200), 30),
+        # the last packet holds two frames' worth of nothing: one packet more than frames
+        "RATRACE_wave_f_nm_np1_fr_goo_37.avi": (72, (560, 240), 73),
+    }
+    for name, (num_frames, size_wh, num_packets) in expected.items():
+        with open_video(shared / "media" / "traps" / name) as video:
+            assert video.size_wh == size_wh
+            assert sum(1 for _ in video) == num_frames
+            assert video.count_frames() == num_packets
