@@ -1,0 +1,146 @@
+"""What a clip is: labels.csv (`video_id,label[,split]`) and the corpus files of PHOENIX."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from posemill.errors import TrainingError
+
+_ID_COLUMNS = ("video_id", "clip_id", "path", "name", "id")
+_LABEL_COLUMNS: tuple[str, ...] = ("label", "class", "gloss")
+_GLOSS_COLUMNS: tuple[str, ...] = ("orth", "annotation", "gloss", "label")
+_SPLIT_WORDS = {"val": "dev", "valid": "dev", "validation": "dev"}
+
+
+def split_word(name: str) -> str:
+    """Return the split's usual name: `dev` for val, valid and validation, others unchanged."""
+    return _SPLIT_WORDS.get(name, name)
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What is known about one clip: its label (or glosses, spaces between) and its split or ''."""
+
+    label: str
+    split: str = ""
+
+
+class Annotations(Mapping[str, Annotation]):
+    """Annotations by clip id. A clip is also found without its ending, or without a `/1` folder."""
+
+    def __init__(self, rows: Mapping[str, Annotation], path: Path) -> None:
+        self._rows = dict(rows)
+        self.path = path
+        self._short: dict[str, str | None] = {}
+        for clip_id in rows:
+            short = _short_id(clip_id)
+            # Two ids with the same short form: the short form says nothing.
+            self._short[short] = None if short in self._short else clip_id
+
+    def __getitem__(self, clip_id: str) -> Annotation:
+        if clip_id in self._rows:
+            return self._rows[clip_id]
+        known = self._short.get(_short_id(clip_id))
+        if known is None:
+            raise KeyError(clip_id)
+        return self._rows[known]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def _short_id(clip_id: str) -> str:
+    path = PurePosixPath(clip_id.replace("\\", "/"))
+    if path.name == "1" and len(path.parts) > 1:
+        path = path.parent
+    if path.suffix.lower() in {".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".png", ".jpg"}:
+        path = path.with_suffix("")
+    return str(path)
+
+
+def read_annotations(path: Path) -> Annotations:
+    """Return the annotations of a labels.csv, of a PHOENIX corpus file, or of a folder of these.
+
+    Args:
+        path: `labels.csv`; one `*.corpus.csv`; a folder with `*.{train,dev,test}.corpus.csv`,
+            or the release folder above it (`annotations/manual` is looked for).
+    """
+    if path.is_dir():
+        files = _corpus_files(path)
+        rows: dict[str, Annotation] = {}
+        for file in files:
+            rows.update(_read_file(file))
+        return Annotations(rows, path)
+    if not path.is_file():
+        raise TrainingError(f"no labels at {path}: expected a CSV file or a folder of corpus files")
+    return Annotations(_read_file(path), path)
+
+
+def _corpus_files(folder: Path) -> list[Path]:
+    for place in (folder, folder / "annotations" / "manual", folder / "manual"):
+        files = sorted(place.glob("*.corpus.csv"))
+        if files:
+            return files
+    if (folder / "labels.csv").is_file():
+        return [folder / "labels.csv"]
+    raise TrainingError(
+        f"{folder}: expected labels.csv or *.corpus.csv (also in annotations/manual), found neither"
+    )
+
+
+def _read_file(path: Path) -> dict[str, Annotation]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TrainingError(f"{path}: not UTF-8 text ({error.reason})") from error
+    lines = text.splitlines()
+    if not lines:
+        raise TrainingError(f"{path}: empty; expected a header such as video_id,label,split")
+    if "|" in lines[0]:
+        # The corpus files never quote: a lone " in a sentence is a character.
+        reader = csv.DictReader(lines, delimiter="|", quoting=csv.QUOTE_NONE)
+        labels, split = _GLOSS_COLUMNS, _split_in_name(path)
+    else:
+        reader = csv.DictReader(lines)
+        labels, split = _LABEL_COLUMNS, ""
+    columns = [name.strip() for name in reader.fieldnames or ()]
+    reader.fieldnames = columns
+    id_column = _pick(path, columns, _ID_COLUMNS)
+    label_column = _pick(path, columns, labels)
+    rows: dict[str, Annotation] = {}
+    for number, row in enumerate(reader, start=2):
+        clip_id, label = (row[id_column] or "").strip(), (row[label_column] or "").strip()
+        if not clip_id or not label:
+            raise TrainingError(f"{path}, line {number}: {id_column} or {label_column} is empty")
+        found = Annotation(label, split_word((row.get("split") or split).strip()))
+        if rows.get(clip_id, found) != found:
+            raise TrainingError(
+                f"{path}, line {number}: {clip_id!r} is {found.label!r} here and "
+                f"{rows[clip_id].label!r} above; keep one"
+            )
+        rows[clip_id] = found
+    if not rows:
+        raise TrainingError(f"{path}: a header and no rows")
+    return rows
+
+
+def _split_in_name(path: Path) -> str:
+    """`PHOENIX-2014-T.train.corpus.csv` says train."""
+    parts = path.name.split(".")
+    return split_word(parts[-3]) if len(parts) >= 4 else ""
+
+
+def _pick(path: Path, columns: list[str], wanted: tuple[str, ...]) -> str:
+    for name in wanted:
+        if name in columns:
+            return name
+    raise TrainingError(
+        f"{path}: expected a column {wanted[0]!r} (or {', '.join(wanted[1:])}), "
+        f"found {', '.join(columns)}"
+    )

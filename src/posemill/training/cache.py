@@ -1,0 +1,251 @@
+"""Samples packed one after the other: memory-mapped files (default), RAM, or HDF5.
+
+A cache is named by the content of its source and the parameters of what was done to it, so it is
+never stale. It is written in a folder of its own and renamed when whole: other processes see all
+of it or nothing. Handles are opened in the process that reads, so workers may fork or spawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.errors import MissingExtraError, TrainingError
+from posemill.files import cache_folder, sync_folder
+from posemill.records import BoolArray, FloatArray, IntArray
+
+CACHE_KINDS = ("mmap", "ram", "hdf5", "none")
+_FORMAT = 1
+_READY = "ready.json"
+
+SampleFunction = Callable[[FloatArray, BoolArray], tuple[FloatArray, BoolArray]]
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A per-sample function, with the name and the parameters that tell its result apart.
+
+    Args:
+        name: What it is called.
+        function: `(points (T, K, D), mask (T, K))` -> the same two, T and D as it likes.
+        parameters: Everything the result depends on beside the input; JSON values.
+    """
+
+    name: str
+    function: SampleFunction
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The text that names the result."""
+        return json.dumps([self.name, dict(self.parameters)], sort_keys=True)
+
+
+class Store(Protocol):
+    """Packed samples."""
+
+    offsets: IntArray
+
+    def read(self, index: int) -> tuple[FloatArray, BoolArray]:
+        """Return points `(T, K, D)` and mask `(T, K)` of one sample; do not modify."""
+
+
+class RamStore:
+    """Packed samples in memory: `points` (frames, K, D), `mask` (frames, K), `offsets` (N + 1,)."""
+
+    def __init__(self, points: FloatArray, mask: BoolArray, offsets: IntArray) -> None:
+        self.points, self.mask, self.offsets = points, mask, offsets
+
+    def read(self, index: int) -> tuple[FloatArray, BoolArray]:
+        """Return points and mask of one sample."""
+        start, stop = self.offsets[index], self.offsets[index + 1]
+        return self.points[start:stop], self.mask[start:stop]
+
+
+class MmapStore:
+    """Packed samples in two memory-mapped .npy files; opened where it is used."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.offsets: IntArray = np.load(folder / "offsets.npy")
+        self._open: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": None}
+
+    def read(self, index: int) -> tuple[FloatArray, BoolArray]:
+        """Return points and mask of one sample, views of the file."""
+        if self._open is None:
+            self._open = (
+                np.load(self.folder / "points.npy", mmap_mode="r"),
+                np.load(self.folder / "mask.npy", mmap_mode="r"),
+            )
+        start, stop = self.offsets[index], self.offsets[index + 1]
+        points, mask = self._open
+        return points[start:stop], mask[start:stop]
+
+    def to_ram(self) -> RamStore:
+        """Return the same samples, read into memory."""
+        folder = self.folder
+        return RamStore(np.load(folder / "points.npy"), np.load(folder / "mask.npy"), self.offsets)
+
+
+class Hdf5Store:
+    """Packed samples in one HDF5 file; opened in each process, as HDF5 handles do not travel."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._open: tuple[int, Any] | None = None
+        self.offsets: IntArray = self._file()["offsets"][:]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": None}
+
+    def _file(self) -> Any:
+        if self._open is None or self._open[0] != os.getpid():
+            self._open = (os.getpid(), _h5py().File(self.folder / "samples.h5", "r"))
+        return self._open[1]
+
+    def read(self, index: int) -> tuple[FloatArray, BoolArray]:
+        """Return points and mask of one sample."""
+        start, stop = int(self.offsets[index]), int(self.offsets[index + 1])
+        file = self._file()
+        return file["points"][start:stop], file["mask"][start:stop]
+
+
+def precompute(
+    samples: Iterable[tuple[FloatArray, BoolArray]],
+    transform: Transform,
+    *,
+    content_key: str,
+    kind: str = "mmap",
+    folder: Path | None = None,
+) -> Store:
+    """Return the transformed samples, computed once per content, transform and kind.
+
+    Args:
+        samples: Points `(T, K, D)` and mask `(T, K)` of each sample; not touched on a cache hit.
+        transform: What to do to each.
+        content_key: Digest of what `samples` yields, in that order.
+        kind: `mmap`, `ram` (kept on the disk as mmap, read into memory), `hdf5`, or
+            `none`: in memory, nothing kept on the disk.
+        folder: Where caches are kept; `training` below posemill's cache folder by default.
+    """
+    if kind not in CACHE_KINDS:
+        raise ValueError(f"cache: expected one of {', '.join(CACHE_KINDS)}, got {kind!r}")
+    transformed = (transform.function(points, mask) for points, mask in samples)
+    if kind == "none":
+        return _pack(transformed)
+    on_disk = "hdf5" if kind == "hdf5" else "mmap"
+    text = f"{_FORMAT}\0{on_disk}\0{content_key}\0{transform.key}"
+    root = folder or cache_folder() / "training"
+    place = root / hashlib.sha256(text.encode()).hexdigest()[:32]
+    if not (place / _READY).is_file():
+        try:
+            with _whole_folder(place) as working:
+                (_write_hdf5 if on_disk == "hdf5" else _write_mmap)(transformed, working)
+                notes = {"content": content_key, "transform": transform.key, "format": _FORMAT}
+                (working / _READY).write_text(json.dumps(notes))
+        except OSError as error:
+            raise TrainingError(
+                f"cannot write the cache below {root} ({error}); free some space, or set "
+                "POSEMILL_CACHE to another folder"
+            ) from error
+    if kind == "hdf5":
+        return Hdf5Store(place)
+    store = MmapStore(place)
+    return store.to_ram() if kind == "ram" else store
+
+
+def _pack(samples: Iterable[tuple[FloatArray, BoolArray]]) -> RamStore:
+    points, masks = zip(*samples, strict=True)
+    offsets = np.cumsum([0, *(len(mask) for mask in masks)], dtype=np.int64)
+    return RamStore(np.concatenate(points), np.concatenate(masks), offsets)
+
+
+@contextmanager
+def _whole_folder(target: Path) -> Iterator[Path]:
+    """Yield a new folder that becomes `target` at the end; if another was faster, theirs stays."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    working = target.with_name(f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    working.mkdir()
+    try:
+        yield working
+        try:
+            working.rename(target)
+            sync_folder(target.parent)
+        except OSError:
+            if not (target / _READY).is_file():
+                raise
+    finally:
+        shutil.rmtree(working, ignore_errors=True)
+
+
+def _write_mmap(samples: Iterable[tuple[FloatArray, BoolArray]], folder: Path) -> None:
+    """Append raw numbers, then put the .npy header of the final shape in front of them."""
+    lengths, shape = [0], (0, 0)
+    points_path, mask_path = folder / "points.npy", folder / "mask.npy"
+    with points_path.open("wb") as points_file, mask_path.open("wb") as mask_file:
+        # A header of fixed length: rewritten when the number of frames is known.
+        _write_header(points_file, (0, 0, 0), np.dtype(np.float32))
+        _write_header(mask_file, (0, 0), np.dtype(bool))
+        for points, mask in samples:
+            shape = (points.shape[1], points.shape[2])
+            lengths.append(len(points))
+            points_file.write(np.ascontiguousarray(points, np.float32).tobytes())
+            mask_file.write(np.ascontiguousarray(mask, bool).tobytes())
+        frames = sum(lengths)
+        points_file.seek(0)
+        _write_header(points_file, (frames, *shape), np.dtype(np.float32))
+        mask_file.seek(0)
+        _write_header(mask_file, (frames, shape[0]), np.dtype(bool))
+        for handle in (points_file, mask_file):
+            handle.flush()
+            os.fsync(handle.fileno())
+    np.save(folder / "offsets.npy", np.cumsum(lengths, dtype=np.int64))
+
+
+def _write_header(handle: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Write a version 1.0 .npy header padded to 256 bytes whatever the shape."""
+    text = repr({"descr": dtype.str, "fortran_order": False, "shape": shape})
+    body = text.ljust(256 - 11).encode("ascii") + b"\n"
+    handle.write(b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body)
+
+
+def _write_hdf5(samples: Iterable[tuple[FloatArray, BoolArray]], folder: Path) -> None:
+    lengths = [0]
+    with _h5py().File(folder / "samples.h5", "w") as file:
+        for points, mask in samples:
+            if "points" not in file:
+                for name, array in (("points", points), ("mask", mask)):
+                    rest = array.shape[1:]
+                    file.create_dataset(
+                        name, (0, *rest), array.dtype, maxshape=(None, *rest), chunks=(64, *rest)
+                    )
+            lengths.append(len(points))
+            frames = sum(lengths)
+            for name, array in (("points", points), ("mask", mask)):
+                file[name].resize(frames, axis=0)
+                file[name][frames - len(array) :] = array
+        file["offsets"] = np.cumsum(lengths, dtype=np.int64)
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "cache = 'hdf5' needs 'h5py'; run: pip install 'posemill[formats]'"
+        ) from error
+    return h5py
