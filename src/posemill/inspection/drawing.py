@@ -97,7 +97,7 @@ def _place(clip: PoseClip, index: int, size_wh: tuple[int, ...], *, fit: bool) -
         points = ((points - (low + high) / 2) * scale / size + 0.5).astype(np.float32)
     with np.errstate(invalid="ignore"):
         sane = np.all(np.abs(points) < _FARTHEST, axis=1)
-    return np.where(sane[:, None], points * size, np.nan).astype(np.float32)
+    return np.asarray(np.where(sane[:, None], points, np.nan) * size, np.float32)
 
 
 def _strange_bounds(clip: PoseClip) -> tuple[FloatArray, FloatArray] | None:

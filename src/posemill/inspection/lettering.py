@@ -55,19 +55,26 @@ def shorten(text: str, max_width: int, height: int) -> str:
 
 
 def add_legend(
-    picture: Frame, parts: Sequence[tuple[str, bool]], title: str, *, remark: str = ""
+    picture: Frame,
+    parts: Sequence[tuple[str, bool]],
+    title: str,
+    *,
+    remark: str = "",
+    height: int | None = None,
 ) -> Frame:
-    """Return the picture with a legend below it.
+    """Return the picture with a legend below it, laid out alike whether parts are found or not.
 
     Args:
         picture: `(height, width, 3)`. Not modified.
         parts: Name of each part, and whether it was found in this frame.
         title: What the picture shows, for instance the clip and the frame.
         remark: Said at the right end of the title's line, where there is room.
+        height: Of the capitals in pixels; by default it follows the picture.
     """
     width = picture.shape[1]
-    height = max(9, round(width / 64)) if width < 900 else min(18, round(width / 80))
-    entries = [(name, found, _entry_width(name, found, height)) for name, found in parts]
+    if height is None:
+        height = max(9, round(width / 64)) if width < 900 else min(18, round(width / 80))
+    entries = [(name, found, _entry_width(name, height)) for name, found in parts]
     rows = _wrap([entry[2] for entry in entries], width - 2 * height)
     step = round(2.1 * height)
     footer = np.full((step * (len(rows) + 1) + height // 2, width, 3), BACKGROUND, np.uint8)
@@ -97,8 +104,9 @@ def _words(name: str, found: bool) -> str:
     return part_label(name) if found else f"{part_label(name)} missing"
 
 
-def _entry_width(name: str, found: bool, height: int) -> int:
-    return round(1.6 * height) + text_size(_words(name, found), height) + round(1.6 * height)
+def _entry_width(name: str, height: int) -> int:
+    # Of the longer text: in a movie the entries must not move when a part comes and goes.
+    return round(1.6 * height) + text_size(_words(name, False), height) + height
 
 
 def _wrap(widths: Sequence[int], available: int) -> list[list[int]]:

@@ -1,0 +1,221 @@
+"""How good the keypoints of a clip are, in numbers, and how much that makes it worth a look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.inspection.motion import BLOCK_FRAMES, find_jumps, measure_motion
+from posemill.inspection.palette import BODY_PARTS, part_label
+from posemill.records import BoolArray, PoseClip
+
+STRIP_BINS = 240
+_MAX_LISTED = 10  # frame numbers kept per kind of finding
+
+
+@dataclass(frozen=True)
+class PartQuality:
+    """One part of a clip.
+
+    Args:
+        name: As in the skeleton.
+        num_present: Frames in which any point of it was found.
+        longest_gap: Most frames in a row without it.
+        num_jumps: Times it moved too far from one frame to the next.
+        num_frozen: Frames in which it has exactly the points of the frame before.
+        outside: Share of its found points outside of the picture; NaN where none was found or
+            where the coordinates are not those of a picture.
+        jump_frames: Numbers of the first frames with a jump.
+        strip: `(bins,)` uint8: presence over time, 255 for all frames of the bin.
+    """
+
+    name: str
+    num_present: int
+    longest_gap: int
+    num_jumps: int
+    num_frozen: int
+    outside: float
+    jump_frames: tuple[int, ...]
+    strip: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class ClipQuality:
+    """One clip.
+
+    Args:
+        num_no_hands: Frames with neither hand; 0 for a skeleton without hands.
+        num_swaps: Frames where left and right look exchanged.
+        num_doubled: Frames with both hands on the same spot.
+        num_frozen: Frames in which every part found is frozen.
+        is_continuous: False for independent pictures: then nothing was compared between frames.
+        badness: 0 (nothing to say) to 1 (nothing found); see `reasons` for its grounds.
+        reasons: In words, the weightiest first.
+    """
+
+    split: str
+    clip_id: str
+    num_frames: int
+    parts: tuple[PartQuality, ...]
+    num_no_hands: int
+    num_swaps: int
+    num_doubled: int
+    num_frozen: int
+    is_continuous: bool
+    swap_frames: tuple[int, ...]
+    badness: float
+    reasons: tuple[str, ...]
+
+    @property
+    def num_jumps(self) -> int:
+        """Jumps of all parts together."""
+        return sum(part.num_jumps for part in self.parts)
+
+
+def measure(clip: PoseClip) -> ClipQuality:
+    """Return the quality of one clip."""
+    present = _present(clip)
+    is_continuous = _is_continuous(clip)
+    motion = measure_motion(clip)
+    if is_continuous:
+        jumps, frozen = find_jumps(motion.moved, clip.fps), motion.frozen
+        swapped = motion.swapped
+    else:
+        jumps, frozen = np.zeros_like(present), np.zeros_like(present)
+        swapped = np.zeros(len(clip), bool)
+    outside = _outside_shares(clip)
+    parts = tuple(
+        PartQuality(
+            name=part.name,
+            num_present=int(present[:, number].sum()),
+            longest_gap=longest_run(~present[:, number]),
+            num_jumps=int(jumps[:, number].sum()),
+            num_frozen=int(frozen[:, number].sum()),
+            outside=outside[number],
+            jump_frames=_listed(clip, jumps[:, number]),
+            strip=squeeze(present[:, number]),
+        )
+        for number, part in enumerate(clip.skeleton.parts)
+    )
+    counts = {
+        "num_no_hands": _count_without_hands(clip, present),
+        "num_swaps": int(swapped.sum()),
+        "num_doubled": int(motion.doubled.sum()),
+        "num_frozen": int((frozen.any(1) & ~(present & ~frozen).any(1)).sum()),
+    }
+    badness, reasons = _judge(parts, counts, len(clip))
+    return ClipQuality(
+        split=clip.split,
+        clip_id=clip.clip_id,
+        num_frames=len(clip),
+        parts=parts,
+        is_continuous=is_continuous,
+        swap_frames=_listed(clip, swapped),
+        badness=badness,
+        reasons=reasons,
+        **counts,
+    )
+
+
+def longest_run(flags: BoolArray) -> int:
+    """Return the most True values in a row."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
+    return int((edges[1::2] - edges[::2]).max(initial=0))
+
+
+def squeeze(flags: BoolArray, bins: int = STRIP_BINS) -> npt.NDArray[np.uint8]:
+    """Return at most `bins` values: the share of True in equal stretches, 255 for all."""
+    if not len(flags):
+        return np.zeros(0, np.uint8)
+    edges = np.linspace(0, len(flags), min(bins, len(flags)) + 1).round().astype(np.int64)
+    sums = np.concatenate([[0], np.cumsum(flags)])
+    shares = (sums[edges[1:]] - sums[edges[:-1]]) / np.diff(edges)
+    # A single frame that is missing must show, and one that is there too.
+    levels = np.clip(np.rint(255 * shares), shares > 0, 255 - (shares < 1))
+    return np.asarray(levels, np.uint8)
+
+
+def _present(clip: PoseClip) -> BoolArray:
+    blocks = [np.zeros((0, len(clip.skeleton.parts)), bool)]
+    for start in range(0, len(clip), BLOCK_FRAMES):
+        there = ~np.isnan(clip.points[start : start + BLOCK_FRAMES, :, 0])
+        columns = [there[:, part.start : part.stop].any(1) for part in clip.skeleton.parts]
+        blocks.append(np.stack(columns, 1))
+    return np.concatenate(blocks)
+
+
+def _is_continuous(clip: PoseClip) -> bool:
+    """Whether the frames are of one camera: a folder of loose pictures has many sizes."""
+    return clip.extra.get("kind") != "pictures" and not (
+        len(clip) > 1 and (clip.sizes_wh != clip.sizes_wh[0]).any()
+    )
+
+
+def _outside_shares(clip: PoseClip) -> list[float]:
+    found = np.zeros(len(clip.skeleton.parts))
+    outside = np.zeros(len(clip.skeleton.parts))
+    far = 0
+    for start in range(0, len(clip), BLOCK_FRAMES):
+        points = clip.points[start : start + BLOCK_FRAMES, :, :2]
+        there = ~np.isnan(points[..., 0])
+        with np.errstate(invalid="ignore"):
+            out = there & ~((points >= 0) & (points <= 1)).all(-1)
+            far += int((there & ~((points > -0.5) & (points < 1.5)).all(-1)).sum())
+        for number, part in enumerate(clip.skeleton.parts):
+            found[number] += there[:, part.start : part.stop].sum()
+            outside[number] += out[:, part.start : part.stop].sum()
+    if far > 0.6 * max(1.0, found.sum()):
+        return [float("nan")] * len(found)  # centred and scaled for a model: no picture around it
+    return [
+        float(out / all_found) if all_found else float("nan")
+        for out, all_found in zip(outside, found, strict=True)
+    ]
+
+
+def _count_without_hands(clip: PoseClip, present: BoolArray) -> int:
+    names = clip.skeleton.part_names
+    hands = [number for number, name in enumerate(names) if name.endswith("_hand")]
+    return int((~present[:, hands].any(1)).sum()) if hands else 0
+
+
+def _listed(clip: PoseClip, flags: BoolArray) -> tuple[int, ...]:
+    return tuple(int(number) for number in clip.frame_indices[flags][:_MAX_LISTED])
+
+
+def _judge(
+    parts: tuple[PartQuality, ...], counts: dict[str, int], num_frames: int
+) -> tuple[float, tuple[str, ...]]:
+    """Return the badness and its grounds.
+
+    Each finding takes away a share of what is still good: 1 - product of (1 - weight * amount).
+    """
+    if not num_frames:
+        return 1.0, ("no frames",)
+    findings: list[tuple[float, str]] = []
+    for part in parts:
+        share = 1 - part.num_present / num_frames
+        is_body, is_hand = part.name in BODY_PARTS, part.name.endswith("_hand")
+        if not is_hand and part.name != "feet":
+            weight = 1.0 if is_body else 0.6
+            findings.append((weight * share, f"{part_label(part.name)} missing in {share:.0%}"))
+        if part.num_jumps:
+            words = f"{part.num_jumps} jump{'s' * (part.num_jumps > 1)} of {part_label(part.name)}"
+            findings.append((0.6 * min(1.0, 10 * part.num_jumps / num_frames), words))
+        if not is_body and part.outside > 0.02:
+            words = f"{part_label(part.name)} {part.outside:.0%} outside the picture"
+            findings.append((0.4 * part.outside, words))
+    for name, weight, words in (
+        ("num_no_hands", 0.5, "no hands in {share:.0%}"),
+        ("num_swaps", 0.7, "left/right suspect in {count} frames"),
+        ("num_doubled", 0.7, "both hands on one spot in {count} frames"),
+        ("num_frozen", 0.4, "{count} frozen frames"),
+    ):
+        share = counts[name] / num_frames
+        amount = share if name in ("num_no_hands", "num_frozen") else min(1.0, 5 * share)
+        text = words.format(share=share, count=counts[name])
+        findings.append((weight * amount, text if counts[name] != 1 else text.rstrip("s")))
+    findings = sorted((each for each in findings if each[0] > 0.004), reverse=True)
+    good = float(np.prod([1 - amount for amount, _ in findings])) if findings else 1.0
+    return 1 - good, tuple(words for _, words in findings)

@@ -1,0 +1,45 @@
+"""Names from data become paths below the folder, whatever they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posemill.errors import PosemillError
+from posemill.inspection.naming import safe_path
+
+
+def test_plain_names_stay_as_they_are(tmp_path: Path) -> None:
+    path = safe_path(tmp_path, "train", "01April/7-1 (über)", suffix="_frame000001.png")
+    assert path == tmp_path / "train" / "01April" / "7-1 (über)_frame000001.png"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc/passwd", "/etc/passwd", "..", "", ".", "a/../../b", "C:\\Windows\\x", "..\\..\\x",
+     "a\0b", "x" * 4000, "é" * 300, "con", "a/nul.txt", "trailing. ", "\udcff", "new\nline"],
+)  # fmt: skip
+def test_hostile_names_stay_below_the_folder_and_can_be_written(name: str, tmp_path: Path) -> None:
+    path = safe_path(tmp_path, "train", name, suffix=".png")
+    assert path.resolve().is_relative_to(tmp_path.resolve() / "train")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("fits")
+
+
+@given(st.text(), st.text())
+def test_two_names_never_share_a_file(one: str, other: str) -> None:
+    paths = [safe_path(Path("/out"), name, suffix=".png") for name in (one, other)]
+    assert (paths[0] == paths[1]) == (one == other)
+    assert all(".." not in path.parts for path in paths)
+
+
+def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.mkdir()
+    (inside / "train").symlink_to(outside)
+    with pytest.raises(PosemillError, match=r"leads out of .* by a link; choose another folder"):
+        safe_path(inside, "train", "x", suffix=".png")

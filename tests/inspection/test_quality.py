@@ -1,0 +1,226 @@
+"""Quality measured on clips whose faults are known because they were made."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posemill.inspection.quality import ClipQuality, longest_run, measure, squeeze
+from posemill.records import PoseClip
+from posemill.skeletons import SKELETON_NAMES
+
+Maker = Callable[..., PoseClip]
+
+
+def change(clip: PoseClip, points: np.ndarray[Any, Any], **fields: Any) -> PoseClip:
+    return dataclasses.replace(clip, points=points.astype(np.float32), **fields)
+
+
+def part_of(quality: ClipQuality, name: str) -> Any:
+    return next(part for part in quality.parts if part.name == name)
+
+
+@pytest.mark.parametrize("skeleton_name", SKELETON_NAMES)
+def test_a_person_who_sways_has_no_faults(make_clip: Maker, skeleton_name: str) -> None:
+    quality = measure(make_clip(60, skeleton_name=skeleton_name))
+    assert quality.badness < 0.01
+    assert quality.reasons == ()
+    assert [part.num_present for part in quality.parts] == [60] * len(quality.parts)
+    assert quality.num_swaps == quality.num_jumps == quality.num_frozen == quality.num_doubled == 0
+
+
+def test_presence_and_the_longest_gap_are_counted(make_clip: Maker) -> None:
+    clip = make_clip(20)
+    points = clip.points.copy()
+    hand = clip.skeleton.part("left_hand")
+    for frame in (0, 5, 6, 7, 19):
+        points[frame, hand.start : hand.stop] = np.nan
+    left = part_of(measure(change(clip, points)), "left_hand")
+    assert (left.num_present, left.longest_gap) == (15, 3)
+    assert left.strip.tolist() == [0, *[255] * 4, 0, 0, 0, *[255] * 11, 0]
+
+
+def test_a_hand_found_elsewhere_for_one_frame_is_one_jump(make_clip: Maker) -> None:
+    clip = make_clip(50)
+    points = clip.points.copy()
+    hand = clip.skeleton.part("right_hand")
+    points[30, hand.start : hand.stop, 1] -= 0.4
+    quality = measure(change(clip, points, frame_indices=np.arange(50) + 100))
+    right = part_of(quality, "right_hand")
+    assert (right.num_jumps, right.jump_frames) == (1, (130,))
+    assert quality.num_jumps == 1
+    assert "1 jump of right hand" in quality.reasons
+
+
+def test_jumps_are_judged_by_the_size_of_the_person(make_clip: Maker) -> None:
+    clip = make_clip(50)
+    points = clip.points.copy()
+    hand = clip.skeleton.part("right_hand")
+    points[30:, hand.start : hand.stop, 1] -= 0.4
+    for scale in (1.0, 0.25, 0.05):
+        small = points.copy()
+        small[..., :2] = 0.5 + scale * (points[..., :2] - 0.5)
+        assert part_of(measure(change(clip, small)), "right_hand").num_jumps == 1
+    # The same way in pixels is no jump for someone four times as large.
+    points[30:, hand.start : hand.stop, 1] += 0.32
+    assert part_of(measure(change(clip, points)), "right_hand").num_jumps == 0
+
+
+def test_fast_motion_all_the_time_is_no_jump(make_clip: Maker) -> None:
+    clip = make_clip(50)
+    points = clip.points.copy()
+    hand = clip.skeleton.part("right_hand")
+    points[1::2, hand.start : hand.stop, 1] -= 0.4
+    assert part_of(measure(change(clip, points)), "right_hand").num_jumps == 0
+
+
+def test_frames_that_were_left_out_make_no_jump(make_clip: Maker) -> None:
+    clip = make_clip(50)
+    points = clip.points.copy()
+    points[30:, :, 1] += 0.4
+    numbers = np.arange(50)
+    numbers[30:] += 5
+    assert measure(change(clip, points, frame_indices=numbers)).num_jumps == 0
+    assert measure(change(clip, points)).num_jumps == 4
+
+
+def test_hands_that_change_places_between_frames_are_suspect(make_clip: Maker) -> None:
+    clip = make_clip(40, missing=("pose",))
+    points = clip.points.copy()
+    left, right = (clip.skeleton.part(name) for name in ("left_hand", "right_hand"))
+    points[20, left.start : left.stop] = clip.points[20, right.start : right.stop]
+    points[20, right.start : right.stop] = clip.points[20, left.start : left.stop]
+    quality = measure(change(clip, points))
+    assert quality.swap_frames == (20, 21)  # there and back
+    assert quality.num_swaps == 2
+
+
+def test_a_hand_that_begins_at_the_other_wrist_is_suspect_in_every_frame(make_clip: Maker) -> None:
+    clip = make_clip(40, missing=("right_hand",))
+    points = clip.points.copy()
+    hand = clip.skeleton.part("left_hand")
+    points[:, hand.start : hand.stop, 0] -= 0.3  # from the left wrist to the right one
+    quality = measure(change(clip, points))
+    assert quality.num_swaps == 40
+    assert "left/right suspect in 40 frames" in quality.reasons
+
+
+@pytest.mark.parametrize("skeleton_name", ["openpose-18", "coco-133", "holistic-143"])
+def test_a_body_whose_sides_flip_is_suspect(make_clip: Maker, skeleton_name: str) -> None:
+    clip = make_clip(30, skeleton_name=skeleton_name)
+    points = clip.points.copy()
+    points[10:20] = points[10:20][:, list(clip.skeleton.mirror)]
+    assert measure(change(clip, points)).swap_frames == (10, 20)
+
+
+def test_hands_that_cross_slowly_are_not_suspect(make_clip: Maker) -> None:
+    clip = make_clip(40, missing=("pose",), step=0)
+    points = clip.points.copy()
+    way = np.linspace(0, 0.3, 40)[:, None]
+    left, right = (clip.skeleton.part(name) for name in ("left_hand", "right_hand"))
+    points[:, left.start : left.stop, 0] -= way
+    points[:, right.start : right.stop, 0] += way
+    assert measure(change(clip, points)).num_swaps == 0
+
+
+def test_both_hands_on_one_spot_are_counted(make_clip: Maker) -> None:
+    clip = make_clip(40)
+    points = clip.points.copy()
+    left, right = (clip.skeleton.part(name) for name in ("left_hand", "right_hand"))
+    points[5:9, left.start : left.stop] = points[5:9, right.start : right.stop] + 0.001
+    quality = measure(change(clip, points))
+    assert quality.num_doubled == 4
+    assert "both hands on one spot in 4 frames" in quality.reasons
+
+
+def test_repeated_frames_are_frozen(make_clip: Maker) -> None:
+    clip = make_clip(40)
+    points = clip.points.copy()
+    points[11:15] = points[10]
+    quality = measure(change(clip, points))
+    assert quality.num_frozen == 4
+    assert "4 frozen frames" in quality.reasons
+    assert {part.num_frozen for part in quality.parts} == {4}
+
+
+def test_frames_without_anybody_are_missing_not_frozen(make_clip: Maker) -> None:
+    quality = measure(make_clip(10, missing=("pose", "face", "left_hand", "right_hand")))
+    assert quality.num_frozen == 0
+    assert quality.badness == 1
+    assert quality.reasons[0] == "pose missing in 100%"
+
+
+def test_points_outside_of_the_picture_are_counted(make_clip: Maker) -> None:
+    clip = make_clip(10, step=0)
+    points = clip.points.copy()
+    hand = clip.skeleton.part("left_hand")
+    points[:5, hand.start : hand.stop, 0] = 1.2
+    quality = measure(change(clip, points))
+    assert part_of(quality, "left_hand").outside == pytest.approx(0.5)
+    assert part_of(quality, "right_hand").outside == 0
+    assert "left hand 50% outside the picture" in quality.reasons
+
+
+def test_points_scaled_for_a_model_are_not_outside_of_anything(make_clip: Maker) -> None:
+    clip = make_clip(10)
+    points = clip.points.copy()
+    points[..., :2] = (points[..., :2] - 0.5) * 30
+    assert np.isnan(part_of(measure(change(clip, points)), "pose").outside)
+
+
+def test_loose_pictures_are_not_compared_with_one_another(make_clip: Maker) -> None:
+    clip = make_clip(10)
+    points = clip.points.copy()
+    points[5:] += 0.4
+    sizes = clip.sizes_wh.copy()
+    sizes[3] = (100, 200)
+    quality = measure(change(clip, points, sizes_wh=sizes))
+    assert not quality.is_continuous
+    assert quality.num_jumps == 0
+
+
+def test_the_worse_clip_ranks_higher(make_clip: Maker) -> None:
+    good, no_face, nobody = (
+        measure(make_clip(20, missing=missing)).badness
+        for missing in ((), ("face",), ("pose", "face", "left_hand", "right_hand"))
+    )
+    assert good < no_face < nobody
+
+
+def test_clips_longer_than_a_block_are_measured_alike(
+    make_clip: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    clip = make_clip(100)
+    points = clip.points + rng.normal(0, 0.05, clip.points.shape).astype(np.float32)
+    points[rng.random((100, 543)) < 0.2] = np.nan
+    points[50] = points[49]
+    whole = measure(change(clip, points))
+    monkeypatch.setattr("posemill.inspection.motion.BLOCK_FRAMES", 7)
+    monkeypatch.setattr("posemill.inspection.quality.BLOCK_FRAMES", 7)
+    assert repr(measure(change(clip, points))) == repr(whole)
+    assert whole.num_frozen == 1
+
+
+def test_infinite_points_and_empty_clips_do_no_harm(make_clip: Maker) -> None:
+    clip = make_clip(10)
+    points = clip.points.copy()
+    points[3, 5] = np.inf
+    points[4, 6] = -1e38
+    assert measure(change(clip, points)).num_frames == 10
+    empty = measure(make_clip(0))
+    assert (empty.num_frames, empty.badness, empty.reasons) == (0, 1.0, ("no frames",))
+
+
+def test_runs_and_strips_of_small_and_long_series() -> None:
+    assert longest_run(np.array([], bool)) == 0
+    assert longest_run(np.array([True, True, False, True])) == 2
+    flags = np.ones(100_000, bool)
+    flags[500] = False
+    strip = squeeze(flags)
+    assert len(strip) == 240
+    assert strip.tolist().count(254) == 1  # one missing frame of 417 shows
