@@ -1,33 +1,56 @@
-# Two commands on a fresh machine with Python 3.10+ and make: `make demo` and `make test`.
+# Two commands on a fresh machine with Python 3.11 and make: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Every extra the default tests use.
+EXTRAS := dev,train
 
-.PHONY: setup demo test lint format clean
+.PHONY: setup demo test lint format constraints clean help
 
-# The stamp is newer than what decides the environment, or the environment is made again.
-.venv/.ready: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+help:
+	@echo "make demo         keypoints, a table and a picture from a real clip, in demo/"
+	@echo "make test         the linters and the whole default test suite"
+	@echo "make lint         the linters only"
+	@echo "make format       put the sources in shape"
+	@echo "make constraints  write constraints.txt anew from .venv"
+	@echo "make clean        remove .venv, demo/ and caches"
+
+# A stamp older than what decides the environment means: install again.
+.venv/.made:
+	$(PYTHON) -m venv .venv
 	touch $@
+
+# The demo needs no extra: no torch, a few hundred megabytes less.
+.venv/.base: .venv/.made pyproject.toml constraints.txt
+	$(PIP) install --quiet -c constraints.txt -e .
+	touch $@
+
+.venv/.ready: .venv/.made pyproject.toml constraints.txt
+	$(PIP) install --quiet -c constraints.txt -e ".[$(EXTRAS)]"
+	touch .venv/.base $@
 
 setup: .venv/.ready
 
-test: .venv/.ready
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check --quiet .
-	$(BIN)/mypy
+demo: .venv/.base
+	$(BIN)/posemill demo --out demo
+
+test: lint
 	$(BIN)/python -m pytest -q
 
 lint: .venv/.ready
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 
 format: .venv/.ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-demo: .venv/.ready
-	$(BIN)/posemill demo --out demo
+# A local build such as 2.13.0+cpu satisfies 2.13.0, and the other way round it does not.
+constraints: .venv/.ready
+	( sed -n '/^#/p' constraints.txt; \
+	  $(PIP) freeze --exclude-editable | sed 's/+[a-z0-9.]*$$//' ) > constraints.tmp
+	mv constraints.tmp constraints.txt
 
 clean:
-	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
