@@ -1,1 +1,174 @@
-"""Functions over tasks."""
+"""Functions over tasks: serial, threads, processes. A new one is a module and a row in `EXECUTORS`.
+
+An executor knows nothing of what it runs. It asks for tasks one at a time, gives each to a worker,
+and hands back events in one stream, to be read by one thread:
+
+    for event in executor.run(make_function, next_task): ...
+
+`make_function(worker_index)` is called once in each worker. The function it returns takes a task
+and a `Progress`, and yields values: each one reaches the reader as a `Message`, in order; `None`
+reaches nobody and only gives the executor a chance to look up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableSequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from posemill.errors import ConfigError
+
+NUM_PLACES = 4
+_COUNTER, _STOP, _SECONDS, _RECYCLE, _PLACE = 0, 1, 2, 3, 4
+NUM_SLOTS = _PLACE + NUM_PLACES
+
+
+class Progress:
+    """Where a worker is: a few numbers it sets before each step, readable even after it died.
+
+    Args:
+        slots: `NUM_SLOTS` integers; shared memory if the worker is a process of its own.
+    """
+
+    def __init__(self, slots: MutableSequence[int]) -> None:
+        self._slots = slots
+
+    def at(self, *place: int, seconds: float = 0) -> None:
+        """Say what is done next: up to four numbers, and how long it may take if unusual."""
+        slots = self._slots
+        slots[_PLACE : _PLACE + len(place)] = place
+        slots[_SECONDS] = int(seconds)
+        slots[_COUNTER] += 1
+
+    def recycle(self) -> None:
+        """Ask for a new worker after this task, as when this one has grown too large."""
+        self._slots[_RECYCLE] = 1
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the task should save what it has and end."""
+        return bool(self._slots[_STOP])
+
+    @property
+    def wants_recycling(self) -> bool:
+        """Whether `recycle` was called."""
+        return bool(self._slots[_RECYCLE])
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """The numbers last given to `at`."""
+        return tuple(self._slots[_PLACE:NUM_SLOTS])
+
+    @property
+    def counter(self) -> int:
+        """How often `at` was called: does not change while the worker hangs."""
+        return self._slots[_COUNTER]
+
+    @property
+    def seconds(self) -> int:
+        """How long the step under way may take, 0 for the usual."""
+        return self._slots[_SECONDS]
+
+    def ask_to_stop(self) -> None:
+        """Make `is_stopping` true in the worker."""
+        self._slots[_STOP] = 1
+
+
+TaskFunction = Callable[[Any, Progress], Iterator[Any]]
+MakeFunction = Callable[[int], TaskFunction]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A value the function yielded for a task."""
+
+    task: Any
+    value: Any
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The function came to its end for a task."""
+
+    task: Any
+
+
+@dataclass(frozen=True)
+class Died:
+    """A worker died, or had to be killed, and will be replaced.
+
+    Args:
+        task: What it was at, None if it had not begun.
+        place: What it last said to `Progress.at`.
+        reason: `killed by SIGSEGV`, `no progress for 120 s`, …
+        worker_index: Which one.
+    """
+
+    task: Any
+    place: tuple[int, ...]
+    reason: str
+    worker_index: int
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Nothing happened for a moment."""
+
+
+Event = Message | Finished | Died | Tick
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What workers may take, as far as an executor can watch over it.
+
+    Args:
+        timeout_seconds: How long a worker may go without progress.
+        memory_bytes: Resident memory of one worker process; 0 for no limit.
+        log_folder: Where worker processes write what they print; None for the parent's stderr.
+        environment: Variables set in worker processes.
+    """
+
+    timeout_seconds: float = 120.0
+    memory_bytes: int = 0
+    log_folder: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Executor(Protocol):
+    """Runs a function over tasks with `num_workers` workers."""
+
+    def __init__(self, num_workers: int, limits: Limits) -> None: ...
+
+    def run(
+        self, make_function: MakeFunction, next_task: Callable[[], Any | None]
+    ) -> Iterator[Event]:
+        """Yield what happens until `next_task` returns None and no task is under way.
+
+        A task whose worker died is not tried again by itself: `next_task` may return it once more.
+        Closing the iterator ends all workers at once.
+        """
+
+    def ask_to_stop(self) -> None:
+        """Ask tasks under way to save what they have and end."""
+
+    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
+        """Return the task and the place of every busy worker."""
+
+
+# name -> "module:class"
+EXECUTORS = {
+    "serial": "posemill.executors.serial:SerialExecutor",
+    "threads": "posemill.executors.threads:ThreadExecutor",
+    "processes": "posemill.executors.processes:ProcessExecutor",
+}
+
+
+def open_executor(name: str, num_workers: int, limits: Limits) -> Executor:
+    """Return a new executor of that name."""
+    if name not in EXECUTORS:
+        raise ConfigError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
+    module, _, attribute = EXECUTORS[name].partition(":")
+    return cast(Executor, getattr(import_module(module), attribute)(num_workers, limits))

@@ -26,7 +26,7 @@ from posemill.stores.commits import (
 from posemill.stores.manifest import SHARDS_NAME, Manifest
 from posemill.stores.schema import arrays_of, check_schema, clip_of, plain_text, run_schema
 
-_OPEN_FILES = 8
+_OPEN_FILES = 2  # an open file holds on to a row group; neighbours are in the same file
 _PIECES = (
     "SELECT clip_no, split, clip_id, name, row_offset, pieces.num_rows FROM pieces "
     "JOIN clips USING (clip_no) JOIN shards USING (shard_no)"

@@ -1,0 +1,253 @@
+"""Tasks in spawned processes, watched over: one that dies, hangs or grows too large is replaced.
+
+Every worker has a pipe of its own, so the death of one cannot leave a lock or half a message in
+the way of the others, and is noticed at once: the pipe ends. Workers end when this process does,
+even by SIGKILL: see `posemill.executors.worker`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import psutil
+
+from posemill.executors import (
+    NUM_SLOTS,
+    Died,
+    Event,
+    Finished,
+    Limits,
+    MakeFunction,
+    Message,
+    Progress,
+    Tick,
+)
+from posemill.executors.worker import FINISHED, MESSAGE, READY, work
+
+_TICK_SECONDS = 0.2
+_CHECK_SECONDS = 0.5
+_START_SECONDS = 300.0  # imports from a cold network disk
+_CONTEXT = multiprocessing.get_context("spawn")
+
+
+class _Worker:
+    """One process, from this side."""
+
+    def __init__(self, index: int, make_function: MakeFunction, limits: Limits) -> None:
+        self.index = index
+        self.task: Any = None
+        self.is_ready = False
+        self.is_leaving = False
+        self.reason = ""
+        slots: Any = _CONTEXT.RawArray("q", NUM_SLOTS)
+        self.progress = Progress(slots)
+        self.pipe: Connection
+        self.pipe, far_end = _CONTEXT.Pipe()
+        log = None if limits.log_folder is None else limits.log_folder / f"worker-{index}.log"
+        self.process = _CONTEXT.Process(
+            target=work,
+            args=(far_end, slots, make_function, index, None if log is None else str(log)),
+            name=f"posemill-worker-{index}",
+            daemon=True,
+        )
+        with _environment(limits):
+            self.process.start()
+        far_end.close()  # ours is now the only other end: the worker's death ends the pipe
+        self._seen = (0, time.monotonic())
+        self._status = None
+
+    def give(self, task: Any) -> None:
+        """Send a task to a worker that waits for one."""
+        self.task = task
+        self._seen = (self.progress.counter, time.monotonic())
+        # A worker that died while idle is found by its pipe's end, with this task on its account.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.pipe.send(task)
+
+    def fault(self, limits: Limits) -> str:
+        """Return why the worker has to be killed, or nothing."""
+        now, counter = time.monotonic(), self.progress.counter
+        if counter != self._seen[0]:
+            self._seen = (counter, now)
+        if self.is_ready and self.task is None:
+            return ""
+        allowed = max(limits.timeout_seconds, self.progress.seconds)
+        allowed = allowed if self.is_ready else max(allowed, _START_SECONDS)
+        if now - self._seen[1] > allowed:
+            return f"no progress for {allowed:g} s"
+        if limits.memory_bytes and (used := self._memory()) > limits.memory_bytes:
+            return f"used {used >> 20} MB of memory, allowed are {limits.memory_bytes >> 20} MB"
+        return ""
+
+    def _memory(self) -> int:
+        try:
+            return int(psutil.Process(self.process.pid).memory_info().rss)
+        except psutil.Error:
+            return 0  # gone: the end of its pipe says so
+
+    def kill(self, reason: str) -> None:
+        """End it now, whatever it does."""
+        self.reason = reason
+        self.process.kill()
+
+    def last_words(self) -> str:
+        """Return why it is dead; waits for the end of the process, which has begun."""
+        self.process.join(5)
+        if self.reason:
+            return self.reason
+        code = self.process.exitcode
+        if code is None:
+            self.process.kill()
+            return "closed its pipe and did not end"
+        if code < 0:
+            with suppress(ValueError):
+                return f"killed by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+    def close(self) -> None:
+        """End the process, if it has not, and free what it held."""
+        self.pipe.close()
+        if self.process.exitcode is None:
+            self.process.kill()
+            self.process.join(5)
+        if self.process.exitcode is not None:
+            self.process.close()
+
+
+class _environment:  # noqa: N801  (used like a function)
+    """Variables that a process started inside the block inherits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._new = dict(limits.environment)
+
+    def __enter__(self) -> None:
+        self._old = {name: os.environ.get(name) for name in self._new}
+        os.environ.update(self._new)
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self._old.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+class ProcessExecutor:
+    """Runs the function in `num_workers` spawned processes."""
+
+    def __init__(self, num_workers: int, limits: Limits) -> None:
+        self._num_workers = num_workers
+        self._limits = limits
+        self._workers: dict[int, _Worker] = {}
+        self._waiting: Any = None
+        self._is_stopping = False
+        self._next_check = 0.0
+
+    def run(
+        self, make_function: MakeFunction, next_task: Callable[[], Any | None]
+    ) -> Iterator[Event]:
+        """Yield what happens, see `Executor.run`."""
+        try:
+            while self._hand_out(make_function, next_task):
+                pipes: dict[Any, _Worker] = {
+                    worker.pipe: worker for worker in self._workers.values()
+                }
+                ready = wait(list(pipes), _TICK_SECONDS)
+                for pipe in ready:
+                    yield from self._receive(pipes[pipe])
+                if not ready:
+                    yield Tick()
+                if time.monotonic() >= self._next_check:
+                    self._next_check = time.monotonic() + _CHECK_SECONDS
+                    self._check()
+        finally:
+            self._close()
+
+    def _hand_out(self, make_function: MakeFunction, next_task: Callable[[], Any | None]) -> bool:
+        """Give tasks to idle workers; return whether there is anything to wait for."""
+        while True:
+            if self._waiting is None:
+                self._waiting = next_task()
+            if self._waiting is None:
+                return any(worker.task is not None for worker in self._workers.values())
+            idle = [
+                worker
+                for worker in self._workers.values()
+                if worker.is_ready and worker.task is None and not worker.is_leaving
+            ]
+            if not idle:
+                break
+            idle[0].give(self._waiting)
+            self._waiting = None
+        for index in range(self._num_workers):
+            if index not in self._workers:
+                worker = _Worker(index, make_function, self._limits)
+                if self._is_stopping:
+                    worker.progress.ask_to_stop()
+                self._workers[index] = worker
+        return True
+
+    def _receive(self, worker: _Worker) -> Iterator[Event]:
+        try:
+            kind, value = worker.pipe.recv()
+        except (EOFError, OSError):
+            yield from self._bury(worker)
+            return
+        if kind == READY:
+            worker.is_ready = True
+        elif kind == MESSAGE:
+            yield Message(worker.task, value)
+        elif kind == FINISHED:
+            task, worker.task = worker.task, None
+            worker.is_leaving = value
+            yield Finished(task)
+
+    def _bury(self, worker: _Worker) -> Iterator[Event]:
+        del self._workers[worker.index]
+        reason, place, task = worker.last_words(), worker.progress.place, worker.task
+        was_expected = task is None and worker.is_ready
+        worker.close()
+        if not was_expected:
+            yield Died(task, place, reason, worker.index)
+
+    def _check(self) -> None:
+        for worker in self._workers.values():
+            if not worker.reason and (fault := worker.fault(self._limits)):
+                worker.kill(fault)
+
+    def ask_to_stop(self) -> None:
+        """Ask tasks under way to save what they have and end."""
+        self._is_stopping = True
+        for worker in self._workers.values():
+            worker.progress.ask_to_stop()
+
+    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
+        """Return the task and the place of every busy worker."""
+        return [
+            (worker.task, worker.progress.place)
+            for worker in self._workers.values()
+            if worker.task is not None
+        ]
+
+    def pids(self) -> list[int]:
+        """Return the process ids of all workers."""
+        return [pid for worker in self._workers.values() if (pid := worker.process.pid)]
+
+    def _close(self) -> None:
+        for worker in self._workers.values():
+            if worker.task is not None or not worker.is_ready:
+                worker.process.kill()
+            else:
+                worker.pipe.close()  # an idle worker leaves by itself when its pipe ends
+        deadline = time.monotonic() + 3
+        for worker in self._workers.values():
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            worker.close()
+        self._workers.clear()

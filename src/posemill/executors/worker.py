@@ -1,0 +1,70 @@
+"""The inside of a worker process: receive a task, run the function, send what it yields."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import MutableSequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+
+from posemill.executors import MakeFunction, Progress
+
+READY, MESSAGE, FINISHED = "ready", "message", "finished"
+_PR_SET_PDEATHSIG = 1
+
+
+def work(
+    pipe: Connection,
+    slots: MutableSequence[int],
+    make_function: MakeFunction,
+    worker_index: int,
+    log_path: str | None,
+) -> None:
+    """Run tasks from the pipe until it ends, or until the function wants a new worker."""
+    # Ctrl-C reaches the whole group: the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if log_path is not None:
+        _log_to(log_path)
+    _die_with_parent()
+    function, progress = make_function(worker_index), Progress(slots)
+    with suppress(BrokenPipeError, ConnectionResetError, EOFError):  # the parent is gone
+        pipe.send((READY, None))
+        while not progress.wants_recycling:
+            task = pipe.recv()
+            for value in function(task, progress):
+                if value is not None:
+                    pipe.send((MESSAGE, value))
+            pipe.send((FINISHED, progress.wants_recycling))
+
+
+def _log_to(path: str) -> None:
+    """Send all this process prints, its libraries' and a crash's last words too, to a file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    faulthandler.enable()
+
+
+def _die_with_parent() -> None:
+    """End this process when the parent ends, however it ends."""
+    if sys.platform == "linux":
+        # By the kernel, also while a library holds the interpreter lock for ever.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    if not parent.is_alive():  # it died before the line above
+        os._exit(1)
+    threading.Thread(target=_watch, args=(parent.sentinel,), daemon=True).start()
+
+
+def _watch(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
