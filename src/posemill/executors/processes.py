@@ -12,7 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -53,7 +53,8 @@ class _Worker:
         log = None if limits.log_folder is None else limits.log_folder / f"worker-{index}.log"
         self.process = _CONTEXT.Process(
             target=work,
-            args=(far_end, slots, make_function, index, None if log is None else str(log)),
+            args=(far_end, slots, make_function),
+            kwargs={"worker_index": index, "log_path": None if log is None else str(log)},
             name=f"posemill-worker-{index}",
             daemon=True,
         )
@@ -121,18 +122,15 @@ class _Worker:
             self.process.close()
 
 
-class _environment:  # noqa: N801  (used like a function)
-    """Variables that a process started inside the block inherits."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._new = dict(limits.environment)
-
-    def __enter__(self) -> None:
-        self._old = {name: os.environ.get(name) for name in self._new}
-        os.environ.update(self._new)
-
-    def __exit__(self, *_: object) -> None:
-        for name, value in self._old.items():
+@contextmanager
+def _environment(limits: Limits) -> Iterator[None]:
+    """Set the variables that a process started inside the block inherits."""
+    old = {name: os.environ.get(name) for name in limits.environment}
+    os.environ.update(limits.environment)
+    try:
+        yield
+    finally:
+        for name, value in old.items():
             if value is None:
                 os.environ.pop(name, None)
             else:

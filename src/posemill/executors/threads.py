@@ -23,6 +23,8 @@ from posemill.executors import (
 )
 
 _TICK_SECONDS = 0.2
+# Messages of tasks, and the ended tasks themselves: a thread puts its messages before its end.
+_Queue = queue.SimpleQueue[tuple[Any, Any] | Future[bool]]
 
 
 class ThreadExecutor:
@@ -37,7 +39,7 @@ class ThreadExecutor:
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
     ) -> Iterator[Event]:
         """Yield what happens, see `Executor.run`."""
-        events: queue.SimpleQueue[tuple[Any, Any] | None] = queue.SimpleQueue()
+        events: _Queue = queue.SimpleQueue()
         functions: dict[int, TaskFunction] = {}
         idle = list(reversed(range(self._num_workers)))
         with ThreadPoolExecutor(self._num_workers, "posemill-worker") as pool:
@@ -50,7 +52,7 @@ class ThreadExecutor:
                         future = pool.submit(_run_one, functions[worker], task, progress, events)
                         self._busy[future] = (worker, task, progress)
                         # An end must wake the reader, also the end by an exception.
-                        future.add_done_callback(lambda _: events.put(None))
+                        future.add_done_callback(events.put)
                     if not self._busy:
                         return
                     yield from self._wait(events, functions, idle)
@@ -59,7 +61,7 @@ class ThreadExecutor:
 
     def _wait(
         self,
-        events: queue.SimpleQueue[tuple[Any, Any] | None],
+        events: _Queue,
         functions: dict[int, TaskFunction],
         idle: list[int],
     ) -> Iterator[Event]:
@@ -68,16 +70,14 @@ class ThreadExecutor:
         except queue.Empty:
             yield Tick()
             return
-        if message is not None:
+        if isinstance(message, tuple):
             yield Message(*message)
             return
-        # A thread puts all its messages before its end: those of an ended task were read.
-        for future in [each for each in self._busy if each.done()]:
-            worker, task, _ = self._busy.pop(future)
-            idle.append(worker)
-            if future.result():
-                del functions[worker]
-            yield Finished(task)
+        worker, task, _ = self._busy.pop(message)
+        idle.append(worker)
+        if message.result():
+            del functions[worker]
+        yield Finished(task)
 
     def _new_progress(self) -> Progress:
         progress = Progress([0] * NUM_SLOTS)
@@ -100,7 +100,7 @@ def _run_one(
     function: TaskFunction,
     task: Any,
     progress: Progress,
-    events: queue.SimpleQueue[tuple[Any, Any] | None],
+    events: _Queue,
 ) -> bool:
     for value in function(task, progress):
         if value is not None:

@@ -23,6 +23,7 @@ def work(
     pipe: Connection,
     slots: MutableSequence[int],
     make_function: MakeFunction,
+    *,
     worker_index: int,
     log_path: str | None,
 ) -> None:

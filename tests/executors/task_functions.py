@@ -1,0 +1,75 @@
+"""Functions for the executors' tests: worker processes import this module by its name."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from posemill.executors import Progress, TaskFunction
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _raise() -> None:
+    raise KeyError("a bug")
+
+
+def _hang() -> None:
+    while True:
+        time.sleep(60)
+
+
+def _grow() -> None:
+    block = bytearray(400 << 20)
+    block[::4096] = b"x" * len(block[::4096])  # touched, so that it is resident
+    _hang()
+
+
+MISHAPS = {
+    "segfault": lambda: ctypes.string_at(0),
+    "exit": lambda: os._exit(5),
+    "kill": _kill,
+    "raise": _raise,
+    "hang": _hang,
+    "grow": _grow,
+}
+
+
+def run_task(task: Any, progress: Progress) -> Iterator[Any]:
+    """Yield two values, or do what the task's name says."""
+    name, number = task
+    progress.at(number, 7)
+    if name in MISHAPS:
+        MISHAPS[name]()
+    if name == "recycle":
+        progress.recycle()
+    if name == "until stopped":
+        yield "began"
+        while not progress.is_stopping:
+            time.sleep(0.01)
+            yield None
+        yield "saved"
+    elif name == "pid":
+        yield os.getpid()
+    elif name == "environment":
+        yield os.environ.get("POSEMILL_TEST_WORD")
+    else:
+        yield ("first", number)
+        yield None
+        yield ("second", number)
+
+
+def make_function(worker_index: int) -> TaskFunction:
+    """Return the function of a worker."""
+    return run_task
+
+
+def die_at_start(worker_index: int) -> TaskFunction:
+    """A worker that cannot even start."""
+    os._exit(3)

@@ -1,0 +1,216 @@
+"""What every executor must do, and what only processes can: survive their workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from posemill.errors import ConfigError
+from posemill.executors import (
+    EXECUTORS,
+    Died,
+    Finished,
+    Limits,
+    Message,
+    Progress,
+    Tick,
+    open_executor,
+)
+
+
+@pytest.fixture
+def functions(monkeypatch):
+    """The module of task functions, importable by name in spawned workers too."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    import task_functions
+
+    return task_functions
+
+
+def run_all(executor, functions, names):
+    """Run one task per name; return all events but ticks."""
+    tasks = iter([(name, number) for number, name in enumerate(names)])
+    events = executor.run(functions.make_function, lambda: next(tasks, None))
+    return [event for event in events if not isinstance(event, Tick)]
+
+
+def wait_until(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_every_task_gives_its_values_in_order_and_then_ends(name, functions):
+    events = run_all(open_executor(name, 2, Limits()), functions, ["plain"] * 20)
+    assert len(events) == 60
+    for number in range(20):
+        mine = [event for event in events if event.task == ("plain", number)]
+        assert [event.value for event in mine[:2]] == [("first", number), ("second", number)]
+        assert isinstance(mine[2], Finished)
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_no_tasks_end_at_once(name, functions):
+    assert run_all(open_executor(name, 2, Limits()), functions, []) == []
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_tasks_that_come_after_an_event_are_run_too(name, functions):
+    tasks = [("plain", 0)]
+    done = []
+    executor = open_executor(name, 2, Limits())
+    for event in executor.run(functions.make_function, lambda: tasks.pop() if tasks else None):
+        if isinstance(event, Finished):
+            done.append(event.task[1])
+            if len(done) < 4:
+                tasks.append(("plain", len(done)))
+    assert done == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_tasks_under_way_save_what_they_have_when_asked_to_stop(name, functions):
+    executor = open_executor(name, 1, Limits())
+    tasks = iter([("until stopped", 0)])
+    seen = []
+    for event in executor.run(functions.make_function, lambda: next(tasks, None)):
+        if isinstance(event, Message):
+            seen.append(event.value)
+            assert executor.places() == [(("until stopped", 0), (0, 7, 0, 0))]
+            executor.ask_to_stop()
+    assert seen == ["began", "saved"]
+    assert executor.places() == []
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_a_worker_that_wants_it_is_made_anew(name, functions):
+    events = run_all(open_executor(name, 1, Limits()), functions, ["recycle", "plain", "plain"])
+    assert Counter(type(event) for event in events) == {Message: 6, Finished: 3}
+
+
+@pytest.mark.parametrize("name", ["serial", "threads"])
+def test_a_bug_in_the_function_reaches_the_reader(name, functions):
+    with pytest.raises(KeyError, match="a bug"):
+        run_all(open_executor(name, 2, Limits()), functions, ["plain", "raise"])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("segfault", "killed by SIGSEGV"),
+        ("kill", "killed by SIGKILL"),
+        ("exit", "ended with exit code 5"),
+        ("raise", "ended with exit code 1"),
+    ],
+)
+def test_a_worker_that_dies_is_noticed_and_replaced(name, reason, functions, tmp_path):
+    executor = open_executor("processes", 1, Limits(log_folder=tmp_path))
+    events = run_all(executor, functions, ["plain", name, "plain"])
+    assert [event for event in events if isinstance(event, Died)] == [
+        Died((name, 1), (1, 7, 0, 0), reason, 0)
+    ]
+    assert [event.task[1] for event in events if isinstance(event, Finished)] == [0, 2]
+    if name in ("segfault", "raise"):
+        assert "task_functions.py" in (tmp_path / "worker-0.log").read_text()
+
+
+def test_a_worker_that_hangs_is_killed_after_the_timeout(functions):
+    started = time.monotonic()
+    events = run_all(
+        open_executor("processes", 1, Limits(timeout_seconds=1)), functions, ["hang", "plain"]
+    )
+    assert Died(("hang", 0), (0, 7, 0, 0), "no progress for 1 s", 0) in events
+    assert Finished(("plain", 1)) in events
+    assert time.monotonic() - started < 20
+
+
+def test_a_worker_that_grows_past_the_limit_is_killed(functions):
+    events = run_all(
+        open_executor("processes", 1, Limits(memory_bytes=300 << 20)), functions, ["grow", "plain"]
+    )
+    assert isinstance(events[0], Died)
+    assert "MB of memory, allowed are 300 MB" in events[0].reason
+    assert Finished(("plain", 1)) in events
+
+
+def test_workers_that_cannot_start_are_reported_each_time(functions):
+    tasks = iter([("plain", 0)])
+    executor = open_executor("processes", 1, Limits())
+    events = executor.run(functions.die_at_start, lambda: next(tasks, None))
+    died = [event for _, event in zip(range(40), events, strict=False) if isinstance(event, Died)]
+    assert len(died) >= 2
+    assert died[0].task is None
+    assert died[0].reason == "ended with exit code 3"
+    events.close()
+
+
+def test_closing_the_stream_of_events_ends_the_workers(functions):
+    executor = open_executor("processes", 2, Limits())
+    tasks = iter([("hang", 0), ("pid", 1)])
+    events = executor.run(functions.make_function, lambda: next(tasks, None))
+    pids = {event.value for event in _until_first_message(events)} | set(executor.pids())
+    assert len(pids) == 2
+    events.close()
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def _until_first_message(events):
+    for event in events:
+        if isinstance(event, Message):
+            return [event]
+    return []
+
+
+def test_variables_are_set_in_the_workers_and_only_there(functions):
+    executor = open_executor("processes", 1, Limits(environment={"POSEMILL_TEST_WORD": "x"}))
+    events = run_all(executor, functions, ["environment"])
+    assert events[0].value == "x"
+    assert "POSEMILL_TEST_WORD" not in os.environ
+
+
+@pytest.mark.parametrize("kind", ["hang", "idle"])
+def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path):
+    script = tmp_path / "coordinator.py"
+    script.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import task_functions as functions\n"
+        "from posemill.executors import *\n"
+        "if __name__ == '__main__':\n"
+        "    executor = open_executor('processes', 2, Limits())\n"
+        "    tasks = iter([('hang', 0)] * (2 if sys.argv[1] == 'hang' else 1))\n"
+        "    for event in executor.run(functions.make_function, lambda: next(tasks, None)):\n"
+        "        busy = len(executor.places())\n"
+        "        if busy == (2 if sys.argv[1] == 'hang' else 1):\n"
+        "            print(*executor.pids(), flush=True)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script), kind], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    pids = [int(pid) for pid in process.stdout.readline().split()]
+    assert pids
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids), 5)
+
+
+def test_an_unknown_executor_is_refused():
+    with pytest.raises(ConfigError, match="unknown executor 'cloud'; known: serial, threads"):
+        open_executor("cloud", 1, Limits())
+
+
+def test_progress_keeps_the_last_place():
+    progress = Progress([0] * 8)
+    progress.at(3, 4, seconds=9)
+    assert (progress.place, progress.counter, progress.seconds) == ((3, 4, 0, 0), 1, 9)
