@@ -14,7 +14,7 @@ import numpy as np
 from posemill.errors import ConfigError
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
-from posemill.training.normalise import sample_at
+from posemill.training.normalize import sample_at
 
 Rng = np.random.Generator
 

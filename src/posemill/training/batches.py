@@ -132,7 +132,7 @@ class BucketSampler(Sampler[list[Draw]]):
         lengths: `(N,)` frames of each clip.
         batch_size: Clips of one optimizer step, over all ranks and accumulation.
         micro_batch_size: Most clips of one forward pass on one rank; the batch where None.
-        shuffle: In an order by seed and epoch; False: as they are, none left out.
+        shuffle: In an order by seed and epoch; False: always the same, by length.
         seed: Decides the order.
         rank: Which rank this is.
         world_size: How many there are.
@@ -200,6 +200,8 @@ class BucketSampler(Sampler[list[Draw]]):
         count, size = len(self.lengths), self.batch_size
         if not self.shuffle:
             order = np.arange(count)
+            if self.bucket_batches:
+                order = np.argsort(self.lengths, kind="stable")
             return [order[start : start + size] for start in range(0, count, size)]
         rng = np.random.default_rng([self.seed, self.epoch])
         order = rng.permutation(count)
@@ -228,7 +230,7 @@ class BucketSampler(Sampler[list[Draw]]):
 
 
 def make_loader(
-    maker: BatchMaker,
+    maker: Dataset[Any],
     sampler: BucketSampler,
     *,
     num_workers: int = 0,
@@ -239,6 +241,8 @@ def make_loader(
     """Return a loader of ready batches; each worker computes with one thread."""
     # torch's annotations miss that a batch sampler may yield any keys its dataset takes.
     arguments: dict[str, Any] = {"batch_sampler": sampler, "collate_fn": _as_it_is}
+    # Its own generator: the loader would draw from the global one, and shift every draw after it.
+    arguments["generator"] = torch.Generator()
     if num_workers:
         arguments |= {
             "persistent_workers": persistent_workers,

@@ -71,6 +71,9 @@ class TrainConfig:
         "Centre and scale: part by part, all points at once, or not at all.",
         choices=("auto", "parts", "whole", "none"),
     )
+    num_dims: int = _data(0, "Coordinates of a point to use, 2 or 3; 0: all.", least=0, most=3)
+    num_frames: int = _data(0, "Resample every clip to so many frames; 0 keeps lengths.", least=0)
+    max_frames: int = _data(0, "Resample longer clips to so many frames; 0: no limit.", least=0)
     short_clips: str = _data(
         "error", "A training clip too short for its glosses (ctc).", choices=("error", "drop")
     )
@@ -78,8 +81,8 @@ class TrainConfig:
     csv_frames: int = _data(1, "Frames in a row where the data is a CSV.", least=1)
     cache: str = _data(
         "mmap",
-        "Where samples wait: a packed file mapped into memory, RAM, or HDF5.",
-        choices=("mmap", "ram", "hdf5"),
+        "Where samples wait: a packed file mapped into memory, RAM, HDF5, or made anew.",
+        choices=("mmap", "ram", "hdf5", "none"),
     )
     cache_folder: str = _data("", "Folder of the cache; empty for the usual place.")
     bucket_by_length: bool = _data(True, "Put clips of similar length into one batch.")
@@ -105,6 +108,9 @@ class TrainConfig:
     augment_noise: float = _augment(0.0, "Spread of noise on each point, same units.", least=0)
     augment_time_warp: float = _augment(
         0.0, "Largest change of speed, as a share.", least=0, most=0.9
+    )
+    augment_crop: float = _augment(
+        0.0, "Largest share of a clip cut off at its ends.", least=0, most=0.9
     )
     augment_joint_dropout: float = _augment(
         0.0, "Chance that a point is dropped from a clip.", least=0, most=0.9

@@ -17,7 +17,7 @@ from posemill.skeletons import SKELETON_NAMES, get_skeleton
 from posemill.training.annotations import Annotations, read_annotations, split_word
 from posemill.training.cache import CACHE_KINDS, RamStore, Store, precompute
 from posemill.training.folds import assign_folds, pick_share
-from posemill.training.normalise import NORMALISATIONS, preparation
+from posemill.training.normalize import NORMALIZATIONS, preparation
 from posemill.training.readers import RawClips, check_mask, find_files, read_clips
 
 TASKS = ("classify", "ctc")
@@ -45,18 +45,18 @@ class DataOptions:
         labels: `labels.csv` (`video_id,label[,split]`), or the PHOENIX annotations (file, folder);
             empty where the data holds its labels.
         task: `classify` or `ctc`.
-        skeleton: Empty (as the file says, or by the number of points), `none`, or a name.
+        skeleton: `auto` (as the file says, or by the number of points), `none`, or a name.
         unit: `clip`, or `frame`: every frame a sample of its own.
-        normalise: `auto`, `parts`, `whole` or `none`.
+        normalize: `auto`, `parts`, `whole` or `none`.
         num_dims: Use so many coordinates of a point; 0: all.
         num_frames: Resample every clip to so many frames; 0 keeps lengths.
         max_frames: Longer clips are resampled to so many frames; 0 for no limit.
-        val_fraction: Share of the training clips set aside as dev where there is no dev split.
+        dev_fraction: Share of the training clips set aside as dev where there is no dev split.
         folds: Cut all clips into so many folds; fold `fold` becomes test, the rest train. 0: not.
         fold: Which fold is test.
         split_seed: Decides about folds and the dev share.
         cache: `mmap`, `ram`, `hdf5`, or `none`: made anew in memory each time.
-        cache_dir: Where caches are kept; empty for the usual place.
+        cache_folder: Where caches are kept; empty for the usual place.
         short_clips: What becomes of a training clip too short for its glosses: `error` or `drop`.
         csv_dims: Numbers per point in a CSV.
         csv_frames: Frames per row of a CSV.
@@ -65,18 +65,18 @@ class DataOptions:
     data: str
     labels: str = ""
     task: str = "classify"
-    skeleton: str = ""
+    skeleton: str = "auto"
     unit: str = "clip"
-    normalise: str = "auto"
+    normalize: str = "auto"
     num_dims: int = 0
     num_frames: int = 0
     max_frames: int = 0
-    val_fraction: float = 0.0
+    dev_fraction: float = 0.0
     folds: int = 0
     fold: int = 0
     split_seed: int = 0
     cache: str = "mmap"
-    cache_dir: str = ""
+    cache_folder: str = ""
     short_clips: str = "error"
     csv_dims: int = 2
     csv_frames: int = 1
@@ -90,9 +90,9 @@ class DataOptions:
     def __post_init__(self) -> None:
         choices = {
             "task": TASKS,
-            "skeleton": ("", "none", *SKELETON_NAMES),
+            "skeleton": ("auto", "none", *SKELETON_NAMES),
             "unit": ("clip", "frame"),
-            "normalise": NORMALISATIONS,
+            "normalize": NORMALIZATIONS,
             "cache": CACHE_KINDS,
             "short_clips": ("error", "drop"),
         }
@@ -101,8 +101,8 @@ class DataOptions:
                 raise ConfigError(
                     f"{name}: expected one of {', '.join(allowed)}, got {getattr(self, name)!r}"
                 )
-        if not 0 <= self.val_fraction < 1:
-            raise ConfigError(f"val_fraction: expected 0 to below 1, got {self.val_fraction}")
+        if not 0 <= self.dev_fraction < 1:
+            raise ConfigError(f"dev_fraction: expected 0 to below 1, got {self.dev_fraction}")
         if self.folds and not (self.folds >= 2 and 0 <= self.fold < self.folds):
             raise ConfigError(
                 f"folds and fold: expected 2 or more folds and fold 0 to {self.folds - 1}, "
@@ -300,11 +300,10 @@ def _label_rows(
     rows, missing = [], []
     for file, (split, raw) in enumerate(zip(splits, clips, strict=True)):
         for index, clip_id in enumerate(raw.clip_ids):
-            label, own = (raw.labels[index] if raw.labels else None), ""
-            if annotations is not None:
-                known = annotations.get(clip_id)
-                label, own = (known.label, known.split) if known else (label, "")
-            if label is None:
+            label, own = raw.labels[index], raw.splits[index]
+            if annotations is not None and (known := annotations.get(clip_id)):
+                label, own = known.label, known.split or own
+            if not label:
                 missing.append(clip_id)
                 continue
             rows.append(_Row(own or split_word(split), file, index, clip_id, label))
@@ -331,10 +330,10 @@ def _divide(rows: list[_Row], options: DataOptions) -> list[_Row]:
             dataclasses.replace(row, split="test" if of == options.fold else "train")
             for row, of in zip(rows, fold, strict=True)
         ]
-    if options.val_fraction and not any(row.split == "dev" for row in rows):
+    if options.dev_fraction and not any(row.split == "dev" for row in rows):
         train = [index for index, row in enumerate(rows) if row.split == "train"]
         keys = [rows[index].label if options.task == "classify" else "" for index in train]
-        for chosen in pick_share(keys, options.val_fraction, seed):
+        for chosen in pick_share(keys, options.dev_fraction, seed):
             where = train[chosen]
             rows[where] = dataclasses.replace(rows[where], split="dev")
     return rows
@@ -371,20 +370,20 @@ def _targets(rows: Sequence[_Row], names: Sequence[str], task: str) -> tuple[int
 def _skeleton_of(raw: RawClips, chosen: str) -> str | None:
     if chosen == "none":
         return None
-    if not chosen:
+    if chosen == "auto":
         return raw.skeleton_name if raw.skeleton_name in SKELETON_NAMES else None
     expected = get_skeleton(chosen).num_points
     if expected != raw.points.shape[1]:
         raise ConfigError(
             f"skeleton {chosen} has {expected} points, {raw.path} has {raw.points.shape[1]}; "
-            "leave skeleton empty, or use 'none'"
+            "use skeleton = 'auto' or 'none'"
         )
     return chosen
 
 
 def _pack(raw: RawClips, skeleton: str | None, options: DataOptions) -> Store:
     transform = preparation(
-        normalise=options.normalise,
+        normalize=options.normalize,
         skeleton_name=skeleton,
         num_dims=options.num_dims,
         num_frames=options.num_frames,
@@ -396,7 +395,7 @@ def _pack(raw: RawClips, skeleton: str | None, options: DataOptions) -> Store:
         transform,
         content_key=f"{raw.content_key}-{cut}",
         kind=options.cache,
-        folder=Path(options.cache_dir) if options.cache_dir else None,
+        folder=Path(options.cache_folder) if options.cache_folder else None,
     )
 
 

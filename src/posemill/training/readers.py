@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import zipfile
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from posemill.archives import open_npz
 from posemill.errors import TrainingError
 from posemill.files import sha256_of
 from posemill.records import BoolArray, IntArray
 from posemill.skeletons import SKELETON_NAMES, get_skeleton
 
+Arrays = Mapping[str, npt.NDArray[Any]]
 _SPLITS = ("train", "dev", "test", "val", "valid", "validation", "all")
 
 
@@ -30,7 +32,8 @@ class RawClips:
             coordinates are all exactly 0 is missing.
         offsets: `(clips + 1,)`: where each clip begins; the last is the number of frames.
         clip_ids: One per clip.
-        labels: One per clip where the file has them.
+        labels: One per clip, empty where the file has none.
+        splits: One per clip, empty where the file does not say.
         skeleton_name: As far as the file says or the number of points tells; None otherwise.
         content_key: Hexadecimal digest of the content.
         path: The file, for messages.
@@ -40,7 +43,8 @@ class RawClips:
     mask: npt.NDArray[Any] | None
     offsets: IntArray
     clip_ids: tuple[str, ...]
-    labels: tuple[str, ...] | None
+    labels: tuple[str, ...]
+    splits: tuple[str, ...]
     skeleton_name: str | None
     content_key: str
     path: Path
@@ -102,57 +106,71 @@ def read_clips(
 
 
 def _read_npz(path: Path, unit: str) -> RawClips:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            names = set(file.files)
-            if "keypoints" not in names:
-                raise TrainingError(
-                    f"{path}: expected an array 'keypoints' [frames, points, dims], "
-                    f"found {', '.join(sorted(names)) or 'nothing'}"
-                )
-            small = {
-                name: file[name]
-                for name in names & {"video_ids", "lengths", "labels", "image_paths", "clip_ids"}
-            }
-            said = str(file["skeleton"]) if "skeleton" in names else None
-        points = open_array(path, "keypoints")
-        mask = open_array(path, "mask") if "mask" in names else None
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise TrainingError(f"{path}: not a readable npz without pickles ({error})") from error
-    if points.ndim != 3 or not np.issubdtype(points.dtype, np.floating):
+    arrays = open_npz(path)
+    if "keypoints" not in arrays:
+        raise TrainingError(
+            f"{path}: expected an array 'keypoints' [frames, points, dims], "
+            f"found {', '.join(sorted(arrays)) or 'nothing'}"
+        )
+    points, mask = arrays["keypoints"], arrays.get("mask")
+    if points.ndim != 3 or points.dtype.kind != "f":
         raise TrainingError(
             f"{path}: expected keypoints [frames, points, dims] of a float type, "
             f"got {points.shape} {points.dtype}"
         )
     if mask is not None and mask.shape != points.shape[:2]:
         raise TrainingError(f"{path}: expected mask {points.shape[:2]}, got {mask.shape}")
-    offsets, clip_ids = _cut(path, small, len(points), unit)
-    labels = small.get("labels")
-    if labels is not None and len(labels) != len(clip_ids):
-        raise TrainingError(f"{path}: {len(labels)} labels for {len(clip_ids)} clips")
+    offsets, clip_ids = _cut(path, arrays, len(points), unit)
     return RawClips(
         points,
         mask,
         offsets,
         clip_ids,
-        None if labels is None else tuple(str(label) for label in labels),
-        said or guess_skeleton(points.shape[1]),
+        _texts(path, arrays, "labels", offsets),
+        _texts(path, arrays, "splits", offsets),
+        _skeleton_said(arrays) or guess_skeleton(points.shape[1]),
         sha256_of(path),
         path,
     )
 
 
-def _cut(
-    path: Path, small: dict[str, npt.NDArray[Any]], num_frames: int, unit: str
-) -> tuple[IntArray, tuple[str, ...]]:
+def _texts(path: Path, arrays: Arrays, name: str, offsets: IntArray) -> tuple[str, ...]:
+    """One text per clip, '' where the file has none; also from an array with one per frame."""
+    count = len(offsets) - 1
+    if name not in arrays:
+        return ("",) * count
+    found = arrays[name]
+    if len(found) == offsets[-1] != count:
+        found = found[offsets[:-1]]
+    if len(found) != count:
+        if len(offsets) == len(arrays["keypoints"]) + 1:
+            return ("",) * count  # every frame a clip of its own: what is said of clips is not
+        raise TrainingError(f"{path}: {len(found)} {name} for {count} clips")
+    return tuple(str(value) for value in found)
+
+
+def _skeleton_said(arrays: Arrays) -> str | None:
+    """The skeleton in the notes that `posemill prepare` leaves."""
+    if "meta" not in arrays:
+        return None
+    try:
+        notes = json.loads(str(arrays["meta"].reshape(-1)[0]))
+    except (ValueError, IndexError):
+        return None
+    said = notes.get("skeleton") if isinstance(notes, dict) else None
+    return said if said in SKELETON_NAMES else None
+
+
+def _cut(path: Path, small: Arrays, num_frames: int, unit: str) -> tuple[IntArray, tuple[str, ...]]:
     """Return where the clips begin and their ids."""
     frame_ids = small.get("video_ids")
     if frame_ids is not None and "lengths" not in small and len(frame_ids) != num_frames:
         raise TrainingError(f"{path}: {len(frame_ids)} video_ids for {num_frames} frames")
     if unit == "frame":
-        names = small.get("image_paths", frame_ids)
-        ids = [str(n) for n in names] if names is not None else [str(i) for i in range(num_frames)]
-        return np.arange(num_frames + 1), tuple(ids)
+        names = small.get("image_paths")
+        if names is None or not any(names):
+            names = frame_ids if frame_ids is not None else np.arange(num_frames).astype(str)
+        return np.arange(num_frames + 1), tuple(str(name) for name in names)
     if "lengths" in small:
         lengths = small["lengths"].astype(np.int64)
         if (lengths < 0).any() or lengths.sum() != num_frames:
@@ -173,7 +191,7 @@ def _cut(
     return offsets.astype(np.int64), tuple(ids)
 
 
-def _ids_of_clips(path: Path, small: dict[str, npt.NDArray[Any]], offsets: IntArray) -> list[str]:
+def _ids_of_clips(path: Path, small: Arrays, offsets: IntArray) -> list[str]:
     for name in ("clip_ids", "video_ids"):
         found = small.get(name)
         if found is not None and len(found) == len(offsets) - 1:
@@ -181,31 +199,6 @@ def _ids_of_clips(path: Path, small: dict[str, npt.NDArray[Any]], offsets: IntAr
         if found is not None and len(found) == offsets[-1]:
             return [str(value) for value in found[np.minimum(offsets[:-1], offsets[-1] - 1)]]
     return [f"{path.stem}/{index}" for index in range(len(offsets) - 1)]
-
-
-def open_array(path: Path, name: str) -> npt.NDArray[Any]:
-    """Return an array of an npz: memory-mapped where it is stored plain, read where compressed."""
-    with zipfile.ZipFile(path) as archive:
-        info = archive.getinfo(f"{name}.npy")
-        if info.compress_type == zipfile.ZIP_STORED:
-            with path.open("rb") as raw:
-                # A zip entry: 30 bytes, then its name, then an extra field of the stated length.
-                raw.seek(info.header_offset + 26)
-                sizes = raw.read(4)
-                start = info.header_offset + 30
-                raw.seek(start + int.from_bytes(sizes[:2], "little"))
-                raw.seek(int.from_bytes(sizes[2:], "little"), 1)
-                version = np.lib.format.read_magic(raw)
-                read_header = (
-                    np.lib.format.read_array_header_1_0
-                    if version == (1, 0)
-                    else np.lib.format.read_array_header_2_0
-                )
-                shape, is_fortran, dtype = read_header(raw)
-                if not is_fortran and not dtype.hasobject and np.prod(shape):
-                    return np.memmap(path, dtype=dtype, mode="r", offset=raw.tell(), shape=shape)
-    with np.load(path, allow_pickle=False) as file:
-        return np.asarray(file[name])
 
 
 def guess_skeleton(num_points: int) -> str | None:
@@ -238,6 +231,7 @@ def _read_csv(path: Path, dims: int, frames: int) -> RawClips:
         np.arange(len(rows) + 1, dtype=np.int64) * frames,
         tuple(f"row{index}" for index in range(len(rows))),
         tuple(row[0] for row in rows),
+        ("",) * len(rows),
         None,
         sha256_of(path),
         path,

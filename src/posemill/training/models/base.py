@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from posemill.errors import ConfigError
-from posemill.training.normalise import groups_of
+from posemill.training.normalize import groups_of
 
 FEATURES = ("points", "motion", "fast_motion", "presence", "distances")
 

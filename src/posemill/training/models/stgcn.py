@@ -20,7 +20,7 @@ from posemill.training.models.base import (
     shorten,
     steps_mask,
 )
-from posemill.training.normalise import groups_of
+from posemill.training.normalize import groups_of
 
 
 class Stgcn(KeypointModel):

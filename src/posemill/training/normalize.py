@@ -20,7 +20,7 @@ from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
 from posemill.training.cache import Transform
 
-NORMALISATIONS = ("auto", "parts", "whole", "none")
+NORMALIZATIONS = ("auto", "parts", "whole", "none")
 _SMALLEST = 1e-6
 
 
@@ -60,7 +60,7 @@ def groups_of(skeleton_name: str) -> tuple[Group, ...]:
 
 def preparation(
     *,
-    normalise: str = "auto",
+    normalize: str = "auto",
     skeleton_name: str | None = None,
     num_dims: int = 0,
     num_frames: int = 0,
@@ -69,34 +69,34 @@ def preparation(
     """Return what is done to every clip once, before training.
 
     Args:
-        normalise: `parts` (see above), `whole` (one centre and size per clip), `none`, or `auto`:
+        normalize: `parts` (see above), `whole` (one centre and size per clip), `none`, or `auto`:
             parts where the skeleton is known, whole elsewhere.
         skeleton_name: One of ours or None.
         num_dims: Keep so many coordinates; 0: all.
         num_frames: Resample to so many frames; 0: as it is.
         max_frames: Resample longer clips to so many frames; 0: no limit.
     """
-    if normalise not in NORMALISATIONS:
+    if normalize not in NORMALIZATIONS:
         raise ConfigError(
-            f"normalise: expected one of {', '.join(NORMALISATIONS)}, got {normalise!r}"
+            f"normalize: expected one of {', '.join(NORMALIZATIONS)}, got {normalize!r}"
         )
-    if normalise == "auto":
-        normalise = "parts" if skeleton_name else "whole"
-    if normalise == "parts" and skeleton_name is None:
-        raise ConfigError("normalise = 'parts' needs a known skeleton; use 'whole' or 'none'")
-    groups = groups_of(skeleton_name) if normalise == "parts" and skeleton_name else ()
+    if normalize == "auto":
+        normalize = "parts" if skeleton_name else "whole"
+    if normalize == "parts" and skeleton_name is None:
+        raise ConfigError("normalize = 'parts' needs a known skeleton; use 'whole' or 'none'")
+    groups = groups_of(skeleton_name) if normalize == "parts" and skeleton_name else ()
 
     def prepare(points: FloatArray, mask: BoolArray) -> tuple[FloatArray, BoolArray]:
         points = points[..., :num_dims] if num_dims else points
         if num_frames or (max_frames and len(points) > max_frames):
             points, mask = resample(points, mask, num_frames or max_frames)
         if groups:
-            return normalise_parts(points, mask, groups)
-        return (normalise_whole if normalise == "whole" else _leave)(points, mask)
+            return normalize_parts(points, mask, groups)
+        return (normalize_whole if normalize == "whole" else _leave)(points, mask)
 
     parameters: dict[str, Any] = {
         "version": 1,
-        "normalise": normalise,
+        "normalize": normalize,
         "skeleton": skeleton_name,
         "num_dims": num_dims,
         "num_frames": num_frames,
@@ -136,7 +136,7 @@ def _leave(points: FloatArray, mask: BoolArray) -> tuple[FloatArray, BoolArray]:
     return np.where(mask[..., None], points, np.float32(0)), mask
 
 
-def normalise_whole(points: FloatArray, mask: BoolArray) -> tuple[FloatArray, BoolArray]:
+def normalize_whole(points: FloatArray, mask: BoolArray) -> tuple[FloatArray, BoolArray]:
     """Return a clip centred on the mean of its found points, of root mean square size 1."""
     known = points[mask]
     if not len(known):
@@ -147,7 +147,7 @@ def normalise_whole(points: FloatArray, mask: BoolArray) -> tuple[FloatArray, Bo
     return np.where(mask[..., None], moved, 0).astype(np.float32), mask
 
 
-def normalise_parts(
+def normalize_parts(
     points: FloatArray, mask: BoolArray, groups: tuple[Group, ...]
 ) -> tuple[FloatArray, BoolArray]:
     """Return a clip with each group centred per frame and scaled per clip; missing points are 0.
