@@ -104,10 +104,13 @@ def test_debug_shows_the_traceback(app: typer.Typer) -> None:
         main(["--debug", "fail", "known"])
 
 
-def test_an_interrupt_is_code_130(app: typer.Typer) -> None:
+def test_an_interrupt_is_code_130_and_is_said(
+    app: typer.Typer, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as info:
         main(["fail", "interrupt"])
     assert info.value.code == 130
+    assert capsys.readouterr().err == "posemill: interrupted\n"
 
 
 def test_every_command_explains_itself() -> None:

@@ -108,6 +108,9 @@ def main(args: list[str] | None = None) -> Any:
             raise
         typer.secho(f"posemill: {error}", err=True, fg="red")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.secho("posemill: interrupted", err=True)
-        sys.exit(130)
+    except (KeyboardInterrupt, SystemExit) as error:
+        # Typer turns an interrupt into a silent exit.
+        code = getattr(error, "code", 130)
+        if code == 130:
+            typer.secho("posemill: interrupted", err=True)
+        sys.exit(code)
