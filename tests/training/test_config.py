@@ -30,7 +30,7 @@ def test_a_misspelt_field_names_the_near_one(tmp_path: Path) -> None:
         ("epochs", 0, "epochs: expected at least 1, got 0"),
         ("epochs", "ten", "epochs: expected int, got 'ten'"),
         ("lr", float("nan"), "lr: expected at least 0, got nan"),
-        ("compile", 1, "compile: expected bool, got 1"),
+        ("resume", 1, "resume: expected bool, got 1"),
         ("batch_size", True, "batch_size: expected int, got True"),
         ("dev_fraction", 2.0, "dev_fraction: expected 0 to 0.9, got 2.0"),
         ("step_epochs", 3, "step_epochs: expected list, got 3"),
@@ -74,7 +74,7 @@ def test_a_configuration_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         step_epochs=[2, 3.5],
         scheduler="step",
         model_options={"width": 8, "name": "x", "layers": [1, 2]},
-        compile=True,
+        deterministic=True,
     )
     path = tmp_path / "c.toml"
     write_config(config, path)

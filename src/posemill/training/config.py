@@ -179,7 +179,11 @@ class TrainConfig:
     prefetch_factor: int = _speed(2, "Batches that each loader keeps ready.", least=1)
     pin_memory: bool = _speed(True, "Page-locked batches (GPU only).")
     persistent_workers: bool = _speed(True, "Keep loader processes between epochs.")
-    compile: bool = _speed(False, "torch.compile the model: measure before use on a CPU.")
+    compile: str = _speed(
+        "auto",
+        "torch.compile the model; auto: on a GPU with a fast preset, never on a CPU.",
+        choices=("auto", "on", "off"),
+    )
     activation_checkpointing: bool = _speed(
         False, "Compute activations twice to hold fewer of them."
     )

@@ -46,7 +46,9 @@ class WeightAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self._live = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        self.names = [name for name, _ in named]
+        self._live = [parameter for _, parameter in named]
         self.shadow: list[Tensor] = [parameter.detach().clone() for parameter in self._live]
 
     @torch.no_grad()

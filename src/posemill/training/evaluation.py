@@ -1,0 +1,59 @@
+"""Scores of a split: every process takes its share, and all learn the result."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from posemill.training.loaders import EpochLoader
+from posemill.training.stepping import Stepper, as_float
+from posemill.training.workload import Row, Split
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of a split and the rows they came from, by index.
+
+    Args:
+        scores: `loss` and those of the split's scorer.
+        rows: What the model said of each sample, sorted by index; empty without a scorer.
+    """
+
+    scores: dict[str, float]
+    rows: list[Row]
+
+
+@torch.no_grad()
+def evaluate_split(stepper: Stepper, split: Split, loader: EpochLoader) -> Evaluation:
+    """Return the scores of a split with the weights (or their moving average) as they are."""
+    model, workload = stepper.model, stepper.workload
+    rows: list[Row] = []
+    loss_sum, count = 0.0, 0.0
+    was_training = model.training
+    model.eval()
+    averaged = stepper.average.in_place() if stepper.average else nullcontext()
+    with averaged:
+        for batch in loader.epoch(0):
+            moved = batch.to(stepper.device, non_blocking=True)
+            with stepper.precision.autocast():
+                output: Any = workload.forward(model, moved)
+            output = as_float(output)
+            one_loss, one_count = workload.loss(output, moved)
+            loss_sum += float(one_loss)
+            count += float(one_count)
+            if split.scorer:
+                rows += split.scorer.observe(output, moved)
+    model.train(was_training)
+    loss_sum, count = stepper.world.sum([loss_sum, count])
+    rows = sorted((row for part in stepper.world.gather(rows) for row in part), key=_index_of)
+    scores = {"loss": loss_sum / max(count, 1.0)}
+    if split.scorer:
+        scores |= split.scorer.score(rows)
+    return Evaluation(scores, rows)
+
+
+def _index_of(row: Row) -> int:
+    return row[0]

@@ -1,0 +1,46 @@
+"""Seeds, and the states of all random generators as tensors and JSON."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_RANK_STRIDE = 7919  # a prime: seeds of runs and of ranks do not meet
+
+
+def seed_everything(seed: int, rank: int = 0) -> None:
+    """Seed Python, numpy and torch; ranks draw different dropout."""
+    value = seed + rank * _RANK_STRIDE
+    random.seed(value)
+    np.random.seed(value % 2**32)  # noqa: NPY002  user code may draw from it
+    torch.manual_seed(value)
+
+
+def read_random_states() -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return (tensors, JSON values) of this process's generators."""
+    tensors = {"torch": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        tensors["cuda"] = torch.cuda.get_rng_state()
+    name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002
+    version, internal, gauss_next = random.getstate()
+    values = {
+        "numpy": [str(name), [int(key) for key in keys], int(position), int(has_gauss), gauss],
+        "python": [version, list(internal), gauss_next],
+    }
+    return tensors, values
+
+
+def set_random_states(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+    """Put back what `read_random_states` returned."""
+    torch.set_rng_state(tensors["torch"])
+    if "cuda" in tensors and torch.cuda.is_available():
+        torch.cuda.set_rng_state(tensors["cuda"])
+    name, keys, *rest = values["numpy"]
+    np.random.set_state((name, np.asarray(keys, np.uint32), *rest))  # noqa: NPY002
+    version, internal, gauss_next = values["python"]
+    random.setstate((version, tuple(internal), gauss_next))

@@ -1,0 +1,110 @@
+"""From a configuration to a workload: the data, the model, the loss and the scorers of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from posemill.errors import ConfigError, TrainingError
+from posemill.training.augment import Augment
+from posemill.training.batches import Batch, BatchMaker
+from posemill.training.config import TrainConfig
+from posemill.training.datasets import DataOptions, KeypointSet, load_sets
+from posemill.training.losses import build_loss
+from posemill.training.models import KeypointModel, build_model, time_stride_of
+from posemill.training.scorers import ClassScorer, CtcScorer
+from posemill.training.workload import Scorer, Split, Workload
+
+
+def build_workload(config: TrainConfig) -> Workload:
+    """Return what `config` asks to train; wrong data is an error before anything is computed."""
+    if not config.data:
+        raise ConfigError("data: expected the folder `posemill prepare` wrote, or an npz; got none")
+    sets = load_task_sets(config)
+    train = _pick(sets, config.train_split, config)
+    identity = model_identity(config, train)
+    torch.manual_seed(config.seed)
+    model = build_from(identity)
+    augment = Augment.of(config, train.skeleton_name)
+    names = (config.val_split, config.test_split)
+    val, test = (
+        Split(BatchMaker(sets[name]), sets[name].lengths, make_scorer(config, sets[name]))
+        if name in sets
+        else None
+        for name in names
+    )
+    return Workload(
+        model=model,
+        train=Split(BatchMaker(train, augment, config.seed), train.lengths),
+        val=val,
+        forward=forward_keypoints,
+        loss=build_loss(config.task, label_smoothing=config.label_smoothing, **config.loss_options),
+        identity=identity,
+        tests={config.test_split: test} if test else {},
+        class_names=train.class_names,
+        skeleton_name=train.skeleton_name,
+    )
+
+
+def load_task_sets(
+    config: TrainConfig,
+    *,
+    class_names: Sequence[str] | None = None,
+    splits: Sequence[str] | None = None,
+) -> dict[str, KeypointSet]:
+    """Return the sets of a configuration by split; see `load_sets`."""
+    options = config.model_options
+    stride = time_stride_of(config.model, **options) if config.task == "ctc" else 1
+    return load_sets(
+        DataOptions.of(config), class_names=class_names, splits=splits, time_stride=stride
+    )
+
+
+def make_scorer(config: TrainConfig, split: KeypointSet, *, head: str = "") -> Scorer:
+    """Return the scorer of a split; glosses are decoded greedily until a head is chosen."""
+    if config.task == "ctc":
+        decoder = config.decoder if head else "greedy"
+        return CtcScorer(split.targets, head=head, decoder=decoder, beam_width=config.beam_width)
+    return ClassScorer([int(target) for target in split.targets])
+
+
+def model_identity(config: TrainConfig, train: KeypointSet) -> dict[str, Any]:
+    """Return all that `build_from` needs to build the same model again."""
+    return {
+        "model": config.model,
+        "options": dict(config.model_options),
+        "task": config.task,
+        "num_points": train.num_points,
+        "num_dims": train.num_dims,
+        "num_classes": len(train.class_names),
+        "skeleton_name": train.skeleton_name,
+    }
+
+
+def build_from(identity: Any) -> KeypointModel:
+    """Return a new model as `model_identity` describes it."""
+    return build_model(
+        identity["model"],
+        num_points=identity["num_points"],
+        num_dims=identity["num_dims"],
+        num_classes=identity["num_classes"],
+        task=identity["task"],
+        skeleton_name=identity["skeleton_name"],
+        **identity["options"],
+    )
+
+
+def forward_keypoints(model: nn.Module, batch: Batch) -> Any:
+    """Call one of our models on a batch."""
+    return model(batch.points, batch.mask, batch.lengths)
+
+
+def _pick(sets: dict[str, KeypointSet], name: str, config: TrainConfig) -> KeypointSet:
+    if name not in sets:
+        raise TrainingError(
+            f"split {name!r} is empty: {config.data} has clips of {', '.join(sets) or 'no split'}"
+        )
+    return sets[name]
