@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import sys
 import time
 import uuid
@@ -95,3 +96,38 @@ def cache_folder() -> Path:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "posemill"
+
+
+@contextmanager
+def atomic_folder(target: Path, *, marker: str) -> Iterator[Path]:
+    """Yield a new folder beside `target` that becomes `target` when the block ends well.
+
+    An old folder is replaced only if it is empty or holds a file named `marker`, which we write
+    into ours: nothing of anyone else is deleted. After a kill, `target` is the old folder, the
+    new one, or absent.
+
+    Raises:
+        FileExistsError: There is something at `target` that is not ours.
+    """
+    if target.exists() and not _is_ours(target, marker):
+        raise FileExistsError(
+            f"{target} exists and was not written by posemill (it has no {marker}); "
+            "choose another name or remove it"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    stem = f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    temporary, old = target.with_name(f"{stem}.tmp"), target.with_name(f"{stem}.old")
+    temporary.mkdir()
+    try:
+        yield temporary
+        if target.exists():
+            target.rename(old)
+        temporary.rename(target)
+        sync_folder(target.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_ours(folder: Path, marker: str) -> bool:
+    return folder.is_dir() and ((folder / marker).is_file() or not any(folder.iterdir()))

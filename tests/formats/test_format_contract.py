@@ -16,7 +16,15 @@ from posemill.formats.contract import Format, Recipe
 from posemill.records import PoseClip
 
 # Fields a format does not keep, by its declared losses; `exact` formats keep all.
-KEPT: dict[str, tuple[float, tuple[str, ...]]] = {"npz": (0, ())}
+ALL_BUT_POINTS = ("frame_indices", "sizes_wh", "label", "fps", "extra")
+KEPT: dict[str, tuple[float, tuple[str, ...]]] = {
+    "npz": (0, ()),
+    "pkl": (0, ("scores", *ALL_BUT_POINTS)),
+    "txt": (2e-6, ("z", "scores")),
+    "openpose": (2e-6, ("z",)),
+    "openpose-file": (2e-6, ("z",)),
+    "pyskl": (1e-6, ("z", "frame_indices", "image_paths", "fps", "extra")),
+}
 
 
 @pytest.fixture(params=list(FORMATS))

@@ -12,6 +12,11 @@ from posemill.formats.contract import LAYOUTS, Format, Recipe, Summary
 # name -> "module:class". `detect_format` asks them in this order.
 FORMATS = {
     "npz": "posemill.formats.npz:NpzFormat",
+    "pkl": "posemill.formats.pkl:PklFormat",
+    "pyskl": "posemill.formats.pyskl:PysklFormat",
+    "txt": "posemill.formats.txt:TxtFormat",
+    "openpose": "posemill.formats.openpose_json:OpenPoseFolderFormat",
+    "openpose-file": "posemill.formats.openpose_json:OpenPoseFileFormat",
 }
 
 __all__ = ["FORMATS", "LAYOUTS", "Format", "Recipe", "Summary", "detect_format", "get_format"]

@@ -1,0 +1,83 @@
+"""JSON from strangers, and JSON larger than memory.
+
+Our own files have one record per line inside a list, so that they can be read line by line; other
+files are loaded whole, up to a limit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.errors import FormatError
+
+MAX_JSON_BYTES = 1 << 29
+MAX_LINE_BYTES = 1 << 27
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value; ValueError for anything broken, too deep, NaN or infinite."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def load_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> Any:
+    """Return the value of a whole file, refusing one that is too large to hold."""
+    size = path.stat().st_size
+    if size > max_bytes:
+        raise FormatError(
+            f"{path}: {size} bytes of JSON in one value; expected at most {max_bytes}: split it"
+        )
+    return parse_json(path.read_bytes())
+
+
+def read_line_list(path: Path, key: str) -> Iterator[Any]:
+    """Yield the records of `"key": [`, one per line, without reading the rest into memory."""
+    start = f'"{key}": ['.encode()
+    with path.open("rb") as handle:
+        while True:
+            line = handle.readline(MAX_LINE_BYTES)
+            if not line:
+                raise ValueError(f"has no list {key!r}, or is cut off before it")
+            if line.rstrip().endswith(start):
+                break
+        while True:
+            line = handle.readline(MAX_LINE_BYTES).strip()
+            if not line:
+                raise ValueError(f"is cut off in the list {key!r}")
+            if line.startswith(b"]"):
+                return
+            yield parse_json(line.removesuffix(b","))
+
+
+def is_line_list(path: Path, key: str) -> bool:
+    """Return True if a file is one of ours: its first line opens the list `key`."""
+    with path.open("rb") as handle:
+        return handle.readline(1 << 16).rstrip().endswith(f'"{key}": ['.encode())
+
+
+def numbers(values: Any, width: int, *, what: str) -> npt.NDArray[np.float64]:
+    """Return `(rows, width)` from a flat list of finite numbers."""
+    if not isinstance(values, list) or len(values) % width:
+        raise ValueError(f"{what}: expected a list of {width} numbers a point")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{what}: expected a flat list of numbers") from error
+    if values and (array.ndim != 1 or array.dtype.kind not in "fiu"):
+        raise ValueError(f"{what}: expected a flat list of numbers")
+    flat = array.astype(np.float64)
+    if not np.isfinite(flat).all():
+        raise ValueError(f"{what}: a number is infinite")
+    return flat.reshape(-1, width)

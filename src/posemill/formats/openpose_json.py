@@ -1,0 +1,272 @@
+"""OpenPose's JSON: a file per frame in a folder per clip, or everything in one file.
+
+From coco-133: BODY_25 (neck and mid hip are means), 70 face points (no pupils) and both hands.
+From openpose-18: the 18 body points. Frames without a person have an empty list of people. Of
+several people the largest is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.errors import FormatError
+from posemill.files import atomic_path
+from posemill.formats.contract import (
+    Recipe,
+    Size,
+    SkeletonCheck,
+    Summary,
+    expect_clips,
+    header_text,
+    make_clip,
+    reading,
+)
+from posemill.formats.folders import (
+    fields_of,
+    frame_files,
+    frame_names,
+    from_pixels,
+    header_in,
+    new_folder,
+    read_index,
+    record_of,
+    same_sizes,
+    split_and_id,
+    to_pixels,
+)
+from posemill.formats.json_text import is_line_list, load_json, numbers, read_line_list
+from posemill.records import PoseClip
+from posemill.skeletons import get_skeleton
+
+BODY_25 = tuple(
+    "nose neck right_shoulder right_elbow right_wrist left_shoulder left_elbow left_wrist mid_hip "
+    "right_hip right_knee right_ankle left_hip left_knee left_ankle right_eye left_eye right_ear "
+    "left_ear left_big_toe left_small_toe left_heel right_big_toe right_small_toe "
+    "right_heel".split()
+)
+_MEANS = {"neck": ("left_shoulder", "right_shoulder"), "mid_hip": ("left_hip", "right_hip")}
+_PARTS = {"face_keypoints_2d": ("face", 70), "hand_left_keypoints_2d": ("left_hand", 21),
+          "hand_right_keypoints_2d": ("right_hand", 21)}  # fmt: skip
+_MAX_FRAME_BYTES = 1 << 22
+_LOSSES = ("z", "x and y beyond a thousandth of a pixel; scores beyond a millionth")
+
+
+@cache
+def _body_25_sources() -> tuple[tuple[int, int], ...]:
+    """Return for each of the 25 the two points of coco-133 whose mean it is (twice the same)."""
+    where = {name: index for index, name in enumerate(get_skeleton("coco-133").point_names)}
+    pairs = (_MEANS.get(name, (name, name)) for name in BODY_25)
+    return tuple((where[one], where[other]) for one, other in pairs)
+
+
+def people_of(points: npt.NDArray[np.float64], skeleton_name: str) -> list[dict[str, Any]]:
+    """Return the list of people of one frame: one or none.
+
+    Args:
+        points: `(keypoints, 3)`: x, y in pixels and score, zeros where missing.
+        skeleton_name: `coco-133` or `openpose-18`.
+    """
+    if not points[:, 2].any():
+        return []
+    person: dict[str, Any] = {"person_id": [-1]}
+    if skeleton_name == "openpose-18":
+        person["pose_keypoints_2d"] = points.ravel().tolist()
+        return [person | {key: [] for key in _PARTS}]
+    pairs = points[np.array(_body_25_sources())]  # (25, 2, 3)
+    body = np.round(pairs.mean(axis=1), 6)
+    body[:, 2] = pairs[..., 2].min(axis=1)
+    body[body[:, 2] == 0] = 0
+    person["pose_keypoints_2d"] = body.ravel().tolist()
+    for key, (name, count) in _PARTS.items():
+        part = get_skeleton(skeleton_name).part(name)
+        whole = np.zeros((count, 3))
+        whole[: len(part)] = points[part.start : part.stop]
+        person[key] = whole.ravel().tolist()
+    return [person]
+
+
+def points_of(frame: Any) -> tuple[str, npt.NDArray[np.float64]]:
+    """Return the skeleton and `(keypoints, 3)` of the largest person; no points for no person."""
+    if not isinstance(frame, dict) or not isinstance(frame.get("people"), list):
+        raise ValueError("expected a frame with a list 'people'")
+    best: tuple[float, str, npt.NDArray[np.float64]] = (-1.0, "", np.zeros((0, 3)))
+    for person in frame["people"]:
+        if not isinstance(person, dict):
+            raise ValueError("expected people as objects")
+        skeleton_name, points = _person(person)
+        found = points[points[:, 2] > 0]
+        area = float(np.ptp(found[:, :2], axis=0).prod()) if len(found) else 0.0
+        if area > best[0]:
+            best = (area, skeleton_name, points)
+    return best[1], best[2]
+
+
+def _person(person: dict[str, Any]) -> tuple[str, npt.NDArray[np.float64]]:
+    body = numbers(person.get("pose_keypoints_2d", []), 3, what="pose_keypoints_2d")
+    if len(body) not in (0, 18, 25):
+        raise ValueError(f"pose_keypoints_2d: expected 18 or 25 points, got {len(body)}")
+    given = {key: numbers(person.get(key) or [], 3, what=key) for key in _PARTS}
+    if len(body) == 18 and not any(map(len, given.values())):
+        return "openpose-18", body
+    skeleton = get_skeleton("coco-133")
+    points = np.zeros((skeleton.num_points, 3))
+    where = {name: index for index, name in enumerate(skeleton.point_names)}
+    names = BODY_25 if len(body) == 25 else get_skeleton("openpose-18").point_names
+    for name, point in zip(names, body, strict=False):
+        if name in where:
+            points[where[name]] = point
+    for key, (name, count) in _PARTS.items():
+        part = skeleton.part(name)
+        if len(given[key]) not in (0, count, len(part)):
+            raise ValueError(f"{key}: expected {count} points, got {len(given[key])}")
+        points[part.start : part.start + min(len(given[key]), len(part))] = given[key][: len(part)]
+    return "coco-133", points
+
+
+def _clip(path: Path, frames: list[Any], fields: dict[str, Any], skeleton: str | None) -> PoseClip:
+    """Return the clip of frames as they come from JSON."""
+    read = [points_of(frame) for frame in frames]
+    name = skeleton or next((name for name, _ in read if name == "coco-133"), None)
+    name = name or next((name for name, _ in read if name), "openpose-18")
+    pixels = np.zeros((len(frames), get_skeleton(name).num_points, 3))
+    for index, (said, points) in enumerate(read):
+        if said and said != name:
+            raise ValueError(f"frame {index} is {said}, others are {name}")
+        pixels[index, : len(points)] = points
+    return make_clip(
+        path, from_pixels(pixels, fields["sizes_wh"]), np.clip(pixels[..., 2], 0, 1),
+        pixels[..., 2] > 0, skeleton_name=name, **fields,
+    )  # fmt: skip
+
+
+class OpenPoseFolderFormat:
+    """A folder per clip with `<picture>_keypoints.json` per frame."""
+
+    name = "openpose"
+    suffix = ""
+    layouts: tuple[str, ...] = ("coco-133", "openpose-18")
+    has_pixels = True
+    has_mask = False
+    losses: tuple[str, ...] = _LOSSES
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for a folder of ours or one with `*_keypoints.json` in it."""
+        if not path.is_dir():
+            return False
+        header = header_in(path)
+        if header:
+            return header.get("format") == self.name
+        return next(path.rglob("*_keypoints.json"), None) is not None
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write a folder per clip, a file per frame."""
+        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        with new_folder(path, self.name, recipe) as (_, index):
+            for clip in clips:
+                check(clip)
+                folder = index.place(clip)
+                folder.mkdir(parents=True, exist_ok=True)
+                for name, points in zip(
+                    frame_names(clip.image_paths, clip.frame_indices), to_pixels(clip), strict=True
+                ):
+                    frame = {"version": 1.3, "people": people_of(points, clip.skeleton_name)}
+                    (folder / f"{name}_keypoints.json").write_text(json.dumps(frame))
+                summary.count(clip)
+            check.finish(summary)
+        return summary
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield the clips: those of the index, or every folder with `*_keypoints.json`."""
+        with reading(path, self.name):
+            if not path.is_dir():
+                raise FormatError(f"{path}: expected a folder of *_keypoints.json")
+            count = 0
+            for folder, record in self._folders(path):
+                files = frame_files(folder, "_keypoints.json", record)
+                frames = [load_json(file, max_bytes=_MAX_FRAME_BYTES) for file in files]
+                if record is not None:
+                    yield _clip(path, frames, fields_of(record, len(frames)), record["skeleton"])
+                else:
+                    split, clip_id = split_and_id(path, folder)
+                    fields = {"split": split, "clip_id": clip_id,
+                              "sizes_wh": same_sizes(size_wh, len(frames))}  # fmt: skip
+                    yield _clip(path, frames, fields, None)
+                count += 1
+            expect_clips(path, count)
+
+    def _folders(self, path: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+        if not (header := header_in(path)):
+            for folder in sorted({file.parent for file in path.rglob("*_keypoints.json")}):
+                yield folder, None
+            return
+        records = read_index(path)
+        next(records)
+        for record in records:
+            yield path / record["place"], record | {"skeleton": header.get("skeleton")}
+
+
+class OpenPoseFileFormat:
+    """One JSON file: a list of clips, each with its frames by number."""
+
+    name = "openpose-file"
+    suffix = ".json"
+    layouts: tuple[str, ...] = ("coco-133", "openpose-18")
+    has_pixels = True
+    has_mask = False
+    losses: tuple[str, ...] = _LOSSES
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for a JSON file whose beginning names people or our clips."""
+        if path.suffix != ".json" or not path.is_file():
+            return False
+        with path.open("rb") as handle:
+            start = handle.read(4096)
+        return b'"people"' in start or b'"clips": [' in start
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write one file, a line per clip."""
+        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
+            for clip in clips:
+                check(clip)
+                if not summary.num_clips:
+                    header = header_text(self.name, clip.skeleton_name, recipe)
+                    handle.write(f'{{"version": 1.3, "posemill": {header}, "clips": [\n')
+                frames = {
+                    str(index): {"people": people_of(points, clip.skeleton_name)}
+                    for index, points in enumerate(to_pixels(clip))
+                }
+                record = record_of(clip) | {"skeleton": clip.skeleton_name, "frames": frames}
+                handle.write((",\n" if summary.num_clips else "") + json.dumps(record))
+                summary.count(clip)
+            check.finish(summary)
+            handle.write("\n]}\n")
+        return summary
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield the clips of our file, or the one clip of a list or an object of frames."""
+        with reading(path, self.name):
+            if is_line_list(path, "clips"):
+                count = 0
+                for record in read_line_list(path, "clips"):
+                    frames = list(record["frames"].values())
+                    fields = fields_of(record, len(frames))
+                    yield _clip(path, frames, fields, record["skeleton"])
+                    count += 1
+                expect_clips(path, count)
+                return
+            content = load_json(path)
+            if isinstance(content, dict):
+                content = [content] if "people" in content else list(content.values())
+            if not isinstance(content, list):
+                raise FormatError(f"{path}: expected frames with 'people', got {content!r:.80}")
+            expect_clips(path, len(content))
+            fields = {"clip_id": path.stem, "sizes_wh": same_sizes(size_wh, len(content))}
+            yield _clip(path, content, fields, None)

@@ -1,0 +1,174 @@
+"""`.pkl` in the layout many projects use: per split three lists with an entry per frame.
+
+`{split: {'keypoints': [{'face': (68, 3) | None, 'left_hand': (21, 3) | None, 'right_hand':
+(21, 3) | None, 'pose': (33, 3) | None}, …], 'image_paths': […], 'video_ids': […]}}`, and in each
+split `'posemill'`: JSON with version and recipe.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from posemill.errors import FormatError
+from posemill.files import atomic_path
+from posemill.formats import pickle_writer as out
+from posemill.formats.contract import (
+    Recipe,
+    Size,
+    SkeletonCheck,
+    Summary,
+    expect_clips,
+    header_text,
+    make_clip,
+    reading,
+)
+from posemill.formats.pickle_reader import array_of, open_pickle
+from posemill.records import PoseClip
+from posemill.skeletons import get_skeleton
+
+_SKELETON = "holistic-143"
+_LISTS = ("keypoints", "image_paths", "video_ids")
+
+
+class PklFormat:
+    """One pickle of plain types and numpy arrays; read without running anything in it."""
+
+    name = "pkl"
+    suffix = ".pkl"
+    layouts: tuple[str, ...] = (_SKELETON,)
+    has_pixels = False
+    has_mask = False
+    losses: tuple[str, ...] = (
+        "scores (1 where found)",
+        "picture sizes, frame positions, label, fps and extra",
+        "clips without frames",
+    )
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for a pickle that does not mention annotations (those are pyskl's)."""
+        if path.suffix not in (".pkl", ".pickle") or not path.is_file():
+            return False
+        with path.open("rb") as handle:
+            return b"annotations" not in handle.read(4096)
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write one pickle; the lists of each split wait in temporary files."""
+        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        waiting: dict[str, dict[str, IO[bytes]]] = {}
+        try:
+            for clip in clips:
+                check(clip)
+                if clip.split not in waiting:
+                    waiting[clip.split] = _new_lists(path.parent)
+                _write_frames(clip, waiting[clip.split])
+                summary.count(clip)
+            check.finish(summary)
+            header = header_text(self.name, _SKELETON, recipe)
+            with atomic_path(path) as temporary, temporary.open("wb") as handle:
+                _join(waiting, header, handle)
+        finally:
+            for lists in waiting.values():
+                for file in lists.values():
+                    file.close()
+        return summary
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield the clips: runs of frames with one video id."""
+        with reading(path, self.name), open_pickle(path) as content:
+            if not isinstance(content, dict):
+                raise FormatError(
+                    f"{path}: expected {{split: {{'keypoints': …}}}}, got {type(content).__name__}"
+                )
+            count = 0
+            for split, lists in content.items():
+                for clip in _clips_of(path, str(split), lists, size_wh):
+                    count += 1
+                    yield clip
+            expect_clips(path, count)
+
+
+def _new_lists(folder: Path) -> dict[str, IO[bytes]]:
+    return {name: tempfile.TemporaryFile(dir=folder) for name in _LISTS}
+
+
+def _write_frames(clip: PoseClip, lists: dict[str, IO[bytes]]) -> None:
+    parts = clip.skeleton.parts
+    names = [out.pickled_text(part.name) for part in parts]
+    for points, present in zip(clip.points, clip.present, strict=True):
+        pieces = [out.DICT, out.MARK]
+        for part, name, is_there in zip(parts, names, present, strict=True):
+            array = out.pickled_array(points[part.start : part.stop]) if is_there else out.NONE
+            pieces += (name, array)
+        pieces.append(out.SETITEMS)
+        lists["keypoints"].write(b"".join(pieces))
+    paths = clip.image_paths or ("",) * len(clip)
+    lists["image_paths"].write(b"".join(map(out.pickled_text, paths)))
+    lists["video_ids"].write(out.pickled_text(clip.clip_id) * len(clip))
+
+
+def _join(waiting: dict[str, dict[str, IO[bytes]]], header: str, handle: IO[bytes]) -> None:
+    handle.write(out.PRELUDE + out.DICT + out.MARK)
+    for split, lists in waiting.items():
+        handle.write(out.pickled_text(split) + out.DICT + out.MARK)
+        for name, file in lists.items():
+            handle.write(out.pickled_text(name) + out.LIST + out.MARK)
+            file.seek(0)
+            while piece := file.read(1 << 20):
+                handle.write(piece)
+            handle.write(out.APPENDS)
+        handle.write(out.pickled_text("posemill") + out.pickled_text(header) + out.SETITEMS)
+    handle.write(out.SETITEMS + out.STOP)
+
+
+def _clips_of(path: Path, split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip]:
+    if not isinstance(lists, dict) or not isinstance(lists.get("keypoints"), list):
+        raise FormatError(f"{path}: split {split[:80]!r}: expected a list 'keypoints'")
+    frames = lists["keypoints"]
+    paths = [str(value) for value in _strings(lists, "image_paths", len(frames))]
+    ids = [str(value) for value in _strings(lists, "video_ids", len(frames))]
+    if not any(ids):
+        ids = [name.rpartition("/")[0] or split for name in paths]
+    for clip_id, group in groupby(range(len(frames)), key=ids.__getitem__):
+        rows = list(group)
+        points = np.stack([_frame(path, split, index, frames[index]) for index in rows])
+        named = tuple(paths[index] for index in rows)
+        yield make_clip(
+            path, points, None, None, skeleton_name=_SKELETON, clip_id=clip_id, split=split,
+            sizes_wh=np.tile(np.array(size_wh or (0, 0), np.int32), (len(rows), 1)),
+            image_paths=named if any(named) else (),
+        )  # fmt: skip
+
+
+def _strings(lists: Any, name: str, length: int) -> list[Any]:
+    values: list[Any] = lists.get(name, [""] * length)
+    if not isinstance(values, list):
+        values = array_of(values).tolist()
+    if len(values) != length:
+        raise ValueError(f"a split has {length} keypoints and {len(values)} {name}")
+    return values
+
+
+def _frame(path: Path, split: str, index: int, frame: Any) -> np.ndarray[Any, Any]:
+    points = np.full((get_skeleton(_SKELETON).num_points, 3), np.nan, np.float32)
+    if frame is None:
+        return points
+    if not isinstance(frame, dict):
+        raise FormatError(f"{path}: {split[:80]!r} frame {index}: expected parts by name")
+    for part in get_skeleton(_SKELETON).parts:
+        value = frame.get(part.name)
+        if value is None:
+            continue
+        array = array_of(value)
+        if array.shape != (len(part), 3) or array.dtype.kind not in "fiu":
+            raise FormatError(
+                f"{path}: {split[:80]!r} frame {index}: expected {part.name} ({len(part)}, 3) or "
+                f"None, got {array.dtype} {array.shape}"
+            )
+        points[part.start : part.stop] = array
+    return points

@@ -1,0 +1,201 @@
+"""The pickle of pyskl and MMAction2's skeleton datasets: one annotation per clip.
+
+`{'split': {name: [frame_dir, …]}, 'annotations': [{'frame_dir', 'label', 'img_shape' (h, w),
+'original_shape', 'total_frames', 'keypoint' (1, T, K, 2) pixels, 'keypoint_score' (1, T, K)}, …]}`
+and `'posemill'`: JSON with version, skeleton, recipe and the class names. Labels are numbers there:
+ours are kept if they are all whole numbers, and counted in the order of their names if not.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.errors import FormatError
+from posemill.files import atomic_path
+from posemill.formats import pickle_writer as out
+from posemill.formats.contract import (
+    Recipe,
+    Size,
+    SkeletonCheck,
+    Summary,
+    expect_clips,
+    header_of,
+    make_clip,
+    reading,
+    skeleton_for,
+)
+from posemill.formats.pickle_reader import array_of, open_pickle
+from posemill.records import PoseClip
+
+_LEAST_SCORE = 1e-6  # a found point of score 0 would count as missing
+
+
+class PysklFormat:
+    """One pickle with an annotation per clip."""
+
+    name = "pyskl"
+    suffix = ".pkl"
+    layouts: tuple[str, ...] = ("coco-133", "openpose-18", "holistic-143", "holistic-543")
+    has_pixels = True
+    has_mask = False
+    losses: tuple[str, ...] = (
+        "z",
+        "image paths, frame positions, fps and extra",
+        "sizes of frames that differ from the first of their clip",
+        "rounding to pixels in float32; scores below 0.000001 become that",
+    )
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for a pickle with annotations."""
+        if path.suffix not in (".pkl", ".pickle") or not path.is_file():
+            return False
+        with path.open("rb") as handle:
+            return b"annotations" in handle.read(4096)
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write one pickle; labels are filled in when all are known."""
+        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        splits: dict[str, list[str]] = {}
+        labels: list[tuple[int, str]] = []  # where the number goes, and of which label
+        with tempfile.TemporaryFile(dir=path.parent) as waiting:
+            for clip in clips:
+                check(clip)
+                splits.setdefault(clip.split, []).append(clip.clip_id)
+                before, after = _pickled(clip)
+                labels.append((waiting.tell() + len(before) + 1, clip.label or ""))
+                waiting.write(before + out.pickled_int(-1) + after)
+                summary.count(clip)
+            check.finish(summary)
+            numbers = _number_labels({label for _, label in labels if label})
+            for position, label in labels:
+                if label:
+                    waiting.seek(position)
+                    waiting.write(struct.pack("<i", numbers[label]))
+            header = header_of(self.name, check.name, recipe)
+            header["class_names"] = {str(number): name for name, number in numbers.items()}
+            with atomic_path(path) as temporary, temporary.open("wb") as handle:
+                _join(splits, waiting, json.dumps(header), handle)
+        return summary
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield the clips; of several people, the one with the highest mean score."""
+        with reading(path, self.name), open_pickle(path) as content:
+            if not isinstance(content, dict) or not isinstance(content.get("annotations"), list):
+                raise FormatError(f"{path}: expected {{'split': …, 'annotations': […]}}")
+            header = json.loads(str(content.get("posemill") or "{}"))
+            split_of = {}
+            for split, names in dict(content.get("split") or {}).items():
+                split_of.update({str(name): str(split) for name in names})
+            expect_clips(path, len(content["annotations"]))
+            for annotation in content["annotations"]:
+                yield _clip_of(path, annotation, split_of, header, size_wh=size_wh)
+
+
+def _pickled(clip: PoseClip) -> tuple[bytes, bytes]:
+    """Return the annotation's instructions before and after its label."""
+    width, height = clip.sizes_wh[0].tolist() if len(clip) else (0, 0)
+    shape = out.pickled_tuple([out.pickled_int(height), out.pickled_int(width)])
+    pixels = np.nan_to_num(clip.points[..., :2]) * np.array([width, height], np.float32)
+    scores = np.where(clip.mask, np.maximum(clip.scores, _LEAST_SCORE), 0).astype(np.float32)
+    before = [out.DICT, out.MARK, out.pickled_text("frame_dir"), out.pickled_text(clip.clip_id),
+              out.pickled_text("label")]  # fmt: skip
+    after = [out.pickled_text("img_shape"), shape, out.pickled_text("original_shape"), shape,
+             out.pickled_text("total_frames"), out.pickled_int(len(clip)),
+             out.pickled_text("keypoint"), out.pickled_array(pixels[None]),
+             out.pickled_text("keypoint_score"), out.pickled_array(scores[None]),
+             out.SETITEMS]  # fmt: skip
+    return b"".join(before), b"".join(after)
+
+
+def _number_labels(labels: set[str]) -> dict[str, int]:
+    if all(label.isdecimal() and label.isascii() and len(label) < 10 for label in labels):
+        return {label: int(label) for label in sorted(labels, key=int)}
+    return {label: number for number, label in enumerate(sorted(labels))}
+
+
+def _join(splits: dict[str, list[str]], waiting: IO[bytes], header: str, handle: IO[bytes]) -> None:
+    handle.write(out.PRELUDE + out.DICT + out.MARK)
+    handle.write(out.pickled_text("annotations") + out.LIST + out.MARK)
+    waiting.seek(0)
+    while piece := waiting.read(1 << 20):
+        handle.write(piece)
+    handle.write(out.APPENDS + out.pickled_text("split") + out.DICT + out.MARK)
+    for split, names in splits.items():
+        handle.write(out.pickled_text(split) + out.LIST + out.MARK)
+        handle.write(b"".join(map(out.pickled_text, names)) + out.APPENDS)
+    handle.write(out.SETITEMS + out.pickled_text("posemill") + out.pickled_text(header))
+    handle.write(out.SETITEMS + out.STOP)
+
+
+def _clip_of(
+    path: Path,
+    annotation: Any,
+    split_of: dict[str, str],
+    header: dict[str, Any],
+    *,
+    size_wh: Size | None,
+) -> PoseClip:
+    if not isinstance(annotation, dict) or not {"frame_dir", "keypoint"} <= annotation.keys():
+        raise FormatError(f"{path}: expected annotations with 'frame_dir' and 'keypoint'")
+    name = str(annotation["frame_dir"])
+    people = array_of(annotation["keypoint"])
+    if people.ndim != 4 or people.shape[3] not in (2, 3) or not len(people):
+        raise FormatError(
+            f"{path}: {name[:80]!r}: expected keypoint (people, frames, points, 2 or 3), got "
+            f"{people.shape}"
+        )
+    scores = array_of(annotation["keypoint_score"]) if "keypoint_score" in annotation else None
+    if scores is not None and scores.shape != people.shape[:3]:
+        raise FormatError(
+            f"{path}: {name[:80]!r}: expected keypoint_score {people.shape[:3]}, got {scores.shape}"
+        )
+    person = _main_person(people, scores)
+    height, width = annotation.get("img_shape") or (size_wh or (0, 0))[::-1]
+    if not (0 < int(width) < 1 << 20 and 0 < int(height) < 1 << 20):
+        raise FormatError(
+            f"{path}: {name[:80]!r}: expected img_shape (height, width), got {(height, width)}; "
+            "give the size by --size"
+        )
+    points, found = _as_skeleton_points(people[person].astype(np.float32), header, path)
+    points[..., :2] /= np.array([width, height], np.float32)
+    if scores is not None:
+        score = np.zeros(points.shape[:2], np.float32)
+        score[:, : people.shape[2]] = scores[person]
+        found &= score > 0
+    label = annotation.get("label")
+    names = header.get("class_names", {})
+    return make_clip(
+        path, points, None if scores is None else np.clip(score, 0, 1), found,
+        skeleton_name=skeleton_for(points.shape[1], path, header.get("skeleton")),
+        sizes_wh=np.tile(np.array([width, height], np.int32), (len(points), 1)),
+        clip_id=name, split=split_of.get(name, "all"),
+        label=None if label in (None, -1) else str(names.get(str(label), label)),
+    )  # fmt: skip
+
+
+def _main_person(people: npt.NDArray[Any], scores: npt.NDArray[Any] | None) -> int:
+    if len(people) == 1 or scores is None or not scores.size:
+        return 0
+    return int(np.nan_to_num(scores).mean(axis=(1, 2)).argmax())
+
+
+def _as_skeleton_points(
+    pixels: npt.NDArray[np.float32], header: dict[str, Any], path: Path
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    """Return `(frames, keypoints, 3)` and what was found; 17 points are the first of 133."""
+    frames, count = pixels.shape[:2]
+    total = 133 if count == 17 else count
+    skeleton_for(total, path, header.get("skeleton"))
+    points = np.zeros((frames, total, 3), np.float32)
+    points[:, :count, : pixels.shape[2]] = pixels
+    found = np.zeros((frames, total), bool)
+    found[:, :count] = np.isfinite(pixels).all(axis=2) & (pixels != 0).any(axis=2)
+    return points, found

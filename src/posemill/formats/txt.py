@@ -1,0 +1,137 @@
+"""Text: a file per picture, 18 lines `x y` in pixels (openpose-18), the folders as in the source.
+
+A joint that was not found is `-1 -1`; `posemill.jsonl` says so and holds what the lines cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.errors import FormatError
+from posemill.formats.contract import (
+    Recipe,
+    Size,
+    SkeletonCheck,
+    Summary,
+    expect_clips,
+    make_clip,
+    reading,
+)
+from posemill.formats.folders import (
+    fields_of,
+    frame_files,
+    frame_names,
+    from_pixels,
+    header_in,
+    new_folder,
+    read_index,
+    same_sizes,
+    split_and_id,
+    to_pixels,
+)
+from posemill.records import PoseClip
+
+_SKELETON = "openpose-18"
+_POINTS = 18
+_MISSING = "-1 -1"
+_MAX_BYTES = 4096
+
+
+class TxtFormat:
+    """A folder of text files."""
+
+    name = "txt"
+    suffix = ""
+    layouts: tuple[str, ...] = (_SKELETON,)
+    has_pixels = True
+    has_mask = False
+    losses: tuple[str, ...] = (
+        "z",
+        "scores (1 where found)",
+        "x and y beyond a thousandth of a pixel",
+    )
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for a folder of ours, or one with text files and no JSON in it."""
+        if not path.is_dir():
+            return False
+        header = header_in(path)
+        if header:
+            return header.get("format") == self.name
+        return next(path.rglob("*.txt"), None) is not None and not any(path.rglob("*.json"))
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write a folder per clip."""
+        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        with new_folder(path, self.name, recipe) as (_, index):
+            for clip in clips:
+                check(clip)
+                folder = index.place(clip)
+                folder.mkdir(parents=True, exist_ok=True)
+                for name, points in zip(
+                    frame_names(clip.image_paths, clip.frame_indices), to_pixels(clip), strict=True
+                ):
+                    lines = [
+                        f"{x:.3f} {y:.3f}" if score else _MISSING for x, y, score in points.tolist()
+                    ]
+                    (folder / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="ascii")
+                summary.count(clip)
+            check.finish(summary)
+        return summary
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield the clips: those of the index, or every folder that has text files."""
+        with reading(path, self.name):
+            if not path.is_dir():
+                raise FormatError(f"{path}: expected a folder of text files")
+            count = 0
+            for folder, record in _folders(path):
+                files = frame_files(folder, ".txt", record)
+                pixels = np.stack([_read_frame(file) for file in files]) if files else _NOTHING
+                if record is not None:
+                    fields = fields_of(record, len(files))
+                else:
+                    split, clip_id = split_and_id(path, folder)
+                    sizes_wh = same_sizes(size_wh, len(files))
+                    fields = {"split": split, "clip_id": clip_id, "sizes_wh": sizes_wh}
+                found = ~np.isnan(pixels[..., 0])
+                points = from_pixels(pixels, fields["sizes_wh"])
+                yield make_clip(path, points, None, found, skeleton_name=_SKELETON, **fields)
+                count += 1
+            expect_clips(path, count)
+
+
+_NOTHING = np.zeros((0, _POINTS, 2))
+
+
+def _folders(path: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    """Yield each clip's folder, and its record if there is an index."""
+    if header_in(path):
+        records = read_index(path)
+        next(records)
+        for record in records:
+            yield path / record["place"], record
+        return
+    for folder in sorted({file.parent for file in path.rglob("*.txt")}):
+        yield folder, None
+
+
+def _read_frame(file: Path) -> npt.NDArray[np.float64]:
+    """Return `(18, 2)` pixels, NaN where missing."""
+    if file.stat().st_size > _MAX_BYTES:
+        raise FormatError(f"{file}: expected 18 lines 'x y', got {file.stat().st_size} bytes")
+    lines = file.read_text(encoding="ascii").split("\n")
+    rows = [line.split() for line in lines if line.strip()]
+    if len(rows) != _POINTS or any(len(row) != 2 for row in rows):
+        raise FormatError(f"{file}: expected 18 lines 'x y', got {len(rows)} lines")
+    points = np.array([[float(x), float(y)] for x, y in rows])
+    if np.isinf(points).any():
+        raise FormatError(f"{file}: a coordinate is infinite")
+    missing = np.isnan(points).any(1) | (points == -1).all(1) | (points == 0).all(1)
+    points[missing] = np.nan
+    return points

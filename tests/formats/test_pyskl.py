@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from format_clips import make_clip, make_clips
+
+from posemill.errors import FormatError
+from posemill.formats.contract import Recipe
+from posemill.formats.pyskl import PysklFormat
+
+PYSKL = PysklFormat()
+
+
+def dump(path: Path, *annotations: object, **top: object) -> Path:
+    path.write_bytes(pickle.dumps({"annotations": list(annotations), "split": {}} | top))
+    return path
+
+
+def annotation(**changes: object) -> dict[str, object]:
+    return {"frame_dir": "a", "label": 3, "img_shape": (100, 200), "total_frames": 4,
+            "keypoint": np.full((1, 4, 17, 2), 50, np.float16),
+            "keypoint_score": np.full((1, 4, 17), 0.5, np.float16)} | changes  # fmt: skip
+
+
+def test_python_itself_loads_what_pyskl_expects(tmp_path: Path) -> None:
+    clips = make_clips("coco-133")
+    PYSKL.write(clips, tmp_path / "a.pkl", recipe=Recipe())
+    data = pickle.loads((tmp_path / "a.pkl").read_bytes())
+    assert data["split"] == {"train": ["clip_1", "deep/er.name"], "dev": ["clip_3", "one"]}
+    first = data["annotations"][0]
+    assert first["keypoint"].shape == (1, 6, 133, 2)
+    assert first["keypoint_score"].shape == (1, 6, 133)
+    assert (first["frame_dir"], first["total_frames"]) == ("clip_1", 6)
+    assert first["img_shape"] == first["original_shape"] == (480, 640)
+    np.testing.assert_allclose(first["keypoint"][0], np.nan_to_num(clips[0].pixels()), atol=1e-4)
+    assert [entry["label"] for entry in data["annotations"]] == [0, 1, -1, 2]
+    names = json.loads(data["posemill"])["class_names"]
+    assert names == {"0": "SIGN 1", "1": "SIGN 2", "2": "SIGN 4"}
+
+
+def test_labels_that_are_numbers_stay_the_same_numbers(tmp_path: Path) -> None:
+    clips = [make_clip(i, skeleton="coco-133", label=str(n)) for i, n in enumerate((12, 3))]
+    PYSKL.write(clips, tmp_path / "a.pkl", recipe=Recipe())
+    data = pickle.loads((tmp_path / "a.pkl").read_bytes())
+    assert [entry["label"] for entry in data["annotations"]] == [12, 3]
+
+
+def test_seventeen_points_become_the_body_of_the_133(tmp_path: Path) -> None:
+    path = dump(tmp_path / "a.pkl", annotation(), split={"xsub_val": ["a"]})
+    (clip,) = PYSKL.read(path)
+    assert (clip.skeleton_name, clip.split, clip.label) == ("coco-133", "xsub_val", "3")
+    assert clip.mask[:, :17].all()
+    assert not clip.mask[:, 17:].any()
+    np.testing.assert_allclose(clip.points[0, 0], (0.25, 0.5, 0))
+
+
+def test_of_two_people_the_surer_one_is_read(tmp_path: Path) -> None:
+    points = np.ones((2, 4, 17, 2)) * np.array([10, 20])[:, None, None, None]
+    scores = np.ones((2, 4, 17)) * np.array([0.2, 0.9])[:, None, None]
+    path = dump(tmp_path / "a.pkl", annotation(keypoint=points, keypoint_score=scores))
+    (clip,) = PYSKL.read(path)
+    np.testing.assert_allclose(clip.points[0, 0], (0.1, 0.2, 0))
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (3, "expected annotations with 'frame_dir' and 'keypoint'"),
+        (annotation(keypoint=np.ones((4, 17, 2))), r"expected keypoint \(people, frames, points"),
+        (annotation(keypoint=np.ones((1, 4, 25, 2)), keypoint_score=np.ones((1, 4, 25))),
+         r"expected \[18, 133, 143, 543\] points a frame, got 25"),
+        (annotation(keypoint_score=np.ones((1, 4, 3))), r"expected keypoint_score \(1, 4, 17\)"),
+        (annotation(img_shape=None), r"expected img_shape \(height, width\), got \(0, 0\); give"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named_with_the_file(tmp_path, entry, message: str) -> None:
+    path = dump(tmp_path / "bad.pkl", entry)
+    with pytest.raises(FormatError, match=rf"bad\.pkl.*{message}"):
+        list(PYSKL.read(path))
+    with pytest.raises(FormatError, match=r"expected \{'split': …, 'annotations': \[…\]\}"):
+        list(PYSKL.read(dump(tmp_path / "b.pkl", annotations=3)))
+
+
+def test_a_size_given_by_the_user_stands_in_for_a_missing_one(tmp_path: Path) -> None:
+    (clip,) = PYSKL.read(dump(tmp_path / "a.pkl", annotation(img_shape=None)), size_wh=(100, 50))
+    np.testing.assert_allclose(clip.points[0, 0], (0.5, 1, 0))
+
+
+def test_pictures_of_unknown_size_cannot_become_pixels(tmp_path: Path) -> None:
+    clip = make_clip(1, skeleton="coco-133", size_wh=(0, 0))
+    with pytest.raises(FormatError, match=r"pyskl holds pixels, but the picture size of .*--size"):
+        PYSKL.write([clip], tmp_path / "a.pkl", recipe=Recipe())

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from format_clips import make_clip
+
+from posemill.errors import FormatError
+from posemill.formats import detect_format
+from posemill.formats.contract import Recipe
+from posemill.formats.txt import TxtFormat
+
+TXT = TxtFormat()
+LINES = [f"{10 * i}.5 {5 * i}" for i in range(1, 19)]
+
+
+def folder_with(tmp_path: Path, **files: str) -> Path:
+    folder = tmp_path / "out" / "dev" / "clip"
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / f"{name}.txt").write_text(text)
+    return tmp_path / "out"
+
+
+def test_every_picture_has_18_lines_of_pixels_in_mirrored_folders(tmp_path: Path) -> None:
+    clip = make_clip(1, skeleton="openpose-18", clip_id="a/b")
+    clip.points[0, 3] = np.nan
+    clip.scores[0, 3] = 0
+    TXT.write([clip], tmp_path / "out", recipe=Recipe())
+    text = (tmp_path / "out/train/a/b/images0001.txt").read_text()
+    lines = text.splitlines()
+    assert len(lines) == 18
+    assert lines[3] == "-1 -1"
+    x, y = map(float, lines[0].split())
+    np.testing.assert_allclose((x, y), clip.points[0, 0, :2] * (640, 480), atol=1e-3)
+
+
+def test_pictures_come_back_in_the_order_of_the_clip(tmp_path: Path) -> None:
+    names = ("x/10.png", "x/9.png", "x/2.png")
+    clip = make_clip(1, skeleton="openpose-18", frames=3, image_paths=names)
+    TXT.write([clip], tmp_path / "out", recipe=Recipe())
+    (back,) = TXT.read(tmp_path / "out")
+    assert back.image_paths == names
+    np.testing.assert_allclose(back.points[..., 0], clip.points[..., 0], atol=1e-5)
+
+
+def test_a_folder_of_another_maker_needs_a_size(tmp_path: Path) -> None:
+    text = "\n".join(["0 0", *LINES[1:]])
+    path = folder_with(tmp_path, a10=text, a9="\n".join(LINES), a11=text)
+    assert detect_format(path).name == "txt"
+    (clip,) = TXT.read(path, size_wh=(256, 128))
+    assert (clip.split, clip.clip_id, len(clip)) == ("dev", "clip", 3)
+    assert clip.mask[:, 0].tolist() == [True, False, False]  # 9 comes before 10
+    np.testing.assert_allclose(clip.points[0, 0], (10.5 / 256, 5 / 128, 0))
+    with pytest.raises(FormatError, match="sizes are not known; give one by --size"):
+        list(TXT.read(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 2\n", "expected 18 lines 'x y', got 1 lines"),
+        ("1 2 3\n" * 18, "expected 18 lines 'x y', got 18 lines"),
+        ("1 x\n" * 18, "could not convert string to float"),
+        ("1 inf\n" * 18, "a coordinate is infinite"),
+        ("1 2\n" * 2000, "expected 18 lines 'x y', got 8000 bytes"),
+    ],
+)
+def test_lines_that_do_not_fit_are_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        list(TXT.read(folder_with(tmp_path, a=text), size_wh=(10, 10)))
+
+
+def test_a_folder_that_is_not_ours_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    with pytest.raises(FormatError, match=r"out exists and was not written by posemill"):
+        TXT.write([make_clip(1, skeleton="openpose-18")], tmp_path / "out", recipe=Recipe())
+    assert (tmp_path / "out" / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("clip_id", ["../x", "/etc/x", "", "a/../../x", "a\\b"])
+def test_an_id_that_leads_out_of_the_folder_is_refused(tmp_path: Path, clip_id: str) -> None:
+    clip = make_clip(1, skeleton="openpose-18", clip_id=clip_id)
+    with pytest.raises(FormatError, match="cannot be a path inside a folder"):
+        TXT.write([clip], tmp_path / "out", recipe=Recipe())
+
+
+def test_an_index_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    TXT.write([make_clip(1, skeleton="openpose-18")], tmp_path / "out", recipe=Recipe())
+    index = tmp_path / "out" / "posemill.jsonl"
+    index.write_text(index.read_text().replace('"train/clip_1"', '"../../etc"'))
+    with pytest.raises(FormatError, match="leads out of the folder"):
+        list(TXT.read(tmp_path / "out"))
+
+
+def test_the_same_clip_twice_is_refused(tmp_path: Path) -> None:
+    clip = make_clip(1, skeleton="openpose-18")
+    with pytest.raises(FormatError, match="two clips go to train/clip_1: train/clip_1 came again"):
+        TXT.write([clip, clip], tmp_path / "out", recipe=Recipe())
+
+
+def test_a_lost_file_is_an_error(tmp_path: Path) -> None:
+    TXT.write([make_clip(1, skeleton="openpose-18")], tmp_path / "out", recipe=Recipe())
+    (tmp_path / "out/train/clip_1/images0002.txt").unlink()
+    with pytest.raises(FormatError, match=r"images0002\.txt"):
+        list(TXT.read(tmp_path / "out"))
