@@ -19,6 +19,7 @@ REASONS = (
     "missing",
     "broken link",
     "not a file",
+    "not a folder",
     "no permission",
     "unreadable",
     "empty file",

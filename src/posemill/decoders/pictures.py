@@ -12,8 +12,6 @@ from posemill.decoders.opening import MAX_PIXELS, StrPath, open_regular, refuse,
 from posemill.decoders.picture_headers import ShortHeaderError, read_header, sniff_format
 from posemill.records import Frame
 
-PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif")
-
 
 def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Frame:
     """Return a picture as `(height, width, 3)` uint8, RGB, turned as its EXIF tag says.

@@ -1,1 +1,120 @@
-"""Where clips come from."""
+"""Where clips come from: `find_clips` looks at a path and returns a `ClipList`."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from posemill.errors import ConfigError, SourceError
+from posemill.sources import frame_folders, lists, phoenix, videos
+from posemill.sources.clip_list import ClipList, Collector, SplitTotals
+from posemill.sources.names import LIST_SUFFIXES, PICTURE_SUFFIXES, readable, suffix_of
+from posemill.sources.scan import Scan, scan_tree
+
+__all__ = ["LAYOUTS", "ClipList", "SplitTotals", "detect_layout", "find_clips"]
+
+# What a user may say; `auto` finds it out.
+LAYOUTS = {
+    "auto": "look at what is there",
+    "frames": "<clip>/<frame>.png, at any depth; each folder one clip",
+    "pictures": "pictures that have nothing to do with each other",
+    "videos": "video files, at any depth; or one of them",
+    "phoenix": "PHOENIX-2014-T: its release, PHOENIX-2014-T or fullFrame-210x260px",
+    "list": "a .csv, .tsv or .jsonl file with a path in each row",
+}
+
+
+def find_clips(
+    path: str | os.PathLike[str], *, layout: str = "auto", splits: Sequence[str] | None = None
+) -> ClipList:
+    """Return all clips at a path. Nothing is decoded.
+
+    Args:
+        path: A folder, a picture, a video or a list.
+        layout: A key of `LAYOUTS`.
+        splits: Keep only these; one that is not there is an error.
+
+    Raises:
+        SourceError: Nothing to read there, or more than one way to read it.
+    """
+    if layout not in LAYOUTS:
+        raise ConfigError(f"unknown layout {layout!r}; known: {', '.join(LAYOUTS)}")
+    root = os.fsdecode(path)
+    chosen, scan = _choose(root, layout)
+    # Loose pictures and frames are told apart folder by folder, unless the user said it.
+    name = "auto" if layout == "auto" and chosen in ("frames", "pictures") else chosen
+    collector = Collector(name, root, splits)
+    if chosen == "phoenix":
+        return phoenix.find(root, collector)
+    if chosen == "list":
+        return lists.find(root, collector)
+    if scan is None:
+        is_video = chosen == "videos"
+        find_one = videos.find_one_video if is_video else frame_folders.find_one_picture
+        return find_one(root, collector)
+    find = videos.find_in_scan if chosen == "videos" else frame_folders.find_in_scan
+    return find(scan, collector)
+
+
+def detect_layout(path: str | os.PathLike[str]) -> str:
+    """Return the key of `LAYOUTS` that fits a path.
+
+    Raises:
+        SourceError: None fits, or both videos and pictures are there.
+    """
+    root = os.fsdecode(path)
+    chosen, scan = _choose(root, "auto")
+    if scan is None or chosen == "videos":
+        return chosen
+    return frame_folders.find_in_scan(scan, Collector("auto", root)).layout
+
+
+def _choose(root: str, layout: str) -> tuple[str, Scan | None]:
+    """Return the layout to use, and what lies below the root if it had to be looked at."""
+    try:
+        is_folder = stat.S_ISDIR(Path(root).stat().st_mode)
+    except OSError as error:
+        raise SourceError(f"{readable(root)!r} cannot be read: {error.strerror}") from error
+    if not is_folder:
+        return _choose_for_file(root, layout), None
+    if layout == "list":
+        raise SourceError(f"{readable(root)!r} is a folder; layout 'list' expects a file")
+    if layout == "phoenix" or (layout == "auto" and phoenix.find_places(root)):
+        return "phoenix", None
+    scan = scan_tree(root)
+    if layout != "auto":
+        return layout, scan
+    if scan.num_pictures and scan.num_videos:
+        raise SourceError(
+            f"{readable(root)!r} holds both {scan.num_videos} videos and {scan.num_pictures} "
+            "pictures; say which: --layout videos, --layout frames or --layout pictures"
+        )
+    if not scan.num_pictures and not scan.num_videos:
+        raise SourceError(
+            f"no clips in {readable(root)!r}: looked for folders of pictures, loose pictures, "
+            "videos and PHOENIX-2014-T, at any depth; found " + _describe(root, scan)
+        )
+    return ("videos" if scan.num_videos else "frames"), scan
+
+
+def _choose_for_file(path: str, layout: str) -> str:
+    suffix = suffix_of(path)
+    fits = "list" if suffix in LIST_SUFFIXES else "videos"
+    if suffix in PICTURE_SUFFIXES:
+        fits = "pictures"
+    if layout in ("auto", fits):
+        return fits
+    raise SourceError(
+        f"{readable(path)!r} is a file that layout {layout!r} cannot read; "
+        f"from its name it is for layout {fits!r}"
+    )
+
+
+def _describe(root: str, scan: Scan) -> str:
+    """Return what is in a folder that holds no clips, for an error."""
+    names = sorted(each.name for each in Path(root).iterdir())[:5]
+    there = ", ".join(repr(readable(name)) for name in names) or "nothing"
+    problems = "".join(f"; {each}" for each in scan.problems)
+    return f"{scan.num_ignored} other files (first entries: {there}){problems}"

@@ -1,0 +1,181 @@
+"""`ClipList`, what every layout ends in, and the collector it is built with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+from posemill.errors import SourceError
+from posemill.records import Clip
+from posemill.sources.names import natural_key, readable
+
+
+@dataclass(frozen=True)
+class SplitTotals:
+    """How much one split holds.
+
+    Args:
+        num_clips: Clips of any kind.
+        num_frames: Frames of those clips whose number is known.
+        num_uncounted: Clips (videos) whose number of frames is not known before decoding.
+    """
+
+    num_clips: int = 0
+    num_frames: int = 0
+    num_uncounted: int = 0
+
+
+@dataclass(frozen=True, repr=False)
+class ClipList(Sequence[Clip]):
+    """The clips of a dataset, ordered by split and name.
+
+    Args:
+        clips: All of them.
+        layout: The layout they were read as.
+        root: The path the user gave.
+        fingerprint: Changes when a clip or a frame is added, removed or renamed, or a video
+            changes its size; not when the dataset is moved.
+        num_ignored: Files that are neither picture nor video, hidden ones among them.
+        problems: Sentences about what does not fit: a folder that cannot be read, an annotation
+            without frames.
+    """
+
+    clips: tuple[Clip, ...]
+    layout: str
+    root: str
+    fingerprint: str
+    num_ignored: int = 0
+    problems: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    @overload
+    def __getitem__(self, index: int) -> Clip: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Clip, ...]: ...
+    def __getitem__(self, index: int | slice) -> Clip | tuple[Clip, ...]:
+        return self.clips[index]
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{split}: {each.num_clips} clips, {each.num_frames} frames"
+            + (f" and {each.num_uncounted} videos not counted" if each.num_uncounted else "")
+            for split, each in self.totals.items()
+        ]
+        return f"ClipList({self.root!r}, layout={self.layout!r}, {'; '.join(parts)})"
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of the splits, in the order of the clips."""
+        return tuple(self.totals)
+
+    @property
+    def totals(self) -> dict[str, SplitTotals]:
+        """What each split holds; printed before work starts."""
+        totals: dict[str, SplitTotals] = {}
+        for clip in self.clips:
+            old = totals.get(clip.split, SplitTotals())
+            totals[clip.split] = SplitTotals(
+                old.num_clips + 1,
+                old.num_frames + (clip.num_frames or 0),
+                old.num_uncounted + (clip.num_frames is None),
+            )
+        return totals
+
+
+@dataclass
+class Collector:
+    """Takes the clips a layout finds; `finish` checks them and makes the list.
+
+    Args:
+        layout: The layout's name.
+        root: The path the user gave.
+        wanted_splits: Only these are kept; None for all.
+    """
+
+    layout: str
+    root: str
+    wanted_splits: Sequence[str] | None = None
+    num_ignored: int = 0
+    problems: list[str] = field(default_factory=list)
+    seen_splits: set[str] = field(default_factory=set)
+    _found: dict[tuple[str, str], tuple[Clip, str]] = field(default_factory=dict)
+
+    def wants(self, split: str) -> bool:
+        """Return whether clips of that split are asked for, and remember that it exists."""
+        self.seen_splits.add(split)
+        return self.wanted_splits is None or split in self.wanted_splits
+
+    def add(self, clip: Clip, content: str, *, where: str = "") -> None:
+        """Keep a clip.
+
+        Args:
+            clip: Of a wanted split or not.
+            content: What the fingerprint should notice: a digest of frame names, a size.
+            where: For errors: the line of the list it came from.
+        """
+        if not self.wants(clip.split):
+            return
+        key = (clip.split, clip.clip_id)
+        if key in self._found:
+            other = readable(self._found[key][0].path)
+            raise SourceError(
+                f"{where}two clips have the id {clip.clip_id!r} in split {clip.split!r}: "
+                f"{other!r} and {readable(clip.path)!r}; each needs its own"
+            )
+        self._found[key] = (clip, content)
+
+    def finish(self, looked_for: str) -> ClipList:
+        """Return the list.
+
+        Args:
+            looked_for: For the error when nothing was found: what would have been a clip.
+        """
+        missing = [name for name in self.wanted_splits or () if name not in self.seen_splits]
+        if missing:
+            there = ", ".join(sort_splits(self.seen_splits)) or "none"
+            raise SourceError(
+                f"{readable(self.root)!r} has no split {', '.join(map(repr, missing))}; "
+                f"it has: {there}"
+            )
+        if not self._found:
+            raise SourceError(
+                f"no clips in {readable(self.root)!r}: looked for {looked_for}, found "
+                f"{self.num_ignored} other files" + "".join(f"; {each}" for each in self.problems)
+            )
+        order = {name: index for index, name in enumerate(sort_splits(self.seen_splits))}
+        found = sorted(
+            self._found.values(),
+            key=lambda each: (order[each[0].split], natural_key(each[0].clip_id)),
+        )
+        return ClipList(
+            tuple(clip for clip, _ in found),
+            layout=self.layout,
+            root=self.root,
+            fingerprint=_fingerprint(found),
+            num_ignored=self.num_ignored,
+            problems=tuple(self.problems),
+        )
+
+
+def sort_splits(names: Iterable[str]) -> list[str]:
+    """Return split names in their usual order: train, dev and its other names, test, others."""
+    usual = ("train", "dev", "val", "valid", "validation", "test")
+    known = [name for name in usual if name in set(names)]
+    return known + sorted(set(names) - set(known))
+
+
+def _fingerprint(found: Sequence[tuple[Clip, str]]) -> str:
+    """Return the sha256 over everything that decides the result, but not where it lies."""
+    digest = hashlib.sha256()
+    for clip, content in found:
+        window = (clip.start_seconds, clip.end_seconds)
+        extra: Mapping[str, str] = dict(clip.extra)
+        row = [clip.split, clip.clip_id, clip.kind, content, window, clip.label, extra]
+        digest.update(os.fsencode(json.dumps(row, sort_keys=True)))
+    return digest.hexdigest()

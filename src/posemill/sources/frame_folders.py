@@ -1,0 +1,68 @@
+"""Folders of frames: `<clip>/<frame>.png`, at any depth; pictures without a folder of their own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from posemill.records import Clip
+from posemill.sources.clip_list import ClipList, Collector
+from posemill.sources.names import SPLIT_NAMES, readable
+from posemill.sources.scan import Folder, Scan, digest_names
+
+_LOOKED_FOR = "folders that hold .png, .jpg, .jpeg, .webp, .bmp or .tif files"
+
+
+def find_in_scan(scan: Scan, collector: Collector) -> ClipList:
+    """Return one clip for each folder that holds pictures.
+
+    With the layout `frames` every one is a clip whose frames follow each other, with `pictures`
+    none is; with `auto` those directly in the root (or in the folder of a split) are loose.
+    """
+    collector.num_ignored += scan.num_ignored + scan.num_videos
+    collector.problems += scan.problems
+    for folder in scan.folders:
+        if not folder.num_pictures:
+            continue
+        split, parts = split_of(folder.parts)
+        name = "/".join(parts) or (folder.parts or (root_name(scan.root),))[-1]
+        kind: Literal["frames", "pictures"] = "frames"
+        if collector.layout == "pictures" or (collector.layout == "auto" and not parts):
+            kind = "pictures"
+        clip = Clip(readable(name), folder.path, kind, split, num_frames=folder.num_pictures)
+        collector.add(clip, folder.pictures_digest)
+    _settle_layout(collector, scan.folders)
+    return collector.finish(_LOOKED_FOR)
+
+
+def find_one_picture(path: str, collector: Collector) -> ClipList:
+    """Return the one picture as a clip of its own."""
+    name = Path(path).name
+    clip = Clip(readable(name), path, "pictures", num_frames=1)
+    collector.layout = "pictures"
+    collector.add(clip, digest_names([name]))
+    return collector.finish(_LOOKED_FOR)
+
+
+def split_of(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return the split that the first folder below the root names, and the rest of the path."""
+    if parts and parts[0].lower() in SPLIT_NAMES:
+        return parts[0].lower(), parts[1:]
+    return "all", parts
+
+
+def root_name(root: str) -> str:
+    """Return the last name of the root's path, whatever way it was written."""
+    return Path(os.path.abspath(root)).name or "root"  # noqa: PTH100  (`a/..` is not `..`)
+
+
+def _settle_layout(collector: Collector, folders: list[Folder]) -> None:
+    """Name the layout by what was found."""
+    if collector.layout == "auto":
+        loose = [not split_of(each.parts)[1] for each in folders if each.num_pictures]
+        collector.layout = "pictures" if all(loose) else "frames"
+        if any(loose) and not all(loose):
+            collector.problems.append(
+                "pictures beside the folders of frames are taken as loose ones, each by itself"
+            )

@@ -1,0 +1,147 @@
+"""Frames out of a clip, whatever it is: a folder, loose pictures, a video or a part of one."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from posemill.decoders import open_video
+from posemill.decoders.opening import refuse, refuse_os_error
+from posemill.decoders.pictures import read_picture
+from posemill.errors import DecodeError
+from posemill.records import Clip, Frame
+from posemill.sources.scan import list_pictures
+
+
+class ClipFrame(NamedTuple):
+    """One frame of a clip, or why it could not be had.
+
+    Args:
+        frame_index: Its number within the clip.
+        image_path: The picture's file; None in a video.
+        content: The pixels, or the error.
+    """
+
+    frame_index: int
+    image_path: str | None
+    content: Frame | DecodeError
+
+
+def list_frames(clip: Clip) -> list[str]:
+    """Return the file names of a clip's frames in order; for a single picture, its own name.
+
+    Raises:
+        DecodeError: The folder is missing, cannot be read, or holds no pictures.
+    """
+    if clip.kind == "video":
+        raise ValueError(f"{clip.clip_id!r} is a video: it has no list of files")
+    if not Path(clip.path).is_dir():
+        if clip.kind == "pictures":
+            return [Path(clip.path).name]
+        _refuse_folder(clip.path)
+    try:
+        names = list_pictures(clip.path)
+    except OSError as error:
+        refuse_os_error(clip.path, error)
+    if not names:
+        refuse(clip.path, "no frames", "the folder holds no pictures")
+    return names
+
+
+def frame_path(clip: Clip, name: str) -> str:
+    """Return the path of one of the names `list_frames` gave."""
+    if clip.kind == "pictures" and not Path(clip.path).is_dir():
+        return clip.path
+    return os.path.join(clip.path, name)  # noqa: PTH118
+
+
+def read_clip(
+    clip: Clip,
+    *,
+    start_index: int = 0,
+    names: Sequence[str] | None = None,
+    decoder: str = "pyav",
+    threads: int = 1,
+) -> Iterator[ClipFrame]:
+    """Yield a clip's frames in order, errors among them in their place.
+
+    A picture that cannot be read is one `DecodeError`, and the next follows. In a video, or where
+    the clip cannot be opened at all, an error is the last item: nothing after its index comes.
+
+    Args:
+        clip: Of any kind.
+        start_index: The first frame to yield.
+        names: What `list_frames` gave, to spare a second look.
+        decoder: For videos; a key of `posemill.decoders.DECODERS`.
+        threads: Threads for a video's decoder.
+    """
+    if clip.kind == "video":
+        yield from _read_video(clip, start_index, decoder, threads)
+        return
+    try:
+        names = list_frames(clip) if names is None else names
+    except DecodeError as error:
+        yield ClipFrame(start_index, None, error)
+        return
+    is_folder = Path(clip.path).is_dir()
+    for index in range(start_index, len(names)):
+        path = os.path.join(clip.path, names[index]) if is_folder else clip.path  # noqa: PTH118
+        yield ClipFrame(index, path, _read_or_error(path))
+
+
+def count_frames(clip: Clip) -> int | None:
+    """Return how many frames a clip should give; None for a video that cannot be opened.
+
+    A video is not decoded: either its container knows, or its packets are counted.
+    """
+    if clip.num_frames is not None:
+        return clip.num_frames
+    try:
+        if clip.kind != "video":
+            return len(list_frames(clip))
+        window = {"start_seconds": clip.start_seconds, "end_seconds": clip.end_seconds}
+        with open_video(clip.path, **window) as video:  # type: ignore[arg-type]
+            known = video.num_frames
+            return video.count_frames() if known is None else known
+    except DecodeError:
+        return None
+
+
+def with_frame_count(clip: Clip) -> Clip:
+    """Return the clip with `num_frames` filled in where that is possible."""
+    return dataclasses.replace(clip, num_frames=count_frames(clip))
+
+
+def _read_video(clip: Clip, start_index: int, decoder: str, threads: int) -> Iterator[ClipFrame]:
+    index = start_index
+    try:
+        with open_video(
+            clip.path,
+            decoder=decoder,
+            threads=threads,
+            start_seconds=clip.start_seconds,
+            end_seconds=clip.end_seconds,
+        ) as video:
+            for frame in video.read_frames(start_index):
+                yield ClipFrame(index, None, frame)
+                index += 1
+    except DecodeError as error:
+        yield ClipFrame(index, None, error)
+
+
+def _read_or_error(path: str) -> Frame | DecodeError:
+    try:
+        return read_picture(path)
+    except DecodeError as error:
+        return error
+
+
+def _refuse_folder(path: str) -> None:
+    try:
+        Path(path).stat()
+    except OSError as error:
+        refuse_os_error(path, error)
+    refuse(path, "not a folder", "expected a folder of frames")

@@ -1,0 +1,204 @@
+"""Lists of clips: CSV, TSV or JSON lines with a path in each row."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Literal, NamedTuple, TextIO
+
+from posemill.errors import SourceError
+from posemill.records import Clip
+from posemill.sources.clip_list import ClipList, Collector
+from posemill.sources.names import (
+    PICTURE_SUFFIXES,
+    VIDEO_SUFFIXES,
+    readable,
+    suffix_of,
+    without_suffix,
+)
+from posemill.sources.scan import digest_names, list_pictures
+
+Kind = Literal["frames", "video", "pictures"]
+_OWN_COLUMNS = ("path", "clip_id", "split", "start_seconds", "end_seconds", "label")
+
+
+def find(path: str, collector: Collector) -> ClipList:
+    """Return one clip for each row.
+
+    Columns: `path` (relative ones start at the list's folder), and, where they are there,
+    `clip_id`, `split`, `start_seconds`, `end_seconds`, `label`; all others go to `Clip.extra`.
+    """
+    collector.layout = "list"
+    folder = str(Path(path).absolute().parent)
+    rows: list[_Row] = []
+    try:
+        # Paths may hold bytes that are no UTF-8; they must come through as they are.
+        with Path(path).open(encoding="utf-8-sig", errors="surrogateescape", newline="") as handle:
+            for line, values in _read_rows(handle, path):
+                rows.append(_to_row(values, folder, f"{readable(path)}, line {line}: "))
+    except OSError as error:
+        raise SourceError(f"{readable(path)} cannot be read: {error.strerror}") from error
+    if not rows:
+        raise SourceError(f"{readable(path)} is empty: expected a row for each clip")
+    # `a.mp4` is called `a`, unless there is an `a.avi` too.
+    counts = Counter((row.clip.split, row.clip.clip_id) for row in rows)
+    for row in rows:
+        is_shared = counts[row.clip.split, row.clip.clip_id] > 1
+        clip = dataclasses.replace(row.clip, clip_id=row.long_id) if is_shared else row.clip
+        collector.add(clip, row.content, where=row.where)
+    if num_missing := sum(row.content == "missing" for row in rows):
+        collector.problems.append(f"{num_missing} of {len(rows)} paths in the list do not exist")
+    return collector.finish("rows with a path")
+
+
+def _read_rows(handle: TextIO, path: str) -> Iterator[tuple[int, dict[str, str]]]:
+    if suffix_of(path) == "jsonl":
+        return _read_json_lines(handle, path)
+    return _read_table(handle, path, "\t" if suffix_of(path) == "tsv" else ",")
+
+
+def _read_table(handle: TextIO, path: str, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
+    reader = csv.reader(handle, delimiter=delimiter, strict=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        if "path" not in header:
+            hint = " (is it separated by ';'?)" if any(";" in name for name in header) else ""
+            raise SourceError(
+                f"{readable(path)}, line 1: expected a column 'path', got {header}{hint}"
+            )
+        if len(set(header)) < len(header):
+            raise SourceError(f"{readable(path)}, line 1: a column twice in {header}")
+        for fields in reader:
+            if not any(field.strip() for field in fields):
+                continue
+            if len(fields) != len(header):
+                raise SourceError(
+                    f"{readable(path)}, line {reader.line_num}: expected {len(header)} fields "
+                    f"as in the first line, got {len(fields)}"
+                )
+            yield reader.line_num, dict(zip(header, fields, strict=True))
+    except csv.Error as error:
+        raise SourceError(f"{readable(path)}, line {reader.line_num}: {error}") from error
+
+
+def _read_json_lines(handle: TextIO, path: str) -> Iterator[tuple[int, dict[str, str]]]:
+    for line, text in enumerate(handle, 1):
+        if not text.strip():
+            continue
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise SourceError(f"{readable(path)}, line {line}: not JSON: {error}") from error
+        if not isinstance(values, dict) or not isinstance(values.get("path"), str):
+            raise SourceError(
+                f"{readable(path)}, line {line}: expected an object with a text 'path', "
+                f"got {text.strip()[:60]!r}"
+            )
+        yield line, {key: _to_text(value) for key, value in values.items()}
+
+
+def _to_text(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+class _Row(NamedTuple):
+    """One row: its clip, the id that keeps the suffix, what the fingerprint should notice."""
+
+    clip: Clip
+    long_id: str
+    content: str
+    where: str
+
+
+def _to_row(row: Mapping[str, str], folder: str, where: str) -> _Row:
+    given = row["path"]
+    if not given.strip() or "\0" in given:
+        raise SourceError(f"{where}'path' is empty")
+    path = os.path.join(folder, given)  # noqa: PTH118
+    kind, num_frames, content = _look_at(path)
+    start_seconds = _to_seconds(row, "start_seconds", where)
+    end_seconds = _to_seconds(row, "end_seconds", where)
+    if end_seconds is not None and end_seconds <= (start_seconds or 0):
+        raise SourceError(
+            f"{where}end_seconds {end_seconds:g} is not after start_seconds {start_seconds or 0:g}"
+        )
+    if kind != "video" and (start_seconds or end_seconds):
+        raise SourceError(
+            f"{where}start_seconds and end_seconds need a video, and {readable(given)!r} is none"
+        )
+    others = {key: value for key, value in row.items() if key not in _OWN_COLUMNS}
+    for key, value in {**others, "label": row.get("label", "")}.items():
+        if readable(value) != value:
+            raise SourceError(f"{where}column {key!r} is not UTF-8; save the list as UTF-8")
+    window = _describe_window(start_seconds, end_seconds)
+    long_id = row.get("clip_id", "") or _safe_name(given) + window
+    short_name = without_suffix(_safe_name(given)) if kind == "video" else _safe_name(given)
+    clip_id = row.get("clip_id", "") or short_name + window
+    if ".." in clip_id.split("/") or clip_id.startswith("/"):
+        raise SourceError(f"{where}clip_id {readable(clip_id)!r} leads out of the dataset")
+    clip = Clip(
+        readable(clip_id),
+        path,
+        kind,
+        readable(row.get("split", "").strip()) or "all",
+        num_frames=num_frames,
+        start_seconds=start_seconds or 0.0,
+        end_seconds=end_seconds,
+        label=row.get("label") or None,
+        extra=others,
+    )
+    return _Row(clip, readable(long_id), content, where)
+
+
+def _look_at(path: str) -> tuple[Kind, int | None, str]:
+    """Return the kind of a path, its number of frames, and what the fingerprint should notice.
+
+    One that is missing stays in the list by what its name looks like: it fails when it is read.
+    """
+    suffix = suffix_of(path)
+    try:
+        if os.path.isdir(path):  # noqa: PTH112
+            names = list_pictures(path)
+            return "frames", len(names), digest_names(names)
+        content = str(os.stat(path).st_size)  # noqa: PTH116
+    except OSError:
+        content = "missing"
+    if suffix in PICTURE_SUFFIXES:
+        return "pictures", 1, content
+    if suffix in VIDEO_SUFFIXES or content != "missing":
+        return "video", None, content
+    return "frames", None, content
+
+
+def _to_seconds(row: Mapping[str, str], column: str, where: str) -> float | None:
+    text = row.get(column, "").strip()
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise SourceError(f"{where}{column}: expected seconds, 0 or more, got {readable(text)!r}")
+    return value
+
+
+def _safe_name(given: str) -> str:
+    """Return a path as part of an id: nothing in it leads upwards."""
+    parts = [part for part in PurePosixPath(given).parts if part not in ("..", ".", "/", "//")]
+    return "/".join(parts) or "clip"
+
+
+def _describe_window(start: float | None, end: float | None) -> str:
+    if start is None and end is None:
+        return ""
+    # 10 digits: milliseconds in a recording of many hours
+    return f"@{start or 0:.10g}-" + ("" if end is None else f"{end:.10g}")

@@ -1,0 +1,145 @@
+"""The layout of PHOENIX-2014-T: frames by split, glosses and translations in corpus files."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+from posemill.errors import SourceError
+from posemill.records import Clip
+from posemill.sources.clip_list import ClipList, Collector
+from posemill.sources.names import readable
+from posemill.sources.scan import Folder, Scan, scan_tree
+
+_FRAMES_FOLDER = "fullFrame-210x260px"
+_COLUMNS = ("name", "speaker", "orth", "translation")
+_SPLITS = ("train", "dev", "test")
+
+
+class Places(NamedTuple):
+    """Where the frames of all splits and the corpus files are."""
+
+    frames: Path
+    annotations: Path
+
+
+def find_places(path: str) -> Places | None:
+    """Return the two folders, for the release, `PHOENIX-2014-T` or its frames; None if neither."""
+    root = Path(path)
+    inner = Path("PHOENIX-2014-T")
+    candidates = [
+        root / "features" / _FRAMES_FOLDER,
+        root / inner / "features" / _FRAMES_FOLDER,
+        root / "PHOENIX-2014-T-release-v3" / inner / "features" / _FRAMES_FOLDER,
+        root / _FRAMES_FOLDER,
+    ]
+    if Path(os.path.abspath(path)).name == _FRAMES_FOLDER:  # noqa: PTH100  (`a/..` is not `..`)
+        candidates.append(root)
+    for frames in candidates:
+        if frames.is_dir():
+            above = Path(os.path.abspath(frames)).parent.parent  # noqa: PTH100
+            return Places(frames, above / "annotations" / "manual")
+    return None
+
+
+def find(path: str, collector: Collector) -> ClipList:
+    """Return one clip for each video of the corpus, its glosses as label.
+
+    A video without annotation is kept, without a label; an annotation without frames cannot be.
+    Both are told in `ClipList.problems`.
+    """
+    places = find_places(path)
+    if places is None:
+        raise SourceError(
+            f"{readable(path)!r} is not PHOENIX-2014-T: expected features/{_FRAMES_FOLDER} in it "
+            "or in its folder PHOENIX-2014-T; point at the release, at PHOENIX-2014-T or at "
+            f"{_FRAMES_FOLDER}"
+        )
+    for split in _SPLITS:
+        if (places.frames / split).is_dir() and collector.wants(split):
+            scan = scan_tree(os.fspath(places.frames / split))
+            rows = _read_corpus(places.annotations / f"PHOENIX-2014-T.{split}.corpus.csv")
+            _add_split(scan, split, rows, collector)
+    return collector.finish(f"{_FRAMES_FOLDER}/{{train,dev,test}}/<name>/*.png")
+
+
+def _add_split(
+    scan: Scan, split: str, rows: dict[str, dict[str, str]] | None, collector: Collector
+) -> None:
+    collector.num_ignored += scan.num_ignored
+    collector.problems += scan.problems
+    seen = set()
+    for folder in scan.folders:
+        if not _is_clip(folder):
+            collector.num_ignored += folder.num_pictures
+            collector.problems.append(f"{readable(folder.path)!r} is not where a clip should be")
+            continue
+        name = readable(folder.parts[0])
+        seen.add(name)
+        row = (rows or {}).get(name, {})
+        extra: dict[str, str] = {key: row[key] for key in ("speaker", "translation") if row}
+        clip = Clip(
+            name,
+            folder.path,
+            "frames",
+            split,
+            num_frames=folder.num_pictures,
+            label=row.get("orth"),
+            extra=extra,
+        )
+        collector.add(clip, folder.pictures_digest)
+    if rows is None:
+        collector.problems.append(f"{split}: no corpus file, so no glosses and no translations")
+        return
+    without_frames, without_row = rows.keys() - seen, seen - rows.keys()
+    if without_frames:
+        collector.problems.append(_tell(split, without_frames, "annotated but without frames"))
+    if without_row:
+        collector.problems.append(_tell(split, without_row, "with frames but not annotated"))
+
+
+def _is_clip(folder: Folder) -> bool:
+    """Return whether a folder is `<name>` or, in some copies, `<name>/1`, and holds pictures."""
+    below = folder.parts[1:]
+    return bool(folder.num_pictures and folder.parts and below in ((), ("1",)))
+
+
+def _tell(split: str, names: set[str], what: str) -> str:
+    some = ", ".join(sorted(names)[:3]) + (" …" if len(names) > 3 else "")
+    return f"{split}: {len(names)} clips {what}: {some}"
+
+
+def _read_corpus(path: Path) -> dict[str, dict[str, str]] | None:
+    """Return the rows of a corpus file by name, None if there is no such file."""
+    if not path.is_file():
+        return None
+    rows: dict[str, dict[str, str]] = {}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as handle:
+            for line, row in _parse(handle, path):
+                if row["name"] in rows:
+                    raise SourceError(f"{path}, line {line}: {row['name']!r} for the second time")
+                rows[row["name"]] = row
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{path} is not UTF-8 ({error.reason} at byte {error.start})") from error
+    return rows
+
+
+def _parse(handle: TextIO, path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    # Quotation marks are plain characters here: in German text they need not come in pairs.
+    reader = csv.reader(handle, delimiter="|", quoting=csv.QUOTE_NONE)
+    header = next(reader, [])
+    missing = [column for column in _COLUMNS if column not in header]
+    if missing:
+        raise SourceError(f"{path}, line 1: expected columns {'|'.join(_COLUMNS)}, got {header}")
+    for fields in reader:
+        if fields and len(fields) != len(header):
+            raise SourceError(
+                f"{path}, line {reader.line_num}: expected {len(header)} fields between '|', "
+                f"got {len(fields)}"
+            )
+        if fields:
+            yield reader.line_num, dict(zip(header, fields, strict=True))

@@ -1,0 +1,144 @@
+"""One walk over a tree of files: which folders hold pictures, which files are videos."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from posemill.sources.names import (
+    PICTURE_SUFFIXES,
+    VIDEO_SUFFIXES,
+    natural_sort,
+    readable,
+    suffix_of,
+)
+
+# Left by archivers and storage boxes beside the data, with pictures inside.
+_FOREIGN_FOLDERS = frozenset(["__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information"])
+_MAX_DEPTH = 64
+
+
+@dataclass
+class Folder:
+    """What one folder holds directly.
+
+    Args:
+        path: On the disk.
+        parts: The names below the root that lead to it; empty for the root.
+        num_pictures: Pictures in it.
+        pictures_digest: Over their names; see `digest_names`.
+        videos: Name and size in bytes of each video; -1 where it cannot be had.
+    """
+
+    path: str
+    parts: tuple[str, ...]
+    num_pictures: int = 0
+    pictures_digest: str = ""
+    videos: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Scan:
+    """A whole tree; only folders with pictures or videos are kept."""
+
+    root: str
+    folders: list[Folder] = field(default_factory=list)
+    num_ignored: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def num_pictures(self) -> int:
+        """Pictures in the tree."""
+        return sum(folder.num_pictures for folder in self.folders)
+
+    @property
+    def num_videos(self) -> int:
+        """Videos in the tree."""
+        return sum(len(folder.videos) for folder in self.folders)
+
+
+def scan_tree(root: str) -> Scan:
+    """Return what lies below `root`, in natural order. Links are followed, but not in circles."""
+    scan = Scan(root)
+    _scan_folder(scan, Folder(root, ()), ())
+    return scan
+
+
+def _scan_folder(scan: Scan, folder: Folder, above: tuple[tuple[int, int], ...]) -> None:
+    """Look into one folder and then those below.
+
+    Args:
+        scan: Gets what is found.
+        folder: The one to look into.
+        above: Device and inode of the folders that lead here.
+    """
+    try:
+        status = os.stat(folder.path)  # noqa: PTH116
+        identity = (status.st_dev, status.st_ino)
+        if identity in above:
+            scan.problems.append(f"{readable(folder.path)!r} links to a folder above itself")
+            return
+        if len(above) > _MAX_DEPTH:
+            scan.problems.append(f"{readable(folder.path)!r} is too deep and was left out")
+            return
+        below = list(_sort_entries(scan, folder))
+    except OSError as error:
+        scan.problems.append(f"{readable(folder.path)!r} cannot be read: {error.strerror}")
+        return
+    if folder.num_pictures or folder.videos:
+        scan.folders.append(folder)
+    for name in natural_sort(below):
+        child = Folder(os.path.join(folder.path, name), (*folder.parts, name))  # noqa: PTH118
+        _scan_folder(scan, child, (*above, identity))
+
+
+def _sort_entries(scan: Scan, folder: Folder) -> Iterator[str]:
+    """Fill in what the folder holds, and yield the names of the folders in it."""
+    pictures = []
+    with os.scandir(folder.path) as entries:
+        for entry in entries:
+            name = entry.name
+            suffix = suffix_of(name)
+            if name[0] == ".":
+                scan.num_ignored += 1
+            # The system tells folders from files while listing: no look at each file.
+            elif entry.is_dir():
+                if name in _FOREIGN_FOLDERS:
+                    scan.num_ignored += 1
+                else:
+                    yield name
+            elif suffix in PICTURE_SUFFIXES:
+                pictures.append(name)
+            elif suffix in VIDEO_SUFFIXES:
+                folder.videos[name] = _size_of(entry)
+            else:
+                scan.num_ignored += 1
+    folder.num_pictures = len(pictures)
+    folder.pictures_digest = digest_names(pictures)
+
+
+def list_pictures(path: str) -> list[str]:
+    """Return the names of the pictures directly in a folder, in natural order."""
+    with os.scandir(path) as entries:
+        return natural_sort(
+            entry.name
+            for entry in entries
+            if suffix_of(entry.name) in PICTURE_SUFFIXES
+            and entry.name[0] != "."
+            and not entry.is_dir()
+        )
+
+
+def digest_names(names: list[str]) -> str:
+    """Return a short digest that changes when a name comes, goes or changes."""
+    joined = os.fsencode("\0".join(sorted(names)))
+    return hashlib.sha256(joined).hexdigest()[:32]
+
+
+def _size_of(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except OSError:
+        return -1  # a broken link: it fails when it is read, with its reason

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from posemill.errors import ConfigError, SourceError
+from posemill.sources import LAYOUTS, detect_layout, find_clips
+
+MakeTree = Callable[..., Path]
+
+
+def test_layouts_are_found_by_what_is_there(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(
+        tmp_path, "frames/a/1.png", "loose/1.png", "videos/x/a.mp4", "list.csv", "a.jsonl", "b.TSV"
+    )
+    expected = {
+        "frames": "frames",
+        "loose": "pictures",
+        "loose/1.png": "pictures",
+        "videos": "videos",
+        "videos/x/a.mp4": "videos",
+        "list.csv": "list",
+        "a.jsonl": "list",
+        "b.TSV": "list",
+    }
+    assert {name: detect_layout(tmp_path / name) for name in expected} == expected
+    assert set(expected.values()) < set(LAYOUTS)
+
+
+def test_videos_and_pictures_together_are_a_question(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "a.mp4", "b.avi", "c/1.png")
+    message = r"holds both 2 videos and 1 pictures; say which: --layout videos, --layout frames or"
+    with pytest.raises(SourceError, match=message):
+        find_clips(tmp_path)
+    with pytest.raises(SourceError, match=message):
+        detect_layout(tmp_path)
+    assert len(find_clips(tmp_path, layout="videos")) == 2
+    assert len(find_clips(tmp_path, layout="frames")) == 1
+
+
+def test_nothing_to_read_says_what_was_looked_for_and_what_is_there(
+    tmp_path: Path, make_tree: MakeTree
+) -> None:
+    make_tree(tmp_path, "notes.txt", "data/x.npy")
+    with pytest.raises(SourceError, match=r"looked for folders of pictures, loose pictures, videos a") as caught:  # noqa: E501  # fmt: skip
+        find_clips(tmp_path)
+    assert "found 2 other files (first entries: 'data', 'notes.txt')" in str(caught.value)
+    with pytest.raises(SourceError, match=r"no clips in .*: looked for videos .*found 2 other"):
+        find_clips(tmp_path, layout="videos")
+    with pytest.raises(SourceError, match=r"no clips in .*: looked for folders that hold \.png"):
+        find_clips(tmp_path, layout="frames")
+
+
+def test_an_empty_folder_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"found 0 other files \(first entries: nothing\)"):
+        find_clips(tmp_path)
+
+
+def test_a_path_that_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="gone' cannot be read: No such file or directory"):
+        find_clips(tmp_path / "gone")
+
+
+def test_a_layout_that_does_not_fit_is_refused(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "a.mp4", "b.png")
+    with pytest.raises(ConfigError, match="unknown layout 'tree'; known: auto, frames, pictures"):
+        find_clips(tmp_path, layout="tree")
+    with pytest.raises(SourceError, match="is a folder; layout 'list' expects a file"):
+        find_clips(tmp_path, layout="list")
+    with pytest.raises(SourceError, match=r"cannot read; from its name it is for layout 'videos'"):
+        find_clips(tmp_path / "a.mp4", layout="phoenix")
+    with pytest.raises(SourceError, match=r"is for layout 'pictures'"):
+        find_clips(tmp_path / "b.png", layout="list")

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from posemill.errors import SourceError
+from posemill.sources import find_clips
+
+MakeTree = Callable[..., Path]
+
+
+def summary(clips: object) -> list[tuple[str, str, str, int | None]]:
+    return [(clip.split, clip.clip_id, clip.kind, clip.num_frames) for clip in clips]  # type: ignore[attr-defined]
+
+
+def test_each_folder_with_pictures_is_a_clip_at_any_depth(
+    tmp_path: Path, make_tree: MakeTree
+) -> None:
+    make_tree(tmp_path, "b/10.png", "b/2.jpg", "a/x/1.JPEG", "a/x/deep/er/1.png", "a/notes.txt")
+    clips = find_clips(tmp_path)
+    assert clips.layout == "frames"
+    assert summary(clips) == [
+        ("all", "a/x", "frames", 1),
+        ("all", "a/x/deep/er", "frames", 1),
+        ("all", "b", "frames", 2),
+    ]
+    assert clips.num_ignored == 1
+    assert clips[0].path == str(tmp_path / "a" / "x")
+
+
+def test_clips_come_in_natural_order(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "clip10/1.png", "clip9/1.png", "clip1/1.png")
+    assert [clip.clip_id for clip in find_clips(tmp_path)] == ["clip1", "clip9", "clip10"]
+
+
+def test_first_folders_named_like_splits_are_splits(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(
+        tmp_path, "test/a/1.png", "train/a/1.png", "train/b/c/1.png", "Val/a/1.png", "more/a/1.png"
+    )
+    clips = find_clips(tmp_path)
+    assert summary(clips) == [
+        ("train", "a", "frames", 1),
+        ("train", "b/c", "frames", 1),
+        ("val", "a", "frames", 1),
+        ("test", "a", "frames", 1),
+        ("all", "more/a", "frames", 1),
+    ]
+    assert clips.splits == ("train", "val", "test", "all")
+    assert [clip.split for clip in find_clips(tmp_path, splits=["test", "val"])] == ["val", "test"]
+    with pytest.raises(SourceError, match="has no split 'dev'; it has: train, val, test, all"):
+        find_clips(tmp_path, splits=["train", "dev"])
+
+
+def test_a_flat_folder_of_pictures_is_loose_pictures(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path / "photos", "b.png", "a.jpg")
+    loose = find_clips(tmp_path / "photos")
+    assert loose.layout == "pictures"
+    assert summary(loose) == [("all", "photos", "pictures", 2)]
+    assert summary(find_clips(tmp_path / "photos", layout="frames")) == [
+        ("all", "photos", "frames", 2)
+    ]
+
+
+def test_the_folder_s_name_is_found_however_it_is_written(
+    tmp_path: Path, make_tree: MakeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tree(tmp_path / "photos", "a.jpg")
+    monkeypatch.chdir(tmp_path / "photos")
+    for path in (".", "../photos/", "../photos/../photos"):
+        assert find_clips(path)[0].clip_id == "photos"
+
+
+def test_pictures_beside_folders_are_loose_and_that_is_told(
+    tmp_path: Path, make_tree: MakeTree
+) -> None:
+    make_tree(tmp_path / "set", "overview.png", "clip/1.png")
+    clips = find_clips(tmp_path / "set")
+    assert summary(clips) == [("all", "clip", "frames", 1), ("all", "set", "pictures", 1)]
+    assert clips.problems == (
+        "pictures beside the folders of frames are taken as loose ones, each by itself",
+    )
+
+
+def test_loose_pictures_may_have_splits(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "train/a.png", "test/b.png")
+    assert summary(find_clips(tmp_path)) == [
+        ("train", "train", "pictures", 1),
+        ("test", "test", "pictures", 1),
+    ]
+
+
+def test_the_layout_pictures_tracks_nothing(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "a/1.png", "b/1.png")
+    assert {clip.kind for clip in find_clips(tmp_path, layout="pictures")} == {"pictures"}
+
+
+def test_one_picture_is_enough(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "me.jpg")
+    clips = find_clips(tmp_path / "me.jpg")
+    assert summary(clips) == [("all", "me.jpg", "pictures", 1)]
+
+
+def test_hidden_and_foreign_files_are_ignored_but_counted(
+    tmp_path: Path, make_tree: MakeTree
+) -> None:
+    make_tree(
+        tmp_path, "a/1.png", "a/._1.png", "a/Thumbs.db", ".cache/2.png", "__MACOSX/a/1.png", "x.py"
+    )
+    clips = find_clips(tmp_path)
+    assert summary(clips) == [("all", "a", "frames", 1)]
+    assert clips.num_ignored == 5
+
+
+def test_a_folder_called_like_a_picture_is_a_folder(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "odd.png/1.png")
+    assert summary(find_clips(tmp_path)) == [("all", "odd.png", "frames", 1)]
+
+
+def test_links_are_followed_but_not_in_circles(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path / "real", "clip/1.png")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "linked").symlink_to(tmp_path / "real" / "clip")
+    (data / "again").symlink_to(tmp_path / "real" / "clip")
+    (data / "loop").symlink_to(data)
+    clips = find_clips(data)
+    assert [clip.clip_id for clip in clips] == ["again", "linked"]
+    assert len(clips.problems) == 1
+    assert clips.problems[0].endswith("loop' links to a folder above itself")
+
+
+def test_broken_links_and_pipes_are_frames_that_fail_later(
+    tmp_path: Path, make_tree: MakeTree
+) -> None:
+    make_tree(tmp_path, "a/1.png")
+    (tmp_path / "a" / "2.png").symlink_to("gone")
+    os.mkfifo(tmp_path / "a" / "3.png")
+    assert summary(find_clips(tmp_path)) == [("all", "a", "frames", 3)]
+
+
+def test_names_that_are_no_utf8_get_an_id_that_is_text(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "caf\udce9/1.png", 'it\'s "a"\nname/1.png')
+    clips = find_clips(tmp_path)
+    assert [clip.clip_id for clip in clips] == ["caf\\xe9", 'it\'s "a"\nname']
+    assert os.path.isdir(clips[0].path)  # noqa: PTH112
+
+
+def test_two_folders_that_read_the_same_are_refused(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "\udce9/1.png", "\\xe9/1.png")
+    with pytest.raises(SourceError, match=r"two clips have the id '\\\\xe9' in split 'all'.*"):
+        find_clips(tmp_path)
+
+
+def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "a/1.png", "secret/1.png")
+    (tmp_path / "secret").chmod(0)
+    try:
+        if os.access(tmp_path / "secret", os.R_OK):
+            pytest.skip("this user may read everything")
+        assert "secret' cannot be read: Permission denied" in find_clips(tmp_path).problems[0]
+    finally:
+        (tmp_path / "secret").chmod(0o700)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.errors import DecodeError
+from posemill.records import Clip
+from posemill.sources import find_clips
+from posemill.sources.frames import (
+    count_frames,
+    frame_path,
+    list_frames,
+    read_clip,
+    with_frame_count,
+)
+
+MakeTree = Callable[..., Path]
+
+
+def brightness(clip: Clip, **options: int) -> list[tuple[int, int | str]]:
+    """Return index and mean of each frame, or the reason of its error."""
+    return [
+        (index, content.reason)
+        if isinstance(content, DecodeError)
+        else (index, round(float(np.mean(content))))
+        for index, _, content in read_clip(clip, **options)
+    ]
+
+
+def test_frames_come_in_natural_order(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "a/images10.png", "a/images2.png", "a/images1.png", "a/._x.png", "a/b.txt")
+    [clip] = find_clips(tmp_path)
+    assert list_frames(clip) == ["images1.png", "images2.png", "images10.png"]
+    assert frame_path(clip, "images2.png") == str(tmp_path / "a" / "images2.png")
+    assert brightness(clip) == [(0, 2), (1, 1), (2, 0)]
+
+
+def test_a_bad_frame_is_an_error_in_its_place_and_the_rest_comes(
+    tmp_path: Path, make_tree: MakeTree
+) -> None:
+    make_tree(tmp_path, *(f"a/{number}.png" for number in range(6)))
+    (tmp_path / "a" / "1.png").write_bytes(b"")
+    (tmp_path / "a" / "2.png").unlink()
+    (tmp_path / "a" / "2.png").symlink_to("nowhere")
+    (tmp_path / "a" / "4.png").write_text("no picture")
+    [clip] = find_clips(tmp_path)
+    assert brightness(clip) == [
+        (0, 0), (1, "empty file"), (2, "broken link"), (3, 3), (4, "not an image"), (5, 5)
+    ]  # fmt: skip
+    assert brightness(clip, start_index=4) == [(4, "not an image"), (5, 5)]
+    assert brightness(clip, start_index=9) == []
+    paths = [path for _, path, _ in read_clip(clip)]
+    assert paths[1] == str(tmp_path / "a" / "1.png")
+
+
+def test_a_given_list_of_names_is_used(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "a/0.png", "a/1.png")
+    [clip] = find_clips(tmp_path)
+    [(index, path, content)] = read_clip(clip, names=["gone.png"])
+    assert isinstance(content, DecodeError)
+    assert (index, path, content.reason) == (0, str(tmp_path / "a" / "gone.png"), "missing")
+
+
+def test_a_single_picture_is_its_own_list(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "x.txt", "me.png")
+    [clip] = find_clips(tmp_path / "me.png")
+    assert list_frames(clip) == ["me.png"]
+    assert frame_path(clip, "me.png") == clip.path
+    assert brightness(clip) == [(0, 1)]
+
+
+def test_a_video_and_a_window_of_it_are_read(
+    tmp_path: Path, make_video: Callable[..., Path]
+) -> None:
+    path = str(make_video(tmp_path / "a.mp4"))
+    whole = brightness(Clip("a", path, "video"))
+    assert [index for index, _ in whole] == list(range(10))
+    window = Clip("a", path, "video", start_seconds=0.3, end_seconds=0.7)
+    assert brightness(window) == list(enumerate(value for _, value in whole[3:7]))
+    assert brightness(window, start_index=2) == [(2, whole[5][1]), (3, whole[6][1])]
+    assert {path for _, path, _ in read_clip(window)} == {None}
+
+
+def test_a_cut_video_ends_with_its_error(tmp_path: Path, make_video: Callable[..., Path]) -> None:
+    path = make_video(tmp_path / "a.avi")
+    data = path.read_bytes()
+    path.write_bytes(data[: data.rindex(b"00dc", 0, data.index(b"idx1")) - 10])
+    items = brightness(Clip("a", str(path), "video"))
+    good = [index for index, value in items if isinstance(value, int)]
+    assert 0 < len(good) < 10
+    assert items[-1] == (len(good), "truncated")
+
+
+def test_a_clip_that_cannot_be_opened_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    for name, kind, reason in [
+        ("gone.mp4", "video", "missing"),
+        ("gone", "frames", "missing"),
+        ("gone.png", "pictures", "missing"),
+        ("empty", "frames", "no frames"),
+        ("empty", "pictures", "no frames"),
+        ("file", "frames", "not a folder"),
+    ]:
+        clip = Clip("x", str(tmp_path / name), kind)  # type: ignore[arg-type]
+        assert brightness(clip) == [(0, reason)], name
+
+
+def test_errors_of_folders_say_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(DecodeError, match="no frames: the folder holds no pictures"):
+        list_frames(Clip("x", str(tmp_path), "frames"))
+    (tmp_path / "file").touch()
+    with pytest.raises(DecodeError, match="not a folder: expected a folder of frames"):
+        list_frames(Clip("x", str(tmp_path / "file"), "frames"))
+    with pytest.raises(ValueError, match="'x' is a video: it has no list of files"):
+        list_frames(Clip("x", str(tmp_path), "video"))
+
+
+def test_frames_are_counted_without_decoding(
+    tmp_path: Path, make_tree: MakeTree, make_video: Callable[..., Path]
+) -> None:
+    make_tree(tmp_path, "clip/1.png", "clip/2.png")
+    mp4 = str(make_video(tmp_path / "a.mp4", 7))
+    avi = str(make_video(tmp_path / "a.avi", 7))
+    assert count_frames(Clip("x", "unused", "frames", num_frames=5)) == 5
+    assert count_frames(Clip("x", str(tmp_path / "clip"), "frames")) == 2
+    assert count_frames(Clip("x", mp4, "video")) == count_frames(Clip("x", avi, "video")) == 7
+    assert count_frames(Clip("x", mp4, "video", start_seconds=0.5)) == 2
+    assert count_frames(Clip("x", str(tmp_path / "gone.mp4"), "video")) is None
+    assert with_frame_count(Clip("x", mp4, "video")).num_frames == 7

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posemill.sources.names import (
+    natural_key,
+    natural_sort,
+    readable,
+    suffix_of,
+    without_suffix,
+)
+
+
+def test_numbers_sort_by_their_value() -> None:
+    names = ["b", "images10.png", "images9.png", "images009.png", "a2b10", "a2b9", "10", "9"]
+    assert natural_sort(names) == [
+        "9", "10", "a2b9", "a2b10", "b", "images009.png", "images9.png", "images10.png"
+    ]  # fmt: skip
+
+
+@given(st.lists(st.text(alphabet="ab019²٣-.", max_size=6), unique=True))
+def test_the_short_way_of_sorting_gives_the_order_of_the_long_one(names: list[str]) -> None:
+    assert natural_sort(names) == sorted(names, key=natural_key)
+
+
+@given(st.lists(st.integers(0, 9999), unique=True))
+def test_names_with_leading_zeros_sort_by_number(numbers: list[int]) -> None:
+    names = [f"images{number:04d}.png" for number in numbers]
+    assert natural_sort(names) == [f"images{number:04d}.png" for number in sorted(numbers)]
+
+
+def test_suffixes() -> None:
+    assert [suffix_of(name) for name in ("a.PNG", "a.b.mp4", "png", ".png")] == [
+        "png",
+        "mp4",
+        "",
+        "",
+    ]
+    names = ["a/b.mp4", "a/b.c.mp4", "a.b/c", ".mp4", "a/.mp4"]
+    assert [without_suffix(name) for name in names] == ["a/b", "a/b.c", "a.b/c", ".mp4", "a/.mp4"]
+
+
+def test_foreign_bytes_become_readable() -> None:
+    assert readable("plain ü") == "plain ü"
+    assert readable("caf\udce9") == "caf\\xe9"

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from posemill.errors import SourceError
+from posemill.sources import detect_layout, find_clips
+
+BASE = Path("PHOENIX-2014-T")
+FRAMES = BASE / "features" / "fullFrame-210x260px"
+MANUAL = BASE / "annotations" / "manual"
+
+
+@pytest.mark.parametrize("below", [".", "..", BASE, BASE / "features", FRAMES], ids=str)
+def test_all_folders_users_point_at_are_understood(phoenix: Path, below: Path) -> None:
+    clips = find_clips(phoenix / below)
+    assert clips.layout == detect_layout(phoenix / below) == "phoenix"
+    found = [(clip.split, clip.clip_id, clip.num_frames, clip.label) for clip in clips]
+    assert found == [
+        ("train", "a-1", 3, 'REGEN "STARK'),
+        ("train", "a-2", 3, "SONNE"),
+        ("dev", "b-1", 3, "WIND"),
+        ("test", "c-1", 3, "WOLKE"),
+    ]
+    assert clips[1].extra == {"speaker": "Signer02", "translation": "schön"}
+    assert clips[0].extra["translation"] == 'es "regnet'
+    assert clips.problems == ()
+    assert clips.num_ignored == 1  # the stray profile
+    assert clips.fingerprint == find_clips(phoenix).fingerprint
+
+
+def test_splits_can_be_chosen(phoenix: Path) -> None:
+    assert [clip.clip_id for clip in find_clips(phoenix, splits=["test", "dev"])] == ["b-1", "c-1"]
+    shutil.rmtree(phoenix / FRAMES / "dev")
+    with pytest.raises(SourceError, match="has no split 'dev'; it has: train, test"):
+        find_clips(phoenix, splits=["train", "dev", "test"])
+
+
+def test_copies_with_a_folder_1_give_the_same_clips(phoenix: Path) -> None:
+    before = find_clips(phoenix)
+    for clip in before:
+        inner = Path(clip.path) / "1"
+        pictures = list(Path(clip.path).glob("*.png"))
+        inner.mkdir()
+        for picture in pictures:
+            picture.rename(inner / picture.name)
+    after = find_clips(phoenix)
+    assert [clip.clip_id for clip in after] == [clip.clip_id for clip in before]
+    assert after[0].path.endswith("/train/a-1/1")
+    assert after[0].label == before[0].label
+    assert after.fingerprint == before.fingerprint
+
+
+def test_annotations_without_frames_and_frames_without_annotation_are_told(phoenix: Path) -> None:
+    shutil.move(phoenix / FRAMES / "train" / "a-2", phoenix / FRAMES / "train" / "new")
+    clips = find_clips(phoenix)
+    assert clips.problems == (
+        "train: 1 clips annotated but without frames: a-2",
+        "train: 1 clips with frames but not annotated: new",
+    )
+    assert [clip.label for clip in clips if clip.clip_id == "new"] == [None]
+
+
+def test_frames_without_corpus_files_are_read_and_that_is_told(phoenix: Path) -> None:
+    shutil.rmtree(phoenix / MANUAL)
+    clips = find_clips(phoenix)
+    assert len(clips) == 4
+    assert clips.problems[0] == "train: no corpus file, so no glosses and no translations"
+
+
+def test_pictures_in_odd_places_are_told_and_left_out(phoenix: Path) -> None:
+    odd = phoenix / FRAMES / "train" / "a-1" / "crops"
+    odd.mkdir()
+    shutil.copyfile(phoenix / FRAMES / "train" / "a-1" / "images0001.png", odd / "x.png")
+    clips = find_clips(phoenix)
+    assert len(clips) == 4
+    assert clips.problems[0].endswith("train/a-1/crops' is not where a clip should be")
+
+
+def test_a_broken_corpus_file_is_refused_with_its_line(phoenix: Path) -> None:
+    corpus = phoenix / MANUAL / "PHOENIX-2014-T.dev.corpus.csv"
+    good = corpus.read_text()
+    broken = {
+        good + "b-2|x\n": r"dev\.corpus\.csv, line 3: expected 7 fields between '\|', got 2",
+        good + good.splitlines()[1] + "\n": r"line 3: 'b-1' for the second time",
+        good.replace("orth", "glosses"): r"line 1: expected columns name\|speaker\|orth\|transla",
+    }
+    for text, message in broken.items():
+        corpus.write_text(text)
+        with pytest.raises(SourceError, match=message):
+            find_clips(phoenix)
+    corpus.write_bytes(good.encode() + "ü".encode("latin-1"))
+    with pytest.raises(SourceError, match=r"is not UTF-8 \(.* at byte \d+\)"):
+        find_clips(phoenix)
+
+
+def test_something_else_said_to_be_phoenix_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"is not PHOENIX-2014-T: expected features/fullFrame-"):
+        find_clips(tmp_path, layout="phoenix")
+
+
+def test_the_real_corpus_files_are_read(shared: Path, tmp_path: Path) -> None:
+    base = tmp_path / "PHOENIX-2014-T"
+    shutil.copytree(shared / "datasets" / "phoenix14t" / "annotations", base / "annotations")
+    frames = base / "features" / "fullFrame-210x260px" / "dev"
+    name = "11August_2010_Wednesday_tagesschau-2"
+    (frames / name).mkdir(parents=True)
+    (frames / name / "images0001.png").touch()
+    clips = find_clips(base)
+    assert clips[0].label == "DRUCK TIEF KOMMEN"
+    assert "nächsten" in clips[0].extra["translation"]
+    assert clips.problems[0].startswith("dev: 518 clips annotated but without frames")
