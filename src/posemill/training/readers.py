@@ -241,8 +241,13 @@ def _read_csv(path: Path, dims: int, frames: int) -> RawClips:
 def _numbers(path: Path, rows: Sequence[Sequence[str]], width: int) -> npt.NDArray[np.float32]:
     numbers = np.empty((len(rows), width), np.float32)
     for index, row in enumerate(rows):
+        if len(row) != width + 1:
+            raise TrainingError(
+                f"{path}, row {index + 1}: expected {width} numbers after the label, "
+                f"got {len(row) - 1}"
+            )
         try:
-            numbers[index] = row[1:]
+            numbers[index] = np.fromiter(map(float, row[1:]), np.float32, width)
         except ValueError as error:
             raise TrainingError(
                 f"{path}, row {index + 1}: expected {width} numbers after the label ({error})"

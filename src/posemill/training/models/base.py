@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +107,15 @@ def point_features(
     if "presence" in kinds:
         columns.append(found.to(points.dtype))
     return torch.cat(columns, -1)
+
+
+def features_per_point(model: str, kinds: Sequence[str], num_dims: int) -> int:
+    """Return the width that `point_features` gives; refuse kinds it does not have."""
+    sizes = {"points": num_dims, "motion": num_dims, "fast_motion": num_dims, "presence": 1}
+    for name in kinds:
+        if name not in sizes:
+            raise ConfigError(f"{model}: features: expected of {', '.join(sizes)}, got {name!r}")
+    return sum(sizes[name] for name in set(kinds))
 
 
 def _motion(points: torch.Tensor, mask: torch.Tensor, frames: int) -> torch.Tensor:

@@ -14,6 +14,7 @@ from posemill.training.models.base import (
     CtcOutput,
     KeypointModel,
     ModelShape,
+    features_per_point,
     point_features,
     steps_mask,
 )
@@ -46,8 +47,7 @@ class Mlp(KeypointModel):
             )
         self.frames = frames if shape.task == "classify" else 1
         self.features = tuple(features)
-        sizes = {"points": shape.num_dims, "motion": shape.num_dims, "fast_motion": shape.num_dims}
-        per_point = sum(sizes.get(name, 1) for name in self.features)
+        per_point = features_per_point("mlp", self.features, shape.num_dims)
         widths = [self.frames * shape.num_points * per_point, *hidden]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):

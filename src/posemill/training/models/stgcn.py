@@ -15,6 +15,7 @@ from posemill.training.models.base import (
     CtcOutput,
     KeypointModel,
     ModelShape,
+    features_per_point,
     point_features,
     pool_time,
     shorten,
@@ -52,8 +53,7 @@ class Stgcn(KeypointModel):
         if len(widths) != len(strides) or not widths:
             raise ConfigError(f"stgcn: expected a stride for each width, got {widths}, {strides}")
         self.features, self.strides = tuple(features), tuple(strides)
-        sizes = {"points": shape.num_dims, "motion": shape.num_dims, "fast_motion": shape.num_dims}
-        before = sum(sizes.get(name, 1) for name in self.features)
+        before = features_per_point("stgcn", self.features, shape.num_dims)
         graph = adjacency(shape.num_points, shape.skeleton_name)
         blocks = []
         for width, stride in zip(widths, strides, strict=True):
