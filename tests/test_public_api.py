@@ -22,9 +22,15 @@ PUBLIC_NAMES = [
     "PosemillError",
     "Run",
     "Skeleton",
+    "TrainConfig",
     "__version__",
+    "evaluate",
+    "fit",
     "get_skeleton",
+    "load_model",
     "open_run",
+    "predict",
+    "train",
 ]
 HEAVY = {"av", "cv2", "numpy", "onnx", "onnxruntime", "pandas", "psutil", "pyarrow", "rich",
          "scipy", "tflite", "torch"}  # fmt: skip

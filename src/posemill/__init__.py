@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from posemill.records import Clip, PoseClip
     from posemill.skeletons import SKELETON_NAMES, Skeleton, get_skeleton
     from posemill.stores.reader import Run, open_run
+    from posemill.training.config import TrainConfig
+    from posemill.training.front import evaluate, fit, load_model, predict, train
 
 # Public name -> module that has it. Imported at first use: `import posemill` stays light.
 _PUBLIC = {
@@ -21,8 +23,14 @@ _PUBLIC = {
     "Run": "posemill.stores.reader",
     "SKELETON_NAMES": "posemill.skeletons",
     "Skeleton": "posemill.skeletons",
+    "TrainConfig": "posemill.training.config",
+    "evaluate": "posemill.training.front",
+    "fit": "posemill.training.front",
     "get_skeleton": "posemill.skeletons",
+    "load_model": "posemill.training.front",
     "open_run": "posemill.stores.reader",
+    "predict": "posemill.training.front",
+    "train": "posemill.training.front",
 }
 
 __all__ = [
@@ -32,9 +40,15 @@ __all__ = [
     "PosemillError",
     "Run",
     "Skeleton",
+    "TrainConfig",
     "__version__",
+    "evaluate",
+    "fit",
     "get_skeleton",
+    "load_model",
     "open_run",
+    "predict",
+    "train",
 ]
 
 

@@ -19,6 +19,7 @@ from posemill.errors import PosemillError
 _GROUPS: tuple[str, ...] = (
     "posemill.cli.models",
     "posemill.cli.doctor",
+    "posemill.cli.train",
 )
 
 

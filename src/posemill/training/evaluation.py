@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from posemill.training.distributed import World
 from posemill.training.loaders import EpochLoader
-from posemill.training.stepping import Stepper, as_float
-from posemill.training.workload import Row, Split
+from posemill.training.precision import Precision
+from posemill.training.stepping import as_float
+from posemill.training.workload import Row, Split, Workload
 
 
 @dataclass(frozen=True)
@@ -27,28 +28,43 @@ class Evaluation:
 
 
 @torch.no_grad()
-def evaluate_split(stepper: Stepper, split: Split, loader: EpochLoader) -> Evaluation:
-    """Return the scores of a split with the weights (or their moving average) as they are."""
-    model, workload = stepper.model, stepper.workload
+def evaluate_split(
+    workload: Workload,
+    split: Split,
+    loader: EpochLoader,
+    *,
+    device: torch.device,
+    precision: Precision,
+    world: World,
+) -> Evaluation:
+    """Return the scores of a split with the model's weights as they are.
+
+    Args:
+        workload: Model (on `device`), forward and loss.
+        split: What to score, with its scorer.
+        loader: Batches of the split, this process's share.
+        device: Where to compute.
+        precision: Format of the forward pass.
+        world: The processes that share the work.
+    """
+    model = workload.model
     rows: list[Row] = []
     loss_sum, count = 0.0, 0.0
     was_training = model.training
     model.eval()
-    averaged = stepper.average.in_place() if stepper.average else nullcontext()
-    with averaged:
-        for batch in loader.epoch(0):
-            moved = batch.to(stepper.device, non_blocking=True)
-            with stepper.precision.autocast():
-                output: Any = workload.forward(model, moved)
-            output = as_float(output)
-            one_loss, one_count = workload.loss(output, moved)
-            loss_sum += float(one_loss)
-            count += float(one_count)
-            if split.scorer:
-                rows += split.scorer.observe(output, moved)
+    for batch in loader.epoch(0):
+        moved = batch.to(device, non_blocking=True)
+        with precision.autocast():
+            output: Any = workload.forward(model, moved)
+        output = as_float(output)
+        one_loss, one_count = workload.loss(output, moved)
+        loss_sum += float(one_loss)
+        count += float(one_count)
+        if split.scorer:
+            rows += split.scorer.observe(output, moved)
     model.train(was_training)
-    loss_sum, count = stepper.world.sum([loss_sum, count])
-    rows = sorted((row for part in stepper.world.gather(rows) for row in part), key=_index_of)
+    loss_sum, count = world.sum([loss_sum, count])
+    rows = sorted((row for part in world.gather(rows) for row in part), key=_index_of)
     scores = {"loss": loss_sum / max(count, 1.0)}
     if split.scorer:
         scores |= split.scorer.score(rows)

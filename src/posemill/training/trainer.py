@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -191,7 +191,7 @@ class Trainer:
         if val is None or self._val_loader is None:
             return True  # nothing to choose by: the latest is the best
         self.clock.restart()
-        result = evaluate_split(self.stepper, val, self._val_loader)
+        result = self._evaluate_with(val, self._val_loader)
         self.clock.lap("evaluation")
         course.num_evals += 1
         self.log.record("eval", course.step, max(0, course.epoch - 1), result.scores)
@@ -218,9 +218,22 @@ class Trainer:
     def score(self, split: Split) -> Evaluation:
         """Return the evaluation of any split with the present weights."""
         self.clock.restart()
-        result = evaluate_split(self.stepper, split, self._load(split, shuffle=False))
+        result = self._evaluate_with(split, self._load(split, shuffle=False))
         self.clock.lap("evaluation")
         return result
+
+    def _evaluate_with(self, split: Split, loader: EpochLoader) -> Evaluation:
+        """Score a split with the moving average of the weights where there is one."""
+        average = self.stepper.average
+        with average.in_place() if average else nullcontext():
+            return evaluate_split(
+                self.workload,
+                split,
+                loader,
+                device=self.device,
+                precision=self.stepper.precision,
+                world=self.world,
+            )
 
     def save(self, *names: str) -> None:
         """Begin to write a checkpoint; every process calls it, the first one writes."""

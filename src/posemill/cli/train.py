@@ -1,0 +1,121 @@
+"""`posemill train`, `evaluate`, `predict`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from posemill.cli.config_flags import with_config_flags
+from posemill.cli.printing import print_json, print_lines, print_table
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of the training half."""
+    app.command("train")(with_config_flags(train, skip=frozenset()))
+    app.command("evaluate")(evaluate)
+    app.command("predict")(predict)
+
+
+def train(
+    config: Annotated[
+        Path | None, typer.Argument(help="TOML file; every flag below is a field of it.")
+    ] = None,
+    show_config: Annotated[
+        bool, typer.Option("--show-config", help="Print all settings and where each came from.")
+    ] = False,
+    as_json: AsJson = False,
+    *,
+    flags: dict[str, Any],
+) -> None:
+    """Train a model on keypoints: one process or many, continued after a kill with --resume."""
+    # Before torch is loaded: waiting OpenMP threads sleep instead of spinning on shared cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    from posemill.training.front import train as run_training
+    from posemill.training.resolve import dump_config, resolve_config
+
+    resolved = resolve_config(config, flags)
+    if show_config:
+        rows = [dict(zip(("group", "name", "value", "source"), row, strict=True))
+                for row in resolved.rows()]  # fmt: skip
+        print_json(rows) if as_json else typer.echo(dump_config(resolved), nl=False)
+        return
+    result = run_training(resolved)
+    if os.environ.get("RANK", "0") != "0":
+        return
+    if as_json:
+        print_json({"out": str(result.out), **result.summary})
+    else:
+        _print_summary(result.out, result.summary)
+
+
+def _print_summary(out: Path, summary: Any) -> None:
+    columns = list(dict.fromkeys(name for scores in summary["scores"].values() for name in scores))
+    rows = [
+        (split, *(f"{scores[name]:.4f}" if name in scores else "" for name in columns))
+        for split, scores in summary["scores"].items()
+    ]
+    if rows:
+        print_table(["split", *columns], rows)
+    seconds = summary["timing_seconds"]
+    total = sum(seconds.values()) or 1.0
+    split = ", ".join(f"{part} {value / total:.0%}" for part, value in seconds.items())
+    print_lines(
+        [
+            ("run", out),
+            ("steps", f"{summary['steps']}, best at {summary['best_step']}"),
+            ("mode", f"{summary['mode']}, {summary['processes']} x {summary['threads']} threads: "
+                     f"{summary['mode_reason']}"),
+            ("precision", summary["precision"]),
+            ("speed", f"{summary['samples_per_second']:.0f} samples/s, {summary['seconds']:.1f} s"),
+            ("time", split),
+            *(("advice", text) for text in summary["advice"] or ["nothing to change"]),
+        ]
+    )  # fmt: skip
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Folder that `posemill train` wrote.")],
+    split: Annotated[str, typer.Option(help="Which clips.")] = "test",
+    *,
+    checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
+    data: Annotated[str, typer.Option(help="Other data than the run's own.")] = "",
+    labels: Annotated[str, typer.Option(help="Labels of that data.")] = "",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Score a trained model on a split."""
+    from posemill.training.front import evaluate as run_evaluation
+
+    scores = run_evaluation(
+        run, split=split, checkpoint=checkpoint, data=data, labels=labels, device=device
+    )
+    if as_json:
+        print_json(scores)
+    else:
+        print_lines(
+            (name, f"{value:.4f}" if isinstance(value, float) else value)
+            for name, value in scores.items()
+        )
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="Folder that `posemill train` wrote.")],
+    source: Annotated[Path, typer.Argument(help="Data that `prepare` wrote: a folder or an npz.")],
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Say what a trained model sees in clips."""
+    from posemill.training.front import predict as run_prediction
+
+    found = list(run_prediction(run, source, device=device))
+    if as_json:
+        print_json([entry.to_dict() for entry in found])
+    else:
+        rows = [(p.clip_id, p.label, "" if p.probability is None else round(p.probability, 4))
+                for p in found]  # fmt: skip
+        print_table(["clip", "label", "probability"], rows)

@@ -1,0 +1,95 @@
+"""The public calls of the training half; torch is imported when one of them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posemill.errors import MissingExtraError
+from posemill.training.config import TrainConfig
+from posemill.training.resolve import Resolved
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from posemill.records import PoseClip
+    from posemill.training.fitting import TrainResult
+    from posemill.training.inference import Prediction
+
+_PACKAGES = ("torch", "safetensors", "matplotlib")
+
+
+def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
+    """Return the result of training what a configuration says; `posemill train` calls this.
+
+    Args:
+        config: A `TrainConfig`, or a mapping of its fields (then with the preset applied).
+    """
+    result: TrainResult = _find("fitting", "train")(config)
+    return result
+
+
+def fit(
+    model: nn.Module,
+    train_set: Any,
+    val_set: Any = None,
+    *,
+    loss: Callable[[Any, Any], Any],
+    config: TrainConfig | None = None,
+    metric: Callable[[Any, Any], Any] | None = None,
+    **settings: Any,
+) -> TrainResult:
+    """Return the result of training any torch model on any data set; the model is left trained.
+
+    Args:
+        model: Trained in place, left with the best weights.
+        train_set: `len()` and `[index] -> (input, …, target)`; `lengths` is used where it has it.
+        val_set: The same, to choose the best weights; None keeps the last.
+        loss: `loss(output, target)`: the mean over samples, or `(sum, number of samples)`.
+        config: Settings; those of data and model are not used.
+        metric: `metric(output, target)`: its mean over samples, the higher the better.
+        settings: Fields of `TrainConfig`, as a shorter way to write `config`.
+    """
+    result: TrainResult = _find("fitting", "fit")(
+        model, train_set, val_set, loss=loss, config=config, metric=metric, **settings
+    )
+    return result
+
+
+def load_model(run: Path | str, *, checkpoint: str = "best") -> nn.Module:
+    """Return the trained model of a run, on the CPU, ready to predict.
+
+    Args:
+        run: Folder that `train` wrote.
+        checkpoint: `best` or `last`.
+    """
+    model: nn.Module = _find("fitting", "load_model")(run, checkpoint=checkpoint)
+    return model
+
+
+def evaluate(run: Path | str, *, split: str = "test", **options: Any) -> dict[str, Any]:
+    """Return the scores of a run on a split; see `training.inference.evaluate`."""
+    scores: dict[str, Any] = _find("inference", "evaluate")(run, split=split, **options)
+    return scores
+
+
+def predict(
+    run: Path | str, clips: Iterable[PoseClip] | Path | str, *, device: str = "auto"
+) -> Iterator[Prediction]:
+    """Yield what a run's best model says about each clip; see `training.inference.predict`."""
+    found: Iterator[Prediction] = _find("inference", "predict")(run, clips, device=device)
+    return found
+
+
+def _find(module: str, name: str) -> Any:
+    """Return a function of the training half, or say which extra brings what is missing."""
+    try:
+        return getattr(import_module(f"posemill.training.{module}"), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in _PACKAGES:
+            raise
+        raise MissingExtraError(
+            f"training needs {error.name!r}; run: pip install 'posemill[train]'"
+        ) from error
