@@ -17,6 +17,7 @@ from posemill.errors import PosemillError
 
 # Each has `register(app)`. They import nothing heavy before a command runs.
 _GROUPS: tuple[str, ...] = (
+    "posemill.cli.sweep",
     "posemill.cli.models",
     "posemill.cli.doctor",
     "posemill.cli.train",
