@@ -78,15 +78,17 @@ class Clock:
         self._start = (container.start_time or 0) / av.time_base
         rate = stream.average_rate or stream.guessed_rate
         self._step = 1 / float(rate) if rate else 0.0
+        # AVI stores no times of showing, and those guessed for B-frames are shifted or swapped.
+        self._counts = container.format.name == "avi" and rate
         self._last = -self._step
 
     def seconds_of(self, pts: int | None) -> float:
         """Return when a frame is shown, given all before it in their order.
 
-        A time that is missing is guessed from the frame rate; one that goes backwards (AVI with
-        B-frames) counts as the time before it.
+        A time that is missing is guessed from the frame rate; one that goes backwards counts as
+        the time before it.
         """
-        if pts is None:
+        if pts is None or self._counts:
             self._last += self._step
         else:
             self._last = max(self._last, pts * self._time_base - self._start)

@@ -13,6 +13,14 @@ import av.error
 from av.stream import Disposition
 
 from posemill.decoders.container_ends import missing_bytes
+from posemill.decoders.jump_pyav import (
+    can_jump,
+    find_target,
+    first_time_at,
+    jump,
+    read_times,
+    timed,
+)
 from posemill.decoders.opening import StrPath, open_regular, refuse
 from posemill.decoders.stream_pyav import (
     Clock,
@@ -27,6 +35,9 @@ from posemill.records import Frame
 # A frame less than this before a bound of the window counts as on it: bounds are decimals (0.12),
 # times are fractions (3/25).
 _SLACK_SECONDS = 1e-6
+# Below these, frames are decoded and dropped: that costs no more than finding the place.
+_NEAR_FRAMES = 50
+_NEAR_SECONDS = 3.0
 
 
 class PyavReader:
@@ -49,6 +60,7 @@ class PyavReader:
         self._has_window = start_seconds > 0 or end_seconds is not None
         self._max_pixels = max_pixels
         self._size_wh: tuple[int, int] | None = None
+        self._times: list[int] | None = None
         self._converter = Converter()
         descriptor, _ = open_regular(self.path)
         with os.fdopen(descriptor, "rb") as handle:
@@ -127,9 +139,11 @@ class PyavReader:
         return self._read_frames(start_index)
 
     def _read_frames(self, start_index: int) -> Iterator[Frame]:
+        container = None
         number = 0
         try:
-            for frame, seconds in self._timed_frames():
+            container, number, frames = self._position(start_index)
+            for frame, seconds in frames:
                 if seconds >= self._end_seconds:
                     break
                 if seconds < self._start_seconds:
@@ -137,6 +151,9 @@ class PyavReader:
                 if number >= start_index:
                     yield self._converter.to_rgb(frame)
                 number += 1
+            else:
+                if self._is_cut:
+                    raise DamageError("the file ends before its container does; copy it again")
         except DamageError as error:
             reason = "truncated" if self._is_cut else "corrupt"
             refuse(
@@ -146,22 +163,43 @@ class PyavReader:
                 frame_index=number,
                 cause=error,
             )
+        finally:
+            if container is not None and container is not self._container:
+                container.close()
         if not number:
             detail = "no frame within the window asked for" if self._has_window else "none inside"
             refuse(self.path, "no frames", detail, frame_index=0)
 
-    def _timed_frames(self) -> Iterator[tuple[Any, float]]:
-        """Yield decoded frames from the file's first on, and when each is shown."""
+    def _position(self, start_index: int) -> tuple[Any, int, Iterator[tuple[Any, float]]]:
+        """Return a container, and frames with their seconds from a place at or before the wanted.
+
+        The number is the one the first of these frames has in the window, or 0 where some of them
+        lie before the window.
+        """
         container, stream = self._take()
-        try:
-            clock = Clock(container, stream)
-            for frame in decode_frames(container, stream):
-                yield frame, clock.seconds_of(frame.pts)
-            if self._is_cut:
-                raise DamageError("the file ends before its container does; copy it again")
-        finally:
+        target = self._find_target(container, stream, start_index)
+        if target is not None:
+            frames = jump(container, stream, target, must_hit=start_index > 0)
+            if frames is not None:
+                return container, start_index, timed(container, stream, frames)
             if container is not self._container:
                 container.close()
+            container, stream = self._take()
+        return container, 0, timed(container, stream, decode_frames(container, stream))
+
+    def _find_target(self, container: Any, stream: Any, start_index: int) -> int | None:
+        """Return the time to jump to; None where reading from the start is as good or better."""
+        is_near = start_index < _NEAR_FRAMES and self._start_seconds < _NEAR_SECONDS
+        if is_near or not can_jump(container, stream):
+            return None
+        first_time = first_time_at(container, stream, self._start_seconds)
+        if not start_index:
+            return first_time
+        if self._times is None:
+            other, other_stream = self._open()
+            with other:
+                self._times = read_times(other, other_stream) or []
+        return find_target(self._times, first_time, start_index)
 
     def _take(self) -> tuple[Any, Any]:
         """Return a container at its beginning: the one already open, after that new ones."""
