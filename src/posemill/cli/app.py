@@ -21,6 +21,7 @@ _GROUPS: tuple[str, ...] = (
     "posemill.cli.models",
     "posemill.cli.doctor",
     "posemill.cli.train",
+    "posemill.cli.look",
 )
 
 

@@ -20,6 +20,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     rows = [tuple(row) for row in rows]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
@@ -27,10 +28,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         numbers = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(str(value) for value in row))
+        table.add_row(*(Text(_harmless(str(value))) for value in row))
     # Into a file or a pipe a row stays one line.
     console = Console() if sys.stdout.isatty() else Console(width=400)
     console.print(table)
+
+
+def _harmless(text: str) -> str:
+    """Return text without commands to the terminal: names come from data."""
+    return "".join(mark if mark.isprintable() or mark == "\n" else "?" for mark in text)
 
 
 def print_lines(pairs: Iterable[tuple[str, Any]]) -> None:

@@ -22,6 +22,7 @@ def draw(
     title: str | None = None,
     min_long_side: int = 720,
     min_score: float = 0.5,
+    line_scale: float = 1.0,
 ) -> Frame:
     """Return a picture of one frame's keypoints: bones coloured by part and side, a legend below.
 
@@ -37,6 +38,7 @@ def draw(
         title: First line of the legend; by default the clip's name and the frame's number.
         min_long_side: Smaller pictures are enlarged until their longer side has so many pixels.
         min_score: Below it a point counts as unsure.
+        line_scale: Widens all lines: for pictures that will be shown smaller than they are.
     """
     if frame is not None and (frame.dtype != np.uint8 or frame.shape[2:] != (3,)):
         raise ValueError(
@@ -46,7 +48,7 @@ def draw(
     canvas = _blank(clip, index, min_long_side) if frame is None else _sized(frame, min_long_side)
     points = _place(clip, index, canvas.shape[1::-1], fit=frame is None)
     sure = clip.scores[index] >= min_score
-    paint_keypoints(canvas, clip.skeleton_name, points, sure)
+    paint_keypoints(canvas, clip.skeleton_name, points, sure, line_scale=line_scale)
     if not legend:
         return canvas
     if title is None:

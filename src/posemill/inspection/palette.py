@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 from posemill.skeletons import Skeleton, get_skeleton
@@ -27,6 +28,14 @@ _HAND_WORDS = ("pinky", "index", "thumb")
 def part_label(part_name: str) -> str:
     """Return the part's name as people read it: `left hand` for `left_hand`."""
     return part_name.replace("_", " ")
+
+
+def lack_words(missing: Sequence[str]) -> str:
+    """Return what a caption says about missing parts: `no face, hands`; empty where none is."""
+    names = list(missing)
+    if {"left_hand", "right_hand"} <= set(names):
+        names = [name for name in names if not name.endswith("_hand")] + ["hands"]
+    return "no " + ", ".join(map(part_label, names)) if names else ""
 
 
 def part_colours(part_name: str) -> tuple[Colour, ...]:

@@ -202,18 +202,18 @@ def _judge(
             findings.append((weight * share, f"{part_label(part.name)} missing in {share:.0%}"))
         if part.num_jumps:
             words = f"{part.num_jumps} jump{'s' * (part.num_jumps > 1)} of {part_label(part.name)}"
-            findings.append((0.6 * min(1.0, 10 * part.num_jumps / num_frames), words))
+            findings.append((0.6 * min(1.0, 20 * part.num_jumps / num_frames), words))
         if not is_body and part.outside > 0.02:
             words = f"{part_label(part.name)} {part.outside:.0%} outside the picture"
             findings.append((0.4 * part.outside, words))
     for name, weight, words in (
-        ("num_no_hands", 0.5, "no hands in {share:.0%}"),
+        ("num_no_hands", 0.3, "no hands in {share:.0%}"),
         ("num_swaps", 0.7, "left/right suspect in {count} frames"),
         ("num_doubled", 0.7, "both hands on one spot in {count} frames"),
         ("num_frozen", 0.4, "{count} frozen frames"),
     ):
         share = counts[name] / num_frames
-        amount = share if name in ("num_no_hands", "num_frozen") else min(1.0, 5 * share)
+        amount = share if name in ("num_no_hands", "num_frozen") else min(1.0, 10 * share)
         text = words.format(share=share, count=counts[name])
         findings.append((weight * amount, text if counts[name] != 1 else text.rstrip("s")))
     findings = sorted((each for each in findings if each[0] > 0.004), reverse=True)

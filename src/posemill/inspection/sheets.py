@@ -18,7 +18,7 @@ from posemill.inspection.lettering import (
     text_size,
     write_text,
 )
-from posemill.inspection.palette import Colour, part_label
+from posemill.inspection.palette import Colour, lack_words
 from posemill.records import Frame, PoseClip
 
 _GAP = 8
@@ -39,7 +39,7 @@ class Cell:
 
 def draw_cell(frame: Frame | None, clip: PoseClip, index: int, *, caption: str) -> Cell:
     """Return a frame of a clip, drawn, for a sheet."""
-    picture = draw(frame, clip, index, legend=False, min_long_side=480)
+    picture = draw(frame, clip, index, legend=False, min_long_side=480, line_scale=1.4)
     there = ~np.isnan(clip.points[index, :, 0])
     missing = tuple(
         part.name for part in clip.skeleton.parts if not there[part.start : part.stop].any()
@@ -97,7 +97,7 @@ def _write_caption(strip: Frame, cell: Cell) -> None:
     width = strip.shape[1]
     caption = plain_text(cell.caption)
     missing = shorten(
-        _lack(cell.missing), max(width // 2, width - text_size(caption, _TEXT)), _TEXT
+        lack_words(cell.missing), max(width // 2, width - text_size(caption, _TEXT)), _TEXT
     )
     used = text_size(missing, _TEXT) + _TEXT if missing else 0
     # cv2 writes into whole arrays only.
@@ -106,11 +106,3 @@ def _write_caption(strip: Frame, cell: Cell) -> None:
     write_text(lettered, caption, (0, _TEXT + 6), height=_TEXT, colour=_BRIGHT)
     write_text(lettered, missing, (width - used + _TEXT, _TEXT + 6), height=_TEXT, colour=_ALARM)
     strip[:_CAPTION] = lettered
-
-
-def _lack(missing: Sequence[str]) -> str:
-    """Return what a caption says about missing parts: `no face, hands`."""
-    names = list(missing)
-    if {"left_hand", "right_hand"} <= set(names):
-        names = [name for name in names if not name.endswith("_hand")] + ["hands"]
-    return "no " + ", ".join(map(part_label, names)) if names else ""

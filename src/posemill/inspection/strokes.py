@@ -29,7 +29,14 @@ _ANGLES = np.linspace(0, 2 * np.pi, 24, endpoint=False)
 _CIRCLE = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], 1)  # (corners, 2), radius 1
 
 
-def paint_keypoints(canvas: Frame, skeleton_name: str, points: FloatArray, sure: BoolArray) -> None:
+def paint_keypoints(
+    canvas: Frame,
+    skeleton_name: str,
+    points: FloatArray,
+    sure: BoolArray,
+    *,
+    line_scale: float = 1.0,
+) -> None:
     """Draw one frame's keypoints into the canvas.
 
     Args:
@@ -37,6 +44,7 @@ def paint_keypoints(canvas: Frame, skeleton_name: str, points: FloatArray, sure:
         skeleton_name: Layout of the points.
         points: `(keypoints, 2)` in pixels of the canvas, NaN where not to be drawn.
         sure: `(keypoints,)`: the others are drawn fainter.
+        line_scale: Widens all lines.
     """
     there = ~np.isnan(points[:, 0])
     thin = np.zeros(len(points), bool)
@@ -44,7 +52,7 @@ def paint_keypoints(canvas: Frame, skeleton_name: str, points: FloatArray, sure:
         part = get_skeleton(skeleton_name).part(part_name)
         if there[part.start : part.stop].any():
             thin[list(repeated)] = True
-    brush = _Brush(skeleton_name, points, thin, line_width=max(canvas.shape[:2]) / 220)
+    brush = _Brush(skeleton_name, points, thin, scale=line_scale)
     if (there & ~sure).any():
         layer = canvas.copy()
         brush.paint(layer, there)
@@ -77,13 +85,13 @@ class _Brush:
     skeleton_name: str
     points: FloatArray  # (keypoints, 2) in pixels
     thin: BoolArray  # (keypoints,): body points that a part of their own shows better
-    line_width: float  # of a body bone, in pixels
+    scale: float  # of all line widths
 
     def paint(self, canvas: Frame, visible: BoolArray) -> None:
         """Draw every visible point, and every bone between two of them."""
         skeleton, keys = get_skeleton(self.skeleton_name), bone_keys(self.skeleton_name)
         for part, numbers in _drawing_order(self.skeleton_name):
-            width = self._part_width(part)
+            width = self._part_width(part, max(canvas.shape[:2]))
             lines = [
                 (skeleton.bones[number], COLOURS[keys[number]])
                 for number in numbers
@@ -109,16 +117,19 @@ class _Brush:
                 self._dot(canvas, index, COLOURS[keys[index]], 0.85 * width)
                 self._dot(canvas, index, (255, 255, 255), 0.45 * width)
 
-    def _part_width(self, part: Part) -> float:
+    def _part_width(self, part: Part, long_side: int) -> float:
         """Return the line width for a part: thinner where the part is small in the picture."""
         found = self.points[part.start : part.stop]
         found = found[~np.isnan(found[:, 0])]
         extent = float(np.ptp(found, axis=0).max()) if len(found) else 0.0
+        usual = long_side / 220
         if part.name in BODY_PARTS:
-            return max(1.0, min(self.line_width, extent / 60))
-        if part.name == "face":
-            return max(1.0, min(self.line_width / 3, extent / 90))
-        return max(1.0, min(0.75 * self.line_width, extent / 24))
+            width = min(usual, extent / 60)
+        elif part.name == "face":
+            width = min(usual / 3, extent / 90)
+        else:
+            width = min(0.75 * usual, extent / 24)
+        return max(1.0, width * self.scale)
 
     def _bone_width(self, bone: Bone, part_width: float) -> float:
         return 0.4 * part_width if self.thin[list(bone)].any() else part_width

@@ -1,0 +1,192 @@
+"""`posemill view`, `posemill visualize`, `posemill report`: looking at runs and exported files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from posemill.cli.printing import print_json, print_table
+
+if TYPE_CHECKING:
+    from posemill.inspection.originals import Originals
+
+Source = Annotated[
+    Path, typer.Argument(metavar="RUN_OR_FILE", help="A run folder, or an exported file.")
+]
+Splits = Annotated[list[str] | None, typer.Option(help="Only these splits; all by default.")]
+FromFormat = Annotated[
+    str | None, typer.Option("--from", help="Format of the file; found out by default.")
+]
+OriginalsRoot = Annotated[
+    Path | None,
+    typer.Option(
+        "--originals",
+        help="Folder of the original pictures or videos, where it is not the recorded one.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the three commands."""
+    app.command("view")(view)
+    app.command("visualize")(visualize)
+    app.command("report")(report)
+
+
+def view(
+    path: Source,
+    *,
+    splits: Splits = None,
+    detailed: Annotated[bool, typer.Option("--detailed", help="Every clip, every part.")] = False,
+    rows: Annotated[int, typer.Option(min=0, help="Sample rows to show.")] = 5,
+    from_format: FromFormat = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is in a run or an exported file: clips, frames, sizes, presence of the parts."""
+    from posemill.cli.progress import track
+    from posemill.inspection.material import open_material
+    from posemill.inspection.quality import measure
+    from posemill.inspection.summary import clip_row, describe
+
+    material = open_material(path, format_name=from_format)
+    total = material.num_frames(splits)
+    outlines = track(material.outlines(splits), "counting", total, lambda each: len(each.present))
+    result = describe(material, outlines, splits=splits, num_rows=rows)
+    if detailed:
+        clips = track(material.clips(splits), "measuring", total, len)
+        result["clips"] = [clip_row(measure(clip)) for clip in clips]
+    if as_json:
+        print_json(result)
+    else:
+        _print_view(result)
+
+
+def visualize(
+    path: Source,
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("pictures"),
+    num_samples: Annotated[
+        int, typer.Option(min=1, help="Frames of each split, or clips with --video or --clips.")
+    ] = 10,
+    splits: Splits = None,
+    clips: Annotated[list[str] | None, typer.Option(help="Only these clips, by their ids.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed draws other samples.")] = 0,
+    video: Annotated[
+        str | None, typer.Option(metavar="mp4|gif", help="Whole clips as movies.")
+    ] = None,
+    originals: OriginalsRoot = None,
+    from_format: FromFormat = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw sampled frames, with contact sheets, or with --video whole clips as movies."""
+    from posemill.cli.progress import track
+    from posemill.inspection.gallery import Wish, draw_gallery
+    from posemill.inspection.material import open_material
+    from posemill.inspection.originals import Originals
+
+    material = open_material(path, format_name=from_format)
+    found = Originals.of(material.facts(), root=originals)
+    wish = Wish(num_samples=num_samples, splits=splits, clip_ids=clips, seed=seed, video=video)
+    paths = list(track(draw_gallery(material, wish, out, originals=found), "drawing"))
+    if as_json:
+        print_json({"paths": paths, "num_originals_gone": found.num_gone})
+    else:
+        typer.echo("\n".join(map(str, paths)))
+    _say_gone(found)
+
+
+def report(
+    path: Source,
+    *,
+    out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
+    splits: Splits = None,
+    originals: OriginalsRoot = None,
+    from_format: FromFormat = None,
+) -> None:
+    """Write one HTML file: presence, gaps, jumps, suspected swaps, the worst clips, failures."""
+    from posemill.cli.progress import track
+    from posemill.inspection.material import open_material
+    from posemill.inspection.originals import Originals
+    from posemill.inspection.report import measure_all, write_report
+
+    material = open_material(path, format_name=from_format)
+    total = material.num_frames(splits)
+    quality = measure_all(track(material.clips(splits), "measuring", total, len))
+    found = Originals.of(material.facts(), root=originals)
+    write_report(material, quality, out, originals=found)
+    typer.echo(out)
+    _say_gone(found)
+
+
+def _say_gone(originals: Originals) -> None:
+    if originals.num_gone:
+        total = originals.num_gone + originals.num_read
+        typer.secho(
+            f"{originals.num_gone} of {total} original pictures could not be read, drawn on a "
+            f"blank canvas; the first: {originals.first_reason}. If they were moved, name their "
+            "folder by --originals",
+            err=True,
+            fg="yellow",
+        )
+
+
+def _print_view(result: dict[str, Any]) -> None:
+    state = {True: "finished", False: "not finished"}.get(result.get("is_finished", ""), "")
+    skeletons = ", ".join(result["skeleton_names"])
+    typer.echo("  ".join(filter(None, [result["path"], result["kind"], skeletons, state])))
+    typer.echo()
+    names = list(result["splits"][-1]["presence"])
+    columns = ["split", "clips", "frames", "frames/clip", "size", *names]
+    if any("frames_failed" in each for each in result["splits"]):
+        columns.append("failed")
+    print_table(columns, [_split_row(each, names) for each in result["splits"]])
+    if result["sample_rows"]:
+        typer.echo("\nsample rows (points found of each part)\n")
+        print_table(
+            ["split", "clip", "frame", "size", *names, "score", "picture"],
+            [_sample_row(each, names) for each in result["sample_rows"]],
+        )
+    if "clips" in result:
+        typer.echo("\nclips, worst first (presence / longest gap in frames)\n")
+        clips = sorted(result["clips"], key=lambda each: -each["badness"])
+        columns = ["split", "clip", "frames", *names, "jumps", "swaps", "frozen", "badness", "why"]
+        print_table(columns, [_clip_row(each, names) for each in clips])
+
+
+def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
+    lengths = split["frames_per_clip"]
+    size = split["sizes_wh"][0] if split["sizes_wh"] else {"width": 0, "height": 0}
+    more = f" +{split['num_sizes'] - 1}" if split["num_sizes"] > 1 else ""
+    span = f"{lengths['min']}-{lengths['max']}, median {lengths['median']:g}"
+    failed = [split["frames_failed"]] if "frames_failed" in split else []
+    return [
+        split["split"], split["num_clips"], split["num_frames"], span,
+        f"{size['width']}x{size['height']}{more}",
+        *(_percent(split["presence"].get(name)) for name in names), *failed,
+    ]  # fmt: skip
+
+
+def _sample_row(row: dict[str, Any], names: list[str]) -> list[Any]:
+    width, height = row["size_wh"]
+    found = [row["num_found"].get(name, 0) for name in names]
+    return [row["split"], row["clip_id"], row["frame_index"], f"{width}x{height}", *found,
+            row["mean_score"], row["image_path"] or "-"]  # fmt: skip
+
+
+def _clip_row(clip: dict[str, Any], names: list[str]) -> list[Any]:
+    parts = [
+        f"{_percent(part['presence'])} / {part['longest_gap']}" if part else "-"
+        for part in (clip["parts"].get(name) for name in names)
+    ]
+    return [clip["split"], clip["clip_id"], clip["num_frames"], *parts, clip["num_jumps"],
+            clip["num_swaps"], clip["num_frozen"], f"{clip['badness']:.2f}",
+            "; ".join(clip["reasons"])]  # fmt: skip
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "-"
+    return "<100%" if share < 1 and f"{share:.1%}" == "100.0%" else f"{share:.1%}"

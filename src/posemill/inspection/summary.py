@@ -1,0 +1,170 @@
+"""`posemill view`: counts, sizes and presence by split, sample rows, and clips in detail."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from posemill.inspection.material import Material, Outline
+from posemill.inspection.quality import ClipQuality
+from posemill.records import PoseClip
+from posemill.skeletons import get_skeleton
+
+_SIZES_SHOWN = 5
+
+
+@dataclass
+class SplitSummary:
+    """The clips of one split, or of all, counted."""
+
+    split: str
+    num_frames: int = 0
+    lengths: list[int] = field(default_factory=list)
+    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    present: Counter[str] = field(default_factory=Counter)
+    part_names: tuple[str, ...] = ()
+    skeleton_names: tuple[str, ...] = ()
+
+    def add(self, outline: Outline) -> None:
+        """Count a clip."""
+        names = get_skeleton(outline.skeleton_name).part_names
+        self.part_names = tuple(dict.fromkeys((*self.part_names, *names)))
+        known = (*self.skeleton_names, outline.skeleton_name)
+        self.skeleton_names = tuple(dict.fromkeys(known))
+        self.lengths.append(len(outline.present))
+        self.num_frames += len(outline.present)
+        sizes, counts = np.unique(outline.sizes_wh, axis=0, return_counts=True)
+        for (width, height), count in zip(sizes.tolist(), counts.tolist(), strict=True):
+            self.sizes[width, height] += count
+        for name, count in zip(names, outline.present.sum(0).tolist(), strict=True):
+            self.present[name] += count
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers, for JSON: presence as shares of frames, sizes by frames."""
+        lengths = np.array(self.lengths or [0])
+        return {
+            "split": self.split,
+            "num_clips": len(self.lengths),
+            "num_frames": self.num_frames,
+            "frames_per_clip": {
+                "min": int(lengths.min()),
+                "median": float(np.median(lengths)),
+                "max": int(lengths.max()),
+            },
+            "presence": {
+                name: self.present[name] / self.num_frames if self.num_frames else None
+                for name in self.part_names
+            },
+            "sizes_wh": [
+                {"width": width, "height": height, "num_frames": count}
+                for (width, height), count in self.sizes.most_common(_SIZES_SHOWN)
+            ],
+            "num_sizes": len(self.sizes),
+        }
+
+
+def describe(
+    material: Material,
+    outlines: Iterable[Outline],
+    *,
+    splits: Iterable[str] | None = None,
+    num_rows: int = 5,
+) -> dict[str, Any]:
+    """Return what `posemill view` shows, for JSON.
+
+    Args:
+        material: What is looked at.
+        outlines: Its outlines of these splits (the caller may watch them pass).
+        splits: Only these; all where None.
+        num_rows: Sample rows, one from each of the first clips.
+    """
+    chosen = None if splits is None else list(splits)
+    summaries = summarize(outlines)
+    facts = material.facts()
+    lost: Counter[str] = Counter()
+    for failure in material.failures():
+        lost[failure["split"]] += max(1, int(failure["num_frames"] or 0))
+    rows = [each.to_dict() for each in summaries]
+    if material.kind == "run":
+        for row in rows:
+            row["frames_failed"] = lost.get(row["split"], 0)
+        if len(rows) > 1:
+            rows[-1]["frames_failed"] = sum(row["frames_failed"] for row in rows[:-1])
+    return {
+        "path": str(material.path),
+        "kind": material.kind,
+        "skeleton_names": list(summaries[-1].skeleton_names) if summaries else [],
+        **({"is_finished": facts["is_finished"]} if "is_finished" in facts else {}),
+        "splits": rows,
+        "sample_rows": sample_rows(material.clips(chosen), num_rows) if num_rows else [],
+    }
+
+
+def summarize(outlines: Iterable[Outline]) -> list[SplitSummary]:
+    """Return the summary of every split in order, and of all together where there are several."""
+    by_split: dict[str, SplitSummary] = {}
+    total = SplitSummary("all splits")
+    for outline in outlines:
+        by_split.setdefault(outline.split, SplitSummary(outline.split)).add(outline)
+        total.add(outline)
+    summaries = list(by_split.values())
+    return [*summaries, total] if len(summaries) > 1 else summaries
+
+
+def sample_rows(clips: Iterable[PoseClip], count: int) -> list[dict[str, Any]]:
+    """Return what the first frames look like, one from each of the first `count` clips."""
+    rows: list[dict[str, Any]] = []
+    for clip in clips:
+        if len(rows) == count:
+            break
+        if not len(clip):
+            continue
+        row = len(clip) // 2
+        width, height = clip.sizes_wh[row].tolist()
+        rows.append(
+            {
+                "split": clip.split,
+                "clip_id": clip.clip_id,
+                "frame_index": int(clip.frame_indices[row]),
+                "size_wh": [width, height],
+                "num_found": {
+                    part.name: int(clip.mask[row, part.start : part.stop].sum())
+                    for part in clip.skeleton.parts
+                },
+                "mean_score": round(float(clip.scores[row].mean()), 3),
+                "image_path": clip.image_paths[row] if clip.image_paths else None,
+            }
+        )
+    return rows
+
+
+def clip_row(quality: ClipQuality) -> dict[str, Any]:
+    """Return the quality of a clip, for JSON and for tables."""
+    frames = max(1, quality.num_frames)
+    return {
+        "split": quality.split,
+        "clip_id": quality.clip_id,
+        "num_frames": quality.num_frames,
+        "badness": round(quality.badness, 4),
+        "reasons": list(quality.reasons),
+        "num_jumps": quality.num_jumps,
+        "num_swaps": quality.num_swaps,
+        "num_doubled": quality.num_doubled,
+        "num_frozen": quality.num_frozen,
+        "is_continuous": quality.is_continuous,
+        "parts": {
+            part.name: {
+                "presence": round(part.num_present / frames, 4),
+                "longest_gap": part.longest_gap,
+                "num_jumps": part.num_jumps,
+                "jump_frames": list(part.jump_frames),
+                "num_frozen": part.num_frozen,
+                "outside": None if np.isnan(part.outside) else round(part.outside, 4),
+            }
+            for part in quality.parts
+        },
+    }

@@ -1,0 +1,126 @@
+"""`posemill view`, `visualize` and `report`, in process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from posemill.cli.app import build_app, main
+from posemill.records import PoseClip
+from posemill.stores.manifest import Manifest
+from posemill.stores.writer import RunWriter
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of three clips: in one of them the face is missing half of the time."""
+    rng = np.random.default_rng(0)
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for split, clip_id in (("train", "a"), ("train", "[red]b\x1b[2J"), ("dev", "c")):
+            points = rng.random((8, 543, 3), np.float32)
+            if clip_id == "c":
+                points[:4, 33:501] = np.nan
+            scores = np.isfinite(points[..., 0]).astype(np.float32)
+            sizes = np.full((8, 2), (320, 240), np.int32)
+            writer.add(PoseClip(points, scores, sizes, clip_id=clip_id, split=split))
+    return tmp_path / "run"
+
+
+def invoke(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(build_app(), [str(each) for each in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_view_shows_splits_presence_and_sample_rows(run: Path) -> None:
+    code, out, _ = invoke("view", run)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == f"{run}  run  holistic-543  finished"
+    dev = next(line.split() for line in lines if line.startswith("dev"))
+    assert dev == ["dev", "1", "8", "8-8,", "median", "8", "320x240", "100.0%", "50.0%", "100.0%",
+                   "100.0%", "0"]  # fmt: skip
+    assert any(line.startswith("all splits") for line in lines)
+    assert "[red]b?[2J" in out  # neither markup nor a command to the terminal
+
+
+def test_view_as_json_has_the_same_numbers_for_programs(run: Path) -> None:
+    code, out, _ = invoke("view", run, "--json", "--detailed", "--splits", "dev", "train")
+    result = json.loads(out)
+    assert code == 0
+    assert [(each["split"], each["num_frames"]) for each in result["splits"]] == [
+        ("dev", 8), ("train", 16), ("all splits", 24),
+    ]  # fmt: skip
+    assert result["splits"][0]["presence"]["face"] == 0.5
+    clip = result["clips"][0]
+    assert clip["clip_id"] == "c"
+    assert clip["parts"]["face"] == {
+        "presence": 0.5, "longest_gap": 4, "num_jumps": 0, "jump_frames": [], "num_frozen": 0,
+        "outside": 0.0,
+    }  # fmt: skip
+
+
+def test_detailed_view_lists_clips_the_worst_first(run: Path) -> None:
+    _, out, _ = invoke("view", run, "--detailed", "--rows", 0)
+    table = out[out.index("clips, worst first") :]
+    assert "50.0% / 4" in table
+    assert "face missing in 50%" in table
+
+
+def test_visualize_writes_the_samples_of_the_chosen_splits(run: Path, tmp_path: Path) -> None:
+    code, out, err = invoke(
+        "visualize", run, "--num-samples", 3, "--splits", "train", "--out", tmp_path / "pictures"
+    )
+    assert code == 0
+    paths = [Path(line) for line in out.splitlines()]
+    assert len(paths) == 4
+    assert all(path.is_file() and path.suffix == ".png" for path in paths)
+    assert "3 of 3 original pictures could not be read, drawn on a blank canvas" in err.replace(
+        "\n", " "
+    )
+    assert not (tmp_path / "pictures" / "dev").exists()
+
+
+def test_visualize_again_with_the_same_seed_writes_the_same_files(
+    run: Path, tmp_path: Path
+) -> None:
+    def paths(seed: int) -> list[str]:
+        chosen = ("--seed", seed, "--num_samples", 1, "--out", tmp_path / "p")
+        return list(json.loads(invoke("visualize", run, *chosen, "--json")[1])["paths"])
+
+    outputs = [paths(seed) for seed in (5, 5, 6, 7, 8)]
+    assert outputs[0] == outputs[1]
+    assert any(other != outputs[0] for other in outputs[2:])
+
+
+def test_report_writes_one_html_file(run: Path, tmp_path: Path) -> None:
+    code, out, _ = invoke("report", run, "--out", tmp_path / "deep" / "report.html")
+    assert code == 0
+    assert out.strip() == str(tmp_path / "deep" / "report.html")
+    assert "<!doctype html>" in (tmp_path / "deep" / "report.html").read_text()
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["view", "nowhere"], "nowhere: no such file or folder"),
+        (["view", "RUN", "--splits", "test"], "has no split 'test'; it has train, dev"),
+        (["visualize", "RUN", "--splits", "test"], "has no split 'test'; it has train, dev"),
+        (["report", "RUN", "--splits", "test"], "has no split 'test'; it has train, dev"),
+        (["visualize", "RUN", "--video", "avi"], "video: expected mp4 or gif, got 'avi'"),
+        (["visualize", "RUN", "--clips", "zzz"], "has no clip 'zzz'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_exit_code_2(
+    run: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([str(run) if each == "RUN" else each for each in arguments])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err.replace("\n", " ")

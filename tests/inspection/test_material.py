@@ -1,0 +1,102 @@
+"""Runs and files behind one face, and the errors of what is neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.errors import ConfigError, FormatError, PosemillError, RunError
+from posemill.formats import Recipe, get_format
+from posemill.inspection.material import Material, open_material
+from posemill.inspection.summary import describe, summarize
+from posemill.records import PoseClip
+from posemill.stores.manifest import Manifest
+from posemill.stores.writer import RunWriter
+
+Maker = Callable[..., PoseClip]
+
+
+@pytest.fixture
+def clips(make_clip: Maker) -> list[PoseClip]:
+    return [
+        make_clip(10, clip_id="a", split="train"),
+        make_clip(20, clip_id="b", split="train", missing=("left_hand",), size_wh=(64, 48)),
+        make_clip(5, clip_id="a", split="dev", missing=("pose", "face", "left_hand", "right_hand")),
+    ]
+
+
+@pytest.fixture(params=["run", "npz"])
+def material(request: pytest.FixtureRequest, clips: list[PoseClip], tmp_path: Path) -> Material:
+    """The same clips, as a run and as a file."""
+    if request.param == "run":
+        with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+            for clip in clips:
+                writer.add(clip)
+        return open_material(tmp_path / "run")
+    path = tmp_path / "clips.npz"
+    get_format("npz").write(clips, path, recipe=Recipe(layout="543"))
+    return open_material(path)
+
+
+def test_clips_outlines_and_picks_agree(material: Material, clips: list[PoseClip]) -> None:
+    names = [(clip.split, clip.clip_id) for clip in clips]
+    assert [(clip.split, clip.clip_id) for clip in material.clips()] == names
+    outlines = list(material.outlines())
+    assert [(each.split, each.clip_id) for each in outlines] == names
+    for outline, clip in zip(outlines, clips, strict=True):
+        assert np.array_equal(outline.present, clip.present)
+        assert np.array_equal(outline.sizes_wh, clip.sizes_wh)
+    assert [len(clip) for clip in material.pick([("train", "b")])] == [20]
+    assert [clip.clip_id for clip in material.clips(["train"])] == ["a", "b"]
+
+
+def test_summaries_count_clips_frames_sizes_and_presence(material: Material) -> None:
+    train, dev, both = (each.to_dict() for each in summarize(material.outlines()))
+    assert (train["num_clips"], train["num_frames"]) == (2, 30)
+    assert train["frames_per_clip"] == {"min": 10, "median": 15.0, "max": 20}
+    assert train["presence"] == pytest.approx(
+        {"pose": 1.0, "face": 1.0, "left_hand": 1 / 3, "right_hand": 1.0}
+    )
+    assert train["sizes_wh"][0] == {"width": 64, "height": 48, "num_frames": 20}
+    assert dev["presence"]["pose"] == 0
+    assert (both["split"], both["num_clips"], both["num_frames"]) == ("all splits", 3, 35)
+
+
+def test_sample_rows_show_one_frame_of_each_of_the_first_clips(material: Material) -> None:
+    result = describe(material, material.outlines(), num_rows=2)
+    assert [row["clip_id"] for row in result["sample_rows"]] == ["a", "b"]
+    assert result["sample_rows"][1]["frame_index"] == 10
+    assert result["sample_rows"][1]["num_found"] == {
+        "pose": 33, "face": 468, "left_hand": 0, "right_hand": 21,
+    }  # fmt: skip
+    assert result["skeleton_names"] == ["holistic-543"]
+
+
+def test_an_unknown_split_is_named_with_the_known_ones(material: Material) -> None:
+    with pytest.raises(PosemillError, match=r"has no split 'test'; it has train, dev"):
+        list(material.clips(["test"]))
+
+
+def test_nothing_at_the_path_is_said(tmp_path: Path) -> None:
+    with pytest.raises(PosemillError, match="nowhere: no such file or folder; expected a run or"):
+        open_material(tmp_path / "nowhere")
+
+
+def test_a_folder_that_is_no_run_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="none of the formats known"):
+        open_material(tmp_path)
+
+
+def test_an_unknown_format_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="unknown format 'docx'; known: npz"):
+        open_material(tmp_path, format_name="docx")
+
+
+def test_a_run_without_keypoints_is_said(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")):
+        pass
+    with pytest.raises(RunError, match=r"holds no keypoints yet; .* posemill status"):
+        open_material(tmp_path / "run")
