@@ -17,6 +17,12 @@ FORMATS = {
     "txt": "posemill.formats.txt:TxtFormat",
     "openpose": "posemill.formats.openpose_json:OpenPoseFolderFormat",
     "openpose-file": "posemill.formats.openpose_json:OpenPoseFileFormat",
+    "coco": "posemill.formats.coco:CocoFormat",
+    "pose": "posemill.formats.pose_file:PoseFormat",
+    "hdf5": "posemill.formats.hdf5:Hdf5Format",
+    "webdataset": "posemill.formats.wds:WebDatasetFormat",
+    "parquet": "posemill.formats.parquet:ParquetFormat",
+    "huggingface": "posemill.formats.huggingface:HuggingFaceFormat",
 }
 
 __all__ = ["FORMATS", "LAYOUTS", "Format", "Recipe", "Summary", "detect_format", "get_format"]

@@ -1,0 +1,188 @@
+"""HDF5: the arrays of the npz as datasets that can be sliced, clips by offset and length.
+
+Root datasets as in `posemill.formats.npz`; strings are UTF-8; the attribute `posemill` holds JSON
+with version, skeleton and recipe. Chunks carry checksums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posemill.errors import FormatError, MissingExtraError
+from posemill.files import atomic_path
+from posemill.formats.contract import (
+    Recipe,
+    Size,
+    SkeletonCheck,
+    Summary,
+    expect_clips,
+    header_text,
+    info_text,
+    make_clip,
+    read_header,
+    read_info,
+    reading,
+    skeleton_for,
+)
+from posemill.geometry import fill_missing
+from posemill.records import PoseClip
+from posemill.skeletons import get_skeleton
+
+_CHUNK_FRAMES = 64
+# name -> (dtype, row shape with None for the number of keypoints)
+_FRAME_SETS: dict[str, tuple[Any, tuple[int | None, ...]]] = {
+    "keypoints": (np.float32, (None, 3)),
+    "scores": (np.float32, (None,)),
+    "mask": (np.bool_, (None,)),
+    "frame_index": (np.int64, ()),
+    "sizes_wh": (np.int32, (2,)),
+}
+_CLIP_SETS = {"offsets": "iu", "lengths": "iu", "clip_ids": "O", "splits": "O", "clip_info": "O"}
+
+
+def _h5py() -> Any:
+    try:
+        return import_module("h5py")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "format 'hdf5' needs 'h5py'; run: pip install 'posemill[formats]'"
+        ) from error
+
+
+class Hdf5Format:
+    """One HDF5 file."""
+
+    name = "hdf5"
+    suffix = ".h5"
+    layouts: tuple[str, ...] = ("holistic-143", "holistic-543", "openpose-18", "coco-133")
+    has_pixels = False
+    has_mask = True
+    losses: tuple[str, ...] = ()
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for a file that begins as HDF5 files do."""
+        if not path.is_file():
+            return False
+        with path.open("rb") as handle:
+            return handle.read(8) == b"\x89HDF\r\n\x1a\n"
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write one file; its datasets grow with every clip."""
+        h5py = _h5py()
+        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        per_clip: dict[str, list[Any]] = {name: [] for name in _CLIP_SETS}
+        with atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
+            for clip in clips:
+                check(clip)
+                if not summary.num_clips:
+                    _create(file, clip.skeleton.num_points)
+                _append(file, clip, summary.num_frames, recipe)
+                row = (summary.num_frames, len(clip), clip.clip_id, clip.split, info_text(clip))
+                for values, value in zip(per_clip.values(), row, strict=True):
+                    values.append(value)
+                summary.count(clip)
+            check.finish(summary)
+            text = h5py.string_dtype()
+            for name, values in per_clip.items():
+                kind = np.int64 if _CLIP_SETS[name] == "iu" else text
+                file.create_dataset(name, data=np.array(values, kind), dtype=kind)
+            names = np.array(get_skeleton(check.name).point_names, text)
+            file.create_dataset("keypoint_names", data=names, dtype=text)
+            file.attrs["posemill"] = header_text(self.name, check.name, recipe)
+        return summary
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield the clips."""
+        h5py = _h5py()
+        with reading(path, self.name, RuntimeError), h5py.File(path, "r") as file:
+            header = read_header(str(file.attrs.get("posemill", "{}")))
+            sets = _open_sets(path, file, h5py)
+            skeleton = skeleton_for(sets["keypoints"].shape[1], path, header.get("skeleton"))
+            _check_sets(path, sets)
+            clips = {name: sets[name][()] for name in _CLIP_SETS}
+            expect_clips(path, len(clips["lengths"]))
+            for index, length in enumerate(clips["lengths"].tolist()):
+                start = int(clips["offsets"][index])
+                if not 0 <= start <= start + length <= len(sets["keypoints"]):
+                    raise FormatError(
+                        f"{path}: clip {index} is frames {start} to {start + length} of "
+                        f"{len(sets['keypoints'])}"
+                    )
+                rows = slice(start, start + length)
+                texts = {name: _text(clips[name][index]) for name in ("clip_ids", "splits")}
+                paths = tuple(_text(value) for value in sets["image_paths"][rows])
+                yield make_clip(
+                    path, sets["keypoints"][rows], sets["scores"][rows], sets["mask"][rows],
+                    skeleton_name=skeleton, sizes_wh=sets["sizes_wh"][rows].astype(np.int32),
+                    frame_indices=sets["frame_index"][rows].astype(np.int64),
+                    clip_id=texts["clip_ids"], split=texts["splits"],
+                    image_paths=paths if any(paths) else (),
+                    **read_info(_text(clips["clip_info"][index])),
+                )  # fmt: skip
+
+
+def _create(file: Any, num_points: int) -> None:
+    for name, (dtype, row) in _FRAME_SETS.items():
+        shape = tuple(num_points if length is None else length for length in row)
+        file.create_dataset(name, (0, *shape), dtype, maxshape=(None, *shape),
+                            chunks=(_CHUNK_FRAMES, *shape), fletcher32=True)  # fmt: skip
+    text = _h5py().string_dtype()
+    file.create_dataset("image_paths", (0,), text, maxshape=(None,), chunks=(1024,))
+
+
+def _append(file: Any, clip: PoseClip, start: int, recipe: Recipe) -> None:
+    values: dict[str, Any] = {
+        "keypoints": fill_missing(clip.points, recipe.fill or "zero"),
+        "scores": clip.scores,
+        "mask": clip.mask,
+        "frame_index": clip.frame_indices,
+        "sizes_wh": clip.sizes_wh,
+        "image_paths": list(clip.image_paths) or [""] * len(clip),
+    }
+    if not len(clip):
+        return
+    for name, rows in values.items():
+        file[name].resize(start + len(clip), axis=0)
+        file[name][start:] = rows
+
+
+def _open_sets(path: Path, file: Any, h5py: Any) -> dict[str, Any]:
+    wanted = [*_FRAME_SETS, "image_paths", *_CLIP_SETS]
+    missing = [name for name in wanted if not isinstance(file.get(name), h5py.Dataset)]
+    if missing:
+        found = ", ".join(sorted(str(name)[:40] for name in file)[:20]) or "nothing"
+        raise FormatError(
+            f"{path}: expected the datasets {', '.join(wanted)}; missing: {', '.join(missing)}; "
+            f"found: {found}"
+        )
+    size = path.stat().st_size
+    for name in wanted:
+        data = file[name]
+        # Our chunks are not packed, so a set cannot be much larger than the file.
+        if data.size * data.dtype.itemsize > 2 * size + (1 << 20) or data.external:
+            raise FormatError(f"{path}: '{name}' {data.shape} is larger than the file")
+    return {name: file[name] for name in wanted}
+
+
+def _check_sets(path: Path, sets: dict[str, Any]) -> None:
+    frames, num_points = sets["keypoints"].shape[:2]
+    for name, (dtype, row) in _FRAME_SETS.items():
+        shape = (frames, *(num_points if length is None else length for length in row))
+        got = sets[name]
+        if got.shape != shape or got.dtype.kind != np.dtype(dtype).kind:
+            raise FormatError(
+                f"{path}: expected '{name}' {np.dtype(dtype)} {shape}, got {got.dtype} {got.shape}"
+            )
+    for name, kinds in {"image_paths": "O", **_CLIP_SETS}.items():
+        count = frames if name == "image_paths" else len(sets["lengths"])
+        if sets[name].shape != (count,) or sets[name].dtype.kind not in kinds:
+            raise FormatError(f"{path}: expected {count} of '{name}', got {sets[name].shape}")
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,244 @@
+"""A folder for Hugging Face datasets: a row per clip, `load_dataset("parquet")` reads it.
+
+`data/{split}-00000-of-00001.parquet` with `clip_id`, `label`, `fps`, `num_frames`, `keypoints`
+(frames, K, 3), `scores` and `mask` (frames, K), `sizes_wh` (frames, 2), `frame_index`,
+`image_paths`, `extra` (JSON). They are nested lists: `dataset.with_format("numpy")` (or "torch")
+gives arrays. `README.md` is the dataset card.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from posemill.errors import FormatError
+from posemill.formats.contract import (
+    Recipe,
+    Size,
+    SkeletonCheck,
+    Summary,
+    expect_clips,
+    header_text,
+    info_text,
+    make_clip,
+    read_header,
+    read_info,
+    reading,
+    skeleton_for,
+)
+from posemill.formats.folders import new_folder
+from posemill.geometry import fill_missing
+from posemill.records import PoseClip
+from posemill.skeletons import get_skeleton
+
+_GROUP_FRAMES = 2048
+_MAX_GROUP_BYTES = 1 << 31
+# name -> (type of a value, shape of a frame with None for the number of keypoints)
+_ARRAYS: dict[str, tuple[Any, tuple[int | None, ...]]] = {
+    "keypoints": (pa.float32(), (None, 3)),
+    "scores": (pa.float32(), (None,)),
+    "mask": (pa.bool_(), (None,)),
+    "sizes_wh": (pa.int32(), (2,)),
+}
+_VALUES = {"clip_id": "string", "label": "string", "fps": "float64", "num_frames": "int64",
+           "extra": "string"}  # fmt: skip
+
+
+class HuggingFaceFormat:
+    """A folder with a Parquet file per split."""
+
+    name = "huggingface"
+    suffix = ""
+    layouts: tuple[str, ...] = ("holistic-143", "holistic-543", "openpose-18", "coco-133")
+    has_pixels = False
+    has_mask = True
+    losses: tuple[str, ...] = ()
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for a folder with `data/*.parquet`."""
+        return path.is_dir() and any(path.glob("data/*-of-*.parquet"))
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write a Parquet file per split, the dataset card and our index."""
+        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        with new_folder(path, self.name, recipe) as (folder, index):
+            splits: dict[str, _SplitWriter] = {}
+            try:
+                for clip in clips:
+                    check(clip)
+                    index.place(clip)
+                    if clip.split not in splits:
+                        header = header_text(self.name, check.name, recipe)
+                        splits[clip.split] = _SplitWriter(folder, clip, header)
+                    splits[clip.split].add(clip, recipe)
+                    summary.count(clip)
+                check.finish(summary)
+            finally:
+                for writer in splits.values():
+                    writer.close()
+            _write_card(folder, check.name, summary, recipe)
+        return summary
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield the clips, split by split."""
+        with reading(path, self.name, pa.ArrowException):
+            files = sorted(path.glob("data/*-of-*.parquet"))
+            if not files:
+                raise FormatError(f"{path}: expected data/{{split}}-00000-of-00001.parquet")
+            count = 0
+            for file in files:
+                for clip in _read_file(file):
+                    yield clip
+                    count += 1
+            expect_clips(path, count)
+
+
+class _SplitWriter:
+    """The Parquet file of one split; rows wait until there are enough frames for a group."""
+
+    def __init__(self, folder: Path, clip: PoseClip, header: str) -> None:
+        if not clip.split.replace("_", "").isalnum():
+            raise FormatError(
+                f"split {clip.split!r}: Hugging Face allows letters, digits and underscores only"
+            )
+        (folder / "data").mkdir(exist_ok=True)
+        self._schema = _schema(header)
+        self._writer = pq.ParquetWriter(
+            folder / "data" / f"{clip.split}-00000-of-00001.parquet",
+            self._schema,
+            compression="zstd",
+            use_dictionary=False,
+            write_page_checksum=True,
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._frames = 0
+
+    def add(self, clip: PoseClip, recipe: Recipe) -> None:
+        self._waiting.append(_row_of(clip, self._schema, recipe))
+        self._frames += len(clip)
+        if self._frames >= _GROUP_FRAMES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting))
+        self._waiting, self._frames = [], 0
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+
+def _schema(header: str) -> pa.Schema:
+    fields = [pa.field(name, pa.type_for_alias(kind)) for name, kind in _VALUES.items()]
+    for name, (kind, row) in _ARRAYS.items():
+        nested = pa.list_(kind)
+        for _ in row:
+            nested = pa.list_(nested)
+        fields.append(pa.field(name, nested))
+    fields += [pa.field("frame_index", pa.list_(pa.int64())),
+               pa.field("image_paths", pa.list_(pa.string()))]  # fmt: skip
+    return pa.schema(fields, {"posemill": header})
+
+
+def _nest(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Return one row: an array as lists in lists, however many axes it has."""
+    nested = pa.array(values.reshape(-1), kind)
+    for axis in range(values.ndim - 1, -1, -1):
+        outer = int(np.prod(values.shape[:axis], dtype=np.int64))
+        offsets = np.arange(outer + 1, dtype=np.int32) * values.shape[axis]
+        nested = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), nested)
+    return nested
+
+
+def _row_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch:
+    arrays = {
+        "keypoints": fill_missing(clip.points, recipe.fill or "zero"),
+        "scores": clip.scores,
+        "mask": clip.mask,
+        "sizes_wh": clip.sizes_wh.astype(np.int32),
+    }
+    row = {
+        "clip_id": clip.clip_id,
+        "label": clip.label,
+        "fps": clip.fps,
+        "num_frames": len(clip),
+        "extra": info_text(clip),
+        "frame_index": clip.frame_indices.tolist(),
+        "image_paths": list(clip.image_paths),
+    }
+    columns = [
+        _nest(arrays[field.name], _ARRAYS[field.name][0])
+        if field.name in arrays
+        else pa.array([row[field.name]], field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _write_card(folder: Path, skeleton_name: str, summary: Summary, recipe: Recipe) -> None:
+    configs = "".join(
+        f"      - split: {split}\n        path: data/{split}-*\n" for split in summary.splits
+    )
+    counts = "".join(f"| {split} | {count} |\n" for split, count in summary.splits.items())
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n  - config_name: default\n    data_files:\n" + configs + "---\n\n"
+        f"# Keypoints ({skeleton_name})\n\nWritten by posemill; recipe: "
+        f"`{json.dumps(recipe.to_dict())}`. A row is a clip; missing points have mask False.\n\n"
+        f"| split | clips |\n|---|---|\n{counts}",
+        encoding="utf-8",
+    )
+
+
+def _read_file(path: Path) -> Iterator[PoseClip]:
+    split = path.name.rsplit("-of-", 1)[0].rpartition("-")[0]
+    file = pq.ParquetFile(path, page_checksum_verification=True)
+    try:
+        metadata = file.schema_arrow.metadata or {}
+        header = read_header((metadata.get(b"posemill") or b"{}").decode())
+        name = str(header.get("skeleton"))
+        skeleton_for(get_skeleton(name).num_points if header else 0, path, name)
+        expected = _schema("")
+        for field in expected:
+            known = field.name in file.schema_arrow.names
+            if not known or file.schema_arrow.field(field.name).type != field.type:
+                raise FormatError(f"{path}: expected column '{field.name}' {field.type}")
+        for index in range(file.metadata.num_row_groups):
+            if file.metadata.row_group(index).total_byte_size > _MAX_GROUP_BYTES:
+                raise FormatError(f"{path}: row group {index} is too large")
+        for batch in file.iter_batches(16):
+            for row in range(batch.num_rows):
+                yield _clip_of(path, batch.slice(row, 1), split, name)
+    finally:
+        file.close()
+
+
+def _clip_of(path: Path, batch: pa.RecordBatch, split: str, skeleton: str) -> PoseClip:
+    plain = {name: batch[name][0].as_py() for name in ("clip_id", "num_frames", "extra",
+             "frame_index", "image_paths")}  # fmt: skip
+    count, frames = get_skeleton(skeleton).num_points, int(plain["num_frames"])
+
+    def array(name: str) -> npt.NDArray[Any]:
+        values = batch[name]
+        for _ in range(2 + len(_ARRAYS[name][1])):
+            if values.null_count:
+                raise ValueError(f"empty cells in '{name}'")
+            values = values.flatten() if pa.types.is_list(values.type) else values
+        shape = (count if length is None else length for length in _ARRAYS[name][1])
+        flat: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+        return flat.reshape(frames, *shape)
+
+    return make_clip(
+        path, array("keypoints"), array("scores"), array("mask"), skeleton_name=skeleton,
+        split=split, clip_id=str(plain["clip_id"]), sizes_wh=array("sizes_wh"),
+        frame_indices=np.array(plain["frame_index"], np.int64).reshape(frames),
+        image_paths=tuple(str(one) for one in plain["image_paths"] or ()),
+        **read_info(str(plain["extra"] or "{}")),
+    )  # fmt: skip

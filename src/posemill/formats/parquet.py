@@ -1,0 +1,212 @@
+"""Parquet in one file: a row per frame, for pandas, polars, DuckDB and the like.
+
+Columns: `split`, `clip_id`, `frame_index`, `image_path`, `width`, `height`, `keypoints` (K x 3
+float32, flat), `scores` and `mask` (K), `clip_info` (JSON: label, fps, extra). The schema's
+metadata `posemill` holds JSON with version, skeleton and recipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from posemill.errors import FormatError
+from posemill.files import atomic_path
+from posemill.formats.contract import (
+    Recipe,
+    Size,
+    SkeletonCheck,
+    Summary,
+    expect_clips,
+    header_text,
+    info_text,
+    make_clip,
+    read_header,
+    read_info,
+    reading,
+    skeleton_for,
+)
+from posemill.geometry import fill_missing
+from posemill.records import PoseClip
+from posemill.skeletons import get_skeleton
+
+_GROUP_ROWS = 4096
+_BATCH_ROWS = 1024
+_MAX_GROUP_BYTES = 1 << 31
+_KEY = b"posemill"
+_WORDS = ("split", "clip_id", "clip_info")
+
+
+def _schema(skeleton_name: str, header: str) -> pa.Schema:
+    count = get_skeleton(skeleton_name).num_points
+    fields = [
+        *(pa.field(name, pa.string()) for name in _WORDS),
+        pa.field("frame_index", pa.int64()),
+        pa.field("image_path", pa.string()),
+        pa.field("width", pa.int32()),
+        pa.field("height", pa.int32()),
+        pa.field("keypoints", pa.list_(pa.float32(), 3 * count)),
+        pa.field("scores", pa.list_(pa.float32(), count)),
+        pa.field("mask", pa.list_(pa.bool_(), count)),
+    ]
+    return pa.schema(fields, {_KEY: header.encode()})
+
+
+class ParquetFormat:
+    """One Parquet file."""
+
+    name = "parquet"
+    suffix = ".parquet"
+    layouts: tuple[str, ...] = ("holistic-143", "holistic-543", "openpose-18", "coco-133")
+    has_pixels = False
+    has_mask = True
+    losses: tuple[str, ...] = ("clips without frames",)
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for a file that begins as Parquet files do."""
+        if not path.is_file():
+            return False
+        with path.open("rb") as handle:
+            return handle.read(4) == b"PAR1"
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write one file, a row group per few thousand frames."""
+        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        writer: pq.ParquetWriter | None = None
+        waiting: list[pa.RecordBatch] = []
+        with atomic_path(path) as temporary:
+            try:
+                for clip in clips:
+                    check(clip)
+                    if writer is None:
+                        schema = _schema(check.name, header_text(self.name, check.name, recipe))
+                        writer = _open_writer(temporary, schema)
+                    waiting.append(_batch_of(clip, schema, recipe))
+                    summary.count(clip)
+                    if sum(map(len, waiting)) >= _GROUP_ROWS:
+                        writer.write_table(pa.Table.from_batches(waiting))
+                        waiting = []
+                check.finish(summary)
+                if writer is not None and waiting:
+                    writer.write_table(pa.Table.from_batches(waiting))
+            finally:
+                if writer is not None:
+                    writer.close()
+        return summary
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield the clips: rows of one split and clip id that follow each other."""
+        with reading(path, self.name, pa.ArrowException):
+            file = pq.ParquetFile(path, page_checksum_verification=True)
+            try:
+                skeleton = _check_file(path, file)
+                count = 0
+                rows = _rows(file)
+                for (split, clip_id), group in groupby(rows, key=lambda row: row[0]):
+                    pieces = [piece for _, piece in group]
+                    yield _clip_of(path, pieces, skeleton, split=split, clip_id=clip_id)
+                    count += 1
+                expect_clips(path, count)
+            finally:
+                file.close()
+
+
+def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    floats = ("keypoints", "scores")
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=[*_WORDS, "image_path", "width", "height"],
+        column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in floats},
+        write_page_checksum=True,
+    )
+
+
+def _fixed(values: npt.NDArray[Any], width: int) -> pa.Array:
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), width)
+
+
+def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch:
+    frames, count = clip.scores.shape
+    words = (clip.split, clip.clip_id, info_text(clip))
+    points = fill_missing(clip.points, recipe.fill or "zero")
+    return pa.RecordBatch.from_arrays(
+        [
+            *(pa.repeat(word, frames) for word in words),
+            pa.array(clip.frame_indices.astype(np.int64)),
+            pa.array(list(clip.image_paths), pa.string())
+            if clip.image_paths
+            else pa.nulls(frames, pa.string()),
+            pa.array(clip.sizes_wh[:, 0].astype(np.int32)),
+            pa.array(clip.sizes_wh[:, 1].astype(np.int32)),
+            _fixed(points, 3 * count),
+            _fixed(clip.scores, count),
+            _fixed(clip.mask, count),
+        ],
+        schema=schema,
+    )
+
+
+def _check_file(path: Path, file: pq.ParquetFile) -> str:
+    schema = file.schema_arrow
+    header = read_header(((schema.metadata or {}).get(_KEY) or b"{}").decode())
+    name = str(header.get("skeleton"))
+    skeleton_for(get_skeleton(name).num_points if header else 0, path, name)
+    expected = _schema(name, "")
+    for field in expected:
+        if field.name not in schema.names or schema.field(field.name).type != field.type:
+            got = schema.field(field.name).type if field.name in schema.names else "no such column"
+            raise FormatError(f"{path}: expected column '{field.name}' {field.type}, got {got}")
+    groups = file.metadata.num_row_groups
+    for index in range(groups):
+        group = file.metadata.row_group(index)
+        if group.total_byte_size > _MAX_GROUP_BYTES or group.num_rows < 0:
+            raise FormatError(f"{path}: row group {index} has {group.total_byte_size} bytes")
+    return name
+
+
+def _rows(file: pq.ParquetFile) -> Iterator[tuple[tuple[str, str], pa.RecordBatch]]:
+    """Yield runs of rows of one clip, at most a batch long."""
+    for batch in file.iter_batches(_BATCH_ROWS):
+        keys = list(zip(batch["split"].to_pylist(), batch["clip_id"].to_pylist(), strict=True))
+        start = 0
+        for key, run in groupby(keys):
+            length = sum(1 for _ in run)
+            yield (str(key[0]), str(key[1])), batch.slice(start, length)
+            start += length
+
+
+def _clip_of(
+    path: Path, pieces: list[pa.RecordBatch], skeleton: str, *, split: str, clip_id: str
+) -> PoseClip:
+    table = pa.Table.from_batches(pieces).combine_chunks()
+    rows, count = table.num_rows, get_skeleton(skeleton).num_points
+
+    def column(name: str, *row: int) -> npt.NDArray[Any]:
+        if table[name].null_count:
+            raise FormatError(f"{path}: clip {clip_id[:80]!r} has empty cells in '{name}'")
+        values = table[name].combine_chunks()
+        flat = values.flatten() if row else values
+        if flat.null_count:
+            raise FormatError(f"{path}: clip {clip_id[:80]!r} has empty values in '{name}'")
+        array: npt.NDArray[Any] = flat.to_numpy(zero_copy_only=False).reshape(rows, *row)
+        return array
+
+    paths = table["image_path"].to_pylist()
+    return make_clip(
+        path, column("keypoints", count, 3), column("scores", count), column("mask", count),
+        skeleton_name=skeleton, split=split, clip_id=clip_id,
+        sizes_wh=np.stack([column("width"), column("height")], axis=1).astype(np.int32),
+        frame_indices=column("frame_index").astype(np.int64),
+        image_paths=() if None in paths else tuple(paths),
+        **read_info(str(table["clip_info"][0].as_py() or "{}")),
+    )  # fmt: skip

@@ -1,0 +1,271 @@
+"""`.pose` version 0.2, the binary format of pose-format: a file per clip, or one single file.
+
+Header: version, width/height/depth, components (name, points, limbs, colours, "XYZC"). Body: fps,
+frames, people, coordinates in pixels, confidences (0 = missing). Depth is the width: our z has
+the scale of x. Names are those pose-format gives the same points, in ASCII.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.errors import FormatError
+from posemill.files import atomic_path
+from posemill.formats.contract import (
+    Recipe,
+    Size,
+    SkeletonCheck,
+    Summary,
+    expect_clips,
+    make_clip,
+    reading,
+)
+from posemill.formats.folders import (
+    fields_of,
+    header_in,
+    new_folder,
+    read_index,
+    split_and_id,
+)
+from posemill.records import PoseClip
+from posemill.skeletons import Part, Skeleton, get_skeleton
+
+_VERSION = 0.2
+_LEAST_SCORE = 1e-6
+# Component names of pose-format -> (skeleton, its parts in the order of the components).
+_COMPONENTS: dict[tuple[str, ...], str] = {
+    ("POSE_LANDMARKS", "FACE_LANDMARKS", "LEFT_HAND_LANDMARKS", "RIGHT_HAND_LANDMARKS"):
+        "holistic-543",
+    ("FACE_LANDMARKS", "LEFT_HAND_LANDMARKS", "RIGHT_HAND_LANDMARKS", "POSE_LANDMARKS"):
+        "holistic-143",
+    ("BODY", "FACE", "LEFT_HAND", "RIGHT_HAND"): "coco-133",
+    ("pose_keypoints_2d",): "openpose-18",
+}  # fmt: skip
+
+
+class PoseFormat:
+    """A folder of `.pose` files, or one `.pose` file with one clip."""
+
+    name = "pose"
+    suffix = ""
+    layouts: tuple[str, ...] = ("holistic-543", "holistic-143", "coco-133", "openpose-18")
+    has_pixels = True
+    has_mask = False
+    losses: tuple[str, ...] = (
+        "rounding to pixels in float32; scores below 0.000001 become that",
+        "sizes of frames that differ from the first of their clip",
+    )
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for a `.pose` file or a folder with some."""
+        if path.is_dir():
+            return next(path.rglob("*.pose"), None) is not None
+        return path.suffix == ".pose"
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write a file per clip; one clip to `path` itself if that ends in `.pose`."""
+        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        if path.suffix == ".pose":
+            return self._write_one(clips, path, check)
+        with new_folder(path, self.name, recipe) as (_, index):
+            for clip in clips:
+                check(clip)
+                place = index.place(clip)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.with_name(place.name + ".pose").write_bytes(encode_clip(clip))
+                summary.count(clip)
+            check.finish(summary)
+        return summary
+
+    def _write_one(
+        self, clips: Iterable[PoseClip], path: Path, check: SkeletonCheck
+    ) -> Summary:  # fmt: skip
+        summary = Summary(path, self.name)
+        with atomic_path(path) as temporary:
+            for clip in clips:
+                check(clip)
+                summary.count(clip)
+                if summary.num_clips > 1:
+                    raise FormatError(
+                        f"{path}: a .pose file holds one clip, {clip.clip_id!r} is the second; "
+                        "give a folder's name to get a file per clip"
+                    )
+                temporary.write_bytes(encode_clip(clip))
+            check.finish(summary)
+        return summary
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield the clips, of several people the one with the highest mean confidence."""
+        with reading(path, self.name):
+            if path.is_file():
+                yield decode_clip(path, {"clip_id": path.stem})
+                return
+            count = 0
+            for file, fields in _files(path):
+                yield decode_clip(file, fields)
+                count += 1
+            expect_clips(path, count)
+
+
+def _files(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    if header_in(path):
+        records = read_index(path)
+        next(records)
+        for record in records:
+            place = path / record["place"]
+            fields = fields_of(record, int(record["num_frames"]))
+            yield place.with_name(place.name + ".pose"), fields
+        return
+    for file in sorted(path.rglob("*.pose")):
+        split, clip_id = split_and_id(path, file.with_suffix(""))
+        yield file, {"split": split, "clip_id": clip_id}
+
+
+def encode_clip(clip: PoseClip) -> bytes:
+    """Return the bytes of a `.pose` file."""
+    width, height = clip.sizes_wh[0].tolist() if len(clip) else (0, 0)
+    if max(width, height) > 65535:
+        raise FormatError(f"clip {clip.clip_id!r}: {width}x{height} is too large for .pose")
+    names = next(names for names, known in _COMPONENTS.items() if known == clip.skeleton_name)
+    parts = _parts(clip.skeleton)
+    is_flat = clip.skeleton_name in ("openpose-18", "coco-133")
+    dims = 2 if is_flat and not np.nan_to_num(clip.points[..., 2]).any() else 3
+    header = [struct.pack("<fHHHH", _VERSION, width, height, width if dims == 3 else 0, len(parts))]
+    for name, part in zip(names, parts, strict=True):
+        header.append(_encode_component(clip.skeleton, name, part, "XYZC"[:dims] + "C"))
+    scale = np.array([width, height, width], np.float32)[:dims]
+    found = clip.mask
+    data = np.where(found[..., None], clip.points[..., :dims] * scale, 0).astype("<f4")
+    confidence = np.where(found, np.maximum(clip.scores, _LEAST_SCORE), 0).astype("<f4")
+    body = struct.pack("<fIH", clip.fps or 0, len(clip), 1)
+    return b"".join((*header, body, data.tobytes(), confidence.tobytes()))
+
+
+def _parts(skeleton: Skeleton) -> tuple[Part, ...]:
+    """Return the parts as components: pose-format counts the feet of coco-133 to the body."""
+    if skeleton.name != "coco-133":
+        return skeleton.parts
+    return (Part("body", 0, 23), *skeleton.parts[2:])
+
+
+def _point_name(skeleton: Skeleton, component: str, index: int, offset: int) -> str:
+    name = skeleton.point_names[index]
+    if component.endswith("HAND_LANDMARKS"):
+        return name.split("_hand_")[1].upper().replace("INDEX", "INDEX_FINGER").replace(
+            "MIDDLE", "MIDDLE_FINGER").replace("RING", "RING_FINGER")  # fmt: skip
+    if component in ("LEFT_HAND", "RIGHT_HAND"):
+        return f"hand_{offset}"
+    if component == "FACE_LANDMARKS":
+        return str(offset)
+    if component == "FACE":
+        return f"face-{offset}"
+    return name.upper() if component == "POSE_LANDMARKS" else name
+
+
+def _encode_component(skeleton: Skeleton, name: str, part: Part, form: str) -> bytes:
+    inside = range(part.start, part.stop)
+    limbs = [(a, b) for a, b in skeleton.bones if a in inside and b in inside]
+    points = [_point_name(skeleton, name, index, index - part.start) for index in inside]
+    pieces = [_text(name), _text(form), struct.pack("<HHH", len(points), len(limbs), 1)]
+    pieces += [_text(point) for point in points]
+    pieces += [struct.pack("<HH", a - part.start, b - part.start) for a, b in limbs]
+    pieces.append(struct.pack("<HHH", 0, 255, 0))
+    return b"".join(pieces)
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode("ascii")
+    return struct.pack("<H", len(encoded)) + encoded
+
+
+class _Cursor:
+    """Takes values from bytes, and says where they end too early."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.data, self.at = path, path.read_bytes(), 0
+
+    def take(self, layout: str) -> tuple[Any, ...]:
+        size = struct.calcsize(layout)
+        if self.at + size > len(self.data):
+            raise FormatError(f"{self.path}: cut off at byte {len(self.data)}")
+        values = struct.unpack_from(layout, self.data, self.at)
+        self.at += size
+        return values
+
+    def text(self) -> str:
+        (length,) = self.take("<H")
+        (raw,) = self.take(f"<{length}s")
+        return str(raw.decode("utf-8"))
+
+    def floats(self, *shape: int) -> npt.NDArray[np.float32]:
+        size = 4 * math.prod(shape)
+        if self.at + size > len(self.data):
+            raise FormatError(
+                f"{self.path}: expected {size} bytes for {shape}, got {len(self.data) - self.at}; "
+                "was it cut off?"
+            )
+        array = np.frombuffer(self.data, "<f4", math.prod(shape), self.at).reshape(shape)
+        self.at += size
+        return array.astype(np.float32)
+
+
+def decode_clip(path: Path, fields: dict[str, Any]) -> PoseClip:
+    """Return the clip of a `.pose` file; `fields` are those of the clip that it cannot hold."""
+    cursor = _Cursor(path)
+    (version,) = cursor.take("<f")
+    if not abs(version - _VERSION) < 1e-3:
+        raise FormatError(f"{path}: expected .pose version 0.2, got {version:.3g}")
+    width, height, depth, num_components = cursor.take("<HHHH")
+    components = [_read_component(cursor) for _ in range(num_components)]
+    skeleton = _skeleton_of(path, components)
+    num_points = sum(count for _, count, _ in components)
+    dims = max((len(form) for _, _, form in components), default=1) - 1
+    fps, frames, people = cursor.take("<fIH")
+    if dims not in (2, 3) or not people or not math.isfinite(fps):
+        raise FormatError(f"{path}: {people} people in {dims} dimensions at {fps} frames a second")
+    data = cursor.floats(frames, people, num_points, dims)
+    confidence = cursor.floats(frames, people, num_points)
+    if not np.isfinite(confidence).all():
+        raise FormatError(f"{path}: a confidence is infinite or not a number")
+    person = int(confidence.mean(axis=(0, 2)).argmax()) if frames else 0
+    scores = confidence[:, person]
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = np.array([width or 1, height or 1, depth or width or 1], np.float32)
+        points = data[:, person] / scale[:dims]
+    found = scores > 0
+    given = {
+        "sizes_wh": np.tile(np.array([width, height], np.int32), (frames, 1)),
+        "fps": float(fps) or None,
+    }
+    return make_clip(
+        path, points, np.clip(scores, 0, 1), found, skeleton_name=skeleton, **(given | fields)
+    )
+
+
+def _read_component(cursor: _Cursor) -> tuple[str, int, str]:
+    name, form = cursor.text(), cursor.text()
+    num_points, num_limbs, num_colours = cursor.take("<HHH")
+    for _ in range(num_points):
+        cursor.text()
+    cursor.take(f"<{2 * num_limbs + 3 * num_colours}H")
+    return name, num_points, form
+
+
+def _skeleton_of(path: Path, components: list[tuple[str, int, str]]) -> str:
+    names = tuple(name for name, _, _ in components)
+    counts = [count for _, count, _ in components]
+    known = _COMPONENTS.get(names)
+    if known is None or counts != [len(part) for part in _parts(get_skeleton(known))]:
+        said = ", ".join(f"{name[:40]} ({count})" for name, count, _ in components[:8])
+        raise FormatError(
+            f"{path}: its components are {said or 'none'}; expected those of "
+            f"{', '.join(PoseFormat.layouts)}"
+        )
+    return known

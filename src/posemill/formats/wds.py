@@ -1,0 +1,147 @@
+"""WebDataset: one tar, a sample per clip.
+
+`<key>.keypoints.npy` (T, K, 3), `<key>.mask.npy`, `<key>.scores.npy`, `<key>.sizes_wh.npy`,
+`<key>.frame_index.npy` and `<key>.json` (ids, label, fps, paths, recipe). The key is split and
+clip id with dots made underscores: WebDataset cuts names at the first dot.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.archives import read_npy
+from posemill.errors import FormatError
+from posemill.files import atomic_path
+from posemill.formats.contract import (
+    Recipe,
+    Size,
+    SkeletonCheck,
+    Summary,
+    expect_clips,
+    header_of,
+    make_clip,
+    reading,
+    skeleton_for,
+)
+from posemill.formats.folders import fields_of, record_of
+from posemill.formats.json_text import parse_json
+from posemill.geometry import fill_missing
+from posemill.records import PoseClip
+
+_MAX_MEMBER_BYTES = 1 << 31
+_ARRAYS = ("keypoints", "mask", "scores", "sizes_wh", "frame_index")
+
+
+class WebDatasetFormat:
+    """One tar file, as the webdataset package reads it."""
+
+    name = "webdataset"
+    suffix = ".tar"
+    layouts: tuple[str, ...] = ("holistic-143", "holistic-543", "openpose-18", "coco-133")
+    has_pixels = False
+    has_mask = True
+    losses: tuple[str, ...] = ()
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for a tar file."""
+        return path.suffix == ".tar" and path.is_file()
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write one tar."""
+        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        taken: set[str] = set()
+        with atomic_path(path) as temporary, tarfile.open(temporary, "w") as tar:
+            for clip in clips:
+                check(clip)
+                key = _key_of(clip, summary.num_clips, taken)
+                header = header_of(self.name, clip.skeleton_name, recipe)
+                info = json.dumps(record_of(clip) | {"posemill": header}).encode()
+                for name, array in _arrays_of(clip, recipe).items():
+                    _add(tar, f"{key}.{name}.npy", _npy_bytes(array))
+                _add(tar, f"{key}.json", info)
+                summary.count(clip)
+            check.finish(summary)
+        return summary
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield a clip per sample."""
+        with reading(path, self.name, tarfile.TarError), tarfile.open(path, "r:") as tar:
+            count = 0
+            for key, members in groupby(_members(path, tar), key=lambda member: member[0]):
+                yield _clip_of(path, key, {ending: data for _, ending, data in members})
+                count += 1
+            expect_clips(path, count)
+
+
+def _key_of(clip: PoseClip, number: int, taken: set[str]) -> str:
+    key = f"{clip.split}/{clip.clip_id}".replace(".", "_").replace("\\", "_").strip("/")
+    if key in taken or "//" in key:
+        key = f"{clip.split}/clip_{number:08d}".replace(".", "_")
+    taken.add(key)
+    return key
+
+
+def _arrays_of(clip: PoseClip, recipe: Recipe) -> dict[str, npt.NDArray[Any]]:
+    points = fill_missing(clip.points, recipe.fill or "zero")
+    values = (points, clip.mask, clip.scores, clip.sizes_wh, clip.frame_indices)
+    return dict(zip(_ARRAYS, values, strict=True))
+
+
+def _npy_bytes(array: npt.NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.ascontiguousarray(array), (1, 0), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(data), 0o644
+    tar.addfile(entry, io.BytesIO(data))
+
+
+def _members(path: Path, tar: tarfile.TarFile) -> Iterator[tuple[str, str, bytes]]:
+    """Yield key, ending and content of the plain files in a tar; nothing is unpacked to disk."""
+    size = path.stat().st_size
+    for member in tar:
+        if not member.isreg() or member.issparse():
+            continue
+        if member.size > min(size, _MAX_MEMBER_BYTES):
+            raise FormatError(f"{path}: {member.name[:80]!r} claims {member.size} of {size} bytes")
+        folder, _, name = member.name.rpartition("/")
+        stem, _, ending = name.partition(".")
+        handle = tar.extractfile(member)
+        data = handle.read() if handle else b""
+        if len(data) != member.size:
+            raise FormatError(f"{path}: {member.name[:80]!r} is cut off")
+        yield f"{folder}/{stem}", ending, data
+
+
+def _clip_of(path: Path, key: str, sample: dict[str, bytes]) -> PoseClip:
+    wanted = [*(f"{name}.npy" for name in _ARRAYS), "json"]
+    missing = [name for name in wanted if name not in sample]
+    if missing:
+        raise FormatError(
+            f"{path}: sample {key[:80]!r} has no {', '.join(missing)}; it has "
+            f"{', '.join(sorted(sample))[:200] or 'nothing'}"
+        )
+    arrays = {name: read_npy(sample[f"{name}.npy"]) for name in _ARRAYS}
+    record = parse_json(sample["json"])
+    points = arrays["keypoints"]
+    if points.ndim != 3 or arrays["mask"].dtype != np.bool_:
+        raise FormatError(f"{path}: sample {key[:80]!r}: keypoints {points.shape}, or no mask")
+    if arrays["mask"].shape != points.shape[:2] or arrays["scores"].shape != points.shape[:2]:
+        raise FormatError(f"{path}: sample {key[:80]!r}: mask, scores and keypoints do not fit")
+    fields = fields_of(record, len(points))
+    fields["sizes_wh"] = arrays["sizes_wh"].astype(np.int32)
+    fields["frame_indices"] = arrays["frame_index"].astype(np.int64)
+    name = skeleton_for(points.shape[1], path, record["posemill"]["skeleton"])
+    return make_clip(path, points, arrays["scores"], arrays["mask"], skeleton_name=name, **fields)

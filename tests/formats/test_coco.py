@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from format_clips import make_clip, make_clips
+
+from posemill.errors import FormatError
+from posemill.formats import detect_format
+from posemill.formats.coco import CocoFormat
+from posemill.formats.contract import Recipe
+
+COCO = CocoFormat()
+
+
+def plain_file(tmp_path: Path, **annotation: object) -> Path:
+    values = [value for i in range(17) for value in (10 + i, 20, 2)]
+    one = {"id": 5, "image_id": 7, "category_id": 1, "iscrowd": 0, "area": 50, "keypoints": values}
+    small = one | {"id": 6, "area": 10, "keypoints": [1.0, 1.0, 2] * 17}
+    image = {"id": 7, "file_name": "000007.jpg", "width": 100, "height": 50}
+    path = tmp_path / "plain.json"
+    path.write_text(json.dumps({"images": [image], "annotations": [small, one | annotation]}))
+    return path
+
+
+def test_pycocotools_reads_what_we_write(tmp_path: Path) -> None:
+    module = pytest.importorskip("pycocotools.coco")
+    clips = make_clips("coco-133")
+    COCO.write(clips, tmp_path / "a.json", recipe=Recipe())
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco = module.COCO(str(tmp_path / "a.json"))
+    assert len(coco.getImgIds()) == 16
+    (annotation,) = coco.loadAnns(coco.getAnnIds(imgIds=[1]))
+    body = np.reshape(annotation["keypoints"], (17, 3))
+    np.testing.assert_allclose(body[:, :2], np.nan_to_num(clips[0].pixels()[0, :17]), atol=1e-3)
+    np.testing.assert_array_equal(body[:, 2] == 2, clips[0].mask[0, :17])
+    lengths = {"foot_kpts": 18, "face_kpts": 204, "lefthand_kpts": 63, "righthand_kpts": 63}
+    assert {key: len(annotation[key]) for key in lengths} == lengths
+    assert annotation["num_keypoints"] == clips[0].mask[0, :17].sum()
+    assert coco.loadCats([1])[0]["keypoints"][0] == "nose"
+    assert coco.loadImgs([1])[0]["file_name"] == "clip_1/images0001.png"
+
+
+def test_a_plain_file_gives_a_clip_per_picture_with_the_largest_person(tmp_path: Path) -> None:
+    path = plain_file(tmp_path)
+    assert detect_format(path).name == "coco"
+    (clip,) = COCO.read(path)
+    assert (clip.clip_id, clip.image_paths, len(clip)) == ("000007", ("000007.jpg",), 1)
+    np.testing.assert_allclose(clip.points[0, 0], (0.1, 0.4, 0))
+    assert clip.mask[0, :17].all()
+    assert not clip.mask[0, 17:].any()
+
+
+def test_a_frame_without_anyone_stays_a_frame(tmp_path: Path) -> None:
+    clip = make_clip(1, skeleton="coco-133", frames=2)
+    clip.points[0] = np.nan
+    clip.scores[0] = 0
+    COCO.write([clip, make_clip(2, skeleton="coco-133", frames=0)], tmp_path / "a.json",
+               recipe=Recipe())  # fmt: skip
+    one, empty = COCO.read(tmp_path / "a.json")
+    assert one.mask.any(1).tolist() == [False, True]
+    assert (empty.clip_id, len(empty)) == ("clip_2", 0)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "message"),
+    [
+        ({"keypoints": [1, 2, 3]}, "keypoints: expected 17 points, got 1"),
+        ({"keypoints": [1, 2]}, "keypoints: expected a list of 3 numbers a point"),
+        ({"face_kpts": "x"}, "face_kpts: expected a list"),
+        ({"scores": [1, 2]}, "could not broadcast"),
+    ],
+)
+def test_annotations_that_do_not_fit_are_refused(tmp_path, annotation, message: str) -> None:
+    with pytest.raises(FormatError, match=rf"plain\.json.*{message}"):
+        list(COCO.read(plain_file(tmp_path, **annotation)))
+
+
+def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    for text, message in (("[]", "expected an object with a list 'images'"),
+                          ('{"images": []}', "holds no clips")):  # fmt: skip
+        path.write_text(text)
+        with pytest.raises(FormatError, match=message):
+            list(COCO.read(path))
+
+
+def test_an_annotation_that_went_missing_is_noticed(tmp_path: Path) -> None:
+    COCO.write([make_clip(1, skeleton="coco-133", frames=3)], tmp_path / "a.json", recipe=Recipe())
+    lines = (tmp_path / "a.json").read_text().splitlines(keepends=True)
+    gone = next(i for i, line in enumerate(lines) if line.startswith('{"id": 2, "image_id"'))
+    (tmp_path / "a.json").write_text("".join(lines[:gone] + lines[gone + 1 :]))
+    with pytest.raises(FormatError, match="picture 2 has no annotation of its own"):
+        list(COCO.read(tmp_path / "a.json"))
+
+
+def test_real_annotations_are_read(shared: Path) -> None:
+    clips = list(COCO.read(shared / "datasets" / "coco_people" / "person_keypoints.json"))
+    assert len(clips) == 40
+    assert sum(clip.mask.any() for clip in clips) >= 35

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from format_clips import make_clip, make_clips
+
+from posemill.errors import FormatError, MissingExtraError
+from posemill.formats.contract import Recipe
+from posemill.formats.hdf5 import Hdf5Format
+
+h5py = pytest.importorskip("h5py")
+HDF5 = Hdf5Format()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    HDF5.write(make_clips(), tmp_path / "a.h5", recipe=Recipe())
+    return tmp_path / "a.h5"
+
+
+def test_h5py_reads_sliced_what_we_write(path: Path) -> None:
+    clips = make_clips()
+    with h5py.File(path) as file:
+        assert file["keypoints"].shape == (16, 143, 3)
+        rows = slice(file["offsets"][1], file["offsets"][1] + file["lengths"][1])
+        np.testing.assert_array_equal(file["keypoints"][rows], np.nan_to_num(clips[1].points))
+        np.testing.assert_array_equal(file["mask"][rows], clips[1].mask)
+        assert file["clip_ids"].asstr()[1] == "deep/er.name"
+        assert file["keypoint_names"].asstr()[0] == "face_0"
+        assert '"skeleton": "holistic-143"' in file.attrs["posemill"]
+
+
+def test_a_missing_set_is_named(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        del file["mask"]
+    with pytest.raises(FormatError, match=r"a\.h5: expected the datasets .*; missing: mask; found"):
+        list(HDF5.read(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("mask", np.ones((3, 143), bool), r"expected 'mask' bool \(16, 143\), got bool \(3, 143\)"),
+        ("scores", np.ones((16, 143), np.int8), "expected 'scores' float32"),
+        ("keypoints", np.ones((16, 9, 3), "f4"), r"expected 143 points a frame, got 9"),
+        ("lengths", np.array([6, 3, 6, 900]), "clip 3 is frames 15 to 915 of 16"),
+        ("offsets", np.array([-1, 0, 0, 0]), "clip 0 is frames -1 to 5 of 16"),
+        ("splits", np.array([b"a"], "O"), "expected 4 of 'splits', got"),
+    ],
+)
+def test_sets_that_do_not_fit_are_named(path: Path, name: str, value, message: str) -> None:
+    with h5py.File(path, "a") as file:
+        del file[name]
+        kind = h5py.string_dtype() if value.dtype == object else value.dtype
+        file.create_dataset(name, data=value, dtype=kind)
+    with pytest.raises(FormatError, match=message):
+        list(HDF5.read(path))
+
+
+def test_a_set_larger_than_its_file_is_refused(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        del file["frame_index"]
+        file.create_dataset("frame_index", (10**12,), np.int64, chunks=(1024,))
+    with pytest.raises(FormatError, match=r"'frame_index' \(1000000000000,\) is larger than"):
+        list(HDF5.read(path))
+
+
+def test_a_flipped_bit_is_found_by_the_checksum(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    clip = make_clip(1, extra={"signer": "ä", "takes": [1, 2]})
+    at = bytes(data).index(np.nan_to_num(clip.points[0]).tobytes()[:64])
+    data[at + 5] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match="not a readable hdf5 file"):
+        list(HDF5.read(path))
+
+
+def test_a_cut_file_is_refused(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(FormatError, match=r"not a readable hdf5 file .*truncated"):
+        list(HDF5.read(path))
+
+
+def test_without_h5py_the_extra_is_named(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(MissingExtraError, match=r"needs 'h5py'; run: pip install 'posemill\[form"):
+        HDF5.write(make_clips(), tmp_path / "a.h5", recipe=Recipe())

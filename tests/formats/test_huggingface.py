@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from format_clips import make_clip, make_clips
+
+from posemill.errors import FormatError
+from posemill.formats.contract import Recipe
+from posemill.formats.huggingface import HuggingFaceFormat
+
+HF = HuggingFaceFormat()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    HF.write(make_clips(), tmp_path / "out", recipe=Recipe())
+    return tmp_path / "out"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_load_dataset_reads_the_parquet_files(path: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    datasets = pytest.importorskip("datasets")
+    files = {split: str(path / "data" / f"{split}-*.parquet") for split in ("train", "dev")}
+    loaded = datasets.load_dataset("parquet", data_files=files, cache_dir=str(tmp_path / "cache"))
+    assert {split: len(rows) for split, rows in loaded.items()} == {"train": 2, "dev": 2}
+    clip = make_clips()[0]
+    row = loaded["train"].with_format("numpy")[0]
+    assert row["clip_id"] == "clip_1"
+    assert row["keypoints"].shape == (6, 143, 3)
+    np.testing.assert_array_equal(row["keypoints"], np.nan_to_num(clip.points))
+    np.testing.assert_array_equal(row["mask"], clip.mask)
+    assert loaded["train"][1]["image_paths"][0] == "clip_2/images0001.png"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_load_dataset_finds_the_splits_of_the_folder(path: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    datasets = pytest.importorskip("datasets")
+    loaded = datasets.load_dataset(str(path), cache_dir=str(tmp_path / "cache"))
+    assert {split: len(rows) for split, rows in loaded.items()} == {"train": 2, "dev": 2}
+
+
+def test_a_split_hugging_face_would_refuse_is_refused_here(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="split 'my split': Hugging Face allows letters"):
+        HF.write([make_clip(1, split="my split")], tmp_path / "out", recipe=Recipe())
+
+
+def test_files_that_do_not_fit_are_named(path: Path, tmp_path: Path) -> None:
+    file = path / "data" / "dev-00000-of-00001.parquet"
+    table = pq.read_table(file)
+    pq.write_table(table.drop_columns(["scores"]), file)
+    with pytest.raises(FormatError, match=r"dev-00000.*expected column 'scores' list"):
+        list(HF.read(path))
+    pq.write_table(table.replace_schema_metadata({}), file)
+    with pytest.raises(FormatError, match=r"dev-00000.*unknown skeleton 'None'"):
+        list(HF.read(path))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FormatError, match=r"empty: expected data/\{split\}-00000-of-00001"):
+        list(HF.read(tmp_path / "empty"))

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from format_clips import assert_same, make_clip, make_clips
+
+from posemill.errors import FormatError
+from posemill.formats.contract import Recipe
+from posemill.formats.parquet import ParquetFormat
+
+PARQUET = ParquetFormat()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    PARQUET.write(make_clips(), tmp_path / "a.parquet", recipe=Recipe())
+    return tmp_path / "a.parquet"
+
+
+def test_pandas_and_polars_read_a_row_per_frame(path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_parquet(path)
+    assert len(frame) == 16
+    assert frame["clip_id"].tolist()[6] == "deep/er.name"
+    points = np.stack(frame["keypoints"]).reshape(16, 143, 3)
+    np.testing.assert_array_equal(points[:6], np.nan_to_num(make_clips()[0].points))
+    polars = pytest.importorskip("polars")
+    assert polars.read_parquet(path)["split"].to_list()[-1] == "dev"
+
+
+def test_a_clip_longer_than_a_batch_and_a_row_group_comes_back_whole(tmp_path: Path) -> None:
+    clips = [make_clip(i, frames=n, skeleton="openpose-18") for i, n in enumerate((5000, 3, 900))]
+    PARQUET.write(clips, tmp_path / "a.parquet", recipe=Recipe())
+    for clip, back in zip(clips, PARQUET.read(tmp_path / "a.parquet"), strict=True):
+        assert_same(clip, back)
+
+
+def rewrite(path: Path, change) -> Path:
+    pq.write_table(change(pq.read_table(path)), path)
+    return path
+
+
+def with_empty_cell(table: pa.Table) -> pa.Table:
+    column = pa.array([None] * len(table), table["scores"].type)
+    return table.set_column(table.column_names.index("scores"), table.field("scores"), column)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.drop_columns(["mask"]), "expected column 'mask' .*, got no such column"),
+        (lambda t: t.replace_schema_metadata({}), "unknown skeleton 'None'"),
+        (lambda t: t.replace_schema_metadata({"posemill": '{"skeleton": "coco-133"}'}),
+         "expected column 'keypoints' fixed_size_list"),
+        (lambda t: t.slice(0, 0), "holds no clips"),
+        (with_empty_cell, "clip 'clip_1' has empty cells in 'scores'"),
+    ],
+)  # fmt: skip
+def test_tables_that_do_not_fit_are_named(path: Path, change, message: str) -> None:
+    with pytest.raises(FormatError, match=rf"a\.parquet.*{message}"):
+        list(PARQUET.read(rewrite(path, change)))
+
+
+def test_a_cut_file_and_a_flipped_bit_are_found(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:-100])
+    with pytest.raises(FormatError, match="not a readable parquet file"):
+        list(PARQUET.read(path))
+    at = pq.ParquetFile(_whole(path, data)).metadata.row_group(0).column(7).data_page_offset + 200
+    path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    with pytest.raises(FormatError, match="could not verify page integrity"):
+        list(PARQUET.read(path))
+
+
+def _whole(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from format_clips import make_clip, make_clips
+
+from posemill.errors import FormatError
+from posemill.formats.contract import Recipe
+from posemill.formats.wds import WebDatasetFormat
+
+WDS = WebDatasetFormat()
+
+
+def repack(path: Path, *, without: str = "", **replaced: bytes) -> Path:
+    """Write a tar with some members left out or replaced."""
+    with tarfile.open(path) as tar:
+        members = [(m.name, tar.extractfile(m).read()) for m in tar]  # type: ignore[union-attr]
+    with tarfile.open(path, "w") as tar:
+        for name, data in members:
+            if without and without in name:
+                continue
+            data = next((new for part, new in replaced.items() if part in name), data)
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    WDS.write(make_clips(), tmp_path / "a.tar", recipe=Recipe())
+    return tmp_path / "a.tar"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_webdataset_itself_reads_the_samples(path: Path) -> None:
+    webdataset = pytest.importorskip("webdataset")
+    samples = list(webdataset.WebDataset(str(path), shardshuffle=False).decode())
+    assert [sample["__key__"] for sample in samples] == [
+        "train/clip_1", "train/deep/er_name", "dev/clip_3", "dev/one"]  # fmt: skip
+    for sample, clip in zip(samples, make_clips(), strict=True):
+        np.testing.assert_array_equal(sample["keypoints.npy"], np.nan_to_num(clip.points))
+        np.testing.assert_array_equal(sample["mask.npy"], clip.mask)
+        assert sample["json"]["label"] == clip.label
+        assert sample["json"]["clip_id"] == clip.clip_id
+
+
+def test_ids_that_become_one_key_stay_two_samples(tmp_path: Path) -> None:
+    clips = [make_clip(1, clip_id="a.b"), make_clip(2, clip_id="a_b")]
+    WDS.write(clips, tmp_path / "a.tar", recipe=Recipe())
+    assert [clip.clip_id for clip in WDS.read(tmp_path / "a.tar")] == ["a.b", "a_b"]
+
+
+def npy(array) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("replaced", "message"),
+    [
+        ({"mask": npy(np.ones((1, 1), bool))}, "mask, scores and keypoints do not fit"),
+        ({"keypoints": npy(np.ones(3, "f4"))}, r"keypoints \(3,\), or no mask"),
+        ({"keypoints": npy(np.array([{}]))}, "Python objects; unpickling it could run code"),
+        ({"keypoints": b"nonsense"}, r"not a \.npy array"),
+        ({"keypoints": npy(np.ones((6, 143, 3), "f4"))[:-9]}, r"does not fit \d+ bytes"),
+        ({"json": b"{"}, "Expecting property name"),
+        ({"json": b"[" * 100_000}, "nested too deep"),
+        ({"json": b"{}"}, "KeyError"),
+    ],
+)
+def test_samples_that_do_not_fit_are_refused(path: Path, replaced, message: str) -> None:
+    with pytest.raises(FormatError, match=rf"a\.tar.*{message}"):
+        list(WDS.read(repack(path, **replaced)))
+
+
+def test_a_sample_without_a_part_is_named(path: Path) -> None:
+    with pytest.raises(FormatError, match=r"sample 'train/clip_1' has no scores\.npy; it has"):
+        list(WDS.read(repack(path, without="scores")))
+
+
+def test_a_cut_tar_is_refused(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(FormatError, match=r"a\.tar"):
+        list(WDS.read(path))
+
+
+def test_an_empty_tar_holds_no_clips(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w"):
+        pass
+    with pytest.raises(FormatError, match="holds no clips"):
+        list(WDS.read(tmp_path / "a.tar"))
+
+
+def test_a_member_that_claims_more_than_the_file_is_refused(path: Path) -> None:
+    with tarfile.open(path, "w") as tar:
+        entry = tarfile.TarInfo("train/x.json")
+        entry.size = 1 << 40
+        tar.fileobj.write(entry.tobuf())  # type: ignore[union-attr]
+    with pytest.raises(FormatError, match=r"claims 1099511627776 of \d+ bytes"):
+        list(WDS.read(path))
