@@ -135,8 +135,10 @@ def split_sums_with_padded_channels(graph: Graph) -> None:
                       graph.new_tensor(bias[rows].shape, bias[rows])]  # fmt: skip
             halves.append(Node("Conv", inputs, [part], dict(conv.options)))
         summed = graph.new_tensor((*spatial, kept))
-        joined = [Node("Add", [halves[0].outputs[0], pad.inputs[0]], [summed], {"activation": ""}),
-                  Node("Concat", [summed, halves[1].outputs[0]], add.outputs, {"axis": 3})]  # fmt: skip
+        joined = [
+            Node("Add", [halves[0].outputs[0], pad.inputs[0]], [summed], {"activation": ""}),
+            Node("Concat", [summed, halves[1].outputs[0]], add.outputs, {"axis": 3}),
+        ]
         if add.options["activation"]:
             continue
         position = graph.nodes.index(add)

@@ -207,10 +207,12 @@ def _window_node(op: str, graph: Graph, options: Any, ends: tuple[list[int], lis
         raise WeightsError("dilated convolutions are not known to this converter")
     strides = (options.StrideH(), options.StrideW())
     _, height, width, _ = graph.shapes[inputs[0]]
-    kernel = graph.shapes[inputs[1]][1:3]
+    _, kernel_height, kernel_width, _ = graph.shapes[inputs[1]]
     return Node(op, inputs, outputs, {
         "strides": strides,
-        "pads": _window_pads(options.Padding(), (height, width), kernel, strides),
+        "pads": _window_pads(
+            options.Padding(), (height, width), (kernel_height, kernel_width), strides
+        ),
         "activation": _ACTIVATIONS[options.FusedActivationFunction()],
     })  # fmt: skip
 
