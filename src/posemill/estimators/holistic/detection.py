@@ -1,0 +1,87 @@
+"""The best detection of an SSD network: the pose detector's and the face detector's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from posemill.records import FloatArray
+
+_MIN_OVERLAP = 0.3
+
+
+def make_anchors(size: int, strides: Sequence[int]) -> FloatArray:
+    """Return the anchors' centres `(n, 2)`, normalised: two per cell and layer, in network order.
+
+    Layers of equal stride that follow each other share a grid.
+    """
+    centers = []
+    index = 0
+    while index < len(strides):
+        stride = strides[index]
+        run = index
+        while run < len(strides) and strides[run] == stride:
+            run += 1
+        cells = math.ceil(size / stride)
+        y, x = np.meshgrid(np.arange(cells), np.arange(cells), indexing="ij")
+        grid = (np.stack([x, y], -1).reshape(-1, 2) + 0.5) / cells
+        centers.append(grid.repeat(2 * (run - index), 0))
+        index = run
+    return np.concatenate(centers).astype(np.float32)
+
+
+class Detector:
+    """Turns the raw output of an SSD network into the points of its best detection.
+
+    Args:
+        size: Side of the network's input in pixels.
+        strides: Of its layers.
+        min_score: Detections below it do not count.
+    """
+
+    def __init__(self, size: int, strides: Sequence[int], *, min_score: float) -> None:
+        self._size = size
+        self._anchors = make_anchors(size, strides)
+        self._min_score = min_score
+
+    def best(self, boxes: FloatArray, logits: FloatArray) -> FloatArray | None:
+        """Return the points `(n, 2)` of the best detection in 0..1 of the crop, None if none.
+
+        The best one is the mean, weighted by score, of all that overlap with the top one.
+
+        Args:
+            boxes: `(anchors, 4 + 2n)`: centre, size and n points in pixels, relative to the anchor.
+            logits: `(anchors,)`.
+        """
+        with np.errstate(over="ignore"):
+            scores = 1 / (1 + np.exp(-np.clip(logits, -100, 100)))
+        kept = np.flatnonzero(
+            (scores >= self._min_score) & (boxes[:, 2] >= 0) & (boxes[:, 3] >= 0)
+        )
+        if not len(kept):
+            return None
+        scores = scores[kept]
+        values = boxes[kept] / np.float32(self._size)
+        anchors = self._anchors[kept]
+        values[:, :2] += anchors
+        values[:, 4:] += np.tile(anchors, values.shape[1] // 2 - 2)
+        top = int(scores.argmax())
+        cluster = _overlap(values, top) > _MIN_OVERLAP
+        if not cluster.any():
+            cluster[top] = True
+        weights = scores[cluster]
+        points = (values[cluster, 4:] * weights[:, None]).sum(0) / weights.sum()
+        return points.reshape(-1, 2).astype(np.float32)
+
+
+def _overlap(boxes: FloatArray, top: int) -> FloatArray:
+    """Return intersection over union of each box (centre, size) with the one at `top`."""
+    low, high = boxes[:, :2] - boxes[:, 2:4] / 2, boxes[:, :2] + boxes[:, 2:4] / 2
+    sides = np.minimum(high, high[top]) - np.maximum(low, low[top])
+    sides = np.maximum(sides, 0)
+    shared = sides[:, 0] * sides[:, 1]
+    areas = boxes[:, 2] * boxes[:, 3]
+    union = areas + areas[top] - shared
+    return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)

@@ -1,0 +1,267 @@
+"""The Holistic engine: pose, hands and face of a batch of frames, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import cv2
+import numpy as np
+import onnxruntime
+
+from posemill.errors import ConfigError
+from posemill.estimators import ClipState
+from posemill.estimators.holistic import face, hands, pose
+from posemill.estimators.holistic.crops import Cropper, whole_picture
+from posemill.estimators.holistic.detection import Detector
+from posemill.estimators.holistic.rects import Rect, Size
+from posemill.estimators.holistic.state import HolisticState
+from posemill.estimators.runtime import Network
+from posemill.records import FloatArray, Frame, Keypoints
+from posemill.skeletons import get_skeleton
+from posemill.weights.catalogue import get_pinned
+from posemill.weights.networks import CONVERTER_VERSION, NETWORKS, load_onnx
+
+# Crops a GPU sees at once.
+_MAX_BATCH = 32
+
+
+@dataclass
+class HolisticFrame:
+    """One frame on its way through the engine, and what was found in it.
+
+    `state` is None for a frame that stands alone. Landmarks are float32, normalised, None where
+    the part was not found.
+    """
+
+    pixels: Frame
+    state: HolisticState | None
+    body: pose.PoseLandmarks | None = None
+    parts: dict[str, FloatArray] = field(default_factory=dict)
+
+    @property
+    def size(self) -> Size:
+        """Width and height in pixels."""
+        return self.pixels.shape[1], self.pixels.shape[0]
+
+    def previous(self, part: str) -> FloatArray | None:
+        """Return the part's landmarks in the frame before."""
+        return self.state.previous[part] if self.state else None
+
+
+class CropNetwork:
+    """A network with its crops: looks at rectangles of pictures."""
+
+    def __init__(
+        self, name: str, *, repeats_border: bool, device: str, threads: int
+    ) -> None:
+        self._network = Network(name, load_onnx(name), device=device, threads=threads)
+        self._cropper = Cropper(self._network.size, repeats_border=repeats_border)
+        rows = _MAX_BATCH if self._network.runs_batches else 1
+        size = self._network.size
+        self._pixels = np.zeros((rows, size, size, 3), np.uint8)
+
+    def look(self, places: Sequence[tuple[Frame, Rect]]) -> list[list[FloatArray]]:
+        """Return the network's outputs for each place, each with a batch axis of 1."""
+        results = []
+        for start in range(0, len(places), len(self._pixels)):
+            some = places[start : start + len(self._pixels)]
+            for row, (frame, rect) in enumerate(some):
+                self._cropper.cut(frame, rect, self._pixels[row])
+            outputs = self._network.run(self._pixels[: len(some)])
+            if len(some) == 1:
+                results.append(outputs)
+            else:
+                results += [[out[row : row + 1] for out in outputs] for row in range(len(some))]
+        return results
+
+
+class HolisticEstimator:
+    """The legacy Holistic graph (0.10.21, complexity 1) on ONNX Runtime, in batches.
+
+    Args:
+        device: `cpu`, `cuda:N` or `tensorrt:N`.
+        threads: Threads inside one network call. OpenCV's are set to the same number.
+        min_detection_confidence: Of the pose detector.
+        min_tracking_confidence: Of the pose landmarks; below it nobody is there.
+        smooth_landmarks: Whether pose landmarks are filtered over time in video mode.
+    """
+
+    skeleton_name = "holistic-543"
+
+    def __init__(
+        self,
+        *,
+        device: str = "cpu",
+        threads: int = 1,
+        min_detection_confidence: float = 0.5,
+        min_tracking_confidence: float = 0.5,
+        smooth_landmarks: bool = True,
+    ) -> None:
+        for name, value in (("min_detection_confidence", min_detection_confidence),
+                            ("min_tracking_confidence", min_tracking_confidence)):  # fmt: skip
+            if not 0 <= value <= 1:
+                raise ConfigError(f"{name}: expected 0 to 1, got {value}")
+        if threads < 1:
+            raise ConfigError(f"threads: expected at least 1, got {threads}")
+        self.device, self.threads = device, threads
+        self.smooth_landmarks = smooth_landmarks
+        self.min_tracking_confidence = min_tracking_confidence
+        self.min_detection_confidence = min_detection_confidence
+        cv2.setNumThreads(threads)
+
+        def network(name: str, *, repeats_border: bool = True) -> CropNetwork:
+            return CropNetwork(name, repeats_border=repeats_border, device=device, threads=threads)
+
+        self._pose_detector = network("pose_detection", repeats_border=False)
+        self._pose_landmarks = network("pose_landmark_full")
+        self._hand_recrop = network("hand_recrop")
+        self._hand_landmarks = network("hand_landmark_full")
+        self._face_detector = network("face_detection_short_range", repeats_border=False)
+        self._face_landmarks = network("face_landmark")
+        self._find_pose = Detector(224, pose.DETECTOR_STRIDES, min_score=min_detection_confidence)
+        self._find_face = Detector(128, face.DETECTOR_STRIDES, min_score=face.MIN_DETECTION_SCORE)
+
+    def new_state(self) -> HolisticState:
+        """Return the state before a clip's first frame."""
+        return HolisticState(smooths=self.smooth_landmarks)
+
+    def load_state(self, data: bytes) -> HolisticState:
+        """Return the state `HolisticState.to_bytes` wrote."""
+        return HolisticState.from_bytes(data)
+
+    def estimate(
+        self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
+    ) -> Keypoints:
+        """Return the 543 landmarks of a batch of RGB frames of any sizes."""
+        found = self.find(frames, cast("Sequence[HolisticState] | None", states))
+        skeleton = get_skeleton(self.skeleton_name)
+        points = np.full((len(found), skeleton.num_points, 3), np.nan, np.float32)
+        scores = np.zeros((len(found), skeleton.num_points), np.float32)
+        for row, frame in enumerate(found):
+            if frame.body is not None:
+                points[row, :33], scores[row, :33] = frame.body.points, frame.body.visibility
+            for name, landmarks in frame.parts.items():
+                part = skeleton.part(name)
+                points[row, part.start : part.stop] = landmarks
+                scores[row, part.start : part.stop] = 1
+        sizes_wh = np.array([frame.size for frame in found], np.int32).reshape(-1, 2)
+        return Keypoints(points, scores, sizes_wh)
+
+    def find(
+        self, frames: Sequence[Frame], states: Sequence[HolisticState] | None = None
+    ) -> list[HolisticFrame]:
+        """Return all that is found in a batch of frames, in the engine's own terms.
+
+        Args:
+            frames: `(height, width, 3)` RGB uint8 each.
+            states: One per frame, each of another clip, changed in place; None: frames stand alone.
+        """
+        if states is not None and len(states) != len(frames):
+            raise ValueError(f"states: expected {len(frames)}, one per frame, got {len(states)}")
+        batch = [
+            HolisticFrame(_checked(frame), states[index] if states else None)
+            for index, frame in enumerate(frames)
+        ]
+        for state in states or ():
+            state.num_frames += 1
+        self._find_bodies(batch)
+        with_body = [frame for frame in batch if frame.body is not None]
+        self._find_hands(with_body)
+        self._find_faces(with_body)
+        for frame in batch:
+            if frame.state is not None:
+                frame.state.previous = {
+                    part: frame.parts.get(part) for part in frame.state.previous
+                }
+        return batch
+
+    def _find_bodies(self, batch: list[HolisticFrame]) -> None:
+        rects: list[Rect | None] = [
+            pose.rect_from_auxiliary(frame.state.auxiliary, frame.size)
+            if frame.state and frame.state.follows_pose and frame.state.auxiliary is not None
+            else None
+            for frame in batch
+        ]
+        unknown = [index for index, rect in enumerate(rects) if rect is None]
+        looks = self._pose_detector.look(
+            [(batch[i].pixels, whole_picture(*batch[i].size)[0]) for i in unknown]
+        )
+        for index, outputs in zip(unknown, looks, strict=True):
+            size = batch[index].size
+            rects[index] = pose.rect_from_detection(self._find_pose, outputs, size)
+        places = [(frame, rect) for frame, rect in zip(batch, rects, strict=True) if rect]
+        looks = self._pose_landmarks.look([(frame.pixels, rect) for frame, rect in places])
+        for (frame, rect), outputs in zip(places, looks, strict=True):
+            frame.body = pose.read_pose(outputs, rect, min_score=self.min_tracking_confidence)
+        for frame in batch:
+            if frame.state is None:
+                continue
+            if frame.body is None:
+                frame.state.lose_person()
+            elif frame.state.follows_pose:
+                frame.body = pose.follow(frame.body, frame.state, frame.size)
+
+    def _find_hands(self, batch: list[HolisticFrame]) -> None:
+        places = [
+            (frame, side, rect)
+            for frame in batch
+            for side in hands.SIDES
+            if frame.body and (rect := hands.rect_from_body(frame.body, side, frame.size))
+        ]
+        looks = self._hand_recrop.look([(frame.pixels, rect) for frame, _, rect in places])
+        places = [
+            (frame, side, hands.rect_to_read(
+                hands.rect_from_recrop(outputs, rect, frame.size), frame.previous(side), frame.size
+            ))
+            for (frame, side, rect), outputs in zip(places, looks, strict=True)
+        ]  # fmt: skip
+        looks = self._hand_landmarks.look([(frame.pixels, rect) for frame, _, rect in places])
+        for (frame, side, rect), outputs in zip(places, looks, strict=True):
+            landmarks = hands.read_hand(outputs, rect)
+            if landmarks is not None:
+                frame.parts[side] = landmarks
+
+    def _find_faces(self, batch: list[HolisticFrame]) -> None:
+        places = [
+            (frame, face.rect_from_body(frame.body, frame.size)) for frame in batch if frame.body
+        ]
+        looks = self._face_detector.look([(frame.pixels, rect) for frame, rect in places])
+        found = []
+        for (frame, rect), outputs in zip(places, looks, strict=True):
+            rect_b = face.rect_from_detection(self._find_face, outputs, rect, frame.size)
+            if rect_b is not None:
+                found.append((frame, face.rect_to_read(rect_b, frame.previous("face"), frame.size)))
+        looks = self._face_landmarks.look([(frame.pixels, rect) for frame, rect in found])
+        for (frame, rect), outputs in zip(found, looks, strict=True):
+            landmarks = face.read_face(outputs, rect)
+            if landmarks is not None:
+                frame.parts["face"] = landmarks
+
+    def identity(self) -> dict[str, str]:
+        """Return what decides the result: options, versions, hashes of the model files."""
+        return {
+            "engine": "holistic",
+            "min_detection_confidence": str(self.min_detection_confidence),
+            "min_tracking_confidence": str(self.min_tracking_confidence),
+            "smooth_landmarks": str(self.smooth_landmarks),
+            "device": self.device.split(":")[0],
+            "converter": str(CONVERTER_VERSION),
+            "onnxruntime": onnxruntime.__version__,
+            "opencv": cv2.__version__,
+            **{f"sha256 {name}": get_pinned(name, "model").sha256 for name in NETWORKS},
+        }
+
+    def close(self) -> None:
+        """Free the networks."""
+        for name in [key for key, value in vars(self).items() if isinstance(value, CropNetwork)]:
+            delattr(self, name)
+
+
+def _checked(frame: Frame) -> Frame:
+    if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8 or not frame.size:
+        raise ValueError(
+            f"frame: expected (height, width, 3) uint8 RGB, got {frame.shape} {frame.dtype}"
+        )
+    return np.ascontiguousarray(frame)

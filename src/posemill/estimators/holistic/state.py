@@ -1,0 +1,86 @@
+"""What is remembered between the frames of one clip."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from posemill.errors import FormatError
+from posemill.estimators.holistic.smoothing import OneEuro
+from posemill.records import FloatArray
+
+_PARTS = ("left_hand", "right_hand", "face")
+_FILTERS = ("pose_filter", "aux_filter", "world_filter")
+
+
+@dataclass
+class HolisticState:
+    """The memory of one clip.
+
+    Args:
+        follows_pose: False is the legacy API's static mode: every frame runs the pose detector and
+            nothing is smoothed, but hands and face still remember the frame before.
+        smooths: Whether pose landmarks are filtered over time.
+        num_frames: Frames processed so far: the filters' clock.
+        auxiliary: `(2, 2)` filtered points that say where the body is in the next frame; None after
+            a frame without a person.
+        visibility: `(33,)` low-passed; kept over frames without a person, as the filter of the
+            world landmarks is.
+        previous: The landmarks of each part in the frame just before, where it was found.
+    """
+
+    follows_pose: bool = True
+    smooths: bool = True
+    num_frames: int = 0
+    auxiliary: FloatArray | None = None
+    visibility: FloatArray | None = None
+    previous: dict[str, FloatArray | None] = field(default_factory=lambda: dict.fromkeys(_PARTS))
+    pose_filter: OneEuro = field(default_factory=lambda: OneEuro(0.05, 80.0))
+    aux_filter: OneEuro = field(default_factory=lambda: OneEuro(0.01, 10.0))
+    world_filter: OneEuro = field(default_factory=lambda: OneEuro(0.1, 40.0))
+
+    def lose_person(self) -> None:
+        """Take note of a frame without pose landmarks."""
+        self.auxiliary = None
+        self.pose_filter.reset()
+        self.aux_filter.reset()
+        self.previous = dict.fromkeys(_PARTS)
+
+    def to_bytes(self) -> bytes:
+        """Return the state as an npz file without pickles."""
+        header = (self.follows_pose, self.smooths, self.num_frames,
+                  *(getattr(self, name).frame for name in _FILTERS))  # fmt: skip
+        arrays: dict[str, Any] = {"header": np.array(header, np.int64)}
+        named = {"auxiliary": self.auxiliary, "visibility": self.visibility, **self.previous}
+        for name in _FILTERS:
+            one = getattr(self, name)
+            named |= {f"{name}.{key}": getattr(one, key) for key in ("raw", "smooth", "slope")}
+        arrays |= {name: value for name, value in named.items() if value is not None}
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> HolisticState:
+        """Return the state that `to_bytes` wrote."""
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            header = [int(value) for value in arrays["header"]]
+            follows_pose, smooths, num_frames = header[:3]
+        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+            raise FormatError(f"not a state of the holistic engine: {error}") from error
+        state = cls(bool(follows_pose), bool(smooths), num_frames)
+        state.auxiliary, state.visibility = arrays.get("auxiliary"), arrays.get("visibility")
+        state.previous = {part: arrays.get(part) for part in _PARTS}
+        for name, frame in zip(_FILTERS, header[3:], strict=True):
+            one = getattr(state, name)
+            one.frame = frame
+            one.raw, one.smooth, one.slope = (
+                arrays.get(f"{name}.{key}") for key in ("raw", "smooth", "slope")
+            )
+        return state

@@ -1,0 +1,77 @@
+"""The networks engines run: which outputs of which model file, as ONNX, converted once and cached."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from posemill.files import atomic_path, cache_folder
+from posemill.weights.catalogue import get_pinned
+from posemill.weights.onnx_export import export_onnx
+from posemill.weights.pull import ensure_model
+from posemill.weights.rewrites import rewrite
+from posemill.weights.tflite_graph import read_graph
+
+# Part of the cached file's name: raise it when the converter's result changes.
+CONVERTER_VERSION = 1
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """What is taken of a model file.
+
+    Args:
+        model: Name in the catalogue.
+        outputs: Kept, in this order; all that only others need is left out.
+        value_range: What the network expects black and white to be.
+    """
+
+    model: str
+    outputs: tuple[str, ...]
+    value_range: tuple[float, float] = (0.0, 1.0)
+
+
+NETWORKS = {
+    spec.model: spec
+    for spec in (
+        # boxes with 4 points (2254, 12), logits (2254, 1)
+        NetworkSpec("pose_detection", ("Identity", "Identity_1"), (-1.0, 1.0)),
+        # 39 x (x, y, z, visibility, presence), score, heat maps (39, 64, 64), 39 x 3 in metres;
+        # without the segmentation: a third of the time
+        NetworkSpec("pose_landmark_full", ("Identity", "Identity_1", "Identity_3", "Identity_4")),
+        # two points
+        NetworkSpec("hand_recrop", ("output_crop",)),
+        # 21 x (x, y, z), score
+        NetworkSpec("hand_landmark_full", ("Identity", "Identity_1")),
+        # boxes with 6 points (896, 16), logits (896, 1)
+        NetworkSpec("face_detection_short_range", ("regressors", "classificators"), (-1.0, 1.0)),
+        # 468 x (x, y, z), logit
+        NetworkSpec("face_landmark", ("conv2d_21", "conv2d_31")),
+    )
+}
+
+
+def load_onnx(name: str) -> bytes:
+    """Return the ONNX model of a network, from the cache or converted now.
+
+    A cache that cannot be written is no error: the conversion takes about a second.
+    """
+    source = get_pinned(name, "model")
+    cached = cache_folder() / "onnx" / f"{name}-{source.sha256[:16]}-v{CONVERTER_VERSION}.onnx"
+    with contextlib.suppress(OSError):
+        return cached.read_bytes()
+    data = convert(name)
+    with contextlib.suppress(OSError):
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(cached) as temporary:
+            temporary.write_bytes(data)
+    return data
+
+
+def convert(name: str) -> bytes:
+    """Return the ONNX model of a network, converted from its TFLite file."""
+    spec = NETWORKS[name]
+    graph = read_graph(ensure_model(name))
+    graph.keep_outputs(spec.outputs)
+    rewrite(graph)
+    return export_onnx(graph, value_range=spec.value_range, name=name)
