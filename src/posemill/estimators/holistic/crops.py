@@ -12,8 +12,10 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from posemill.estimators.holistic.rects import Rect
+from posemill.estimators.holistic.rects import HALF, Rect, f32
 from posemill.records import Frame
+
+_HALF_TURN = f32(180)
 
 
 class Cropper:
@@ -30,14 +32,24 @@ class Cropper:
         corners = [(0, size), (0, 0), (size, 0), (size, size)]
         self._corners = np.array(corners, np.float32)
 
-    def cut(self, frame: Frame, rect: Rect, out: npt.NDArray[np.uint8]) -> None:
-        """Write the crop at `rect`, which is square in pixels, into `out` `(size, size, 3)`."""
-        height, width = frame.shape[:2]
-        box = (
-            (rect.center_x * width, rect.center_y * height),
-            (rect.width * width, rect.height * height),
-            math.degrees(rect.rotation),
-        )
+    def cut(self, frame: Frame, rect: Rect | None, out: npt.NDArray[np.uint8]) -> None:
+        """Write a crop into `out` `(size, size, 3)`.
+
+        Args:
+            frame: The picture.
+            rect: Square in pixels but for the last bit: the longer side counts. None for the
+                square that holds the whole picture.
+            out: Where to.
+        """
+        height, width = f32(frame.shape[0]), f32(frame.shape[1])
+        if rect is None:
+            side, angle = max(width, height), 0.0
+            center = (float(width) / 2, float(height) / 2)
+        else:
+            side = max(rect.width * width, rect.height * height)
+            angle = float(rect.rotation * _HALF_TURN) / math.pi
+            center = (float(rect.center_x * width), float(rect.center_y * height))
+        box = (center, (float(side), float(side)), angle)
         matrix = cv2.getPerspectiveTransform(cv2.boxPoints(box), self._corners)
         cv2.warpPerspective(
             frame, matrix, (self.size, self.size), dst=out, flags=cv2.INTER_LINEAR,
@@ -45,8 +57,7 @@ class Cropper:
         )  # fmt: skip
 
 
-def whole_picture(width: int, height: int) -> tuple[Rect, float, float]:
-    """Return the square that holds the whole picture, and the empty share left and on top of it."""
-    side = max(width, height)
-    rect = Rect(0.5, 0.5, side / width, side / height, 0.0)
-    return rect, (1 - width / side) / 2, (1 - height / side) / 2
+def empty_shares(width: np.float32, height: np.float32) -> tuple[np.float32, np.float32]:
+    """Return which share of the square around the whole picture is empty left, and on top of it."""
+    side, one = max(width, height), f32(1)
+    return (one - width / side) * HALF, (one - height / side) * HALF

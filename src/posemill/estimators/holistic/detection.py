@@ -32,6 +32,13 @@ def make_anchors(size: int, strides: Sequence[int]) -> FloatArray:
     return np.concatenate(centers).astype(np.float32)
 
 
+def sigmoid(logits: FloatArray) -> FloatArray:
+    """Return the sigmoid, each step rounded to float32 as C's `expf` and operators do."""
+    one = np.float32(1)
+    with np.errstate(over="ignore"):
+        return one / (one + np.exp(-logits.astype(np.float64)).astype(np.float32))
+
+
 class Detector:
     """Turns the raw output of an SSD network into the points of its best detection.
 
@@ -55,11 +62,8 @@ class Detector:
             boxes: `(anchors, 4 + 2n)`: centre, size and n points in pixels, relative to the anchor.
             logits: `(anchors,)`.
         """
-        with np.errstate(over="ignore"):
-            scores = 1 / (1 + np.exp(-np.clip(logits, -100, 100)))
-        kept = np.flatnonzero(
-            (scores >= self._min_score) & (boxes[:, 2] >= 0) & (boxes[:, 3] >= 0)
-        )
+        scores = sigmoid(np.clip(logits, -100, 100))
+        kept = np.flatnonzero((scores >= self._min_score) & (boxes[:, 2] >= 0) & (boxes[:, 3] >= 0))
         if not len(kept):
             return None
         scores = scores[kept]
@@ -72,7 +76,11 @@ class Detector:
         if not cluster.any():
             cluster[top] = True
         weights = scores[cluster]
-        points = (values[cluster, 4:] * weights[:, None]).sum(0) / weights.sum()
+        # Added one after the other, best first, as the original does.
+        order = np.argsort(-weights, kind="stable")
+        weights = weights[order]
+        summed = (values[cluster, 4:][order] * weights[:, None]).cumsum(0)[-1]
+        points = summed / weights.cumsum()[-1]
         return points.reshape(-1, 2).astype(np.float32)
 
 

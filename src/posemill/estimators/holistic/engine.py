@@ -13,9 +13,9 @@ import onnxruntime
 from posemill.errors import ConfigError
 from posemill.estimators import ClipState
 from posemill.estimators.holistic import face, hands, pose
-from posemill.estimators.holistic.crops import Cropper, whole_picture
+from posemill.estimators.holistic.crops import Cropper
 from posemill.estimators.holistic.detection import Detector
-from posemill.estimators.holistic.rects import Rect, Size
+from posemill.estimators.holistic.rects import Rect, Size, f32
 from posemill.estimators.holistic.state import HolisticState
 from posemill.estimators.runtime import Network
 from posemill.records import FloatArray, Frame, Keypoints
@@ -43,7 +43,7 @@ class HolisticFrame:
     @property
     def size(self) -> Size:
         """Width and height in pixels."""
-        return self.pixels.shape[1], self.pixels.shape[0]
+        return f32(self.pixels.shape[1]), f32(self.pixels.shape[0])
 
     def previous(self, part: str) -> FloatArray | None:
         """Return the part's landmarks in the frame before."""
@@ -53,17 +53,15 @@ class HolisticFrame:
 class CropNetwork:
     """A network with its crops: looks at rectangles of pictures."""
 
-    def __init__(
-        self, name: str, *, repeats_border: bool, device: str, threads: int
-    ) -> None:
+    def __init__(self, name: str, *, repeats_border: bool, device: str, threads: int) -> None:
         self._network = Network(name, load_onnx(name), device=device, threads=threads)
         self._cropper = Cropper(self._network.size, repeats_border=repeats_border)
         rows = _MAX_BATCH if self._network.runs_batches else 1
         size = self._network.size
         self._pixels = np.zeros((rows, size, size, 3), np.uint8)
 
-    def look(self, places: Sequence[tuple[Frame, Rect]]) -> list[list[FloatArray]]:
-        """Return the network's outputs for each place, each with a batch axis of 1."""
+    def look(self, places: Sequence[tuple[Frame, Rect | None]]) -> list[list[FloatArray]]:
+        """Return the network's outputs for each place (None: the whole picture), batch axis 1."""
         results = []
         for start in range(0, len(places), len(self._pixels)):
             some = places[start : start + len(self._pixels)]
@@ -185,23 +183,21 @@ class HolisticEstimator:
             for frame in batch
         ]
         unknown = [index for index, rect in enumerate(rects) if rect is None]
-        looks = self._pose_detector.look(
-            [(batch[i].pixels, whole_picture(*batch[i].size)[0]) for i in unknown]
-        )
+        looks = self._pose_detector.look([(batch[i].pixels, None) for i in unknown])
         for index, outputs in zip(unknown, looks, strict=True):
             size = batch[index].size
             rects[index] = pose.rect_from_detection(self._find_pose, outputs, size)
         places = [(frame, rect) for frame, rect in zip(batch, rects, strict=True) if rect]
         looks = self._pose_landmarks.look([(frame.pixels, rect) for frame, rect in places])
         for (frame, rect), outputs in zip(places, looks, strict=True):
-            frame.body = pose.read_pose(outputs, rect, min_score=self.min_tracking_confidence)
+            frame.body = pose.read_pose(
+                outputs, rect, frame.size, min_score=self.min_tracking_confidence
+            )
         for frame in batch:
-            if frame.state is None:
-                continue
-            if frame.body is None:
-                frame.state.lose_person()
-            elif frame.state.follows_pose:
+            if frame.body is not None:
                 frame.body = pose.follow(frame.body, frame.state, frame.size)
+            elif frame.state is not None:
+                frame.state.lose_person()
 
     def _find_hands(self, batch: list[HolisticFrame]) -> None:
         places = [
@@ -219,7 +215,7 @@ class HolisticEstimator:
         ]  # fmt: skip
         looks = self._hand_landmarks.look([(frame.pixels, rect) for frame, _, rect in places])
         for (frame, side, rect), outputs in zip(places, looks, strict=True):
-            landmarks = hands.read_hand(outputs, rect)
+            landmarks = hands.read_hand(outputs, rect, frame.size)
             if landmarks is not None:
                 frame.parts[side] = landmarks
 

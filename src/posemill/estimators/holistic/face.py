@@ -15,7 +15,9 @@ from posemill.estimators.holistic.rects import (
     box_of_landmarks,
     enlarge,
     project,
+    project_by_matrix,
     rotation_between,
+    to_pixels,
 )
 from posemill.estimators.holistic.tracking import TrackingRule
 from posemill.records import FloatArray
@@ -33,9 +35,8 @@ _FACE_EYES = (33, 263)
 def rect_from_body(pose: PoseLandmarks, size: Size) -> Rect:
     """Return roughly where the face is by the body's landmarks of the head."""
     head = pose.points[:11, :2]
-    right_eye, left_eye = (tuple(head[eye].tolist()) for eye in _BODY_EYES)
-    rotation = rotation_between(right_eye, left_eye, size, target=0.0)
-    return enlarge(box_of_landmarks(head)._replace(rotation=rotation), size, scale=3.0)
+    rotation = _rotation_of_eyes(head[_BODY_EYES[0]], head[_BODY_EYES[1]], size)
+    return enlarge(box_of_landmarks(head, rotation), size, scale=3.0)
 
 
 def rect_from_detection(
@@ -45,20 +46,17 @@ def rect_from_detection(
     points = detector.best(outputs[0][0], outputs[1].reshape(-1))
     if points is None:
         return None
-    points = project(points, rect)
-    right_eye, left_eye = (tuple(point.tolist()) for point in points[:2])
-    rotation = rotation_between(right_eye, left_eye, size, target=0.0)
-    box = box_of_keypoints(points)._replace(rotation=rotation)
-    return enlarge(box, size, scale=2.0, shift_y=-0.1)
+    points = project_by_matrix(points, rect, size)
+    rotation = _rotation_of_eyes(points[0], points[1], size)
+    return enlarge(box_of_keypoints(points, rotation), size, scale=2.0, shift_y=-0.1)
 
 
 def rect_to_read(found: Rect, previous: FloatArray | None, size: Size) -> Rect:
     """Return where the landmarks are read: where the face was, if that still fits, or `found`."""
     if previous is None:
         return found
-    right_eye, left_eye = (tuple(previous[eye, :2].tolist()) for eye in _FACE_EYES)
-    rotation = rotation_between(right_eye, left_eye, size, target=0.0)
-    box = box_of_landmarks(previous[:, :2])._replace(rotation=rotation)
+    rotation = _rotation_of_eyes(previous[_FACE_EYES[0]], previous[_FACE_EYES[1]], size)
+    box = box_of_landmarks(previous[:, :2], rotation)
     return _RULE.choose(found, enlarge(box, size, scale=1.5), previous, size)
 
 
@@ -68,3 +66,8 @@ def read_face(outputs: list[FloatArray], rect: Rect) -> FloatArray | None:
     if not 1 / (1 + math.exp(-float(np.clip(logit[0, 0], -80, 80)))) > _MIN_SCORE:
         return None
     return project(raw.reshape(468, 3) / np.float32(_CROP_SIZE), rect)
+
+
+def _rotation_of_eyes(right: FloatArray, left: FloatArray, size: Size) -> np.float32:
+    right_px, left_px = to_pixels((right[0], right[1]), size), to_pixels((left[0], left[1]), size)
+    return rotation_between(right_px, left_px, target=0.0)

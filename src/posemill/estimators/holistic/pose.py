@@ -7,9 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posemill.estimators.holistic.crops import whole_picture
-from posemill.estimators.holistic.detection import Detector
-from posemill.estimators.holistic.rects import Rect, Size, enlarge, project, rect_on_line
+from posemill.estimators.holistic.crops import empty_shares
+from posemill.estimators.holistic.detection import Detector, sigmoid
+from posemill.estimators.holistic.rects import (
+    Point,
+    Rect,
+    Size,
+    cos_sin,
+    enlarge,
+    f32,
+    project,
+    square_on_line,
+    to_pixels,
+    without_border,
+)
 from posemill.estimators.holistic.smoothing import smooth_visibility
 from posemill.estimators.holistic.state import HolisticState
 from posemill.records import FloatArray
@@ -23,6 +34,7 @@ _KERNEL = 9
 _REACH = np.arange(_KERNEL) - _KERNEL // 2
 _MIN_HEAT = 0.5
 _UPRIGHT = math.pi / 2
+_MIN_OBJECT_SCALE = 1e-6
 
 
 @dataclass
@@ -42,28 +54,34 @@ class PoseLandmarks:
     auxiliary: FloatArray
 
 
-def rect_from_detection(
-    detector: Detector, outputs: list[FloatArray], size: Size
-) -> Rect | None:
+def rect_from_detection(detector: Detector, outputs: list[FloatArray], size: Size) -> Rect | None:
     """Return where the body is by the detector's outputs for the whole picture, None if nobody."""
     points = detector.best(outputs[0][0], outputs[1].reshape(-1))
     if points is None:
         return None
-    _, pad_x, pad_y = whole_picture(*size)
-    center, reach = (
-        ((float(x) - pad_x) / (1 - 2 * pad_x), (float(y) - pad_y) / (1 - 2 * pad_y))
-        for x, y in points[:2]
+    pad_x, pad_y = empty_shares(*size)
+    scale_x, scale_y = f32(1) - (pad_x + pad_x), f32(1) - (pad_y + pad_y)
+    return _rect_around(
+        ((points[0, 0] - pad_x) / scale_x, (points[0, 1] - pad_y) / scale_y),
+        ((points[1, 0] - pad_x) / scale_x, (points[1, 1] - pad_y) / scale_y),
+        size,
     )
-    return enlarge(rect_on_line(center, reach, size, target=_UPRIGHT), size, scale=_MARGIN)
 
 
 def rect_from_auxiliary(auxiliary: FloatArray, size: Size) -> Rect:
     """Return where the body is expected by the auxiliary points of the frame before."""
-    center, reach = ((float(x), float(y)) for x, y in auxiliary[:, :2])
-    return enlarge(rect_on_line(center, reach, size, target=_UPRIGHT), size, scale=_MARGIN)
+    (center_x, center_y), (reach_x, reach_y) = auxiliary[:, :2]
+    return _rect_around((center_x, center_y), (reach_x, reach_y), size)
 
 
-def read_pose(outputs: list[FloatArray], rect: Rect, *, min_score: float) -> PoseLandmarks | None:
+def _rect_around(center: Point, reach: Point, size: Size) -> Rect:
+    pixels = to_pixels(center, size), to_pixels(reach, size)
+    return enlarge(square_on_line(*pixels, size, target=_UPRIGHT), size, scale=_MARGIN)
+
+
+def read_pose(
+    outputs: list[FloatArray], rect: Rect, size: Size, *, min_score: float
+) -> PoseLandmarks | None:
     """Return the landmarks from the network's outputs for the crop at `rect`, None if no body."""
     raw, score, heat, world = outputs
     if not score[0, 0] > min_score:
@@ -71,9 +89,9 @@ def read_pose(outputs: list[FloatArray], rect: Rect, *, min_score: float) -> Pos
     raw = raw.reshape(39, 5)
     points = raw[:, :3] / np.float32(_CROP_SIZE)
     refine_by_heat(points, heat[0])
-    points = project(points, rect)
-    visibility = 1 / (1 + np.exp(-raw[:33, 3]))
-    cos, sin = math.cos(rect.rotation), math.sin(rect.rotation)
+    points = project(without_border(points, rect, size), rect)
+    visibility = sigmoid(raw[:33, 3])
+    cos, sin = cos_sin(rect.rotation)
     metres = world.reshape(39, 3)[:33]
     turned = metres.copy()
     turned[:, 0] = cos * metres[:, 0] - sin * metres[:, 1]
@@ -100,34 +118,49 @@ def refine_by_heat(points: FloatArray, heat: FloatArray) -> None:
         rows.clip(0, last)[:, :, None],
         columns.clip(0, last)[:, None, :],
     ]  # (39, 9, 9)
-    weights = 1 / (1 + np.exp(-window))
+    weights = sigmoid(window)
     weights[outside_y[:, :, None] | outside_x[:, None, :]] = 0
     refined = on_map & (weights.max((1, 2)) >= _MIN_HEAT)
-    total = weights.sum((1, 2))
+    total = _sum_in_order(weights)
     total[~refined] = 1
-    x = (weights.sum(1) * columns).sum(1) / total / _MAP_SIZE
-    y = (weights.sum(2) * rows).sum(1) / total / _MAP_SIZE
+    x = _sum_in_order(weights * columns[:, None, :].astype(np.float32)) / _MAP_SIZE / total
+    y = _sum_in_order(weights * rows[:, :, None].astype(np.float32)) / _MAP_SIZE / total
     points[refined, 0] = x[refined]
     points[refined, 1] = y[refined]
 
 
-def follow(pose: PoseLandmarks, state: HolisticState, size: Size) -> PoseLandmarks:
-    """Return the landmarks as the clip's filters see them, and remember where the body is."""
+def _sum_in_order(windows: FloatArray) -> FloatArray:
+    """Return the sum of each `(n, 9, 9)` window, row by row, as a plain loop in float32 adds it."""
+    return windows.reshape(len(windows), -1).cumsum(1)[:, -1]
+
+
+def follow(pose: PoseLandmarks, state: HolisticState | None, size: Size) -> PoseLandmarks:
+    """Return the landmarks as the clip's filters see them, and remember where the body is.
+
+    Without a state they only go to pixels and back, which can change their last bit.
+    """
     width, height = size
-    to_pixels = np.array([width, height, width], np.float32)
-    auxiliary = pose.auxiliary * to_pixels
-    offset = auxiliary[1, :2] - auxiliary[0, :2]
-    object_scale = 2 * math.hypot(float(offset[0]), float(offset[1]))
-    points, visibility, world = pose.points, pose.visibility, pose.world
-    if object_scale >= 1e-6:
-        value_scale, frame = 1 / object_scale, state.num_frames
+    pixels_of = np.array([width, height, width], np.float32)
+    pixels, visibility, world = pose.points * pixels_of, pose.visibility, pose.world
+    if state is None or not state.follows_pose:
+        return PoseLandmarks(pixels / pixels_of, visibility, world, pose.auxiliary)
+    auxiliary = pose.auxiliary * pixels_of
+    object_scale = _object_scale(pose.auxiliary, size)
+    if object_scale >= _MIN_OBJECT_SCALE:
+        value_scale, frame = f32(1) / object_scale, state.num_frames
         auxiliary = state.aux_filter(auxiliary, frame, value_scale=value_scale)
         if state.smooths:
-            pixels = state.pose_filter(points * to_pixels, frame, value_scale=value_scale)
-            points = pixels / to_pixels
+            pixels = state.pose_filter(pixels, frame, value_scale=value_scale)
     if state.smooths:
         visibility = smooth_visibility(visibility, state.visibility)
         state.visibility = visibility
         world = state.world_filter(world, state.num_frames)
-    state.auxiliary = (auxiliary / to_pixels)[:, :2]
-    return PoseLandmarks(points, visibility, world, pose.auxiliary)
+    state.auxiliary = (auxiliary / pixels_of)[:, :2]
+    return PoseLandmarks(pixels / pixels_of, visibility, world, pose.auxiliary)
+
+
+def _object_scale(auxiliary: FloatArray, size: Size) -> np.float32:
+    """Return the side in pixels of the square between the two auxiliary points."""
+    center, reach = (to_pixels((point[0], point[1]), size) for point in auxiliary)
+    square = square_on_line(center, reach, size, target=_UPRIGHT)
+    return (square.width * size[0] + square.height * size[1]) / f32(2)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from posemill.records import FloatArray
 
-SECONDS_PER_FRAME = 0.033333
+_NANOSECONDS_PER_FRAME = 33_333_000
 _VISIBILITY_SHARE = 0.1
 
 
@@ -51,25 +52,28 @@ class OneEuro:
             self.raw, self.smooth, self.frame = values, values, frame
             self.slope = np.zeros_like(values)
             return values
-        rate = 1 / (SECONDS_PER_FRAME * (frame - self.frame))
-        slope = (values - self.raw).astype(np.float64) * (value_scale * rate)
-        share = _share(1.0, rate)
-        slope = share * slope + (1 - share) * self.slope
-        cutoff = self.min_cutoff + self.beta * np.abs(slope)
-        shares = 1 / (1 + rate / (2 * math.pi * cutoff))
-        smooth = (shares * values + (1 - shares) * self.smooth).astype(np.float32)
-        self.raw, self.smooth, self.frame = values, smooth, frame
-        self.slope = slope.astype(np.float32)
-        return smooth
+        rate = 1 / ((frame - self.frame) * _NANOSECONDS_PER_FRAME * 1e-9)
+        steps = values.astype(np.float64) - self.raw
+        slopes = (steps * float(value_scale) * rate).astype(np.float32)
+        self.slope = _low_pass(slopes, self.slope, _share(1.0, rate))
+        cutoff = self.min_cutoff + self.beta * np.abs(self.slope.astype(np.float64))
+        self.smooth = _low_pass(values, self.smooth, _share(cutoff, rate))
+        self.raw, self.frame = values, frame
+        return self.smooth
 
 
-def _share(cutoff: float, rate: float) -> float:
-    return 1 / (1 + rate / (2 * math.pi * cutoff))
+def _share(cutoff: Any, rate: float) -> Any:
+    """Return how much of a new value counts, as float32, for cut-off frequencies in Hz."""
+    return np.float32(1 / (1 + 1 / (2 * math.pi * cutoff) / (1 / rate)))
+
+
+def _low_pass(new: FloatArray, old: FloatArray, share: Any) -> FloatArray:
+    """Return `share·new + (1 - share)·old`, rounded where the original rounds."""
+    return (share * new + (1 - np.float64(share)) * old).astype(np.float32)
 
 
 def smooth_visibility(new: FloatArray, previous: FloatArray | None) -> FloatArray:
     """Return the low-passed visibility; the first one passes through."""
     if previous is None:
         return new
-    share = np.float32(_VISIBILITY_SHARE)
-    return share * new + (1 - share) * previous
+    return _low_pass(new, previous, np.float32(_VISIBILITY_SHARE))
