@@ -36,7 +36,7 @@ class Network:
             options.add_free_dimension_override_by_name("batch", 1)
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=[provider])
-        except Exception as error:  # noqa: BLE001  onnxruntime's errors have no common base
+        except _onnxruntime_errors() as error:
             raise _load_error(name, device, error) from error
         if self._session.get_providers()[0] != (provider if kind == "cpu" else provider[0]):
             raise DeviceError(
@@ -54,6 +54,14 @@ class Network:
             self._output_names, {self._input_name: pixels}
         )
         return outputs
+
+
+def _onnxruntime_errors() -> tuple[type[Exception], ...]:
+    """Return ONNX Runtime's exceptions: they have no common base of their own."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    kinds = (value for value in vars(state).values() if isinstance(value, type))
+    return (RuntimeError, *(kind for kind in kinds if issubclass(kind, Exception)))
 
 
 def _provider_of(device: str) -> tuple[str, Any]:

@@ -1,4 +1,4 @@
-"""The networks engines run: which outputs of which model file, as ONNX, converted once and cached."""
+"""The networks engines run: outputs of model files, as ONNX, converted once and cached."""
 
 from __future__ import annotations
 

@@ -69,7 +69,8 @@ def _share(cutoff: Any, rate: float) -> Any:
 
 def _low_pass(new: FloatArray, old: FloatArray, share: Any) -> FloatArray:
     """Return `share·new + (1 - share)·old`, rounded where the original rounds."""
-    return (share * new + (1 - np.float64(share)) * old).astype(np.float32)
+    result: FloatArray = (share * new + (1 - np.float64(share)) * old).astype(np.float32)
+    return result
 
 
 def smooth_visibility(new: FloatArray, previous: FloatArray | None) -> FloatArray:
