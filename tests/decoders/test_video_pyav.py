@@ -123,6 +123,28 @@ def test_a_stream_without_frames_says_so(tmp_path: Path, write_video: WriteVideo
     assert caught.value.reason in ("no frames", "truncated")
 
 
+@pytest.mark.parametrize("suffix", [".mkv", ".mp4"])
+@pytest.mark.parametrize("codec", ["libx264", "libvpx-vp9"])
+def test_a_stream_without_its_first_key_frame_starts_at_the_next(
+    tmp_path: Path, write_video: WriteVideo, number_of: NumberOf, codec: str, suffix: str
+) -> None:
+    options = {"g": "20", "bf": "0", "cpu-used": "8"}
+    whole = write_video(tmp_path / f"whole{suffix}", 60, codec=codec, options=options)
+    path = tmp_path / f"cut{suffix}"
+    with av.open(str(whole)) as source, av.open(str(path), "w") as target:
+        stream = source.streams.video[0]
+        copy = target.add_stream_from_template(stream)
+        for number, packet in enumerate(source.demux(stream)):
+            if packet.size and number >= 5:
+                packet.stream = copy
+                target.mux(packet)
+    with open_video(path) as video:
+        numbers = [number_of(frame) for frame in video]
+        assert numbers == list(range(20, 60))
+        assert video.count_frames() == 40
+        assert video.num_frames in (40, None)
+
+
 def test_memory_stays_flat_over_a_long_video(tmp_path: Path, write_video: WriteVideo) -> None:
     path = write_video(
         tmp_path / "long.mp4", 400, size_wh=(320, 240), options={"preset": "ultrafast"}
@@ -150,8 +172,8 @@ def test_known_trouble_makers_are_read(shared: Path) -> None:
         "video_180.mov": (3, (568, 320), 3),
         "av1_video.mkv": (125, (640, 360), 125),
         "h265_10bits.mp4": (30, (200, 200), 30),
-        # the last packet holds two frames' worth of nothing: one packet more than frames
-        "RATRACE_wave_f_nm_np1_fr_goo_37.avi": (72, (560, 240), 73),
+        # 73 packets, one of them of one byte
+        "RATRACE_wave_f_nm_np1_fr_goo_37.avi": (72, (560, 240), 72),
     }
     for name, (num_frames, size_wh, num_packets) in expected.items():
         with open_video(shared / "media" / "traps" / name) as video:

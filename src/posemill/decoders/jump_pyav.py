@@ -18,7 +18,7 @@ import av
 import av.error
 from av.video.frame import PictureType
 
-from posemill.decoders.stream_pyav import Clock, DamageError, decode_frames
+from posemill.decoders.stream_pyav import Clock, DamageError, decode_frames, shown_packets
 
 _CONTAINERS = frozenset(["mp4", "matroska"])
 _CODECS = frozenset(["h264", "hevc", "vp9", "av1", "libdav1d", "mjpeg"])
@@ -39,21 +39,14 @@ def read_times(container: Any, stream: Any) -> list[int] | None:
     None where a time is missing or occurs twice, or where the stream begins with frames that lack
     what they refer to (it was cut out of a longer one): times and frames do not go together then.
     """
-    times = []
-    first = None
-    try:
-        for packet in container.demux(stream):
-            if packet.size and not packet.is_discard:
-                if packet.pts is None:
-                    return None
-                times.append(int(packet.pts))
-                if first is None:
-                    first = times[0] if packet.is_keyframe else -math.inf
-    except av.error.FFmpegError:
-        pass  # a damaged end; the frames before it can still be found
-    times.sort()
+    stored = []
+    for packet in shown_packets(container, stream):
+        if packet.pts is None:
+            return None
+        stored.append(int(packet.pts))
+    times = sorted(stored)
     is_unique = all(one < other for one, other in pairwise(times))
-    return times if is_unique and times[:1] == [first] else None
+    return times if is_unique and times[:1] == stored[:1] else None
 
 
 def first_time_at(container: Any, stream: Any, seconds: float) -> int:

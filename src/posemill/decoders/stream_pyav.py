@@ -29,6 +29,7 @@ def decode_frames(container: Any, stream: Any) -> Iterator[Any]:
         DamageError: After the last frame that is whole.
     """
     packets = container.demux(stream)
+    has_key = False
     while True:
         # Frames wait in the decoder until those shown before have come. Of them, the ones shown
         # before the damaged packet are good; one shown after it would have the wrong number.
@@ -38,16 +39,35 @@ def decode_frames(container: Any, stream: Any) -> Iterator[Any]:
             if packet is None:
                 return
             last_good_pts = -math.inf if packet.pts is None else packet.pts
+            has_key = has_key or packet.is_keyframe
             if packet.is_corrupt:
                 raise DamageError("a packet is cut off or marked as corrupt")
             frames = packet.decode()
         except (av.error.FFmpegError, DamageError) as error:
+            if not has_key and last_good_pts < math.inf:
+                continue  # cut out of a longer stream: it begins with its first key frame
             yield from _frames_before(stream, last_good_pts)
             raise DamageError(describe(error)) from error
         for frame in frames:
             if frame.is_corrupt:
                 raise DamageError("the decoder marks the picture as corrupt")
             yield frame
+
+
+def shown_packets(container: Any, stream: Any) -> Iterator[Any]:
+    """Yield the packets that become frames, in the order they are stored, without decoding.
+
+    Damage ends them in silence: what can be read is what can be counted.
+    """
+    has_key = False
+    try:
+        for packet in container.demux(stream):
+            has_key = has_key or packet.is_keyframe
+            # Before the first key frame nothing can be shown; one byte in an AVI means "as before".
+            if has_key and packet.size > 1 and not packet.is_discard:
+                yield packet
+    except av.error.FFmpegError:
+        return
 
 
 def _frames_before(stream: Any, last_good_pts: float) -> Iterator[Any]:

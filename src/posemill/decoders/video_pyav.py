@@ -28,6 +28,7 @@ from posemill.decoders.stream_pyav import (
     DamageError,
     decode_frames,
     describe,
+    shown_packets,
 )
 from posemill.errors import DecodeError
 from posemill.records import Frame
@@ -41,7 +42,15 @@ _NEAR_SECONDS = 3.0
 
 
 class PyavReader:
-    """A `VideoReader` on PyAV. Interlaced video comes as stored, both fields in one frame."""
+    """A `VideoReader` on PyAV. Interlaced video comes as stored, both fields in one frame.
+
+    Args:
+        path: Of the file; opened at once, so this is where most errors come.
+        threads: Threads of the decoder.
+        start_seconds: Frames before it are left out.
+        end_seconds: Frames from it on are left out; None for the end.
+        max_pixels: Larger frames are refused.
+    """
 
     def __init__(
         self,
@@ -67,6 +76,9 @@ class PyavReader:
             self._is_cut = missing_bytes(handle) > 0
         self._container, self._stream = self._open()
         self._is_fresh = True
+        rate = self._stream.average_rate or self._stream.guessed_rate
+        self.fps: float | None = float(rate) if rate else None
+        self.num_frames: int | None = None if self._has_window else self._read_num_frames()
 
     def __repr__(self) -> str:
         return f"PyavReader({self.path!r}, fps={self.fps}, num_frames={self.num_frames})"
@@ -95,32 +107,13 @@ class PyavReader:
                 self._size_wh = self._first_size_wh(container, stream)
         return self._size_wh
 
-    @property
-    def fps(self) -> float | None:
-        """Average frames per second as the container says; None where it does not."""
-        rate = self._stream.average_rate or self._stream.guessed_rate
-        return float(rate) if rate else None
-
-    @property
-    def num_frames(self) -> int | None:
-        """How many frames will come, where the container knows for sure; None otherwise."""
-        # Only MP4 and MOV list every frame; the others carry a number that somebody once wrote.
-        if self._has_window or "mp4" not in self._container.format.name.split(","):
-            return None
-        entries, promised = self._stream.index_entries, int(self._stream.frames)
-        if not promised or len(entries) != promised:
-            return None
-        hidden = sum(bool(entry.is_discard) for entry in entries)  # cut off by an edit list
-        return promised - hidden
-
     def count_frames(self) -> int:
         """Return how many frames should come, by reading the packets without decoding them."""
         container, stream = self._open()
         with container:
             times = [
-                packet.pts if packet.pts is not None else packet.dts
-                for packet in self._packets(container, stream)
-                if packet.size and not packet.is_discard
+                packet.dts if packet.pts is None else packet.pts
+                for packet in shown_packets(container, stream)
             ]
             # Packets come in the order of decoding; a clock wants the order of showing.
             times.sort(key=lambda pts: -math.inf if pts is None else pts)
@@ -196,10 +189,22 @@ class PyavReader:
         if not start_index:
             return first_time
         if self._times is None:
-            other, other_stream = self._open()
-            with other:
-                self._times = read_times(other, other_stream) or []
+            self._times = self._read_times()
         return find_target(self._times, first_time, start_index)
+
+    def _read_times(self) -> list[int]:
+        """Return the time of every frame; empty where packets and frames do not go together."""
+        container, stream = self._open()
+        with container:
+            times = read_times(container, stream)
+        container, stream = self._open()
+        with container:
+            try:
+                first = next(decode_frames(container, stream), None)
+            except DamageError:
+                return []
+            # A stream that begins in the middle may show its first frame later than stored.
+            return times if times and first is not None and first.pts == times[0] else []
 
     def _take(self) -> tuple[Any, Any]:
         """Return a container at its beginning: the one already open, after that new ones."""
@@ -241,11 +246,15 @@ class PyavReader:
             refuse(self.path, "too large", f"{size}; allowed are {self._max_pixels:,} pixels")
         return best
 
-    def _packets(self, container: Any, stream: Any) -> Iterator[Any]:
-        try:
-            yield from container.demux(stream)
-        except av.error.FFmpegError:
-            return  # a damaged end: what can be read is what can be counted
+    def _read_num_frames(self) -> int | None:
+        """Return how many frames the container lists; None where that is not to be trusted."""
+        # Only MP4 and MOV list every frame; the others carry a number that somebody once wrote.
+        entries, promised = self._stream.index_entries, int(self._stream.frames)
+        is_listed = "mp4" in self._container.format.name.split(",") and promised > 0
+        if not is_listed or len(entries) != promised or not entries[0].is_keyframe:
+            return None
+        hidden = sum(bool(entry.is_discard) for entry in entries)  # cut off by an edit list
+        return promised - hidden
 
     def _first_size_wh(self, container: Any, stream: Any) -> tuple[int, int]:
         try:
