@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from posemill.training.config import TrainConfig
+from posemill.training.datasets import DataOptions
+from posemill.training.models import build_model
+from posemill.training.resolve import resolve_config
+from posemill.training.sweep import read_sweep
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+FILES = sorted(EXAMPLES.glob("*.toml"))
+SWEEPS = [path for path in FILES if "config =" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if f not in SWEEPS], ids=lambda path: path.stem)
+def test_an_example_config_is_valid_and_its_model_can_be_built(path: Path) -> None:
+    config: TrainConfig = resolve_config(path).config
+    DataOptions.of(config)
+    build_model(
+        config.model, num_points=21, num_dims=2, num_classes=3, task=config.task,
+        **config.model_options,
+    )  # fmt: skip
+    assert config.data.startswith("data/")
+    assert config.out == f"runs/{path.stem}"
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_an_example_sweep_is_valid(path: Path) -> None:
+    sweep = read_sweep(path)
+    assert len(sweep.jobs) >= 3
+    assert str(sweep.out) == f"runs/{path.stem}"
