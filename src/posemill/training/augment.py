@@ -95,7 +95,7 @@ class Augment:
         if points.shape[-1] >= 2:
             turn = np.array([[cos, sin], [-sin, cos]])
             matrix[:2, :2] = size * turn @ np.diag(stretch)
-        flat = points.reshape(-1, points.shape[-1]) @ matrix.astype(np.float32) + shift
+        flat: FloatArray = points.reshape(-1, points.shape[-1]) @ matrix.astype(np.float32) + shift
         return flat.reshape(points.shape)
 
 
