@@ -7,6 +7,7 @@ PosemillError               something in the world is not as it has to be
 ├── SourceError             no clips where the user pointed, or a layout we do not know
 ├── DecodeError             a picture or a video that cannot be read
 ├── RunError                a run folder that cannot be started, continued or read
+│   └── StoppedError        a run that a signal ended; the same command continues it
 ├── FormatError             a file that does not hold what its format promises
 ├── ConfigError             a setting that is unknown, or does not go with the others
 └── TrainingError           a training that cannot start or go on
@@ -58,6 +59,17 @@ class DecodeError(PosemillError):
 
 class RunError(PosemillError):
     """A run folder that cannot be started, continued or read."""
+
+
+class StoppedError(RunError):
+    """A run that a signal ended cleanly; exits as a shell expects: 128 + the signal's number."""
+
+    def __init__(self, signal_number: int, folder: object) -> None:
+        super().__init__(
+            f"stopped by signal {signal_number}; everything done so far is in {folder}, "
+            "the same command continues"
+        )
+        self.exit_code = 128 + signal_number
 
 
 class FormatError(PosemillError):

@@ -25,7 +25,8 @@ CREATE TABLE IF NOT EXISTS splits (
   DEFAULT 0, frames_known INTEGER NOT NULL DEFAULT 0, frames_out INTEGER NOT NULL DEFAULT 0,
   frames_failed INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS clips (
-  clip_no INTEGER PRIMARY KEY, split TEXT NOT NULL, clip_id TEXT NOT NULL, num_frames INTEGER);
+  clip_no INTEGER PRIMARY KEY, split TEXT NOT NULL, clip_id TEXT NOT NULL, num_frames INTEGER,
+  content TEXT);
 CREATE UNIQUE INDEX IF NOT EXISTS clips_by_name ON clips (split, clip_id);
 CREATE TABLE IF NOT EXISTS shards (
   shard_no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, num_rows INTEGER NOT NULL,
@@ -122,11 +123,20 @@ class CommitLog:
             raise
         self._database.commit()
 
-    def add_clip(self, split: str, clip_id: str, num_frames: int | None) -> int:
-        """Return the number of a new clip; the order of numbers is the order of reading."""
+    def add_clip(
+        self, split: str, clip_id: str, num_frames: int | None, *, content: str | None = None
+    ) -> int:
+        """Return the number of a new clip; the order of numbers is the order of reading.
+
+        Args:
+            split: Its split.
+            clip_id: Unique within the split.
+            num_frames: None if not known yet.
+            content: A digest of what the clip is, to notice a change of the source.
+        """
         cursor = self._database.execute(
-            "INSERT INTO clips (split, clip_id, num_frames) VALUES (?, ?, ?)",
-            (plain_text(split), plain_text(clip_id), num_frames),
+            "INSERT INTO clips (split, clip_id, num_frames, content) VALUES (?, ?, ?, ?)",
+            (plain_text(split), plain_text(clip_id), num_frames, content),
         )
         self.count(split, num_clips=1, frames_known=num_frames or 0)
         return int(cursor.lastrowid or 0)
@@ -163,6 +173,40 @@ class CommitLog:
     def shard_names(self) -> set[str]:
         """Return the file names of all shards that count."""
         return {name for (name,) in self._database.execute("SELECT name FROM shards")}
+
+    def stale_shards(self) -> list[tuple[int, str]]:
+        """Return number and name of shards that hold rows of no piece."""
+        return self._database.execute(
+            "SELECT shard_no, name FROM shards WHERE num_rows > (SELECT coalesce(sum(num_rows), 0) "
+            "FROM pieces WHERE pieces.shard_no = shards.shard_no)"
+        ).fetchall()
+
+    def pieces_of(self, shard_no: int) -> list[tuple[int, int, int]]:
+        """Return number, offset and rows of a shard's pieces, in the order of their rows."""
+        return self._database.execute(
+            "SELECT piece_no, row_offset, num_rows FROM pieces WHERE shard_no = ? "
+            "ORDER BY row_offset",
+            (shard_no,),
+        ).fetchall()
+
+    def replace_shard(
+        self, shard_no: int, name: str, size: tuple[int, int], moved: list[tuple[int, int]]
+    ) -> None:
+        """Record that a shard's rows are now in another file: its rows and bytes, new offsets."""
+        with self.transaction():
+            self._database.execute(
+                "UPDATE shards SET name = ?, num_rows = ?, num_bytes = ? WHERE shard_no = ?",
+                (name, *size, shard_no),
+            )
+            self._database.executemany(
+                "UPDATE pieces SET row_offset = ? WHERE piece_no = ?",
+                [(offset, piece_no) for piece_no, offset in moved],
+            )
+
+    def remove_shard(self, shard_no: int) -> None:
+        """Forget a shard without pieces."""
+        with self.transaction():
+            self._database.execute("DELETE FROM shards WHERE shard_no = ?", (shard_no,))
 
     def set_meta(self, **values: str) -> None:
         """Remember words by name."""
@@ -218,6 +262,14 @@ def read_failures(database: sqlite3.Connection) -> Iterator[Failure]:
         "FROM failures JOIN clips USING (clip_no) ORDER BY clip_no, frame_index"
     ):
         yield Failure(*row)
+
+
+def read_reasons(database: sqlite3.Connection) -> list[tuple[str, int, int]]:
+    """Return reasons, how many failures each has and how many frames, most frequent first."""
+    return database.execute(
+        "SELECT reason, count(*), sum(num_frames) FROM failures GROUP BY reason "
+        "ORDER BY count(*) DESC, reason"
+    ).fetchall()
 
 
 def read_meta(database: sqlite3.Connection) -> dict[str, str]:

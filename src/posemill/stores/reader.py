@@ -179,11 +179,13 @@ class Run:
         """Yield one table per clip that has rows."""
         where, values = self._where(split)
         shards = _ShardCache(self)
+        needed = None if columns is None else [*columns, "frame_index"]
         with read_ledger(self.folder) as database:
             # By clip and frame: an index has this order, so SQLite streams and does not sort.
             rows = database.execute(f"{_PIECES}{where} ORDER BY clip_no, first_frame", values)
             for _, pieces in groupby(rows, key=lambda row: row[0]):
-                yield shards.read(list(pieces), columns)
+                table = shards.read(list(pieces), needed)
+                yield table if columns is None else table.select(columns)
 
 
 class _ShardCache:
@@ -200,7 +202,14 @@ class _ShardCache:
             self._read_piece(name, offset, num_rows, columns)
             for _, _, _, name, offset, num_rows in pieces
         ]
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        if len(tables) == 1:
+            return tables[0]
+        table = pa.concat_tables(tables)
+        # A frame that was tried again later has a piece of its own, inside the span of another.
+        indices = table.column("frame_index").to_numpy()
+        if (np.diff(indices) < 0).any():
+            table = table.take(np.argsort(indices, kind="stable"))
+        return table
 
     def _read_piece(
         self, name: str, offset: int, num_rows: int, columns: Sequence[str] | None
@@ -226,7 +235,7 @@ class _ShardCache:
         if self._last[0] != key:
             try:
                 table = self._files[name].read_row_group(
-                    group, columns=None if columns is None else list(columns), use_threads=False
+                    group, columns=None if columns is None else sorted(set(columns)), use_threads=False
                 )
             except (OSError, pa.ArrowException) as error:
                 raise RunError(f"{self._path(name)} cannot be read: {error}") from error

@@ -1,0 +1,43 @@
+"""The coordinator's log: one line per event, with the time, for `posemill logs`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from posemill.stores.manifest import LOGS_NAME, now_text
+
+COORDINATOR_LOG = "coordinator.log"
+
+
+class RunLog:
+    """Appends lines; a full disk silences it, the run itself says so elsewhere."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / LOGS_NAME
+        self.folder.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._descriptor = os.open(self.folder / COORDINATOR_LOG, flags, 0o644)
+
+    def write(self, text: str) -> None:
+        """Append a line with the time in front."""
+        line = f"{now_text()} {text}\n"
+        with suppress(OSError):
+            os.write(self._descriptor, line.encode("utf-8", "backslashreplace"))
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+def read_logs(folder: Path, *, worker: int | None = None, num_lines: int = 50) -> list[str]:
+    """Return the last lines of the coordinator's log, or of a worker's."""
+    name = COORDINATOR_LOG if worker is None else f"worker-{worker}.log"
+    try:
+        with (folder / LOGS_NAME / name).open("rb") as handle:
+            size = handle.seek(0, os.SEEK_END)
+            handle.seek(max(0, size - 400 * num_lines))
+            return handle.read().decode("utf-8", "replace").splitlines()[-num_lines:]
+    except FileNotFoundError:
+        return []

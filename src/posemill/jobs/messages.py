@@ -1,0 +1,115 @@
+"""What goes between the coordinator and its workers: tasks there, commits back. All picklable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from posemill.records import Clip
+from posemill.stores.commits import Shard
+
+# The third number of a worker's place: what it is doing with the frame.
+STARTING, DECODING, ESTIMATING, WRITING = range(4)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A run of frames of one clip that one worker does in order.
+
+    Args:
+        start_frame: Its first frame.
+        stop_frame: Where it ends (exclusive), None for the end of the clip.
+        next_frame: Where to go on.
+        state: The tracker's state before `next_frame`, None for a fresh one.
+        is_chain: Whether frames depend on those before (video mode).
+        skip: Frames that took workers down, with what is known about them.
+        give_up: A frame from which on the unit cannot be read, and why.
+    """
+
+    unit_no: int
+    clip_no: int
+    clip: Clip
+    start_frame: int
+    stop_frame: int | None
+    next_frame: int
+    state: bytes | None
+    is_chain: bool
+    skip: Mapping[int, str] = field(default_factory=dict)
+    give_up: tuple[int, str] | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """Units for one worker, one after the other.
+
+    Args:
+        name: Shards are called after it; no two tasks ever have the same.
+        piece_frames: A commit is due after as many rows.
+        is_careful: After a crash: one frame at a time, so that the place is exact.
+    """
+
+    name: str
+    units: tuple[Unit, ...]
+    piece_frames: int
+    is_careful: bool = False
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Frames that gave no keypoints: one (`frame_index`), or the rest of a unit from it on."""
+
+    frame_index: int | None
+    num_frames: int
+    path: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class UnitProgress:
+    """How far a unit is after a commit."""
+
+    unit_no: int
+    clip_no: int
+    split: str
+    next_frame: int
+    state: bytes | None
+    is_done: bool
+    num_rows: int
+    lost: tuple[Lost, ...]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A shard that is whole on the disk (none if no row was made), and the units it moves on."""
+
+    shard: Shard | None
+    units: tuple[UnitProgress, ...]
+
+
+@dataclass(frozen=True)
+class Fatal:
+    """Why no worker can go on: the name of a class of `posemill.errors`, and the message."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What every worker of a run needs to know.
+
+    Args:
+        devices: Worker i runs on `devices[i % len(devices)]`.
+        memory_bytes: A worker that is larger saves what it has and makes room for a new one.
+    """
+
+    folder: str
+    engine: str
+    engine_options: Mapping[str, Any]
+    devices: tuple[str, ...]
+    skeleton_name: str
+    decoder: str
+    batch_size: int
+    memory_bytes: int

@@ -1,0 +1,117 @@
+"""From clips to units, and from units to tasks of even cost, the longest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from posemill.config import ExtractConfig
+from posemill.decoders import open_video
+from posemill.errors import DecodeError
+from posemill.records import Clip
+
+UNKNOWN_COST = 2000  # frames, for a video that does not say its length: likely a task of its own
+_TASKS_PER_WORKER = 8  # at least, as far as there are clips: the end has no long tail
+_SMALLEST_TASK = 32
+
+
+@dataclass(frozen=True)
+class PlannedUnit:
+    """A run of frames of one clip, before it has a number. `cost` is in frames."""
+
+    clip_no: int
+    start_frame: int
+    stop_frame: int | None
+    is_chain: bool
+    is_video: bool
+    cost: int
+
+
+def mode_of(clip: Clip, mode: str) -> Literal["image", "video"]:
+    """Return how a clip's frames are treated: loose pictures alone, others tracked, in `auto`."""
+    if mode == "auto":
+        return "image" if clip.kind == "pictures" else "video"
+    return "video" if mode == "video" else "image"
+
+
+def plan_units(
+    clips: Iterable[Clip],
+    config: ExtractConfig,
+    *,
+    length_of: Callable[[Clip, str], tuple[int, float] | None] | None = None,
+) -> Iterator[PlannedUnit]:
+    """Yield the units of all clips, in their order; clips are numbered from 1.
+
+    A clip in video mode is one chain. Pictures in image mode are cut into ranges. A video is read
+    from its start whatever part of it is wanted, so it is cut only by `split_long_seconds`.
+
+    Args:
+        clips: In reading order.
+        config: Its mode, task_frames and split_long_seconds decide.
+        length_of: Frames and frames per second of a video; by default its file is asked.
+    """
+    length_of = length_of or _length_of
+    for clip_no, clip in enumerate(clips, start=1):
+        is_chain = mode_of(clip, config.mode) == "video"
+        is_video = clip.kind == "video"
+        cost = clip.num_frames if clip.num_frames is not None else UNKNOWN_COST
+        step = 0
+        if is_video and config.split_long_seconds is not None:
+            length = length_of(clip, config.decoder)
+            if length is not None:
+                cost = length[0]
+                step = max(1, round(config.split_long_seconds * length[1]))
+        elif not is_video and not is_chain and clip.num_frames is not None:
+            step = config.task_frames
+        starts = list(range(0, cost, step)) if 0 < step < cost else [0]
+        for start, stop in zip(starts, [*starts[1:], None], strict=True):
+            length_in_frames = (cost if stop is None else stop) - start
+            yield PlannedUnit(clip_no, start, stop, is_chain, is_video, length_in_frames)
+
+
+def _length_of(clip: Clip, decoder: str) -> tuple[int, float] | None:
+    """Return frames and frames per second; None if it cannot be read (its worker will say so)."""
+    try:
+        with open_video(
+            clip.path,
+            decoder=decoder,
+            start_seconds=clip.start_seconds,
+            end_seconds=clip.end_seconds,
+        ) as reader:
+            num_frames, fps = reader.num_frames, reader.fps
+            if fps is None:
+                return None
+            return (reader.count_frames() if num_frames is None else num_frames), fps
+    except DecodeError:
+        return None
+
+
+def group_units(
+    costs: Sequence[tuple[int, int]], *, task_frames: int, num_workers: int
+) -> list[list[int]]:
+    """Return groups of unit numbers of about even cost, the most expensive first.
+
+    Neighbours stay together, so that a shard holds clips that are read one after the other.
+
+    Args:
+        costs: Unit numbers and costs in frames, in order.
+        task_frames: No group is larger, unless one unit alone is.
+        num_workers: Small jobs are cut finer, so that all have something to do until the end.
+    """
+    total = sum(cost for _, cost in costs)
+    share = total // (_TASKS_PER_WORKER * num_workers)
+    target = min(task_frames, max(_SMALLEST_TASK, share))
+    groups: list[tuple[int, list[int]]] = []
+    group: list[int] = []
+    size = 0
+    for unit_no, cost in costs:
+        if group and size + cost > target:
+            groups.append((size, group))
+            group, size = [], 0
+        group.append(unit_no)
+        size += cost
+    if group:
+        groups.append((size, group))
+    groups.sort(key=lambda each: -each[0])
+    return [group for _, group in groups]

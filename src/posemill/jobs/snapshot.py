@@ -1,0 +1,92 @@
+"""How far a run is, at one moment: for a live bar, for `status`, and for the run's own file."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from posemill.stores.commits import SplitCounts
+
+LIVE_NAME = "live.json"
+_RATE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Counts per split, and the speed of the last minute.
+
+    Args:
+        counts: What is committed, per split.
+        in_flight: Frames done and not yet committed, per split.
+        frames_per_second: Over the last minute; None before there is anything to measure.
+        seconds_left: By that speed; None where it cannot be said.
+        elapsed_seconds: Since this start of the run.
+        num_workers: Busy ones.
+    """
+
+    counts: tuple[SplitCounts, ...]
+    in_flight: Mapping[str, int] = field(default_factory=dict)
+    frames_per_second: float | None = None
+    seconds_left: float | None = None
+    elapsed_seconds: float = 0.0
+    num_workers: int = 0
+
+    @property
+    def frames_known(self) -> int:
+        """Frames of all clips whose length is known."""
+        return sum(each.frames_known for each in self.counts)
+
+    @property
+    def frames_done(self) -> int:
+        """Frames that are out, failed, or in flight."""
+        committed = sum(each.frames_out + each.frames_failed for each in self.counts)
+        return committed + sum(self.in_flight.values())
+
+    @property
+    def frames_failed(self) -> int:
+        """Frames that gave no keypoints."""
+        return sum(each.frames_failed for each in self.counts)
+
+
+class Speedometer:
+    """Frames per second over the last minute."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def see(self, frames_done: int) -> float | None:
+        """Return the speed now that so many frames are done."""
+        now = time.monotonic()
+        if not self._seen or now - self._seen[-1][0] > 0.2:
+            self._seen.append((now, frames_done))
+        while len(self._seen) > 2 and now - self._seen[0][0] > _RATE_SECONDS:
+            self._seen.popleft()
+        (then, before), (last, after) = self._seen[0], self._seen[-1]
+        if last - then < 1.0 or after <= before:
+            return None
+        return (after - before) / (last - then)
+
+
+def write_live(folder: Path, snapshot: Snapshot) -> None:
+    """Leave the speed where `status` finds it. Not flushed: it is worth nothing after a crash."""
+    content = {**asdict(snapshot), "counts": None, "written_at": time.time()}
+    temporary = folder / f".{LIVE_NAME}.tmp"
+    with suppress(OSError):  # a full disk is met where it matters
+        temporary.write_text(json.dumps(content), encoding="utf-8")
+        os.replace(temporary, folder / LIVE_NAME)  # noqa: PTH105
+
+
+def read_live(folder: Path) -> dict[str, Any]:
+    """Return what `write_live` left, nothing if it did not."""
+    try:
+        content = json.loads((folder / LIVE_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

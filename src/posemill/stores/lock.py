@@ -1,0 +1,113 @@
+"""One coordinator per run: a lock the kernel drops when its holder dies, however it dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+
+from posemill.errors import RunError
+from posemill.stores.manifest import LOCK_NAME, now_text
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who works on a run."""
+
+    pid: int
+    host: str
+    started_at: str
+
+
+class RunLock:
+    """Held while a coordinator works on a run. A dead holder's lock is free by itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK_NAME
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> RunLock:
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        if not _try_lock(descriptor):
+            os.close(descriptor)
+            holder = _read_holder(self._path)
+            raise RunError(
+                f"{self._path.parent} is being worked on by {describe(holder)}; "
+                f"look with: posemill status {self._path.parent}; "
+                f"end it with: posemill stop {self._path.parent}"
+            )
+        holder = Holder(os.getpid(), socket.gethostname(), now_text())
+        text = json.dumps(asdict(holder)).encode()
+        os.pwrite(descriptor, text + b"\n", 0)
+        os.ftruncate(descriptor, len(text) + 1)
+        self._descriptor = descriptor
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def describe(holder: Holder | None) -> str:
+    """Return `pid 12 on host x since …`."""
+    if holder is None:
+        return "another process"
+    return f"pid {holder.pid} on {holder.host} since {holder.started_at}"
+
+
+def holder_of(folder: Path) -> Holder | None:
+    """Return who works on a run now, None if nobody does."""
+    path = folder / LOCK_NAME
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    except PermissionError:
+        return _read_holder(path)  # another user's: what it says is all there is to know
+    try:
+        return None if _try_lock(descriptor) else _read_holder(path)
+    finally:
+        os.close(descriptor)
+
+
+def _read_holder(path: Path) -> Holder | None:
+    """Return what the holder wrote; it does so right after it has the lock."""
+    for _ in range(50):
+        try:
+            return Holder(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError):
+            time.sleep(0.01)
+    return Holder(0, "an unknown host", "an unknown time")
+
+
+if sys.platform == "win32":  # pragma: no cover
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> bool:
+        # Far behind the text, which others must be able to read.
+        os.lseek(descriptor, 1 << 20, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
