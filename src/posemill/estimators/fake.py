@@ -6,11 +6,12 @@ doubled or reordered frame shows.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,6 +19,40 @@ from posemill.errors import ConfigError
 from posemill.estimators import ClipState
 from posemill.records import Frame, Keypoints
 from posemill.skeletons import get_skeleton
+
+_leaked: list[Any] = []
+
+
+def _segfault() -> None:
+    ctypes.string_at(0)
+
+
+def _hang() -> None:
+    while True:
+        time.sleep(60)
+
+
+def _leak() -> None:
+    _leaked.append(np.ones(64 << 17))  # 64 MB, touched
+
+
+def _explode() -> None:
+    while True:
+        _leak()
+        time.sleep(0.01)
+
+
+def _fail() -> None:
+    raise ArithmeticError("the fake engine was told to fail")
+
+
+_MISHAPS = {
+    "segfault": _segfault,
+    "hang": _hang,
+    "leak": _leak,
+    "explode": _explode,
+    "error": _fail,
+}
 
 
 @dataclass
@@ -33,15 +68,32 @@ class FakeState:
 
 
 class FakeEstimator:
-    """Points made from each frame's mean colour; a frame darker than 8 of 255 shows nobody."""
+    """Points made from each frame's mean colour; a frame darker than 8 of 255 shows nobody.
+
+    Args:
+        device: `cpu`.
+        threads: Not used.
+        seconds_per_frame: Sleeps as long for each frame.
+        mishaps: What happens at a frame of exactly one colour: `{"ff0000": "segfault"}`. One of
+            `segfault`, `hang`, `leak` (64 MB that are never freed), `explode` (as much memory as
+            there is, bit by bit) and `error` (an exception).
+    """
 
     skeleton_name = "holistic-543"
 
     def __init__(
-        self, *, device: str = "cpu", threads: int = 1, seconds_per_frame: float = 0.0
+        self,
+        *,
+        device: str = "cpu",
+        threads: int = 1,
+        seconds_per_frame: float = 0.0,
+        mishaps: Mapping[str, str] | None = None,
     ) -> None:
         if device != "cpu":
             raise ConfigError(f"engine 'fake' runs on the cpu only, not on {device!r}")
+        self._mishaps = dict(mishaps or {})
+        if unknown := set(self._mishaps.values()) - set(_MISHAPS):
+            raise ConfigError(f"engine 'fake': unknown mishaps {unknown}; known: {set(_MISHAPS)}")
         self.threads = threads
         self.seconds_per_frame = seconds_per_frame
         self._ramp = np.linspace(
@@ -64,6 +116,8 @@ class FakeEstimator:
         scores = np.zeros((len(frames), len(self._ramp)), np.float32)
         sizes_wh = np.array([frame.shape[1::-1] for frame in frames], np.int32).reshape(-1, 2)
         for index, frame in enumerate(frames):
+            if self._mishaps:
+                self._meet_mishap(frame)
             colour = frame.reshape(-1, 3).mean(0) / 255
             offset = 0.0
             if states is not None:
@@ -77,6 +131,12 @@ class FakeEstimator:
             if self.seconds_per_frame:
                 time.sleep(self.seconds_per_frame)
         return Keypoints(points, scores, sizes_wh)
+
+    def _meet_mishap(self, frame: Frame) -> None:
+        first = frame[0, 0]
+        mishap = self._mishaps.get(bytes(first).hex())
+        if mishap is not None and (frame == first).all():
+            _MISHAPS[mishap]()
 
     def identity(self) -> dict[str, str]:
         """Return the engine's name and version."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 import time
 from collections import deque
@@ -20,7 +21,7 @@ from posemill.jobs.messages import DECODING, ESTIMATING, Commit, Fatal, Task
 from posemill.jobs.plan import group_units
 from posemill.jobs.signals import StopSignals
 from posemill.jobs.snapshot import Snapshot, Speedometer, write_live
-from posemill.jobs.task import MakeWorker, disk_message
+from posemill.jobs.worker import MakeWorker, disk_message
 from posemill.records import Clip
 from posemill.stores.commits import SplitCounts
 
@@ -198,7 +199,7 @@ class Coordinator:
         places = executor.places()
         for task, (position, _, _, num_frames) in places:
             split = task.units[max(0, min(position, len(task.units) - 1))].clip.split
-            in_flight[split] = in_flight.get(split, 0) + num_frames - self._committed(task)
+            in_flight[split] = in_flight.get(split, 0) + num_frames
         counts = self._ledger.counts()
         snapshot = Snapshot(tuple(counts), in_flight)
         speed = self._speed.see(snapshot.frames_done)
@@ -207,14 +208,9 @@ class Coordinator:
             tuple(counts), in_flight, speed, left, time.monotonic() - self._started_at, len(places)
         )
 
-    def _committed(self, task: Task) -> int:
-        return 0
-
     def _describe(self, error: sqlite3.OperationalError) -> str:
         text = str(error)
         if "full" in text or "I/O" in text:
-            import errno
-
             return disk_message(OSError(errno.ENOSPC, text), str(self._ledger.path))
         return f"{self._ledger.path}: {text}; everything committed so far is safe"
 

@@ -89,7 +89,7 @@ class Ledger(CommitLog):
                 )  # fmt: skip
                 self.set_meta(planned="1")
         except sqlite3.IntegrityError as error:
-            raise RunError(f"two clips of the source have the same split and id: {error}") from error
+            raise RunError(f"two clips have the same split and id: {error}") from error
 
     def changes_of(self, clips: Sequence[Clip]) -> tuple[list[str], bool]:
         """Return what is not as it was when the run began, and whether only failed clips are.
@@ -275,7 +275,9 @@ class Ledger(CommitLog):
         if not to_do:
             self.count(split, clips_done=-1)
         if is_video and known is not None:  # the file may be another by now
-            self._database.execute("UPDATE clips SET num_frames = NULL WHERE clip_no = ?", (clip_no,))
+            self._database.execute(
+                "UPDATE clips SET num_frames = NULL WHERE clip_no = ?", (clip_no,)
+            )
             self.count(split, frames_known=-known)
 
     def _restart_unit(self, unit_no: int) -> None:

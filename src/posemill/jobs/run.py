@@ -24,7 +24,7 @@ from posemill.jobs.messages import WorkerSettings
 from posemill.jobs.plan import plan_units
 from posemill.jobs.signals import StopSignals
 from posemill.jobs.snapshot import Snapshot
-from posemill.jobs.task import MakeWorker
+from posemill.jobs.worker import MakeWorker
 from posemill.records import Clip
 from posemill.sources import ClipList, find_clips
 from posemill.sources.frames import with_frame_count
@@ -36,11 +36,11 @@ from posemill.stores.writer import remove_uncommitted
 
 # One thread per worker: the work is parallel over workers already, and spinning threads of
 # several libraries in each would only take the cores from each other.
-_ONE_THREAD = {
-    name: "1"
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
-                 "OPENCV_FOR_THREADS_NUM", "ARROW_NUM_THREADS", "POLARS_MAX_THREADS")
-}  # fmt: skip
+_ONE_THREAD = dict.fromkeys(
+    "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS OPENCV_FOR_THREADS_NUM "
+    "ARROW_NUM_THREADS".split(),
+    "1",
+)
 _LEAST_MEMORY = 1 << 30
 
 

@@ -235,7 +235,9 @@ class _ShardCache:
         if self._last[0] != key:
             try:
                 table = self._files[name].read_row_group(
-                    group, columns=None if columns is None else sorted(set(columns)), use_threads=False
+                    group,
+                    columns=None if columns is None else sorted(set(columns)),
+                    use_threads=False,
                 )
             except (OSError, pa.ArrowException) as error:
                 raise RunError(f"{self._path(name)} cannot be read: {error}") from error
