@@ -18,6 +18,7 @@ PACKAGE = Path(posemill.__file__).parent
 PUBLIC_NAMES = [
     "SKELETON_NAMES",
     "Clip",
+    "ExtractConfig",
     "PoseClip",
     "PosemillError",
     "Run",
@@ -26,6 +27,7 @@ PUBLIC_NAMES = [
     "__version__",
     "evaluate",
     "fit",
+    "extract",
     "get_skeleton",
     "load_model",
     "open_run",

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from posemill.config import ExtractConfig
     from posemill.errors import PosemillError
+    from posemill.jobs.run import extract
     from posemill.records import Clip, PoseClip
     from posemill.skeletons import SKELETON_NAMES, Skeleton, get_skeleton
     from posemill.stores.reader import Run, open_run
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 # Public name -> module that has it. Imported at first use: `import posemill` stays light.
 _PUBLIC = {
     "Clip": "posemill.records",
+    "ExtractConfig": "posemill.config",
     "PoseClip": "posemill.records",
     "PosemillError": "posemill.errors",
     "Run": "posemill.stores.reader",
@@ -26,6 +29,7 @@ _PUBLIC = {
     "TrainConfig": "posemill.training.config",
     "evaluate": "posemill.training.front",
     "fit": "posemill.training.front",
+    "extract": "posemill.jobs.run",
     "get_skeleton": "posemill.skeletons",
     "load_model": "posemill.training.front",
     "open_run": "posemill.stores.reader",
@@ -36,6 +40,7 @@ _PUBLIC = {
 __all__ = [
     "SKELETON_NAMES",
     "Clip",
+    "ExtractConfig",
     "PoseClip",
     "PosemillError",
     "Run",
@@ -43,6 +48,7 @@ __all__ = [
     "TrainConfig",
     "__version__",
     "evaluate",
+    "extract",
     "fit",
     "get_skeleton",
     "load_model",

@@ -22,6 +22,8 @@ _GROUPS: tuple[str, ...] = (
     "posemill.cli.doctor",
     "posemill.cli.train",
     "posemill.cli.look",
+    "posemill.cli.extract",
+    "posemill.cli.runs",
 )
 
 

@@ -29,7 +29,7 @@ _GRACE_SECONDS = 8.0  # to save what is under way when asked to stop
 _LIVE_SECONDS = 1.0
 _SHOW_SECONDS = 0.25
 _MOST_TRIES = 10  # of one task without any progress, wherever it dies
-_MOST_FAILED_STARTS = 3
+_MOST_FAILED_STARTS = 10  # in a row, of all workers together
 _PIECE_SHRINKS_BY = 8
 
 

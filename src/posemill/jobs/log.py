@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from posemill.stores.lock import holder_of
 from posemill.stores.manifest import LOGS_NAME, now_text
 
 COORDINATOR_LOG = "coordinator.log"
@@ -41,3 +44,22 @@ def read_logs(folder: Path, *, worker: int | None = None, num_lines: int = 50) -
             return handle.read().decode("utf-8", "replace").splitlines()[-num_lines:]
     except FileNotFoundError:
         return []
+
+
+def follow_log(folder: Path, *, worker: int | None = None) -> Iterator[str]:
+    """Yield new lines of a log as they come, until nobody works on the run any more."""
+    path = folder / LOGS_NAME / (COORDINATOR_LOG if worker is None else f"worker-{worker}.log")
+    position = path.stat().st_size if path.exists() else 0
+    while True:
+        is_over = holder_of(folder) is None
+        if path.exists():
+            with path.open("rb") as handle:
+                handle.seek(position)
+                lines = handle.read().splitlines(keepends=True)
+            for line in lines:
+                if line.endswith(b"\n") or is_over:
+                    position += len(line)
+                    yield line.decode("utf-8", "replace").rstrip("\n")
+        if is_over:
+            return
+        time.sleep(0.2)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -62,6 +63,17 @@ class Summary:
     def exit_code(self) -> int:
         """0 if everything gave keypoints, 1 if something failed."""
         return 1 if self.reasons else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "folder": str(self.folder),
+            "splits": [dataclasses.asdict(each) for each in self.counts],
+            "reasons": [
+                {"reason": reason, "failures": failures, "frames": frames}
+                for reason, failures, frames in self.reasons
+            ],
+        }
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posemill.errors import RunError
+from posemill.files import atomic_path
 from posemill.stores.manifest import LEDGER_NAME
 from posemill.stores.schema import plain_text
 
@@ -105,9 +106,11 @@ class CommitLog:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LEDGER_NAME
+        if not self.path.exists():
+            _create(self.path)
         self._database = sqlite3.connect(self.path, isolation_level=None, timeout=60)
         # FULL: a record that was acknowledged survives a power cut.
-        self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + _TABLES)
+        self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -220,6 +223,12 @@ class CommitLog:
             pass  # someone reads it: the write-ahead file stays beside it, which is as good
         finally:
             self._database.close()
+
+
+def _create(path: Path) -> None:
+    """Make an empty ledger, whole or not at all: readers may look at any moment."""
+    with atomic_path(path) as temporary, closing(sqlite3.connect(temporary)) as database:
+        database.executescript(_TABLES)
 
 
 @contextmanager

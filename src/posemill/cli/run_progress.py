@@ -1,0 +1,98 @@
+"""A run's progress on stderr: live bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from posemill.jobs.snapshot import Snapshot
+
+_LINE_SECONDS = 10.0
+
+
+class ProgressView:
+    """Shows snapshots: one bar per split, the rate, what is left, what failed."""
+
+    def __init__(self) -> None:
+        self._bars: Any = None
+        self._tasks: dict[str, Any] = {}
+        self._line_at = time.monotonic()
+
+    def __enter__(self) -> ProgressView:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            self._bars = Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}"), console=Console(stderr=True),
+            )  # fmt: skip
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Show where things are now."""
+        if self._bars is not None:
+            self._draw(snapshot)
+        elif time.monotonic() - self._line_at >= _LINE_SECONDS:
+            self._line_at = time.monotonic()
+            typer.echo(describe(snapshot), err=True)
+
+    def _draw(self, snapshot: Snapshot) -> None:
+        for index, each in enumerate(snapshot.counts):
+            if each.split not in self._tasks:
+                self._tasks[each.split] = self._bars.add_task(each.split, note="")
+            done = each.frames_out + each.frames_failed + snapshot.in_flight.get(each.split, 0)
+            note = f"{each.frames_failed} failed" if each.frames_failed else ""
+            if index == len(snapshot.counts) - 1:
+                note += "  " + speed_text(snapshot)
+            self._bars.update(
+                self._tasks[each.split],
+                completed=done,
+                total=max(each.frames_known, done, 1),
+                note=note.strip(),
+            )
+
+
+def speed_text(snapshot: Snapshot) -> str:
+    """Return `41.2 frames/s, 0:12:03 left`."""
+    if snapshot.frames_per_second is None:
+        return "…"
+    text = f"{snapshot.frames_per_second:.1f} frames/s"
+    if snapshot.seconds_left is not None:
+        text += f", {duration(snapshot.seconds_left)} left"
+    return text
+
+
+def duration(seconds: float) -> str:
+    """Return hours, minutes and seconds: `27:03:09`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def describe(snapshot: Snapshot) -> str:
+    """Return one line: frames done, share, speed, failures, and the splits."""
+    done, known = snapshot.frames_done, snapshot.frames_known
+    share = f" ({done / known:.1%})" if known else ""
+    splits = ", ".join(
+        f"{each.split} {each.frames_out + each.frames_failed}/{each.frames_known}"
+        for each in snapshot.counts
+    )
+    return (
+        f"{done}/{known} frames{share}, {speed_text(snapshot)}, "
+        f"{snapshot.frames_failed} failed; {splits}"
+    )

@@ -1,0 +1,148 @@
+"""`posemill status`, `stop`, `logs` and `plan`: runs, seen from any shell."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from posemill.cli.extract import (
+    Engine,
+    EngineOption,
+    Keep,
+    Layout,
+    Mode,
+    NumGpus,
+    PerGpu,
+    Splits,
+    parse_options,
+)
+from posemill.cli.printing import print_json, print_table
+from posemill.cli.run_progress import ProgressView, describe
+
+if TYPE_CHECKING:
+    from posemill.jobs.status import Status
+
+RunArgument = Annotated[Path, typer.Argument(help="The run's folder.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the four commands."""
+    for command in (status, stop, logs, plan):
+        app.command()(command)
+
+
+def status(
+    run: RunArgument,
+    *,
+    watch: Annotated[bool, typer.Option(help="Stay and show the progress live.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say how far a run is: during, after a crash, after its end, from any shell."""
+    from posemill.jobs.status import read_status
+
+    if watch:
+        _watch(run)
+    found = read_status(run)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        _print_status(found)
+
+
+def _watch(run: Path) -> None:
+    from posemill.jobs.status import read_status
+
+    with ProgressView() as view:
+        while (found := read_status(run)).state == "running":
+            view.show(found.snapshot)
+            time.sleep(0.5)
+
+
+def _print_status(found: Status) -> None:
+    typer.echo(found.headline())
+    typer.echo(describe(found.snapshot))
+    print_table(
+        ["split", "clips", "done", "frames", "out", "failed"],
+        [
+            (each.split, each.num_clips, each.clips_done, each.frames_known, each.frames_out,
+             each.frames_failed)
+            for each in found.snapshot.counts
+        ],
+    )  # fmt: skip
+    if found.reasons:
+        print_table(["reason", "failures", "frames"], found.reasons)
+
+
+def stop(run: RunArgument) -> None:
+    """Stop a run cleanly: what is under way is saved, the same extract command continues."""
+    from posemill.jobs.status import stop_run
+
+    pid = stop_run(run)
+    typer.echo(f"{run}: nobody works on it" if pid is None else f"{run}: pid {pid} stopped")
+
+
+def logs(
+    run: RunArgument,
+    *,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many.")] = 50,
+    worker: Annotated[int | None, typer.Option(help="What worker N printed.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while it runs.")] = False,
+) -> None:
+    """Print the last lines of a run's log."""
+    from posemill.jobs.log import follow_log, read_logs
+    from posemill.stores.manifest import Manifest
+
+    Manifest.read(run)
+    for line in read_logs(run, worker=worker, num_lines=lines):
+        typer.echo(line)
+    if follow:
+        for line in follow_log(run, worker=worker):
+            typer.echo(line)
+            sys.stdout.flush()
+
+
+def plan(
+    source: Annotated[Path, typer.Argument(help="What would be extracted.")],
+    *,
+    layout: Layout = "auto",
+    splits: Splits = None,
+    engine: Engine = "holistic",
+    engine_option: EngineOption = None,
+    mode: Mode = "auto",
+    keep: Keep = 543,
+    num_gpus: NumGpus = 0,
+    num_workers_per_gpu: PerGpu = 1,
+    sample_seconds: Annotated[
+        float, typer.Option(help="How long to measure, for each number of workers.")
+    ] = 20.0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a sample on this machine; print hours and disk for 1, 2, 4, 8 … workers."""
+    from posemill.cli.run_progress import duration
+    from posemill.config import ExtractConfig
+    from posemill.jobs.forecast import forecast
+
+    config = ExtractConfig(
+        source, Path(), layout=layout, splits=tuple(splits) if splits else None, engine=engine,
+        engine_options=parse_options(engine_option or []), mode=mode, keep=keep,
+        num_gpus=num_gpus, num_workers_per_gpu=num_workers_per_gpu,
+    )  # fmt: skip
+    typer.echo(f"measuring a sample, about {3 * sample_seconds:.0f} s …", err=True)
+    found = forecast(config, sample_seconds=sample_seconds)
+    if as_json:
+        print_json(found.to_json())
+        return
+    typer.echo(f"{found.num_clips} clips, {found.num_frames} frames")
+    print_table(
+        ["workers", "hours", "time", "GB", "frames/s", ""],
+        [
+            (workers, round(hours, 2), duration(hours * 3600), round(gigabytes, 3),
+             round(found.speed(workers), 1), note)
+            for workers, hours, gigabytes, note in found.rows()
+        ],
+    )  # fmt: skip

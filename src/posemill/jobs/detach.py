@@ -1,0 +1,57 @@
+"""A run in the background that outlives the shell it was started from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from posemill.errors import RunError
+from posemill.stores.lock import holder_of
+from posemill.stores.manifest import LOGS_NAME, MANIFEST_NAME, check_folder
+
+_START_SECONDS = 300.0
+
+
+def start_detached(arguments: Sequence[str], folder: Path) -> int:
+    """Start `posemill` with these arguments in a session of its own; return its pid.
+
+    Returns when the new process works on the run.
+
+    Raises:
+        RunError: It ended before; the message is what it said.
+    """
+    check_folder(folder)
+    (folder / LOGS_NAME).mkdir(parents=True, exist_ok=True)
+    path = folder / LOGS_NAME / "detached.log"
+    with path.open("ab") as output:
+        start = output.tell()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "posemill", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        holder = holder_of(folder)
+        if holder is not None and holder.pid == process.pid and _has_begun(folder):
+            break
+        if (code := process.poll()) is not None:
+            if code in (0, 1):  # it was quick
+                break
+            with path.open("rb") as output:
+                output.seek(start)
+                said = output.read().decode("utf-8", "replace").strip()
+            raise RunError(f"it did not start: {said or f'exit code {code}'}")
+        time.sleep(0.05)
+    # Not our child to wait for any more.
+    process.returncode = process.returncode or 0
+    return process.pid
+
+
+def _has_begun(folder: Path) -> bool:
+    return (folder / MANIFEST_NAME).exists()

@@ -1,0 +1,82 @@
+"""Small datasets of coloured frames, and what it means that two runs are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from posemill.config import ExtractConfig
+from posemill.stores.reader import open_run
+
+RED, GREEN, BLUE = (0, 0, 255), (0, 255, 0), (255, 0, 0)  # as OpenCV has them
+
+
+def write_frame(path: Path, colour: tuple[int, int, int] | None = None, seed: int = 0) -> None:
+    """Write a tiny picture: of one colour, or of a random one with noise on it."""
+    rng = np.random.default_rng(seed)
+    picture = rng.integers(0, 30, (12, 16, 3)) + rng.integers(20, 200, 3)
+    if colour is not None:
+        picture = np.full((12, 16, 3), colour)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    assert cv2.imwrite(str(path), picture.astype(np.uint8))
+
+
+@pytest.fixture
+def make_tree(tmp_path: Path) -> Callable[..., Path]:
+    """A frame tree: `make_tree({"train/a": 8, "dev/b": 3})`."""
+
+    def make(sizes: dict[str, int], name: str = "frames") -> Path:
+        root = tmp_path / name
+        for number, (clip, num_frames) in enumerate(sizes.items()):
+            for index in range(num_frames):
+                write_frame(root / clip / f"{index:04d}.png", seed=1000 * number + index)
+        return root
+
+    return make
+
+
+@pytest.fixture
+def config_for(tmp_path: Path) -> Callable[..., ExtractConfig]:
+    """An `ExtractConfig` with the fake engine, in this process unless told otherwise."""
+
+    def make(source: Path, out: str = "run", **changes: Any) -> ExtractConfig:
+        options = {"engine": "fake", "executor": "serial", "workers": 2, "task_frames": 16}
+        options.update(changes)
+        if options["executor"] == "serial":
+            del options["workers"]
+        return ExtractConfig(source, tmp_path / out, **options)
+
+    return make
+
+
+@pytest.fixture
+def same_runs() -> Callable[[Path, Path], None]:
+    """Assert that two runs are equal row for row, and that their shards alone say the same."""
+
+    def check(one: Path, other: Path) -> None:
+        first, second = open_run(one), open_run(other)
+        assert first.is_finished
+        assert second.is_finished
+        assert first.counts == second.counts
+        assert first.failures() == second.failures()
+        a, b = first.table(), second.table()
+        assert a.schema == b.schema
+        floats = ["keypoints", "scores"]
+        assert a.drop_columns(floats).equals(b.drop_columns(floats))
+        x, y = first.to_numpy(), second.to_numpy()
+        for name in ("points", "scores"):
+            # By their bits: a NaN is not equal to itself.
+            assert np.array_equal(x[name].view(np.uint32), y[name].view(np.uint32)), name
+        keys = ["split", "clip_id", "frame_index"]
+        plain = pq.read_table(one / "shards", columns=keys).sort_by(
+            [(k, "ascending") for k in keys]
+        )
+        assert plain.equals(b.select(keys).sort_by([(key, "ascending") for key in keys]))
+
+    return check
