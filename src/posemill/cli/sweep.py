@@ -71,7 +71,7 @@ def _show(value: Any) -> Any:
 
 def synthetic_corpus(
     out: Annotated[Path, typer.Argument(help="Folder to write.")],
-    glosses: Annotated[int, typer.Option(min=2, help="Size of the vocabulary.")] = 40,
+    glosses: Annotated[int, typer.Option(min=2, help="Size of the vocabulary.")] = 80,
     train: Annotated[int, typer.Option(min=1, help="Training clips; a tenth for dev, test.")] = 600,
     *,
     seed: Annotated[int, typer.Option(help="Decides everything.")] = 0,

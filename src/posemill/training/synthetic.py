@@ -26,6 +26,8 @@ Rng = np.random.Generator
 
 SKELETON = "holistic-143"
 _FINGERS, _KNOTS = 5, 4
+_NUM_MOVEMENTS, _NUM_PLACES, _NUM_SHAPES = 12, 6, 8
+_REST = np.array([[0.45, 1.1, 0.0], [-0.45, 1.1, 0.0]])
 # x, y of the body at rest in units of the shoulder width, the middle of the shoulders at (0, 0).
 _BODY = {
     "nose": (0.0, -0.75), "left_shoulder": (0.5, 0.0), "right_shoulder": (-0.5, 0.0),
@@ -43,16 +45,18 @@ class CorpusOptions:
         num_clips: Clips of each split.
         num_signers: People with a size, a place and a speed of their own.
         coarticulation: Share by which a sign's ends bend towards its neighbours.
+        variation: How much two takes of a sign differ, in shoulder widths.
         noise: Jitter of each point, in shoulder widths.
         missing: Share of frames in which a hand is not found.
         seed: Decides everything.
     """
 
-    num_glosses: int = 40
+    num_glosses: int = 80
     num_clips: Mapping[str, int] | None = None
     num_signers: int = 5
-    coarticulation: float = 0.3
-    noise: float = 0.02
+    coarticulation: float = 0.4
+    variation: float = 0.06
+    noise: float = 0.03
     missing: float = 0.05
     seed: int = 0
 
@@ -151,23 +155,31 @@ def make_clips(
         rng = np.random.default_rng([options.seed, 2, *name.encode()])
         signer = signers[index % len(signers)]
         signs = [make_sign(gloss, options.seed) for gloss in glosses]
-        tracks = _join_signs(signs, signer["speed"], options.coarticulation, rng)
+        tracks = _join_signs(signs, signer["speed"], options, rng)
         yield _draw_person(tracks, signer, options, rng)
 
 
 def make_sign(gloss: str, seed: int) -> _Sign:
     """Return what a gloss looks like: always the same for a gloss and a seed."""
     rng = np.random.default_rng([seed, 3, *gloss.encode()])
-    path = np.cumsum(rng.normal(0, 0.22, (_KNOTS, 2, 3)), axis=0)
-    path += np.array([[0.35, 0.45, 0], [-0.35, 0.45, 0]]) + rng.normal(0, 0.2, (2, 3))
+    # All glosses are made of few movements, places and hand shapes, as real signs are: many differ
+    # from another one in a single respect.
+    parts = np.random.default_rng([seed, 5])
+    movements = np.cumsum(parts.normal(0, 0.2, (_NUM_MOVEMENTS, _KNOTS, 2, 3)), axis=1)
+    places = parts.normal(0, 0.25, (_NUM_PLACES, 2, 3))
+    shapes = parts.random((_NUM_SHAPES, _FINGERS)).round() * 0.9
+    turns = parts.uniform(-1.2, 1.2, _NUM_SHAPES)
+    path = movements[rng.integers(_NUM_MOVEMENTS)] + places[rng.integers(_NUM_PLACES)]
+    path = path + np.array([[0.35, 0.45, 0], [-0.35, 0.45, 0]])
     if rng.random() < 0.4:
-        path[:, 0] = np.array([0.45, 1.1, 0])  # one-handed: the left one rests
+        path[:, 0] = _REST[0]  # one-handed: the left one rests
+    first, last = rng.integers(_NUM_SHAPES, size=(2, 2))
     return _Sign(
         path,
-        rng.random((2, 2, _FINGERS)).round() * 0.9,
-        rng.uniform(-1.2, 1.2, (2, 2)),
+        shapes[[first, last]],
+        turns[[first, last]],
         float(rng.random()),
-        float(rng.uniform(7, 14)),
+        float(rng.uniform(6, 11)),
     )
 
 
@@ -193,9 +205,12 @@ def _signer(index: int, seed: int) -> dict[str, float]:
     }
 
 
-def _join_signs(signs: Sequence[_Sign], speed: float, bend: float, rng: Rng) -> dict[str, Array]:
+def _join_signs(
+    signs: Sequence[_Sign], speed: float, options: CorpusOptions, rng: Rng
+) -> dict[str, Array]:
     """Return wrists `(T, 2, 3)`, fingers `(T, 2, 5)`, turns `(T, 2)` and mouth `(T,)`."""
-    rest = np.array([[0.45, 1.1, 0], [-0.45, 1.1, 0]])
+    bend, variation = options.coarticulation, options.variation
+    rest = _REST
     times, wrists, shapes, turns, mouths = (
         [0.0],
         [rest],
@@ -205,7 +220,9 @@ def _join_signs(signs: Sequence[_Sign], speed: float, bend: float, rng: Rng) -> 
     )
     now = 0.0
     for number, sign in enumerate(signs):
-        path = sign.path + rng.normal(0, 0.03, sign.path.shape)
+        path = sign.path + rng.normal(0, variation, sign.path.shape)
+        shape = sign.shapes + rng.normal(0, 2 * variation, sign.shapes.shape)
+        turn = sign.turns + rng.normal(0, 2 * variation, sign.turns.shape)
         before = signs[number - 1].path[-1] if number else rest
         after = signs[number + 1].path[0] if number + 1 < len(signs) else rest
         path[0] += bend * (before - path[0])
@@ -216,8 +233,8 @@ def _join_signs(signs: Sequence[_Sign], speed: float, bend: float, rng: Rng) -> 
             share = knot / (_KNOTS - 1)
             times.append(now + share * length)
             wrists.append(path[knot])
-            shapes.append(sign.shapes[0] + share * (sign.shapes[1] - sign.shapes[0]))
-            turns.append(sign.turns[0] + share * (sign.turns[1] - sign.turns[0]))
+            shapes.append(shape[0] + share * (shape[1] - shape[0]))
+            turns.append(turn[0] + share * (turn[1] - turn[0]))
             mouths.append(sign.mouth)
         now += length
     now += rng.uniform(3, 6)
