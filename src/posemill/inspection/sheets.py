@@ -64,8 +64,8 @@ def contact_sheet(
     cell_height = round(cell_width * min(max(ratio, 0.4), 2.0))
     # About as wide as three halves of its height.
     columns = math.ceil(math.sqrt(len(cells) * 1.5 * (cell_height + _CAPTION) / cell_width))
-    columns = min(len(cells), max(1, columns))
-    rows = math.ceil(len(cells) / columns)
+    rows = math.ceil(len(cells) / max(1, columns))
+    columns = math.ceil(len(cells) / rows)  # no row much shorter than the others
     shape = (
         rows * (cell_height + _CAPTION + _GAP) + _GAP,
         columns * (cell_width + _GAP) + _GAP,
