@@ -25,6 +25,7 @@ PUBLIC_NAMES = [
     "Skeleton",
     "TrainConfig",
     "__version__",
+    "draw",
     "evaluate",
     "fit",
     "extract",

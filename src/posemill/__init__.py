@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from posemill.config import ExtractConfig
     from posemill.errors import PosemillError
+    from posemill.inspection.drawing import draw
     from posemill.jobs.run import extract
     from posemill.records import Clip, PoseClip
     from posemill.skeletons import SKELETON_NAMES, Skeleton, get_skeleton
@@ -27,6 +28,7 @@ _PUBLIC = {
     "SKELETON_NAMES": "posemill.skeletons",
     "Skeleton": "posemill.skeletons",
     "TrainConfig": "posemill.training.config",
+    "draw": "posemill.inspection.drawing",
     "evaluate": "posemill.training.front",
     "fit": "posemill.training.front",
     "extract": "posemill.jobs.run",
@@ -47,6 +49,7 @@ __all__ = [
     "Skeleton",
     "TrainConfig",
     "__version__",
+    "draw",
     "evaluate",
     "extract",
     "fit",

@@ -8,8 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posemill.errors import ConfigError, FormatError, PosemillError, RunError
-from posemill.formats import Recipe, get_format
+from posemill.errors import (
+    ConfigError,
+    FormatError,
+    MissingExtraError,
+    PosemillError,
+    RunError,
+)
+from posemill.formats import FORMATS, Recipe, get_format
 from posemill.inspection.material import Material, open_material
 from posemill.inspection.summary import describe, summarize
 from posemill.records import PoseClip
@@ -73,6 +79,30 @@ def test_sample_rows_show_one_frame_of_each_of_the_first_clips(material: Materia
         "pose": 33, "face": 468, "left_hand": 0, "right_hand": 21,
     }  # fmt: skip
     assert result["skeleton_names"] == ["holistic-543"]
+
+
+@pytest.mark.parametrize("format_name", list(FORMATS))
+def test_every_format_can_be_looked_at(format_name: str, make_clip: Maker, tmp_path: Path) -> None:
+    try:
+        form = get_format(format_name)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    layout = form.layouts[0] if form.layouts else "holistic-143"
+    missing = ("left_hand",) if layout != "openpose-18" else ()
+    clips = [
+        make_clip(num_frames, clip_id=clip_id, split="train", skeleton_name=layout, fps=25.0,
+                  missing=missing, label="word",
+                  image_paths=tuple(f"{clip_id}/{i:04d}.png" for i in range(num_frames)))
+        for clip_id, num_frames in (("a", 4), ("b", 6))
+    ]  # fmt: skip
+    path = tmp_path / f"file{form.suffix}"
+    form.write(iter(clips), path, recipe=Recipe())
+    material = open_material(path)
+    result = describe(material, material.outlines())
+    assert (result["kind"], result["skeleton_names"]) == (format_name, [layout])
+    assert (result["splits"][0]["num_clips"], result["splits"][0]["num_frames"]) == (2, 10)
+    presence = result["splits"][0]["presence"]
+    assert {name for name, share in presence.items() if share == 0} == set(missing)
 
 
 def test_an_unknown_split_is_named_with_the_known_ones(material: Material) -> None:

@@ -158,21 +158,22 @@ def _print_view(result: dict[str, Any]) -> None:
 
 def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
     lengths = split["frames_per_clip"]
-    size = split["sizes_wh"][0] if split["sizes_wh"] else {"width": 0, "height": 0}
+    usual = split["sizes_wh"][0] if split["sizes_wh"] else {"width": 0, "height": 0}
     more = f" +{split['num_sizes'] - 1}" if split["num_sizes"] > 1 else ""
     span = f"{lengths['min']}-{lengths['max']}, median {lengths['median']:g}"
+    if lengths["min"] == lengths["max"]:
+        span = str(lengths["min"])
     failed = [split["frames_failed"]] if "frames_failed" in split else []
     return [
         split["split"], split["num_clips"], split["num_frames"], span,
-        f"{size['width']}x{size['height']}{more}",
+        _size(usual["width"], usual["height"]) + more,
         *(_percent(split["presence"].get(name)) for name in names), *failed,
     ]  # fmt: skip
 
 
 def _sample_row(row: dict[str, Any], names: list[str]) -> list[Any]:
-    width, height = row["size_wh"]
     found = [row["num_found"].get(name, 0) for name in names]
-    return [row["split"], row["clip_id"], row["frame_index"], f"{width}x{height}", *found,
+    return [row["split"], row["clip_id"], row["frame_index"], _size(*row["size_wh"]), *found,
             row["mean_score"], row["image_path"] or "-"]  # fmt: skip
 
 
@@ -184,6 +185,10 @@ def _clip_row(clip: dict[str, Any], names: list[str]) -> list[Any]:
     return [clip["split"], clip["clip_id"], clip["num_frames"], *parts, clip["num_jumps"],
             clip["num_swaps"], clip["num_frozen"], f"{clip['badness']:.2f}",
             "; ".join(clip["reasons"])]  # fmt: skip
+
+
+def _size(width: int, height: int) -> str:
+    return f"{width}x{height}" if width and height else "unknown"
 
 
 def _percent(share: float | None) -> str:
