@@ -1,0 +1,63 @@
+"""`posemill demo`, as a new user runs it: the real engine on a real clip, twice."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import cv2
+import pytest
+from typer.testing import CliRunner
+
+from posemill import open_run
+from posemill.cli.app import build_app
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a demo that ran once."""
+    folder = tmp_path_factory.mktemp("demo") / "demo"
+    result = CliRunner().invoke(build_app(), ["demo", "--out", str(folder)])
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def test_the_clip_and_the_picture_have_keypoints_of_every_frame(folder: Path) -> None:
+    run = open_run(folder / "run")
+    assert run.is_finished
+    assert run.failures() == []
+    sizes = {clip.clip_id: len(clip) for clip in run.clips()}
+    assert sizes == {"carphone": 120, "astronaut": 1}
+
+
+def test_the_table_says_that_both_people_were_found(folder: Path) -> None:
+    with (folder / "presence.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [row["clip"] for row in rows] == ["carphone", "astronaut"]
+    for row in rows:
+        assert float(row["pose"]) == float(row["face"]) == 1
+
+
+def test_the_pictures_that_are_named_exist_and_show_something(folder: Path) -> None:
+    output = CliRunner().invoke(build_app(), ["demo", "--out", str(folder)]).stdout
+    named = [
+        line.split()[1]
+        for line in output.splitlines()
+        if line.startswith("picture  ") and line.endswith(".png")
+    ]
+    assert len(named) == 2
+    for path in named:
+        picture = cv2.imread(path)
+        assert picture is not None
+        assert picture.std() > 10
+
+
+def test_a_second_run_does_nothing_again_and_says_the_same(folder: Path) -> None:
+    shards = {path: path.stat().st_mtime_ns for path in (folder / "run" / "shards").iterdir()}
+    table = (folder / "presence.csv").read_text()
+    result = CliRunner().invoke(build_app(), ["demo", "--out", str(folder)])
+    assert result.exit_code == 0, result.output
+    assert f"$ posemill extract {folder}/clips.csv --out {folder}/run" in result.stdout
+    after = {path: path.stat().st_mtime_ns for path in (folder / "run" / "shards").iterdir()}
+    assert after == shards
+    assert (folder / "presence.csv").read_text() == table
