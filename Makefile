@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Every extra the default tests use.
-EXTRAS := dev,train
+EXTRAS := dev,formats,train
 
 .PHONY: setup demo test lint format constraints clean help
 
