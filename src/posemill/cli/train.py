@@ -70,7 +70,7 @@ def _print_summary(out: Path, summary: Any) -> None:
             ("steps", f"{summary['steps']}, best at {summary['best_step']}"),
             ("mode", f"{summary['mode']}, {summary['processes']} x {summary['threads']} threads: "
                      f"{summary['mode_reason']}"),
-            ("precision", summary["precision"]),
+            ("precision", f"{summary['precision']}: {summary['precision_reason']}"),
             ("speed", f"{summary['samples_per_second']:.0f} samples/s, {summary['seconds']:.1f} s"),
             ("time", split),
             *(("advice", text) for text in summary["advice"] or ["nothing to change"]),

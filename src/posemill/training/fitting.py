@@ -17,7 +17,8 @@ from posemill.errors import ConfigError
 from posemill.training.checkpoints import load_into
 from posemill.training.config import TrainConfig
 from posemill.training.launch import ModePlan, launch, plan_mode, under_torchrun
-from posemill.training.probe import probe_mode
+from posemill.training.precision import Precision, choose_device, choose_precision
+from posemill.training.probe import probe_mode, probe_precision
 from posemill.training.resolve import Resolved, dump_config, resolve_config, write_config
 from posemill.training.run_folder import RunFolder
 from posemill.training.session import MakeWorkload
@@ -122,13 +123,17 @@ def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
     plan = plan_mode(config)
     is_first = not under_torchrun() or os.environ["RANK"] == "0"
     continues = folder.prepare(resume=config.resume or not is_first)
+    precision = _precision_of(folder, config) if continues else None
+    if precision is None:
+        precision = _choose_precision(make, config)
+    config = config.replace(precision=precision.name)
     if plan is None:
         plan = _plan_of(folder, config) if continues else probe_mode(make, config)
     planned = plan.apply(config)
     if is_first:
         _write_settings(folder, resolved, planned)
     summary = launch(make, planned, folder)
-    summary["mode_reason"] = plan.reason
+    summary |= {"mode_reason": plan.reason, "precision_reason": precision.reason}
     if is_first:
         folder.write_summary(summary)
     return TrainResult(folder.path, summary["scores"], summary)
@@ -156,5 +161,19 @@ def _plan_of(folder: RunFolder, config: TrainConfig) -> ModePlan:
         config.processes or facts["processes"],
         config.threads or facts["threads"],
         "as the run began",
-        facts["precision"] if config.precision == "auto" else "",
     )
+
+
+def _precision_of(folder: RunFolder, config: TrainConfig) -> Precision | None:
+    """The precision a run began with, unless another one is asked for."""
+    if config.precision != "auto":
+        return None
+    name = folder.read_facts()["precision"]
+    return Precision(name, "as the run began", choose_device(config.device).type)
+
+
+def _choose_precision(make: MakeWorkload, config: TrainConfig) -> Precision:
+    device = choose_device(config.device)
+    if device.type == "cpu":
+        return probe_precision(make, config)
+    return choose_precision(config.precision, device)

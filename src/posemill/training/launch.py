@@ -43,14 +43,12 @@ class ModePlan:
         processes: Ranks.
         threads: Of each rank.
         reason: For the user to read.
-        precision: Where a measurement decided it, else empty.
     """
 
     mode: str
     processes: int
     threads: int
     reason: str
-    precision: str = ""
 
     def apply(self, config: TrainConfig) -> TrainConfig:
         """Return the settings with this plan in them; loader processes where not given."""
@@ -64,7 +62,6 @@ class ModePlan:
             processes=self.processes,
             threads=self.threads,
             num_workers=workers,
-            precision=self.precision or config.precision,
         )
 
 

@@ -17,9 +17,9 @@ import torch
 from posemill.errors import TrainingError
 from posemill.training.config import TrainConfig
 from posemill.training.distributed import World
-from posemill.training.launch import ModePlan, run_ranks
+from posemill.training.launch import ModePlan, run_ranks, under_torchrun
 from posemill.training.loaders import EpochLoader
-from posemill.training.precision import choose_precision, cpu_has_fast_bf16
+from posemill.training.precision import Precision, choose_precision, cpu_has_fast_bf16
 from posemill.training.presets import count_cores
 from posemill.training.random_states import read_random_states, set_random_states
 from posemill.training.session import MakeWorkload, numeric_settings
@@ -43,8 +43,6 @@ def probe_mode(make: MakeWorkload, config: TrainConfig) -> ModePlan:
     cores = count_cores()
     workload = make()
     one = config.replace(mode="single", processes=1, threads=1, num_workers=0)
-    precision, why = _choose_precision(workload, one)
-    one = one.replace(precision=precision)
     many = one.replace(mode="multi_thread", threads=cores)
     seconds = _measure_in_turn(workload, {"single": one, "multi_thread": many})
     total = _count_steps(workload, config)
@@ -59,7 +57,6 @@ def probe_mode(make: MakeWorkload, config: TrainConfig) -> ModePlan:
             processes=config.processes or cores,
             threads=1,
             num_workers=0,
-            precision=precision,
         )
         step_seconds = float(run_ranks(partial(_measure_rank, make, ranks), ranks)["seconds"])
         start = max(0.0, time.perf_counter() - started - _MOST_STEPS * step_seconds)
@@ -71,20 +68,22 @@ def probe_mode(make: MakeWorkload, config: TrainConfig) -> ModePlan:
     reason = f"a step takes: {measured}; {note}"
     processes = (config.processes or cores) if best == "multi_process" else 1
     threads = cores if best == "multi_thread" else 1
-    return ModePlan(best, processes, threads, f"{reason}; {why}" if why else reason, precision)
+    return ModePlan(best, processes, threads, reason)
 
 
-def _choose_precision(workload: Workload, config: TrainConfig) -> tuple[str, str]:
-    """Return (precision, why): bf16 where the CPU has it and it is faster on this model."""
-    if config.precision != "auto":
-        return config.precision, ""
-    if not cpu_has_fast_bf16():
-        return "fp32", choose_precision("auto", torch.device("cpu")).reason
-    arms = {name: config.replace(precision=name) for name in ("fp32", "bf16")}
-    seconds = _measure_in_turn(workload, arms)
-    measured = ", ".join(f"{name} {value * 1000:.0f} ms" for name, value in seconds.items())
+def probe_precision(make: MakeWorkload, config: TrainConfig) -> Precision:
+    """Return the format for a CPU: bf16 where it has it and it is faster on this very model."""
+    cpu = torch.device("cpu")
+    if config.precision != "auto" or not cpu_has_fast_bf16():
+        return choose_precision(config.precision, cpu)
+    if config.deterministic or under_torchrun():
+        return Precision("fp32", "bf16 is used only where it was measured to be faster", "cpu")
+    one = config.replace(mode="single", processes=1, threads=1, num_workers=0)
+    arms = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
+    seconds = _measure_in_turn(make(), arms)
     name = "bf16" if seconds["bf16"] < _CLEARLY * seconds["fp32"] else "fp32"
-    return name, f"precision {name}: a step takes {measured}"
+    measured = ", ".join(f"{arm} {value * 1000:.0f} ms" for arm, value in seconds.items())
+    return Precision(name, f"this CPU has bf16 instructions; a step takes {measured}", "cpu")
 
 
 def _measure_in_turn(workload: Workload, arms: Mapping[str, TrainConfig]) -> dict[str, float]:

@@ -95,7 +95,9 @@ class Trainer:
         seed_everything(config.seed, world.rank)
         workload.model.to(device)
         world.share_weights(workload.model)
-        self.notes = [f"precision {precision.name}: {precision.reason}"]
+        self.notes = []
+        if precision.is_slow:
+            self.notes.append(f"precision {precision.name}: {precision.reason}")
         if config.activation_checkpointing:
             blocks = checkpoint_blocks(workload.model)
             self.notes.append(f"activation checkpointing: {blocks} blocks")
