@@ -2,6 +2,82 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
 
 collect_ignore_glob = [] if find_spec("torch") else ["test_*.py"]
+
+NUM_CLASSES, NUM_POINTS = 3, 6
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caches of the tests do not mix with the user's."""
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """OpenMP threads that wait for each other make tests slow on a busy machine."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def clips_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """44 clips of 5 to 12 frames and 6 points, three classes that differ in how the points move."""
+    folder = tmp_path_factory.mktemp("clips")
+    rng = np.random.default_rng(0)
+    rows = []
+    for split, count in (("train", 28), ("dev", 8), ("test", 8)):
+        points, ids = [], []
+        for index in range(count):
+            label, frames = index % NUM_CLASSES, int(rng.integers(5, 13))
+            base = rng.normal(size=(1, NUM_POINTS, 2)) * 0.1 + 1
+            moves = np.linspace(0, 1, frames)[:, None, None] * (label - 1)
+            clip = base + moves + rng.normal(size=(frames, NUM_POINTS, 2)) * 0.02
+            points.append(clip.astype(np.float32))
+            ids += [f"{split}{index}"] * frames
+            rows.append((f"{split}{index}", f"class{label}", split))
+        np.savez(folder / f"{split}_keypoints.npz", keypoints=np.concatenate(points), video_ids=ids)
+    with (folder / "labels.csv").open("w", newline="") as handle:
+        csv.writer(handle).writerows([("video_id", "label", "split"), *rows])
+    return folder
+
+
+@pytest.fixture
+def settings(clips_folder: Path, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Return a function that gives the fields of a quick, quiet training; keywords change them."""
+
+    def make(**changes: Any) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "data": str(clips_folder),
+            "labels": str(clips_folder / "labels.csv"),
+            "model": "transformer",
+            "model_options": {"width": 16, "num_layers": 1, "num_heads": 2},
+            "normalize": "none",
+            "epochs": 3,
+            "batch_size": 8,
+            "micro_batch": 8,
+            "lr": 0.01,
+            "eval_every": 1,
+            "save_every": 1,
+            "log_every": 1,
+            "mode": "single",
+            "precision": "fp32",
+            "num_workers": 0,
+            "tensorboard": False,
+            "figures": False,
+            "progress": False,
+            "out": str(tmp_path / "run"),
+        }
+        return fields | changes
+
+    return make

@@ -122,7 +122,10 @@ def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
     folder = RunFolder(config.out)
     plan = plan_mode(config)
     is_first = not under_torchrun() or os.environ["RANK"] == "0"
-    continues = folder.prepare(resume=config.resume or not is_first)
+    if is_first:
+        continues = folder.prepare(resume=config.resume)
+    else:  # the first one makes the folder, and cannot write a checkpoint before all have met
+        continues = config.resume and folder.checkpoints.has("last")
     precision = _precision_of(folder, config) if continues else None
     if precision is None:
         precision = _choose_precision(make, config)

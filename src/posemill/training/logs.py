@@ -19,29 +19,31 @@ class TrainingLog:
 
     Args:
         config: `progress`, `tensorboard`, `epochs`.
-        folder: Where the files go, or None for none.
+        folder: Where the files go.
         is_first: False makes every call do nothing.
     """
 
-    def __init__(self, config: TrainConfig, folder: RunFolder | None, *, is_first: bool) -> None:
+    def __init__(self, config: TrainConfig, folder: RunFolder, *, is_first: bool) -> None:
         self._is_first = is_first
         self._console = Console(stderr=True, quiet=not (is_first and config.progress))
         self._file: TextIO | None = None
         self._board: Any = None
         self._progress: Progress | None = None
-        if is_first and folder:
-            self._file = folder.metrics_path.open("a", encoding="utf-8")
-            if config.tensorboard and find_spec("tensorboard"):
-                from torch.utils.tensorboard import SummaryWriter
-
-                self._board = SummaryWriter(str(folder.tensorboard))
+        self._folder = folder
+        self._wants_board = config.tensorboard and find_spec("tensorboard") is not None
 
     def say(self, text: str) -> None:
         """Print a line to stderr."""
         self._console.print(text, highlight=False)
 
     def start(self, total_steps: int, done: int = 0) -> None:
-        """Show the progress bar."""
+        """Open the files and show the progress bar."""
+        if self._is_first:
+            self._file = self._folder.metrics_path.open("a", encoding="utf-8")
+        if self._is_first and self._wants_board:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(self._folder.tensorboard), purge_step=done)
         if self._console.quiet or not self._console.is_terminal:
             return
         self._progress = Progress(
