@@ -15,7 +15,8 @@ from posemill.inspection.charts import bar_chart, nice_maximum, nice_ticks, shor
 from posemill.inspection.material import open_material
 from posemill.inspection.originals import Originals
 from posemill.inspection.page import table, text
-from posemill.inspection.report import measure_all, write_report
+from posemill.inspection.quality import measure
+from posemill.inspection.report import measure_all, telling_rows, write_report
 from posemill.inspection.totals import RunQuality, gap_bin, gap_labels
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
@@ -217,3 +218,18 @@ def test_tables_escape_and_align() -> None:
     assert "<th>a&lt;b</th>" in shown
     assert '<td>&lt;i&gt;</td><td class="number">12,345</td>' in shown
     assert text("a\udcff\u202e") == "a??"
+
+
+def test_pictures_of_a_jump_show_the_frame_before_too(make_clip: Maker) -> None:
+    clip = make_clip(40)
+    clip.points[20, 522:, 1] -= 0.4
+    rows = telling_rows(clip, measure(clip))
+    assert len(rows) == 4
+    assert [entry for entry in rows if entry[1]] == [
+        (19, "just before"), (20, "jump of right hand"),
+    ]  # fmt: skip
+
+
+def test_a_clip_of_one_frame_has_one_picture(make_clip: Maker) -> None:
+    clip = make_clip(1, missing=("face",))
+    assert telling_rows(clip, measure(clip)) == [(0, "")]

@@ -82,7 +82,7 @@ def visualize(
     as_json: AsJson = False,
 ) -> None:
     """Draw sampled frames, with contact sheets, or with --video whole clips as movies."""
-    from posemill.cli.progress import track
+    from posemill.cli.progress import show_progress
     from posemill.inspection.gallery import Wish, draw_gallery
     from posemill.inspection.material import open_material
     from posemill.inspection.originals import Originals
@@ -90,7 +90,8 @@ def visualize(
     material = open_material(path, format_name=from_format)
     found = Originals.of(material.facts(), root=originals)
     wish = Wish(num_samples=num_samples, splits=splits, clip_ids=clips, seed=seed, video=video)
-    paths = list(track(draw_gallery(material, wish, out, originals=found), "drawing"))
+    with show_progress("drawing frames") as found.on_frame:
+        paths = list(draw_gallery(material, wish, out, originals=found))
     if as_json:
         print_json({"paths": paths, "num_originals_gone": found.num_gone})
     else:
@@ -107,7 +108,7 @@ def report(
     from_format: FromFormat = None,
 ) -> None:
     """Write one HTML file: presence, gaps, jumps, suspected swaps, the worst clips, failures."""
-    from posemill.cli.progress import track
+    from posemill.cli.progress import show_progress, track
     from posemill.inspection.material import open_material
     from posemill.inspection.originals import Originals
     from posemill.inspection.report import measure_all, write_report
@@ -116,7 +117,8 @@ def report(
     total = material.num_frames(splits)
     quality = measure_all(track(material.clips(splits), "measuring", total, len))
     found = Originals.of(material.facts(), root=originals)
-    write_report(material, quality, out, originals=found)
+    with show_progress("drawing frames") as found.on_frame:
+        write_report(material, quality, out, originals=found)
     typer.echo(out)
     _say_gone(found)
 

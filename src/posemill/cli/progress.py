@@ -4,9 +4,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
+
+
+@contextmanager
+def show_progress(description: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """Yield a function that moves a bar on stderr by one step, or by so many.
+
+    Args:
+        description: What is done, in a word or two.
+        total: How many steps there will be, None where unknown.
+    """
+    if not sys.stderr.isatty():
+        yield lambda steps=1: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn()]
+    columns.append(TextColumn("{task.completed:,.0f}" + (f" / {total:,}" if total else "")))
+    columns.append(TimeRemainingColumn(elapsed_when_finished=True))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda steps=1: progress.advance(task, steps)
 
 
 def track(
@@ -19,24 +42,11 @@ def track(
 
     Args:
         items: Taken one at a time.
-        description: What is done, in a word.
+        description: What is done, in a word or two.
         total: Sum of all sizes, None where unknown.
         size_of: How far an item brings the bar.
     """
-    if not sys.stderr.isatty():
-        yield from items
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f}" + (f" / {total:,}" if total is not None else "")),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(description, total=total)
+    with show_progress(description, total) as advance:
         for item in items:
             yield item
-            progress.advance(task, size_of(item))
+            advance(size_of(item))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ class Originals:
         layout: str = "auto",
     ) -> None:
         self.root, self.recorded_root, self.layout = root, recorded_root, layout
+        self.on_frame: Callable[[], None] = lambda: None  # called before each frame is handed out
         self.num_read = 0
         self.num_gone = 0
         self.first_reason = ""
@@ -50,6 +51,7 @@ class Originals:
         for index, frame in source:
             self.num_read += frame is not None
             self.num_gone += frame is None
+            self.on_frame()
             yield index, frame
 
     def _pictures(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame | None]]:

@@ -75,11 +75,16 @@ def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:
         if row < len(clip) and len(chosen) < _PICTURES_PER_CLIP:
             chosen.setdefault(row, words)
 
-    for frame_index in quality.swap_frames[:2]:
-        choose(frame_index, "left/right suspect")
-    for part in quality.parts:
-        for frame_index in part.jump_frames[:1]:
-            choose(frame_index, f"jump of {part_label(part.name)}")
+    events = [(frame_index, "left/right suspect") for frame_index in quality.swap_frames[:1]]
+    events += [
+        (part.jump_frames[0], f"jump of {part_label(part.name)}")
+        for part in quality.parts
+        if part.jump_frames
+    ]
+    for frame_index, words in events:
+        # A change is seen by what was before it.
+        choose(frame_index, words)
+        choose(frame_index - 1, "just before")
     for row in np.linspace(0, len(clip) - 1, 2 * _PICTURES_PER_CLIP + 1).round().astype(int)[1::2]:
         if len(chosen) < _PICTURES_PER_CLIP:
             chosen.setdefault(int(row), "")

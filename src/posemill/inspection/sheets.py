@@ -63,7 +63,7 @@ def contact_sheet(
     ratio = float(np.median([cell.picture.shape[0] / cell.picture.shape[1] for cell in cells]))
     cell_height = round(cell_width * min(max(ratio, 0.4), 2.0))
     # About as wide as three halves of its height.
-    columns = math.ceil(math.sqrt(len(cells) * 1.5 * (cell_height + _CAPTION) / cell_width))
+    columns = round(math.sqrt(len(cells) * 1.5 * (cell_height + _CAPTION) / cell_width))
     rows = math.ceil(len(cells) / max(1, columns))
     columns = math.ceil(len(cells) / rows)  # no row much shorter than the others
     shape = (
