@@ -23,6 +23,7 @@ _GROUPS: tuple[str, ...] = (
     "posemill.cli.models",
     "posemill.cli.extract",
     "posemill.cli.runs",
+    "posemill.cli.data",
     "posemill.cli.look",
     "posemill.cli.train",
     "posemill.cli.sweep",

@@ -59,7 +59,7 @@ class Hdf5Format:
 
     name = "hdf5"
     suffix = ".h5"
-    layouts: tuple[str, ...] = ("holistic-143", "holistic-543", "openpose-18", "coco-133")
+    layouts: tuple[str, ...] = ("holistic-543", "holistic-143", "openpose-18", "coco-133")
     has_pixels = False
     has_mask = True
     losses: tuple[str, ...] = ()

@@ -64,7 +64,7 @@ class ParquetFormat:
 
     name = "parquet"
     suffix = ".parquet"
-    layouts: tuple[str, ...] = ("holistic-143", "holistic-543", "openpose-18", "coco-133")
+    layouts: tuple[str, ...] = ("holistic-543", "holistic-143", "openpose-18", "coco-133")
     has_pixels = False
     has_mask = True
     losses: tuple[str, ...] = ("clips without frames",)

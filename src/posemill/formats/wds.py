@@ -46,7 +46,7 @@ class WebDatasetFormat:
 
     name = "webdataset"
     suffix = ".tar"
-    layouts: tuple[str, ...] = ("holistic-143", "holistic-543", "openpose-18", "coco-133")
+    layouts: tuple[str, ...] = ("holistic-543", "holistic-143", "openpose-18", "coco-133")
     has_pixels = False
     has_mask = True
     losses: tuple[str, ...] = ()

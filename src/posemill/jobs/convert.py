@@ -1,0 +1,246 @@
+"""Runs into files, files into runs, several into one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from posemill.errors import FormatError, RunError
+from posemill.files import atomic_folder
+from posemill.formats import get_format
+from posemill.formats.contract import Recipe, Summary
+from posemill.jobs.inputs import ClipInput
+from posemill.jobs.shaping import check_recipe, layout_for, shape_clip
+from posemill.records import PoseClip
+from posemill.stores.manifest import MANIFEST_NAME, Manifest, check_folder
+from posemill.stores.writer import RunWriter
+
+# Takes the clips and how many frames they have (None: not known), and yields them: a progress bar.
+Watch = Callable[[Iterator[PoseClip], int | None], Iterator[PoseClip]]
+_SHOWN = 10
+
+
+def unwatched(clips: Iterator[PoseClip], total: int | None) -> Iterator[PoseClip]:
+    """Return the clips as they are."""
+    return clips
+
+
+def export_clips(
+    source: ClipInput,
+    format_name: str,
+    out: Path,
+    *,
+    recipe: Recipe | None = None,
+    watch: Watch = unwatched,
+) -> Summary:
+    """Write a run or a file in another format; return what was written.
+
+    Raises:
+        ConfigError: The format cannot hold what the recipe makes.
+        FormatError: The clips cannot be read, or do not go into the format.
+    """
+    form = get_format(format_name)
+    recipe = check_recipe(recipe or Recipe(), form)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    clips = watch(source.clips(), source.num_frames)
+    shaped = (shape_clip(clip, recipe, layout_for(clip, recipe, form)) for clip in clips)
+    return form.write(shaped, out, recipe=recipe)
+
+
+def count_export(
+    source: ClipInput, format_name: str, *, recipe: Recipe, watch: Watch = unwatched
+) -> tuple[Summary, list[str]]:
+    """Return what `export_clips` would write, and in which layouts; nothing is written."""
+    form = get_format(format_name)
+    check_recipe(recipe, form)
+    summary, layouts = Summary(Path(), format_name), set()
+    for clip in watch(source.clips(), source.num_frames):
+        layouts.add(layout_for(clip, recipe, form))
+        summary.count(clip)
+    return summary, sorted(layouts)
+
+
+@dataclass
+class RunSummary:
+    """What was written into a run.
+
+    Args:
+        equal_duplicates: Clips that came again with the same content, and were written once.
+    """
+
+    path: Path
+    num_clips: int = 0
+    num_frames: int = 0
+    splits: dict[str, int] = field(default_factory=dict)
+    equal_duplicates: int = 0
+
+    def count(self, clip: PoseClip) -> None:
+        """Add a clip to the totals."""
+        self.num_clips += 1
+        self.num_frames += len(clip)
+        self.splits[clip.split] = self.splits.get(clip.split, 0) + 1
+
+
+@contextmanager
+def _new_run(out: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes the run when the block ends well."""
+    if check_folder(out):
+        raise RunError(f"{out} holds a run already; choose another folder")
+    with atomic_folder(out, marker=MANIFEST_NAME) as folder:
+        yield folder
+
+
+def import_clips(
+    source: ClipInput,
+    out: Path,
+    *,
+    recipe: Recipe | None = None,
+    dry_run: bool = False,
+    watch: Watch = unwatched,
+) -> RunSummary:
+    """Write the clips of a file as a run, in the layout of the recipe if it names one."""
+    return merge_clips([source], out, recipe=recipe, kind="import", dry_run=dry_run, watch=watch)
+
+
+def merge_clips(
+    sources: Sequence[ClipInput],
+    out: Path,
+    *,
+    recipe: Recipe | None = None,
+    kind: str = "merge",
+    dry_run: bool = False,
+    watch: Watch = unwatched,
+) -> RunSummary:
+    """Write the clips of several runs or files as one run.
+
+    A clip that comes twice (same split and id) is written once if both are equal; all that are
+    not are named in the error, and nothing is written.
+
+    Raises:
+        RunError: Clips or skeletons do not go together, or `out` is taken.
+    """
+    recipe = recipe or Recipe()
+    summary, conflicts = RunSummary(out), _Conflicts()
+    totals = [source.num_frames for source in sources]
+    total = None if None in totals else sum(each or 0 for each in totals)
+    clips = watch(_shaped(sources, recipe, conflicts), total)
+    with nullcontext() if dry_run else _new_run(out) as folder, _Target(folder) as target:
+        for clip in clips:
+            if conflicts.is_new(clip):
+                target.add(clip, lambda name: _manifest(sources, name, recipe, kind))
+                summary.count(clip)
+        conflicts.raise_if_any(kind)
+    summary.equal_duplicates = conflicts.num_equal
+    return summary
+
+
+class _Target:
+    """A run that begins with its first clip; without a folder, nothing is written."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._writer: RunWriter | None = None
+
+    def add(self, clip: PoseClip, manifest_for: Callable[[str], Manifest]) -> None:
+        """Write a clip."""
+        if self._folder is None:
+            return
+        if self._writer is None:
+            self._writer = RunWriter(self._folder, manifest_for(clip.skeleton_name))
+        self._writer.add(clip)
+
+    def __enter__(self) -> _Target:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._writer is not None:
+            self._writer.__exit__(kind, error, trace)
+
+
+def _shaped(
+    sources: Sequence[ClipInput], recipe: Recipe, conflicts: _Conflicts
+) -> Iterator[PoseClip]:
+    skeletons: dict[str, Path] = {}
+    for source in sources:
+        conflicts.source = source.path
+        for clip in source.clips():
+            shaped = shape_clip(clip, recipe, recipe.layout or clip.skeleton_name)
+            skeletons.setdefault(shaped.skeleton_name, source.path)
+            if len(skeletons) > 1:
+                said = ", ".join(f"{path} has {name}" for name, path in skeletons.items())
+                raise RunError(
+                    f"skeletons do not go together: {said}; give one --layout that both can become"
+                )
+            yield shaped
+
+
+class _Conflicts:
+    """Remembers every clip by a digest, and names those that came twice and differ."""
+
+    def __init__(self) -> None:
+        self.source = Path()
+        self.num_equal = 0
+        self._seen: dict[tuple[str, str], tuple[bytes, Path]] = {}
+        self._named: list[str] = []
+
+    def is_new(self, clip: PoseClip) -> bool:
+        """Return True for a clip that did not come before."""
+        key, digest = (clip.split, clip.clip_id), digest_of(clip)
+        if key not in self._seen:
+            self._seen[key] = (digest, self.source)
+            return True
+        before, path = self._seen[key]
+        if before == digest:
+            self.num_equal += 1
+        else:
+            self._named.append(f"{clip.split}/{clip.clip_id} ({path} and {self.source})")
+        return False
+
+    def raise_if_any(self, kind: str) -> None:
+        """Raise with the names of the clips that differ."""
+        if not self._named:
+            return
+        shown = "\n  ".join(self._named[:_SHOWN])
+        more = len(self._named) - _SHOWN
+        raise (FormatError if kind == "import" else RunError)(
+            f"{len(self._named)} clips came twice with different content; nothing was written:\n  "
+            f"{shown}" + (f"\n  and {more} more" if more > 0 else "")
+        )
+
+
+def digest_of(clip: PoseClip) -> bytes:
+    """Return a digest of all that a clip holds: equal clips have equal ones."""
+    digest = hashlib.blake2b(digest_size=16)
+    words = (clip.skeleton_name, clip.label, clip.fps, sorted(clip.extra.items()), clip.image_paths)
+    digest.update(repr(words).encode("utf-8", "surrogateescape"))
+    # NaN has many bit patterns; the mask says where they are.
+    points = clip.points.copy()
+    points[~clip.mask] = 0
+    for array in (points, clip.mask, clip.scores, clip.sizes_wh, clip.frame_indices):
+        digest.update(array.tobytes())
+    return digest.digest()
+
+
+def _manifest(
+    sources: Sequence[ClipInput], skeleton_name: str, recipe: Recipe, kind: str
+) -> Manifest:
+    facts: list[dict[str, Any]] = [source.facts() for source in sources]
+    engines = [each.get("manifest", {}).get("engine") or {} for each in facts]
+    engine = engines[0] if all(each == engines[0] for each in engines) else {}
+    return Manifest(
+        skeleton_name=skeleton_name,
+        kind=kind,
+        options={"recipe": recipe.to_dict()},
+        engine=engine,
+        source={"inputs": facts},
+    )

@@ -1,0 +1,107 @@
+"""Clips to convert: a run folder or a file of any format, behind one face."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from posemill.errors import FormatError, RunError
+from posemill.formats import detect_format, get_format
+from posemill.formats.contract import Format, Size
+from posemill.records import PoseClip
+from posemill.stores.manifest import MANIFEST_NAME
+from posemill.stores.reader import Run, open_run
+
+
+class ClipInput:
+    """A run or a file. `clips` reads it anew each time; nothing is kept in memory.
+
+    Args:
+        path: A run folder, or a file or folder in one of the formats.
+        format_name: Taken as this format; by default it is found out.
+        size_wh: The pictures' size, for files of pixels that do not say it.
+        splits: Only these; all by default.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        format_name: str | None = None,
+        size_wh: Size | None = None,
+        splits: Sequence[str] | None = None,
+    ) -> None:
+        self.path = path
+        self._size_wh = size_wh
+        self._splits = None if splits is None else tuple(splits)
+        self.run: Run | None = None
+        self._format: Format | None = None
+        if format_name is None and (path / MANIFEST_NAME).is_file():
+            self.run = open_run(path)
+        else:
+            self._format = get_format(format_name) if format_name else detect_format(path)
+        if self.run is not None and self._splits is not None:
+            unknown = [split for split in self._splits if split not in self.run.splits]
+            if unknown:
+                raise RunError(
+                    f"{path} has no split {', '.join(map(repr, unknown))}; it has "
+                    f"{', '.join(self.run.splits) or 'none'}"
+                )
+
+    @property
+    def kind(self) -> str:
+        """`run`, or the name of the format."""
+        return "run" if self._format is None else self._format.name
+
+    @property
+    def num_frames(self) -> int | None:
+        """How many frames there are, None where only reading would tell."""
+        if self.run is None:
+            return None
+        chosen = self._splits or self.run.splits
+        return sum(each.frames_out for each in self.run.counts if each.split in chosen)
+
+    @property
+    def splits(self) -> tuple[str, ...] | None:
+        """The splits that will be read, None where only reading would tell."""
+        return self._splits or (self.run.splits if self.run is not None else None)
+
+    def clips(self) -> Iterator[PoseClip]:
+        """Yield the clips, those of a run split by split.
+
+        Raises:
+            FormatError, RunError: Nothing is there, or a chosen split is not.
+        """
+        count, seen = 0, set()
+        for clip in self._all_clips():
+            if self._splits is None or clip.split in self._splits:
+                count += 1
+                seen.add(clip.split)
+                yield clip
+        if not count:
+            kind = RunError if self.run is not None else FormatError
+            raise kind(f"{self.path}: holds no clips{_of_splits(self._splits)}; expected some")
+        missing = [split for split in self._splits or () if split not in seen]
+        if missing:
+            raise FormatError(f"{self.path}: no clips of split {', '.join(map(repr, missing))}")
+
+    def _all_clips(self) -> Iterator[PoseClip]:
+        if self.run is not None:
+            for split in self._splits or self.run.splits:
+                yield from self.run.clips(split)
+        elif self._format is not None:
+            yield from self._format.read(self.path, size_wh=self._size_wh)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is known of the origin, for the manifest of what is made of it."""
+        facts: dict[str, Any] = {"path": str(self.path), "kind": self.kind}
+        if self.run is not None:
+            facts["manifest"] = dataclasses.asdict(self.run.manifest)
+            facts["num_failures"] = len(self.run.failures())
+        return facts
+
+
+def _of_splits(splits: tuple[str, ...] | None) -> str:
+    return f" of split {', '.join(map(repr, splits))}" if splits else ""

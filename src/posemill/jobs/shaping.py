@@ -1,0 +1,87 @@
+"""A clip on its way into a file: layout, then short gaps closed, then normalised."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from posemill.errors import ConfigError
+from posemill.formats.contract import Format, Recipe
+from posemill.geometry import (
+    interpolate_gaps,
+    normalize_by_bbox,
+    normalize_by_shoulders,
+    shoulders_of,
+    to_square_units,
+)
+from posemill.records import PoseClip
+
+
+def check_recipe(recipe: Recipe, form: Format) -> Recipe:
+    """Return the recipe with the format's usual fill; raise if it cannot hold what it makes."""
+    if recipe.layout and form.layouts and recipe.layout not in form.layouts:
+        raise ConfigError(
+            f"{form.name} holds {' or '.join(form.layouts)}, not {recipe.layout}: choose another "
+            "--layout or format"
+        )
+    if recipe.normalize != "none" and form.has_pixels:
+        raise ConfigError(
+            f"{form.name} holds pixels of the picture, --normalize {recipe.normalize} takes them "
+            "away: leave it out, or choose npz, hdf5, webdataset, parquet or huggingface"
+        )
+    if recipe.fill is not None and not form.has_mask:
+        raise ConfigError(
+            f"{form.name} has its own mark for missing points; leave out --fill {recipe.fill}"
+        )
+    if form.has_mask and recipe.fill is None:
+        return dataclasses.replace(recipe, fill="zero")
+    return recipe
+
+
+def layout_for(clip: PoseClip, recipe: Recipe, form: Format) -> str:
+    """Return the skeleton a clip is written in: the recipe's, else the format's usual one.
+
+    A clip that is already in a layout of the format keeps it, but for the 543 points of Holistic
+    in formats whose usual layout is smaller.
+    """
+    if recipe.layout:
+        return recipe.layout
+    if not form.layouts:
+        return clip.skeleton_name
+    if clip.skeleton_name in form.layouts and clip.skeleton_name != "holistic-543":
+        return clip.skeleton_name
+    return form.layouts[0]
+
+
+def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:
+    """Return the clip as the recipe wants it."""
+    try:
+        clip = clip.as_skeleton(layout)
+    except ValueError as error:
+        raise ConfigError(f"clip {clip.clip_id!r}: {error}; choose another --layout") from error
+    if recipe.interpolate:
+        clip = _close_gaps(clip, recipe.interpolate)
+    if recipe.normalize != "none":
+        clip = _normalize(clip, recipe.normalize)
+    return clip
+
+
+def _close_gaps(clip: PoseClip, max_gap: int) -> PoseClip:
+    points, new = interpolate_gaps(clip.points, max_gap, frame_indices=clip.frame_indices)
+    if not new.any():
+        return clip
+    # A closed gap is as sure as its ends: scores follow the same lines.
+    known = np.where(clip.mask, clip.scores, np.float32(np.nan))[..., None]
+    scores, _ = interpolate_gaps(known, max_gap, frame_indices=clip.frame_indices)
+    return dataclasses.replace(clip, points=points, scores=np.nan_to_num(scores[..., 0]))
+
+
+def _normalize(clip: PoseClip, how: str) -> PoseClip:
+    square = to_square_units(clip.points, clip.sizes_wh)
+    if how == "shoulders":
+        points = normalize_by_shoulders(square, shoulders_of(clip.skeleton))
+    else:
+        points = normalize_by_bbox(square)
+    scores = np.where(np.isnan(points[..., 0]), np.float32(0), clip.scores)
+    return dataclasses.replace(clip, points=points, scores=scores)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from posemill.cli.app import build_app, main
+from posemill.records import PoseClip
+from posemill.stores.manifest import Manifest
+from posemill.stores.reader import open_run
+from posemill.stores.writer import RunWriter
+
+
+def make_clip(seed: int, split: str = "train") -> PoseClip:
+    points = np.random.default_rng(seed).uniform(0.1, 0.9, (4, 543, 3)).astype(np.float32)
+    points[1, 501:522] = np.nan
+    scores = (~np.isnan(points[..., 0])).astype(np.float32)
+    sizes = np.full((4, 2), (64, 48), np.int32)
+    return PoseClip(points, scores, sizes, clip_id=f"clip_{seed}", split=split)
+
+
+def call(*args: object):
+    return CliRunner().invoke(build_app(), [str(arg) for arg in args])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add(make_clip(1))
+        writer.add(make_clip(2, "dev"))
+    return tmp_path / "run"
+
+
+def test_prepare_writes_arrays_and_says_what(run: Path, tmp_path: Path) -> None:
+    result = call("prepare", run, "--out", tmp_path / "model", "--interpolate", 2,
+                  "--normalize", "shoulders", "--fill", "nan")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "train_keypoints.npz" in result.stdout
+    assert np.load(tmp_path / "model" / "train_keypoints.npz")["mask"].all()
+    result = call("prepare", run, "--out", tmp_path / "model", "--json", "--splits", "dev")
+    (made,) = json.loads(result.stdout)
+    assert (made["split"], made["num_frames"]) == ("dev", 4)
+    assert made["options"]["fill"] == "zero"
+
+
+def test_export_and_import_go_there_and_back(run: Path, tmp_path: Path) -> None:
+    result = call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
+    assert result.exit_code == 0, result.output
+    assert "a.pkl: 2 clips, 8 frames (pkl)" in result.stdout
+    assert "not kept by this format: scores" in result.stderr
+    result = call("import", tmp_path / "a.pkl", "--out", tmp_path / "back", "--size", "64x48")
+    assert result.exit_code == 0, result.output
+    assert "train: 1 clips\ndev: 1 clips\n" in result.stdout
+    assert open_run(tmp_path / "back").clip("clip_1").sizes_wh[0].tolist() == [64, 48]
+
+
+def test_merge_joins_runs_and_files(run: Path, tmp_path: Path) -> None:
+    call("export", run, "--to", "npz", "--layout", "543", "--out", tmp_path / "a.npz")
+    result = call("merge", run, tmp_path / "a.npz", "--out", tmp_path / "all", "--json")
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert (said["num_clips"], said["equal_duplicates"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("prepare",), ("export", "--to", "coco"), ("merge",), ("import", "--from", "npz")],
+    ids=lambda args: args[0],
+)
+def test_a_dry_run_counts_and_writes_nothing(run: Path, tmp_path: Path, args) -> None:
+    source = run
+    if args[0] == "import":
+        source = tmp_path / "a.npz"
+        call("export", run, "--to", "npz", "--out", source)
+    result = call(args[0], source, "--out", tmp_path / "new", *args[1:], "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "2 clips, 8 frames" in result.stdout
+    assert "--dry-run" in result.stdout
+    assert not (tmp_path / "new").exists()
+    said = call(args[0], source, "--out", tmp_path / "new", *args[1:], "--dry-run", "--json")
+    assert json.loads(said.stdout)["dry_run"] is True
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("export", "{run}", "--to", "npx", "--out", "x"), "unknown format 'npx'; known: npz, pkl"),
+        (("export", "{run}", "--to", "txt", "--out", "x", "--layout", "143"), "txt holds openpose"),
+        (("prepare", "{run}", "--normalize", "hips"), "unknown normalize 'hips'"),
+        (("import", "{run}/manifest.json", "--out", "x"), "none of the formats known"),
+        (("prepare", "nowhere"), "nowhere: no such file or folder"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(run, capsys, monkeypatch, tmp_path, args, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main([arg.format(run=run) for arg in args])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_size_that_is_none_is_a_usage_error(run: Path, tmp_path: Path) -> None:
+    result = call("import", run, "--out", tmp_path / "x", "--size", "64by48")
+    assert result.exit_code == 2
+    assert "expected WIDTHxHEIGHT" in result.stderr

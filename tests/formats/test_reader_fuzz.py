@@ -1,0 +1,174 @@
+"""Every reader against thousands of damaged files: clips or an error of ours, soon.
+
+`POSEMILL_FUZZ_CASES=5000 pytest tests/formats/test_reader_fuzz.py` runs more of them, other ones
+each time.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import struct
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from format_clips import make_clip
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from posemill.errors import PosemillError
+from posemill.formats import FORMATS, get_format
+from posemill.formats.contract import Recipe
+
+CASES = int(os.environ.get("POSEMILL_FUZZ_CASES", "0"))
+MAX_SECONDS = 10.0
+MAX_GROWTH_KB = 600_000
+FORBIDDEN = {"os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "pickle.find_class",
+             "socket.connect", "os.fork"}  # fmt: skip
+seen_events: list[str] = []
+is_watching = False
+
+
+def _watch(event: str, args: object) -> None:
+    if is_watching and event in FORBIDDEN:
+        seen_events.append(event)
+
+
+sys.addaudithook(_watch)
+
+EXTREMES = [
+    *(struct.pack("<B", value) for value in (0, 1, 0x7F, 0x80, 0xFF)),
+    *(struct.pack("<H", value) for value in (0, 0x7FFF, 0xFFFF)),
+    *(struct.pack("<I", value) for value in (0, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)),
+    *(struct.pack("<Q", value) for value in (2**31, 2**40, 2**62, 2**63, 2**64 - 1)),
+    *(struct.pack("<f", value) for value in (float("nan"), float("inf"), -1e38)),
+    b"-1", b"99999999999999999999", b"NaN", b"Infinity", b"null", b"[]", b"{}", b'""', b"true",
+    b"1e400", b"[" * 2000, b"\n", b"../", b"\0" * 16,
+]  # fmt: skip
+
+edits = st.lists(
+    st.tuples(
+        st.sampled_from(["flip", "set", "cut", "drop", "double", "insert", "replace"]),
+        st.floats(0, 1, exclude_max=True),
+        st.integers(0, 2**16),
+        st.sampled_from(EXTREMES),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def damage(data: bytes, changes: list[tuple[str, float, int, bytes]]) -> bytes:
+    for kind, where, number, piece in changes:
+        # Half of the damage goes to the first and the last kilobyte, where the headers are.
+        near = int(where * min(len(data), 1024))
+        at = (int(where * len(data)), near, max(len(data) - 1 - near, 0))[number % 3]
+        size = 1 + number % 64
+        if not data:
+            return data
+        if kind == "flip":
+            data = data[:at] + bytes([data[at] ^ (1 << number % 8)]) + data[at + 1 :]
+        elif kind == "set":
+            data = data[:at] + bytes([number % 256]) + data[at + 1 :]
+        elif kind == "cut":
+            data = data[:at]
+        elif kind == "drop":
+            data = data[:at] + data[at + size :]
+        elif kind == "double":
+            data = data[: at + size] + data[at:]
+        elif kind == "insert":
+            data = data[:at] + piece + data[at:]
+        else:
+            data = data[:at] + piece + data[at + len(piece) :]
+    return data
+
+
+@pytest.fixture(scope="module", params=list(FORMATS))
+def valid(request, tmp_path_factory):
+    """A format, and a valid file or folder of it."""
+    form = get_format(request.param)
+    folder = tmp_path_factory.mktemp(request.param)
+    path = folder / f"valid{form.suffix}"
+    skeleton = "openpose-18" if "openpose-18" in form.layouts else form.layouts[0]
+    clips = [make_clip(1, frames=2, skeleton=skeleton, extra={"a": 1}),
+             make_clip(2, frames=1, skeleton=skeleton, split="dev", label="7")]  # fmt: skip
+    form.write(clips, path, recipe=Recipe())
+    return form, path, folder
+
+
+def cases_for(name: str) -> int:
+    return CASES or (150 if name in ("parquet", "huggingface", "hdf5") else 300)
+
+
+def test_a_damaged_file_gives_clips_or_an_error_of_ours(valid) -> None:
+    form, path, folder = valid
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    contents = {file: file.read_bytes() for file in files}
+    outcomes = {"clips": 0, "error": 0}
+    broken = folder / f"broken{form.suffix}"
+    if path.is_dir():
+        shutil.copytree(path, broken)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    @settings(max_examples=cases_for(form.name), deadline=None, database=None,
+              derandomize=not CASES, suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(which=st.integers(0, len(files) - 1), changes=edits)
+    def run(which: int, changes) -> None:
+        global is_watching
+        target = broken / files[which].relative_to(path) if path.is_dir() else broken
+        target.write_bytes(damage(contents[files[which]], changes))
+        started = time.monotonic()
+        is_watching = True
+        try:
+            for number, clip in enumerate(form.read(broken, size_wh=(64, 64))):
+                assert len(clip.points) == len(clip.scores)
+                assert number < 100_000
+            outcomes["clips"] += 1
+        except PosemillError:
+            outcomes["error"] += 1
+        finally:
+            is_watching = False
+            target.write_bytes(contents[files[which]])
+        assert time.monotonic() - started < MAX_SECONDS
+
+    run()
+    assert not seen_events
+    assert outcomes["error"] > cases_for(form.name) // 20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MAX_GROWTH_KB
+
+
+def test_any_bytes_at_all_give_an_error_of_ours(valid) -> None:
+    form, path, folder = valid
+    if path.is_dir():
+        pytest.skip("a folder; its files are damaged above")
+    broken = folder / f"any{form.suffix}"
+
+    @settings(max_examples=cases_for(form.name) // 4, deadline=None, database=None,
+              derandomize=not CASES, suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(content=st.binary(max_size=300), keep=st.integers(0, 16))
+    def run(content: bytes, keep: int) -> None:
+        broken.write_bytes(path.read_bytes()[:keep] + content)
+        with pytest.raises(PosemillError):
+            list(form.read(broken, size_wh=(64, 64)))
+
+    run()
+
+
+def test_the_watch_would_see_a_command_being_run() -> None:
+    global is_watching
+    is_watching = True
+    try:
+        os.system("true")
+    finally:
+        is_watching = False
+    assert seen_events == ["os.system"]
+    seen_events.clear()
+
+
+def test_the_damage_changes_the_file(tmp_path: Path) -> None:
+    data = bytes(range(200))
+    for kind in ("flip", "cut", "drop", "double", "insert", "replace"):
+        assert damage(data, [(kind, 0.5, 9, b"xyz")]) != data

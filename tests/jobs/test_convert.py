@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.errors import ConfigError, FormatError, RunError
+from posemill.formats import FORMATS, get_format
+from posemill.formats.contract import Recipe
+from posemill.jobs.convert import digest_of, export_clips, import_clips, merge_clips
+from posemill.jobs.inputs import ClipInput
+from posemill.records import PoseClip
+from posemill.stores.manifest import Manifest
+from posemill.stores.reader import open_run
+from posemill.stores.writer import RunWriter
+
+
+def make_clip(seed: int, *, skeleton: str = "holistic-543", **fields: object) -> PoseClip:
+    rng = np.random.default_rng(seed)
+    count = {"holistic-543": 543, "holistic-143": 143, "openpose-18": 18}[skeleton]
+    points = rng.uniform(0.1, 0.9, (8, count, 3)).astype(np.float32)
+    scores = rng.uniform(0.1, 1, (8, count)).astype(np.float32)
+    points[3, -21:] = np.nan
+    scores[3, -21:] = 0
+    names = tuple(f"{seed}/{i:03d}.png" for i in range(8))
+    chosen = {"clip_id": f"clip_{seed}", "split": "train", "label": "A", "image_paths": names}
+    return PoseClip(points, scores, np.full((8, 2), (200, 100), np.int32), skeleton,
+                    **(chosen | fields))  # type: ignore[arg-type]  # fmt: skip
+
+
+def write_run(folder: Path, *clips: PoseClip) -> Path:
+    with RunWriter(folder, Manifest(clips[0].skeleton_name, engine={"engine": "fake"})) as writer:
+        for clip in clips:
+            writer.add(clip)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "run", make_clip(1), make_clip(2), make_clip(3, split="dev"))
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_a_run_goes_into_every_format_and_comes_back_as_a_run(run, tmp_path, name: str) -> None:
+    out = tmp_path / f"file{get_format(name).suffix}"
+    summary = export_clips(ClipInput(run), name, out)
+    assert (summary.num_clips, summary.num_frames, summary.splits) == (
+        3,
+        24,
+        {"train": 2, "dev": 1},
+    )
+    source = ClipInput(out, size_wh=(200, 100))
+    assert source.kind == name
+    import_clips(source, tmp_path / "back")
+    back = open_run(tmp_path / "back")
+    assert set(back.splits) == {"train", "dev"}
+    assert back.num_frames == 24
+    assert back.manifest.kind == "import"
+    originals = {clip.clip_id: clip for clip in open_run(run).clips()}
+    for clip in back.clips():
+        expected = originals[clip.clip_id].as_skeleton(back.skeleton_name)
+        np.testing.assert_array_equal(clip.mask, expected.mask)
+        np.testing.assert_allclose(clip.points[..., :2], expected.points[..., :2], atol=1e-5)
+
+
+def test_the_recipe_is_applied_and_the_layout_is_the_formats_usual_one(run, tmp_path) -> None:
+    export_clips(ClipInput(run, splits=["dev"]), "npz", tmp_path / "a.npz",
+                 recipe=Recipe(interpolate=2, normalize="shoulders"))  # fmt: skip
+    (clip,) = get_format("npz").read(tmp_path / "a.npz")
+    assert clip.skeleton_name == "holistic-143"
+    assert clip.mask.all()
+    names = clip.skeleton.point_names
+    left, right = names.index("left_shoulder"), names.index("right_shoulder")
+    np.testing.assert_allclose(clip.points[:, [left, right], :2].mean(1), 0, atol=1e-5)
+    widths = np.hypot(*(clip.points[:, left, :2] - clip.points[:, right, :2]).T)
+    np.testing.assert_allclose(np.median(widths), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "message"),
+    [
+        ("txt", Recipe(layout="143"), "txt holds openpose-18, not holistic-143: choose another"),
+        ("coco", Recipe(normalize="bbox"), "coco holds pixels of the picture, --normalize bbox"),
+        ("pkl", Recipe(fill="nan"), "pkl has its own mark for missing points; leave out --fill"),
+    ],
+)
+def test_a_recipe_the_format_cannot_hold_is_refused(run, tmp_path, name, recipe, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        export_clips(ClipInput(run), name, tmp_path / "x", recipe=recipe)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_layout_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", make_clip(1, skeleton="openpose-18"))
+    with pytest.raises(ConfigError, match=r"openpose-18 cannot become holistic-543.*another --lay"):
+        export_clips(ClipInput(run), "npz", tmp_path / "a.npz", recipe=Recipe(layout="543"))
+
+
+def test_merging_keeps_every_clip_and_says_where_they_came_from(run, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "other", make_clip(2), make_clip(4, split="test"))
+    summary = merge_clips([ClipInput(run), ClipInput(other)], tmp_path / "all")
+    assert (summary.num_clips, summary.equal_duplicates) == (4, 1)
+    merged = open_run(tmp_path / "all")
+    assert merged.splits == ("train", "dev", "test")
+    assert merged.is_finished
+    assert merged.manifest.engine == {"engine": "fake"}
+    paths = [each["path"] for each in merged.manifest.source["inputs"]]
+    assert paths == [str(run), str(other)]
+    assert digest_of(merged.clip("clip_2")) == digest_of(make_clip(2))
+
+
+def test_clips_that_differ_are_all_named_and_nothing_is_written(run, tmp_path: Path) -> None:
+    changed = [dataclasses.replace(make_clip(i), label="B") for i in (1, 2)]
+    other = write_run(tmp_path / "other", *changed)
+    with pytest.raises(RunError, match=r"2 clips came twice with different content(.|\n)*train/"
+                       r"clip_1 \(.*run and .*other\)\n  train/clip_2"):  # fmt: skip
+        merge_clips([ClipInput(run), ClipInput(other)], tmp_path / "all")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "run"]
+
+
+def test_runs_of_two_skeletons_need_a_layout(run, tmp_path: Path) -> None:
+    small = write_run(tmp_path / "small", make_clip(9, skeleton="holistic-143"))
+    sources = [ClipInput(run), ClipInput(small)]
+    with pytest.raises(RunError, match=r"run has holistic-543, .*small has holistic-143; give one"):
+        merge_clips(sources, tmp_path / "all")
+    merge_clips(sources, tmp_path / "all", recipe=Recipe(layout="143"))
+    assert len(open_run(tmp_path / "all")) == 4
+
+
+def test_an_existing_run_is_not_written_over(run: Path) -> None:
+    with pytest.raises(RunError, match="holds a run already; choose another folder"):
+        merge_clips([ClipInput(run)], run)
+
+
+def test_splits_that_are_not_there_are_named(run, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"run has no split 'tset'; it has train, dev"):
+        ClipInput(run, splits=["tset"])
+    export_clips(ClipInput(run), "npz", tmp_path / "a.npz")
+    with pytest.raises(FormatError, match=r"a\.npz: holds no clips of split 'tset'"):
+        list(ClipInput(tmp_path / "a.npz", splits=["tset"]).clips())
+    with pytest.raises(FormatError, match=r"a\.npz: no clips of split 'tset'"):
+        list(ClipInput(tmp_path / "a.npz", splits=["dev", "tset"]).clips())
+
+
+def test_a_dry_run_reads_everything_and_writes_nothing(run, tmp_path: Path) -> None:
+    summary = merge_clips([ClipInput(run)], tmp_path / "all", dry_run=True)
+    assert summary.num_clips == 3
+    assert not (tmp_path / "all").exists()
+
+
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    from posemill.jobs.convert import export_clips
+    from posemill.jobs.inputs import ClipInput
+
+    def watch(clips, total):
+        for number, clip in enumerate(clips):
+            if number == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield clip
+
+    export_clips(ClipInput(Path(sys.argv[1])), sys.argv[2], Path(sys.argv[3]), watch=watch)
+"""
+
+
+@pytest.mark.parametrize("name", ["npz", "txt"])
+def test_a_killed_export_leaves_the_old_file_or_none(run, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out" / f"file{get_format(name).suffix}"
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(run), name, str(out)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    assert not out.exists()
+    export_clips(ClipInput(run, splits=["dev"]), name, out)
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    assert [clip.clip_id for clip in ClipInput(out).clips()] == ["clip_3"]
+    export_clips(ClipInput(run), name, out)
+    assert len(list(ClipInput(out).clips())) == 3

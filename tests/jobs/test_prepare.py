@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.errors import FormatError
+from posemill.formats import get_format
+from posemill.formats.contract import Recipe
+from posemill.jobs.inputs import ClipInput
+from posemill.jobs.prepare import prepare
+from posemill.records import PoseClip
+from posemill.stores.manifest import Manifest
+from posemill.stores.writer import RunWriter
+
+
+def make_clip(seed: int, *, frames: int = 10, split: str = "train") -> PoseClip:
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(0.1, 0.9, (frames, 543, 3)).astype(np.float32)
+    points[2:6, 501:522] = np.nan  # no left hand for four frames
+    scores = np.where(np.isnan(points[..., 0]), 0, 0.5).astype(np.float32)
+    return PoseClip(points, scores, np.full((frames, 2), 100, np.int32), clip_id=f"clip_{seed}",
+                    split=split)  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for clip in (make_clip(1), make_clip(2, frames=6), make_clip(3, split="dev")):
+            writer.add(clip)
+    return tmp_path / "run"
+
+
+def test_every_split_has_its_arrays_and_statistics(run: Path, tmp_path: Path) -> None:
+    made = prepare(ClipInput(run), tmp_path / "out")
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["dev_keypoints.npz", "dev_stats.json", "train_keypoints.npz",
+                     "train_stats.json"]  # fmt: skip
+    assert [each.split for each in made] == ["train", "dev"]
+    data = np.load(tmp_path / "out" / "train_keypoints.npz", allow_pickle=False)
+    assert (data["keypoints"].shape, data["keypoints"].dtype) == ((16, 143, 3), np.float32)
+    assert data["lengths"].tolist() == [10, 6]
+    assert (data["keypoints"][~data["mask"]] == 0).all()
+
+
+def test_the_statistics_are_those_of_the_arrays(run: Path, tmp_path: Path) -> None:
+    prepare(ClipInput(run), tmp_path / "out", recipe=Recipe(normalize="shoulders"))
+    stats = json.loads((tmp_path / "out" / "train_stats.json").read_text())
+    data = np.load(tmp_path / "out" / "train_keypoints.npz")
+    found = data["keypoints"][data["mask"]]
+    for axis, values in zip("xyz", found.T, strict=True):
+        said = stats["coordinates"][axis]
+        np.testing.assert_allclose(said["mean"], values.mean(dtype=np.float64), atol=1e-5)
+        np.testing.assert_allclose(said["std"], values.std(dtype=np.float64), rtol=1e-4)
+        np.testing.assert_allclose((said["min"], said["max"]), (values.min(), values.max()),
+                                   rtol=1e-5)  # fmt: skip
+    assert (stats["num_clips"], stats["num_frames"]) == (2, 16)
+    assert stats["clip_frames"] == {"min": 6, "mean": 8.0, "max": 10}
+    assert stats["parts"]["left_hand"]["missing_rate"] == 8 / 16
+    assert stats["parts"]["left_hand"]["longest_gap"] == 4
+    assert stats["parts"]["face"]["missing_rate"] == 0
+    assert stats["longest_gap"] == 4
+    assert stats["missing_rate"] == pytest.approx(1 - data["mask"].mean(), abs=1e-6)
+    assert stats["options"] == {"layout": None, "normalize": "shoulders", "interpolate": 0,
+                                "fill": "zero"}  # fmt: skip
+    assert stats["skeleton"] == "holistic-143"
+    assert stats["keypoints_file"] == "train_keypoints.npz"
+
+
+def test_a_split_without_any_point_has_no_numbers_but_is_written(tmp_path: Path) -> None:
+    clip = make_clip(1)
+    clip.points[:] = np.nan
+    clip.scores[:] = 0
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add(clip)
+    (made,) = prepare(ClipInput(tmp_path / "run"), tmp_path / "out")
+    assert made.stats["coordinates"]["x"] == {"mean": None, "std": None, "min": None, "max": None}
+    assert made.stats["missing_rate"] == 1
+    assert made.stats["clips_without_points_sample"] == ["clip_1"]
+
+
+def test_a_file_whose_splits_are_mixed_is_refused(tmp_path: Path) -> None:
+    clips = [make_clip(1), make_clip(2, split="dev"), make_clip(3)]
+    get_format("npz").write(clips, tmp_path / "a.npz", recipe=Recipe())
+    with pytest.raises(FormatError, match=r"clips of split 'train' come in several places"):
+        prepare(ClipInput(tmp_path / "a.npz"), tmp_path / "out")
+
+
+def test_a_split_named_like_a_path_is_refused(tmp_path: Path) -> None:
+    get_format("npz").write([make_clip(1, split="../x")], tmp_path / "a.npz", recipe=Recipe())
+    with pytest.raises(FormatError, match="its name cannot be a file's"):
+        prepare(ClipInput(tmp_path / "a.npz"), tmp_path / "out")
