@@ -214,13 +214,13 @@ def make_clip(
             f"{points.shape}"
         )
     full = np.zeros((*points.shape[:2], 3), np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         full[..., : points.shape[2]] = points
     if mask is None:
         mask = ~np.isnan(full).any(axis=2) & (full != 0).any(axis=2)
     full[~mask] = np.nan
     scores = mask if scores is None else scores
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         plain = np.where(mask, scores, 0).astype(np.float32)
     if not np.isfinite(full[mask]).all():
         raise FormatError(f"{where}: a found point is infinite or not a number")

@@ -190,7 +190,8 @@ def from_pixels(
     if not (sizes_wh > 0).all():
         raise ValueError("the pictures' sizes are not known; give one by --size WIDTHxHEIGHT")
     points = np.zeros((*pixels.shape[:2], 3), np.float32)
-    points[..., :2] = pixels[..., :2] / sizes_wh[:, None, :]
+    with np.errstate(all="ignore"):  # `make_clip` refuses what is not a number after it
+        points[..., :2] = pixels[..., :2] / sizes_wh[:, None, :]
     return points
 
 

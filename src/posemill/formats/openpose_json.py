@@ -102,7 +102,8 @@ def points_of(frame: Any) -> tuple[str, npt.NDArray[np.float64]]:
             raise ValueError("expected people as objects")
         skeleton_name, points = _person(person)
         found = points[points[:, 2] > 0]
-        area = float(np.ptp(found[:, :2], axis=0).prod()) if len(found) else 0.0
+        with np.errstate(all="ignore"):
+            area = float(np.ptp(found[:, :2], axis=0).prod()) if len(found) else 0.0
         if area > best[0]:
             best = (area, skeleton_name, points)
     return best[1], best[2]

@@ -234,9 +234,10 @@ def decode_clip(path: Path, fields: dict[str, Any]) -> PoseClip:
     confidence = cursor.floats(frames, people, num_points)
     if not np.isfinite(confidence).all():
         raise FormatError(f"{path}: a confidence is infinite or not a number")
-    person = int(confidence.mean(axis=(0, 2)).argmax()) if frames else 0
+    with np.errstate(all="ignore"):
+        person = int(confidence.mean(axis=(0, 2)).argmax()) if frames else 0
     scores = confidence[:, person]
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         scale = np.array([width or 1, height or 1, depth or width or 1], np.float32)
         points = data[:, person] / scale[:dims]
     found = scores > 0

@@ -164,8 +164,11 @@ def _clip_of(
             f"{path}: {name[:80]!r}: expected img_shape (height, width), got {(height, width)}; "
             "give the size by --size"
         )
-    points, found = _as_skeleton_points(people[person].astype(np.float32), header, path)
-    points[..., :2] /= np.array([width, height], np.float32)
+    with np.errstate(all="ignore"):
+        pixels = people[person].astype(np.float32)
+    points, found = _as_skeleton_points(pixels, header, path)
+    with np.errstate(all="ignore"):  # what is not a number is refused below
+        points[..., :2] /= np.array([width, height], np.float32)
     if scores is not None:
         score = np.zeros(points.shape[:2], np.float32)
         score[:, : people.shape[2]] = scores[person]
@@ -184,7 +187,8 @@ def _clip_of(
 def _main_person(people: npt.NDArray[Any], scores: npt.NDArray[Any] | None) -> int:
     if len(people) == 1 or scores is None or not scores.size:
         return 0
-    return int(np.nan_to_num(scores).mean(axis=(1, 2)).argmax())
+    with np.errstate(all="ignore"):
+        return int(np.nan_to_num(scores).mean(axis=(1, 2)).argmax())
 
 
 def _as_skeleton_points(
