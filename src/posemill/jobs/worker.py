@@ -219,6 +219,7 @@ class _TaskRun:
             shard = self._writer.write(f"{self._task.name}-{self._num_shards:04d}.parquet")
             self._num_shards += 1
         self._finished, self._num_rows, self._num_frames = [], 0, 0
+        self._progress.at(-1, -1, WRITING, 0)  # from here on they count as committed
         return Commit(shard, tuple(units))
 
     def _describe(self, error: OSError) -> str:
