@@ -1,0 +1,200 @@
+"""`posemill extract`, `status`, `stop`, `logs` and `plan` from the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from posemill.cli.app import build_app
+from posemill.cli.extract import arguments_of, parse_options
+from posemill.cli.run_progress import ProgressView, describe, duration
+from posemill.config import ExtractConfig
+from posemill.errors import ConfigError, RunError
+from posemill.jobs.forecast import Forecast
+from posemill.jobs.snapshot import Snapshot
+from posemill.jobs.status import read_status
+from posemill.stores.commits import SplitCounts
+
+FAKE = ["--engine", "fake", "--executor", "serial"]
+
+
+def posemill(*arguments: str, catch: bool = False):
+    return CliRunner().invoke(build_app(), list(arguments), catch_exceptions=catch)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for clip, num_frames in {"train/a": 6, "train/b": 4, "dev/c": 5}.items():
+        (tmp_path / "tree" / clip).mkdir(parents=True)
+        for index in range(num_frames):
+            picture = rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)
+            assert cv2.imwrite(str(tmp_path / "tree" / clip / f"{index}.png"), picture)
+    return tmp_path / "tree"
+
+
+def test_counts_come_first_and_add_up_at_the_end(tree, tmp_path):
+    result = posemill("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE)
+    assert result.exit_code == 0
+    assert "train: 2 clips, 10 frames" in result.stderr
+    assert "plan: 1 process (serial) x 1 thread on cpu" in result.stderr
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["train", "2", "10", "10", "0"] in rows
+    assert ["dev", "1", "5", "5", "0"] in rows
+
+
+def test_the_other_spellings_work_and_splits_take_several_words(tree, tmp_path):
+    result = posemill(
+        "extract", "--dataset_path", str(tree), "--output_path", str(tmp_path / "run"),
+        "--temp_dir", str(tmp_path / "scratch"), "--splits", "train", "dev", "--task_frames", "8",
+        "--engine_option", "seconds_per_frame=0", *FAKE, "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0
+    splits = json.loads(result.stdout)["splits"]
+    assert [(each["split"], each["frames_out"]) for each in splits] == [("train", 10), ("dev", 5)]
+    assert (tmp_path / "scratch").is_dir()
+
+
+def test_failures_end_with_code_1_and_a_table_of_reasons(tree, tmp_path):
+    (tree / "dev" / "c" / "2.png").write_bytes(b"x")
+    (tree / "dev" / "c" / "3.png").write_bytes(b"")
+    result = posemill("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE)
+    assert result.exit_code == 1
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["empty", "file", "1", "1"] in rows
+    assert ["not", "an", "image", "1", "1"] in rows
+    assert "try them again with --retry-failed" in result.stdout
+    result = posemill("status", str(tmp_path / "run"))
+    assert result.exit_code == 0
+    assert "finished at" in result.stdout
+    assert "15/15 frames (100.0%)" in result.stdout
+    (tree / "dev" / "c" / "2.png").write_bytes((tree / "dev" / "c" / "1.png").read_bytes())
+    again = posemill("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE, "--retry-failed")
+    assert again.exit_code == 1
+    assert read_status(tmp_path / "run").snapshot.frames_failed == 1
+
+
+def test_a_dry_run_writes_nothing(tree, tmp_path):
+    result = posemill("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE, "--dry-run")
+    assert result.exit_code == 0
+    assert f"would start a run in {tmp_path / 'run'}; nothing was written" in result.stdout
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["extract"], "SOURCE is missing; see posemill extract --help"),
+        (["extract", "x"], "--out RUN is missing"),
+        (["extract", "x", "--dataset-path", "y", "--out", "z"], "SOURCE and --dataset-path say"),
+        (["extract", "x", "--out", "z", "--engine-option", "7"], "'7': expected NAME=VALUE"),
+    ],
+)
+def test_what_is_missing_is_said(arguments, said):
+    with pytest.raises(ConfigError, match=said):
+        posemill(*arguments)
+
+
+def test_status_logs_and_stop_refuse_what_is_no_run(tmp_path):
+    for command in ("status", "logs", "stop"):
+        with pytest.raises(RunError, match="is not a posemill run"):
+            posemill(command, str(tmp_path))
+
+
+def test_a_detached_run_survives_and_is_watched_and_stopped(tree, tmp_path):
+    out = str(tmp_path / "run")
+    started = subprocess.run(
+        [sys.executable, "-m", "posemill", "extract", str(tree), "--out", out, "--engine", "fake",
+         "--workers", "1", "--engine-option", "seconds_per_frame=0.5", "--detach"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "works on" in started.stderr
+    status = read_status(Path(out))
+    assert status.state == "running"
+    assert f"pid {status.holder.pid} " in started.stderr  # type: ignore[union-attr]
+    with pytest.raises(RunError, match="is being worked on by pid"):
+        posemill("extract", str(tree), "--out", out, "--engine", "fake")
+    deadline = time.monotonic() + 60
+    while not read_status(Path(out)).snapshot.frames_done:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    stopped = posemill("stop", out)
+    assert "stopped" in stopped.stdout
+    assert read_status(Path(out)).state == "stopped"
+    assert "nobody works on it" in posemill("stop", out).stdout
+    assert "start: pid" in posemill("logs", out).stdout
+    assert posemill("extract", str(tree), "--out", out, *FAKE).exit_code == 0
+    assert json.loads(posemill("status", out, "--json", "--watch").stdout)["state"] == "finished"
+
+
+def test_a_detached_run_that_cannot_start_says_why(tree, tmp_path):
+    with pytest.raises(RunError, match=r"it did not start: .*unknown engine 'x'"):
+        posemill("extract", str(tree), "--out", str(tmp_path / "run"), "--engine", "x", "--detach")
+
+
+def test_plan_measures_and_prints_hours_and_disk(tree):
+    result = posemill(
+        "plan", str(tree), "--engine", "fake", "--sample-seconds", "0.2", "--json"
+    )  # fmt: skip
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["num_frames"] == 15
+    assert [row["workers"] for row in found["forecast"]][:4] == [1, 2, 4, 8]
+    hours = [row["hours"] for row in found["forecast"]]
+    assert all(hour > 0 for hour in hours)
+    assert found["forecast"][0]["note"] == "measured"
+    assert found["bytes_per_frame"] > 0
+
+
+def test_a_forecast_is_in_proportion_to_what_was_measured(monkeypatch):
+    found = Forecast(10, 36_000, 500, {1: 10.0, 2: 19.0}, 5000.0, 4)
+    monkeypatch.setattr("posemill.jobs.forecast.forecast", lambda *_, **__: found)
+    rows = [line.split() for line in posemill("plan", "anything").stdout.splitlines()]
+    assert "10 clips, 36000 frames".split() in rows
+    assert ["1", "1.0", "1:00:00", "0.18", "10.0", "measured"] in rows
+    assert ["4", "0.26", "0:15:47", "0.18", "38.0", "in", "proportion"] in rows
+    assert "8 0.13 0:07:54 0.18 76.0 in proportion; this machine has 4 cores".split() in rows
+
+
+def test_a_config_becomes_the_command_line_that_means_it(tmp_path):
+    config = ExtractConfig(
+        tmp_path, tmp_path / "run", splits=("a", "b"), keep=143, split_long_seconds=5.0,
+        engine_options={"x": 1.5, "y": "z"}, retry_failed=True, workers=2,
+    )  # fmt: skip
+    assert arguments_of(config) == [
+        "extract", str(tmp_path), "--out", str(tmp_path / "run"), "--splits", "a", "--splits", "b",
+        "--engine-option", "x=1.5", "--engine-option", 'y="z"', "--keep", "143",
+        "--split-long", "5.0", "--workers", "2", "--retry-failed",
+    ]  # fmt: skip
+    assert parse_options(["x=1.5", 'y="z"', "a-b=word"]) == {"x": 1.5, "y": "z", "a_b": "word"}
+
+
+def test_progress_is_plain_lines_without_a_terminal(capsys, monkeypatch):
+    snapshot = Snapshot((SplitCounts("train", 2, 1, 200, 49, 1),), {"train": 10}, 20.0, 7.0)
+    with ProgressView() as view:
+        view.show(snapshot)
+        assert capsys.readouterr().err == ""  # one every ten seconds
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 11)
+        view.show(snapshot)
+    expected = "60/200 frames (30.0%), 20.0 frames/s, 0:00:07 left, 1 failed; train 50/200"
+    assert capsys.readouterr().err.strip() == expected == describe(snapshot)
+    assert duration(100_000) == "27:46:40"
+
+
+def test_progress_is_bars_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with ProgressView() as view:
+        view.show(Snapshot((SplitCounts("train", 2, 1, 200, 49, 1),), {}, 20.0, 7.0))
+    drawn = capsys.readouterr().err
+    assert "train" in drawn
+    assert "50/200" in drawn
+    assert "1 failed" in drawn
