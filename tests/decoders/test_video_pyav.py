@@ -145,6 +145,14 @@ def test_a_stream_without_its_first_key_frame_starts_at_the_next(
         assert video.num_frames in (40, None)
 
 
+def test_a_playlist_is_not_followed(tmp_path: Path, write_video: WriteVideo) -> None:
+    write_video(tmp_path / "real.mp4", 3)
+    path = tmp_path / "list.mp4"
+    path.write_text("ffconcat version 1.0\nfile 'real.mp4'\n")
+    with pytest.raises(DecodeError, match="not a video: it is a list of other files"):
+        open_video(path)
+
+
 def test_memory_stays_flat_over_a_long_video(tmp_path: Path, write_video: WriteVideo) -> None:
     path = write_video(
         tmp_path / "long.mp4", 400, size_wh=(320, 240), options={"preset": "ultrafast"}

@@ -49,6 +49,7 @@ def test_first_folders_named_like_splits_are_splits(tmp_path: Path, make_tree: M
         ("all", "more/a", "frames", 1),
     ]
     assert clips.splits == ("train", "val", "test", "all")
+    assert len(find_clips(tmp_path, splits=[])) == 5
     assert [clip.split for clip in find_clips(tmp_path, splits=["test", "val"])] == ["val", "test"]
     with pytest.raises(SourceError, match="has no split 'dev'; it has: train, val, test, all"):
         find_clips(tmp_path, splits=["train", "dev"])

@@ -132,6 +132,7 @@ def test_a_path_that_is_no_utf8_comes_through(folder: Path) -> None:
         ("path,start_seconds\nclip,1\n", r"line 2: start_seconds and end_seconds need a video, an"),
         ("path\nclip\nclip\n", r"line 3: two clips have the id 'clip' in split 'all'"),
         ("clip_id,path\n../x,clip\n", r"line 2: clip_id '\.\./x' leads out of the dataset"),
+        ("path,split\nclip,../x\n", r"line 2: split: expected a word, got '\.\./x'"),
         ("clip_id,path\n/x,clip\n", r"clip_id '/x' leads out of the dataset"),
         ('path\n"clip\n', r"list\.csv, line 2: unexpected end of data"),
     ],
@@ -146,6 +147,10 @@ def test_mistakes_are_told_with_their_line(folder: Path, text: str, message: str
     [
         ('{"path": "clip"}\n{"path": \n', r"list\.jsonl, line 2: not JSON: "),
         ('{"file": "clip"}', r"line 1: expected an object with a text 'path', got '\{\"file\""),
+        ('{"path": "\\ud800"}', r"line 1: 'path' holds what no file name can: '.*ud800'"),
+        ('{"path": "a\\u0000"}', r"line 1: 'path' holds what no file name can: "),
+        ('{"path": "clip", "label": "\\ud800"}', r"line 1: column 'label' is not UTF-8"),
+        ("[" * 100_000, r"line 1: not JSON: "),
         ('["clip"]', r"line 1: expected an object with a text 'path'"),
         ('{"path": 3}', r"line 1: expected an object with a text 'path'"),
     ],

@@ -44,3 +44,8 @@ def test_suffixes() -> None:
 def test_foreign_bytes_become_readable() -> None:
     assert readable("plain ü") == "plain ü"
     assert readable("caf\udce9") == "caf\\xe9"
+    assert readable("half \ud800") == "half \\ud800"
+
+
+def test_numbers_of_any_length_can_be_sorted() -> None:
+    assert natural_sort(["9" * 5000, "1" + "0" * 5000, "a"]) == ["9" * 5000, "1" + "0" * 5000, "a"]

@@ -66,8 +66,9 @@ _JPEG_SIZE_MARKERS = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 def _read_jpeg(data: bytes) -> _Found:
     position, size_wh = 2, None
     while True:
-        while data[position] != 0xFF:  # padding between segments; libjpeg skips it too
-            position += 1
+        position = data.find(b"\xff", position)  # over padding, as libjpeg does
+        if position < 0:
+            raise ShortHeaderError("no more markers")
         marker = data[position + 1]
         if marker in (0xFF, 0x01) or 0xD0 <= marker <= 0xD8:
             position += 1 if marker == 0xFF else 2

@@ -94,7 +94,7 @@ class Clock:
     """Times of frames in seconds since the start of the file, as a player counts them."""
 
     def __init__(self, container: Any, stream: Any) -> None:
-        self._time_base = float(stream.time_base)
+        self._time_base = float(stream.time_base or 0)
         self._start = (container.start_time or 0) / av.time_base
         rate = stream.average_rate or stream.guessed_rate
         self._step = 1 / float(rate) if rate else 0.0

@@ -39,6 +39,7 @@ _SLACK_SECONDS = 1e-6
 # Below these, frames are decoded and dropped: that costs no more than finding the place.
 _NEAR_FRAMES = 50
 _NEAR_SECONDS = 3.0
+_PLAYLISTS = frozenset(["concat", "concatf", "hls", "dash", "imf"])
 
 
 class PyavReader:
@@ -141,6 +142,8 @@ class PyavReader:
                     break
                 if seconds < self._start_seconds:
                     continue
+                if frame.width * frame.height > self._max_pixels:
+                    raise DamageError(f"a frame of {frame.width} x {frame.height} pixels")
                 if number >= start_index:
                     yield self._converter.to_rgb(frame)
                 number += 1
@@ -234,6 +237,8 @@ class PyavReader:
 
     def _choose_stream(self, container: Any) -> Any:
         """Return the stream a player would show; the cover picture of a song is none."""
+        if container.format.name in _PLAYLISTS:
+            refuse(self.path, "not a video", "it is a list of other files")
         best = container.streams.best("video")
         if best is None or best.disposition & Disposition.attached_pic:
             others = ", ".join(sorted({each.type for each in container.streams})) or "nothing"

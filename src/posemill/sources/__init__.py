@@ -10,7 +10,13 @@ from pathlib import Path
 from posemill.errors import ConfigError, SourceError
 from posemill.sources import frame_folders, lists, phoenix, videos
 from posemill.sources.clip_list import ClipList, Collector, SplitTotals
-from posemill.sources.names import LIST_SUFFIXES, PICTURE_SUFFIXES, readable, suffix_of
+from posemill.sources.names import (
+    LIST_SUFFIXES,
+    PICTURE_SUFFIXES,
+    VIDEO_SUFFIXES,
+    readable,
+    suffix_of,
+)
 from posemill.sources.scan import Scan, scan_tree
 
 __all__ = ["LAYOUTS", "ClipList", "SplitTotals", "detect_layout", "find_clips"]
@@ -45,7 +51,7 @@ def find_clips(
     chosen, scan = _choose(root, layout)
     # Loose pictures and frames are told apart folder by folder, unless the user said it.
     name = "auto" if layout == "auto" and chosen in ("frames", "pictures") else chosen
-    collector = Collector(name, root, splits)
+    collector = Collector(name, root, splits or None)
     if chosen == "phoenix":
         return phoenix.find(root, collector)
     if chosen == "list":
@@ -101,10 +107,16 @@ def _choose(root: str, layout: str) -> tuple[str, Scan | None]:
 
 def _choose_for_file(path: str, layout: str) -> str:
     suffix = suffix_of(path)
-    fits = "list" if suffix in LIST_SUFFIXES else "videos"
-    if suffix in PICTURE_SUFFIXES:
-        fits = "pictures"
-    if layout in ("auto", fits):
+    known = {"videos": VIDEO_SUFFIXES, "pictures": PICTURE_SUFFIXES, "list": LIST_SUFFIXES}
+    fits = next((name for name, suffixes in known.items() if suffix in suffixes), None)
+    if layout in known and fits in (layout, None):
+        return layout
+    if fits is None:
+        raise SourceError(
+            f"{readable(path)!r} is neither a picture, a video nor a list (.csv, .tsv, .jsonl) by "
+            "its name; if it is one, say --layout videos, --layout pictures or --layout list"
+        )
+    if layout == "auto":
         return fits
     raise SourceError(
         f"{readable(path)!r} is a file that layout {layout!r} cannot read; "

@@ -93,7 +93,7 @@ def _read_json_lines(handle: TextIO, path: str) -> Iterator[tuple[int, dict[str,
             continue
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SourceError(f"{readable(path)}, line {line}: not JSON: {error}") from error
         if not isinstance(values, dict) or not isinstance(values.get("path"), str):
             raise SourceError(
@@ -120,8 +120,10 @@ class _Row(NamedTuple):
 
 def _to_row(row: Mapping[str, str], folder: str, where: str) -> _Row:
     given = row["path"]
-    if not given.strip() or "\0" in given:
+    if not given.strip():
         raise SourceError(f"{where}'path' is empty")
+    if not _can_be_a_path(given):
+        raise SourceError(f"{where}'path' holds what no file name can: {readable(given)!r}")
     path = os.path.join(folder, given)  # noqa: PTH118
     kind, num_frames, content = _look_at(path)
     start_seconds = _to_seconds(row, "start_seconds", where)
@@ -144,11 +146,14 @@ def _to_row(row: Mapping[str, str], folder: str, where: str) -> _Row:
     clip_id = row.get("clip_id", "") or short_name + window
     if ".." in clip_id.split("/") or clip_id.startswith("/"):
         raise SourceError(f"{where}clip_id {readable(clip_id)!r} leads out of the dataset")
+    split = readable(row.get("split", "").strip()) or "all"
+    if "/" in split or split in (".", ".."):
+        raise SourceError(f"{where}split: expected a word, got {split!r}")
     clip = Clip(
         readable(clip_id),
         path,
         kind,
-        readable(row.get("split", "").strip()) or "all",
+        split,
         num_frames=num_frames,
         start_seconds=start_seconds or 0.0,
         end_seconds=end_seconds,
@@ -156,6 +161,13 @@ def _to_row(row: Mapping[str, str], folder: str, where: str) -> _Row:
         extra=others,
     )
     return _Row(clip, readable(long_id), content, where)
+
+
+def _can_be_a_path(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def _look_at(path: str) -> tuple[Kind, int | None, str]:

@@ -25,12 +25,15 @@ def suffix_of(name: str) -> str:
     return suffix.lower() if stem else ""
 
 
-def natural_key(name: str) -> tuple[list[str | int], str]:
+def natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
     """Return a sort key by which `images2` comes before `images10`, and never two names equal."""
-    parts: list[str | int] = list(_DIGITS.split(name))
-    # Digits sit at the odd places, so text is compared with text and numbers with numbers.
-    parts[1::2] = map(int, parts[1::2])
-    return parts, name
+    parts = _DIGITS.split(name)
+    key: list[str | tuple[int, str]] = list(parts)
+    # Digits sit at the odd places, so text is compared with text and numbers with numbers. Of two
+    # numbers the longer one is the larger; `int` would refuse very long ones.
+    significant = [digits.lstrip("0") for digits in parts[1::2]]
+    key[1::2] = [(len(digits), digits) for digits in significant]
+    return key, name
 
 
 def natural_sort(names: Iterable[str]) -> list[str]:
@@ -46,9 +49,13 @@ def readable(path: str) -> str:
     r"""Return the path as text any file can hold: bytes that are no UTF-8 become `\xff`."""
     try:
         path.encode()
+        return path
     except UnicodeEncodeError:
+        pass
+    try:
         return os.fsencode(path).decode("utf-8", "backslashreplace")
-    return path
+    except UnicodeEncodeError:  # half of a character, as only JSON can write it
+        return path.encode("utf-8", "backslashreplace").decode()
 
 
 def without_suffix(name: str) -> str:
