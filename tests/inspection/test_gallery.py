@@ -14,7 +14,7 @@ from posemill.errors import ConfigError, PosemillError
 from posemill.inspection.gallery import Wish, choose_frames, draw_gallery
 from posemill.inspection.material import Material, Outline, open_material
 from posemill.inspection.movies import write_movie
-from posemill.inspection.originals import Originals
+from posemill.inspection.originals import Originals, Place
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter
@@ -100,7 +100,7 @@ def test_a_dataset_that_was_moved_is_found_below_its_new_root(
     old = tuple(f"/old/data/x/a/{number:04d}.png" for number in range(4))
     clip = make_clip(4, clip_id="other", image_paths=old)
     material = make_run(tmp_path / "run", [clip], path="/old/data")
-    originals = Originals.of(material.facts(), root=tmp_path / "new")
+    originals = Originals.of(material.facts(), moved_to=tmp_path / "new")
     list(draw_gallery(material, Wish(num_samples=4), tmp_path / "out", originals=originals))
     assert (originals.num_read, originals.num_gone) == (4, 0)
 
@@ -114,12 +114,29 @@ def test_frames_of_videos_are_the_right_ones(make_clip: Maker, tmp_path: Path) -
         kind="mp4",
     )
     clip = make_clip(5, clip_id="a", frame_indices=np.array([1, 3, 4, 8, 9]))
-    originals = Originals(tmp_path / "data", layout="videos")
+    originals = Originals([Place(tmp_path / "data", "videos")])
     frames = dict(originals.frames(clip, [0, 2, 4]))
     for row, number in ((0, 1), (2, 4), (4, 9)):
         frame = frames[row]
         assert frame is not None
         assert frame.mean() == pytest.approx(levels[number], abs=4)
+
+
+def test_a_merged_run_finds_the_videos_of_all_its_sources(make_clip: Maker, tmp_path: Path) -> None:
+    inputs = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        write_movie(
+            tmp_path / name / f"{name}.mp4",
+            (np.zeros((48, 64, 3), np.uint8) for _ in range(3)),
+            kind="mp4",
+        )
+        inputs.append({"manifest": {"source": {"path": str(tmp_path / name), "layout": "videos"}}})
+    inputs.append({"manifest": {"source": {"path": "/nowhere"}}})
+    originals = Originals.of({"source": {"inputs": inputs}})
+    for name in ("one", "two"):
+        found = dict(originals.frames(make_clip(3, clip_id=name), range(3)))
+        assert all(frame is not None for frame in found.values())
 
 
 def test_a_video_that_is_gone_or_too_short_gives_blank_frames(
@@ -128,7 +145,7 @@ def test_a_video_that_is_gone_or_too_short_gives_blank_frames(
     (tmp_path / "data").mkdir()
     frames = (np.zeros((48, 64, 3), np.uint8) for _ in range(3))
     write_movie(tmp_path / "data" / "a.mp4", frames, kind="mp4")
-    originals = Originals(tmp_path / "data")
+    originals = Originals([Place(tmp_path / "data")])
     found = dict(originals.frames(make_clip(5, clip_id="a"), range(5)))
     assert [frame is None for frame in found.values()] == [False, False, False, True, True]
     gone = dict(originals.frames(make_clip(2, clip_id="b"), range(2)))

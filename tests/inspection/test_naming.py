@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posemill.errors import PosemillError
-from posemill.inspection.naming import safe_path
+from posemill.inspection.naming import safe_path, writing
 
 
 def test_plain_names_stay_as_they_are(tmp_path: Path) -> None:
@@ -43,3 +43,15 @@ def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
     (inside / "train").symlink_to(outside)
     with pytest.raises(PosemillError, match=r"leads out of .* by a link; choose another folder"):
         safe_path(inside, "train", "x", suffix=".png")
+
+
+def test_what_is_in_the_way_of_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PosemillError, match="is a folder; name a file"), writing(tmp_path):
+        pass
+    below = tmp_path / "file" / "x.png"
+    message = r"x.png cannot be written: .*; choose another place"
+    with pytest.raises(PosemillError, match=message), writing(below):
+        pass
+    with writing(tmp_path / "new" / "x.png"):
+        (tmp_path / "new" / "x.png").write_text("written")

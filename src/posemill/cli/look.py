@@ -88,7 +88,7 @@ def visualize(
     from posemill.inspection.originals import Originals
 
     material = open_material(path, format_name=from_format)
-    found = Originals.of(material.facts(), root=originals)
+    found = Originals.of(material.facts(), moved_to=originals)
     wish = Wish(num_samples=num_samples, splits=splits, clip_ids=clips, seed=seed, video=video)
     with show_progress("drawing frames") as found.on_frame:
         paths = list(draw_gallery(material, wish, out, originals=found))
@@ -116,7 +116,7 @@ def report(
     material = open_material(path, format_name=from_format)
     total = material.num_frames(splits)
     quality = measure_all(track(material.clips(splits), "measuring", total, len))
-    found = Originals.of(material.facts(), root=originals)
+    found = Originals.of(material.facts(), moved_to=originals)
     with show_progress("drawing frames") as found.on_frame:
         write_report(material, quality, out, originals=found)
     typer.echo(out)

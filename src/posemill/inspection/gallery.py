@@ -15,7 +15,7 @@ from posemill.files import atomic_path
 from posemill.inspection.drawing import draw
 from posemill.inspection.material import ClipName, Material, Outline
 from posemill.inspection.movies import MOVIE_KINDS, write_movie
-from posemill.inspection.naming import safe_path
+from posemill.inspection.naming import safe_path, writing
 from posemill.inspection.originals import Originals
 from posemill.inspection.sheets import Cell, contact_sheet, draw_cell
 from posemill.records import Frame, PoseClip
@@ -137,11 +137,11 @@ def draw_movies(
     """Write every named clip as a movie, and a contact sheet of it; yield the paths."""
     for clip in material.pick(names):
         path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
-        path.parent.mkdir(parents=True, exist_ok=True)
         kept = set(np.linspace(0, len(clip) - 1, min(SHEET_FRAMES, len(clip))).round().astype(int))
         cells: list[Cell] = []
         fps = clip.fps if clip.fps and 0 < clip.fps <= 1000 else 25.0
-        write_movie(path, _drawn(clip, originals, kept, cells), kind=kind, fps=fps)
+        with writing(path):
+            write_movie(path, _drawn(clip, originals, kept, cells), kind=kind, fps=fps)
         yield path
         sheet_path = safe_path(out, clip.split, clip.clip_id, suffix="_contact_sheet.png")
         title = f"{clip.clip_id}: {len(cells)} of {len(clip)} frames"
@@ -163,9 +163,8 @@ def _drawn(
 
 def write_picture(path: Path, picture: Frame) -> None:
     """Write a PNG, whole or not at all; folders are made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     done, data = cv2.imencode(".png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
     if not done:
         raise PosemillError(f"{path}: a picture of {picture.shape} cannot be written as PNG")
-    with atomic_path(path) as temporary:
+    with writing(path), atomic_path(path) as temporary:
         temporary.write_bytes(data.tobytes())

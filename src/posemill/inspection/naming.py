@@ -1,9 +1,11 @@
-"""File names for pictures of clips: clip names come from data and must not lead anywhere else."""
+"""Files for pictures of clips: clip names come from data and must not lead anywhere else."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from posemill.errors import PosemillError
@@ -32,6 +34,19 @@ def safe_path(folder: Path, *names: str, suffix: str) -> Path:
     if not target.resolve().is_relative_to(folder.resolve()):
         raise PosemillError(f"{target} leads out of {folder} by a link; choose another folder")
     return target
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Make the folder of a file that is written inside the block; say what was in the way."""
+    if path.is_dir():
+        raise PosemillError(f"{path} is a folder; name a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise PosemillError(f"{path} cannot be written: {reason}; choose another place") from error
 
 
 def _safe_parts(name: str) -> list[str]:

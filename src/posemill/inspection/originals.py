@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,38 +12,36 @@ from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
 from posemill.errors import DecodeError, PosemillError
 from posemill.records import Clip, Frame, PoseClip
-from posemill.sources import find_clips
+from posemill.sources import LAYOUTS, find_clips
+
+
+@dataclass(frozen=True)
+class Place:
+    """A dataset's folder or file, and how it was read: a layout of `posemill.sources`."""
+
+    root: Path
+    layout: str = "auto"
 
 
 class Originals:
     """Finds and reads the original frames of clips; what is gone is counted, not raised.
 
     Args:
-        root: The dataset's folder or file; None where nothing is known about it.
-        recorded_root: Where it was when the keypoints were found, if that was elsewhere.
-        layout: How it was read then.
+        places: Where the datasets were when the keypoints were found; a merged run has several.
+        moved_to: Where they are now, if that is elsewhere.
     """
 
-    def __init__(
-        self,
-        root: Path | None = None,
-        *,
-        recorded_root: Path | None = None,
-        layout: str = "auto",
-    ) -> None:
-        self.root, self.recorded_root, self.layout = root, recorded_root, layout
+    def __init__(self, places: Sequence[Place] = (), *, moved_to: Path | None = None) -> None:
+        self.places, self.moved_to = tuple(places), moved_to
         self.on_frame: Callable[[], None] = lambda: None  # called before each frame is handed out
         self.num_read = 0
         self.num_gone = 0
         self.first_reason = ""
 
     @classmethod
-    def of(cls, facts: dict[str, Any], *, root: Path | None = None) -> Originals:
-        """Return the originals of a run by its manifest; `root` where the dataset was moved."""
-        source = facts.get("source") or {}
-        recorded = Path(str(source["path"])) if source.get("path") else None
-        layout = str(source.get("layout") or "auto")
-        return cls(root or recorded, recorded_root=recorded, layout=layout)
+    def of(cls, facts: Mapping[str, Any], *, moved_to: Path | None = None) -> Originals:
+        """Return the originals of a run, by what its manifest says about the source."""
+        return cls(list(_recorded_places(facts)), moved_to=moved_to)
 
     def frames(self, clip: PoseClip, indices: Sequence[int]) -> Iterator[tuple[int, Frame | None]]:
         """Yield each of the rows (in ascending order) with its frame, None where it is gone."""
@@ -68,20 +67,16 @@ class Originals:
             return None
 
     def _candidates(self, clip: PoseClip, path: Path) -> Iterator[Path]:
-        """Yield where a picture may be: where it was, and at the same place below the root."""
-        if self.root is not None and self.recorded_root not in (None, self.root):
-            # The user says that the dataset was moved: look there first.
-            if path.is_relative_to(self.recorded_root):
-                yield self.root / path.relative_to(self.recorded_root)
-            yield self.root / clip.clip_id / path.name
+        """Yield where a picture may be: at the new place, where it was, below the old roots."""
+        if self.moved_to is not None:
+            for place in self.places:
+                if path.is_relative_to(place.root):
+                    yield self.moved_to / path.relative_to(place.root)
+            yield from _below(self.moved_to, clip, path)
         yield path
-        if self.root is not None and not path.is_absolute():
-            yield self.root / path
-            yield self.root / clip.clip_id / path
-        elif self.root is not None:
-            yield self.root / clip.split / clip.clip_id / path.name
-            yield self.root / clip.clip_id / path.name
-            yield self.root / path.name
+        if not path.is_absolute():
+            for place in self.places:
+                yield from _below(place.root, clip, path)
 
     def _video(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame | None]]:
         done = 0
@@ -97,7 +92,8 @@ class Originals:
     def _video_frames(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame]]:
         source = self._sources.get((clip.split, clip.clip_id))
         if source is None:
-            where = self.root or "the source, which is not recorded"
+            roots = [self.moved_to] if self.moved_to else [place.root for place in self.places]
+            where = ", ".join(map(str, roots)) or "the source, which is not recorded"
             raise PosemillError(f"no clip {clip.clip_id!r} in {where}")
         start_seconds, end_seconds = source.start_seconds, source.end_seconds
         with open_video(source.path, start_seconds=start_seconds, end_seconds=end_seconds) as video:
@@ -115,11 +111,38 @@ class Originals:
 
     @cached_property
     def _sources(self) -> dict[tuple[str, str], Clip]:
-        if self.root is None:
-            return {}
-        return {
-            (clip.split, clip.clip_id): clip for clip in find_clips(self.root, layout=self.layout)
-        }
+        """The clips of all places, by split and name."""
+        found: dict[tuple[str, str], Clip] = {}
+        for place in [Place(self.moved_to)] if self.moved_to else self.places:
+            try:
+                clips = find_clips(place.root, layout=place.layout)
+            except PosemillError as error:
+                self._note(error)
+                continue
+            found.update({(clip.split, clip.clip_id): clip for clip in clips})
+        return found
 
     def _note(self, error: PosemillError) -> None:
         self.first_reason = self.first_reason or str(error)
+
+
+def _below(root: Path, clip: PoseClip, path: Path) -> Iterator[Path]:
+    """Yield the usual places of a clip's picture below a dataset's root."""
+    if not path.is_absolute():
+        yield root / path
+    yield root / clip.clip_id / path.name
+    yield root / clip.split / clip.clip_id / path.name
+    yield root / path.name
+
+
+def _recorded_places(facts: Mapping[str, Any]) -> Iterator[Place]:
+    """Yield the sources a manifest names, its own and those of the runs it was merged from."""
+    source = facts.get("source")
+    if not isinstance(source, Mapping):
+        return
+    if source.get("path"):
+        layout = str(source.get("layout") or "auto")
+        yield Place(Path(str(source["path"])), layout if layout in LAYOUTS else "auto")
+    for each in source.get("inputs") or ():
+        if isinstance(each, Mapping) and isinstance(each.get("manifest"), Mapping):
+            yield from _recorded_places(each["manifest"])

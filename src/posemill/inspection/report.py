@@ -14,6 +14,7 @@ from posemill.files import atomic_path
 from posemill.inspection import findings
 from posemill.inspection.drawing import draw
 from posemill.inspection.material import Material
+from posemill.inspection.naming import writing
 from posemill.inspection.originals import Originals
 from posemill.inspection.page import page, picture_uri, section, table, text
 from posemill.inspection.palette import lack_words, part_label
@@ -25,6 +26,7 @@ WORST_SHOWN = 20
 STRIPS_SHOWN = 60
 FAILURES_SHOWN = 100
 _PICTURES_PER_CLIP = 4
+_MAX_FACT = 2000  # characters of one setting
 
 
 def measure_all(clips: Iterable[PoseClip]) -> RunQuality:
@@ -61,8 +63,7 @@ def write_report(
         _facts_section(facts),
         findings.method_section(),
     ]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(out) as temporary:
+    with writing(out), atomic_path(out) as temporary:
         temporary.write_text(page(f"{name} - posemill report", body), encoding="utf-8")
 
 
@@ -196,9 +197,13 @@ def _facts_section(facts: Mapping[str, Any]) -> str:
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield `outer.inner` names with their values as text."""
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
+            numbered = {str(number): each for number, each in enumerate(value, start=1)}
+            yield from _flat(numbered, f"{prefix}{key}.")
         else:
             plain = value if isinstance(value, str) else json.dumps(value, default=str)
-            yield f"{prefix}{key}", plain[:2000]
+            yield f"{prefix}{key}", plain[:_MAX_FACT]
