@@ -267,3 +267,32 @@ def test_a_file_we_may_not_read_says_so(
         error = refusal(path)
     assert error.reason == "no permission"
     assert "check its mode and owner" in str(error)
+
+
+def damaged(data: bytes, seed: int) -> bytes:
+    """Return the bytes with some changed, mostly near the beginning, or cut off."""
+    random = np.random.default_rng(seed)
+    changed = bytearray(data)
+    for _ in range(random.integers(1, 12)):
+        end = len(data) if random.random() < 0.5 else min(len(data), 200)
+        changed[random.integers(end)] = random.integers(256)
+    return bytes(changed[: random.integers(1, len(data))] if seed % 3 == 0 else changed)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".tiff", ".gif"])
+def test_damage_of_any_kind_is_a_decode_error_or_goes_unseen(
+    suffix: str, scene: Frame, tmp_path: Path
+) -> None:
+    data = encode(scene, suffix)
+    path = tmp_path / f"a{suffix}"
+    reasons = set()
+    for seed in range(60):
+        path.write_bytes(damaged(data, seed))
+        try:
+            frame = read_picture(path)
+        except DecodeError as error:
+            reasons.add(error.reason)
+        else:
+            assert frame.shape[2] == 3
+    assert reasons
+    assert reasons <= set(REASONS)

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from posemill.decoders import open_video
+from posemill.decoders.opening import REASONS
 from posemill.errors import DecodeError
 from posemill.records import Frame
 
@@ -188,3 +189,25 @@ def test_known_trouble_makers_are_read(shared: Path) -> None:
             assert video.size_wh == size_wh
             assert sum(1 for _ in video) == num_frames
             assert video.count_frames() == num_packets
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.avi"])
+def test_damage_of_any_kind_is_a_decode_error_or_goes_unseen(
+    tmp_path: Path, write_video: WriteVideo, name: str
+) -> None:
+    path = write_video(tmp_path / name, 20, codec="mpeg4")
+    data = path.read_bytes()
+    reasons = set()
+    for seed in range(25):
+        random = np.random.default_rng(seed)
+        changed = bytearray(data)
+        for _ in range(20):
+            changed[random.integers(len(data))] = random.integers(256)
+        path.write_bytes(changed[: random.integers(1, len(data))] if seed % 3 == 0 else changed)
+        try:
+            with open_video(path) as video:
+                assert sum(frame.shape[2] == 3 for frame in video) <= 25
+        except DecodeError as error:
+            reasons.add(error.reason)
+    assert reasons
+    assert reasons <= set(REASONS)
