@@ -1,0 +1,167 @@
+"""The two READMEs: the same commands in both, and they run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parent.parent
+ENGLISH, CHINESE = "README.md", "README.zh-CN.md"
+FIXED_WORDS = ["片段", "帧", "关键点", "骨架", "置信度", "分片", "任务"]
+FIRST_SCREEN_LINES = 45
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language and its text."""
+
+    language: str
+    text: str
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks_of(name: str) -> list[Block]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", read(name), flags=re.DOTALL | re.MULTILINE)
+    return [Block(language, text) for language, text in found]
+
+
+def prose_of(name: str) -> str:
+    return re.sub(r"^```.*?^```$", "", read(name), flags=re.DOTALL | re.MULTILINE)
+
+
+def headings_of(name: str) -> list[tuple[int, str]]:
+    return [
+        (len(marks), text)
+        for marks, text in re.findall(r"^(#+) (.+)$", prose_of(name), flags=re.MULTILINE)
+    ]
+
+
+def commands_of(name: str) -> list[str]:
+    lines = [
+        line
+        for block in blocks_of(name)
+        if block.language in ("bash", "sh")
+        for line in block.text.splitlines()
+    ]
+    return [line.partition(" #")[0].strip() for line in lines if line.strip()]
+
+
+def test_both_have_the_same_code_blocks_in_the_same_order() -> None:
+    assert blocks_of(ENGLISH) == blocks_of(CHINESE)
+    assert len(blocks_of(ENGLISH)) >= 7
+
+
+def test_both_have_the_same_ten_sections() -> None:
+    english, chinese = headings_of(ENGLISH), headings_of(CHINESE)
+    assert [level for level, _ in english] == [level for level, _ in chinese]
+    # The title is the first of the ten.
+    assert sum(level <= 2 for level, _ in english) == 10
+
+
+def test_both_begin_with_the_way_to_the_other() -> None:
+    assert read(ENGLISH).splitlines()[0] == f"English | [简体中文]({CHINESE})"
+    assert read(CHINESE).splitlines()[0] == f"[English]({ENGLISH}) | 简体中文"
+
+
+@pytest.mark.parametrize("name", [ENGLISH, CHINESE])
+def test_the_two_commands_are_on_the_first_screen(name: str) -> None:
+    first_screen = "\n".join(read(name).splitlines()[:FIRST_SCREEN_LINES])
+    assert re.search(r"^make demo\b", first_screen, flags=re.MULTILINE)
+    assert re.search(r"^make test\b", first_screen, flags=re.MULTILINE)
+
+
+def test_the_chinese_one_uses_the_fixed_words() -> None:
+    assert [word for word in FIXED_WORDS if word not in prose_of(CHINESE)] == []
+
+
+@pytest.mark.parametrize("name", [ENGLISH, CHINESE])
+def test_every_link_to_a_file_of_ours_leads_somewhere(name: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)", read(name)) + re.findall(r'src="([^"]+)"', read(name))
+    ours = [link for link in links if "://" not in link]
+    assert ours
+    assert [link for link in ours if not (ROOT / link).exists()] == []
+
+
+def test_every_make_target_and_every_extra_that_is_named_exists() -> None:
+    commands = commands_of(ENGLISH)
+    makefile = (ROOT / "Makefile").read_text()
+    for target in {word for line in commands for word in re.findall(r"^make (\w+)", line)}:
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for text in (read(ENGLISH), read(CHINESE)):
+        for extras in re.findall(r"posemill\[([\w,]+)\]", text):
+            assert set(extras.split(",")) <= set(project["optional-dependencies"]), extras
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as a new user has it: some videos of a real person, and labels for them."""
+    import av
+
+    from posemill.weights.pull import ensure_media
+
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "videos").mkdir()
+    with av.open(str(ensure_media("carphone"))) as container:
+        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    lines = ["video_id,label,split"]
+    for number, split in enumerate(["train"] * 4 + ["dev"] * 2 + ["test"] * 2):
+        name = f"clip{number}"
+        with av.open(str(folder / "videos" / f"{name}.mp4"), "w") as video:
+            stream = video.add_stream("mpeg4", rate=25)
+            stream.height, stream.width = frames[0].shape[:2]
+            stream.pix_fmt = "yuv420p"
+            for pixels in frames[10 * number : 10 * number + 8]:
+                frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+                video.mux(stream.encode(frame))
+            video.mux(stream.encode())
+        lines.append(f"{name},{'talk' if number % 2 else 'listen'},{split}")
+    (folder / "labels.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def run(command: list[str], workspace: Path) -> None:
+    """Run a command as the user would: `posemill` is on the path, the workspace is here."""
+    tools = workspace / ".bin"
+    tools.mkdir(exist_ok=True)
+    script = tools / "posemill"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m posemill "$@"\n')
+    script.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "src"),
+        "OMP_WAIT_POLICY": "passive",
+    }
+    result = subprocess.run(
+        command, cwd=workspace, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, f"{command[-1]}\n{result.stdout}\n{result.stderr}"
+
+
+def test_every_command_and_every_python_block_runs_as_it_stands(workspace: Path) -> None:
+    # In order and in one folder. Blocks marked `sh` need a fresh machine: make, pip, clusters.
+    done = 0
+    for block in blocks_of(ENGLISH):
+        if block.language == "bash":
+            run(["bash", "-euo", "pipefail", "-c", block.text], workspace)
+        elif block.language == "python":
+            run([sys.executable, "-W", "error", "-c", block.text], workspace)
+        else:
+            continue
+        done += 1
+    assert done >= 4
