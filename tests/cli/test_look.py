@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posemill.cli.app import build_app, main
+from posemill.cli.printing import print_json
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter
@@ -63,6 +65,28 @@ def test_view_as_json_has_the_same_numbers_for_programs(run: Path) -> None:
         "presence": 0.5, "longest_gap": 4, "num_jumps": 0, "jump_frames": [], "num_frozen": 0,
         "outside": 0.0,
     }  # fmt: skip
+
+
+def test_a_split_of_which_nothing_could_be_read_shows(run: Path) -> None:
+    with sqlite3.connect(run / "ledger.sqlite") as database:
+        database.execute(
+            "INSERT INTO splits (split, num_clips, frames_failed) VALUES ('test', 2, 9)"
+        )
+    database.close()
+    splits = {
+        each["split"]: each for each in json.loads(invoke("view", run, "--json")[1])["splits"]
+    }
+    assert (splits["test"]["num_frames"], splits["test"]["frames_failed"]) == (0, 9)
+    assert splits["all splits"]["frames_failed"] == 9
+    code, out, _ = invoke("view", run)
+    assert code == 0
+    row = next(line.split() for line in out.splitlines() if line.startswith("test"))
+    assert row == ["test", "0", "0", "0", "unknown", "-", "-", "-", "-", "9"]
+
+
+def test_names_that_are_no_text_are_escaped_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"clip_id": "a\udcff"})
+    assert json.loads(capsys.readouterr().out) == {"clip_id": "a\udcff"}
 
 
 def test_detailed_view_lists_clips_the_worst_first(run: Path) -> None:

@@ -88,6 +88,18 @@ def test_frames_that_were_left_out_make_no_jump(make_clip: Maker) -> None:
     assert measure(change(clip, points)).num_jumps == 4
 
 
+def test_every_other_frame_is_a_clip_too_and_may_move_twice_as_far(make_clip: Maker) -> None:
+    clip = make_clip(50)
+    points = clip.points.copy()
+    hand = clip.skeleton.part("right_hand")
+    points[30:, hand.start : hand.stop, 1] -= 0.25  # 0.62 shoulder widths
+    numbers = 2 * np.arange(50)
+    assert measure(change(clip, points)).num_jumps == 1
+    assert measure(change(clip, points, frame_indices=numbers)).num_jumps == 0
+    points[30:, hand.start : hand.stop, 1] -= 0.25
+    assert measure(change(clip, points, frame_indices=numbers)).num_jumps == 1
+
+
 def test_hands_that_change_places_between_frames_are_suspect(make_clip: Maker) -> None:
     clip = make_clip(40, missing=("pose",))
     points = clip.points.copy()

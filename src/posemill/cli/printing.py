@@ -12,7 +12,9 @@ import typer
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON; paths and the like become strings."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    # Half a surrogate pair, as a name that is not UTF-8 has it, becomes its JSON escape.
+    typer.echo(text.encode("utf-8", "backslashreplace").decode())
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

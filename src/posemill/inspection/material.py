@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,6 +54,9 @@ class Material(Protocol):
 
     def num_frames(self, splits: Iterable[str] | None = None) -> int | None:
         """Return how many frames `clips` will yield; None where that takes reading them."""
+
+    def num_failed(self) -> dict[str, int]:
+        """Return how many frames gave no keypoints, by split; empty where that is not recorded."""
 
     def facts(self) -> dict[str, Any]:
         """Return what the material says about its making."""
@@ -116,7 +120,7 @@ class _RunMaterial:
             ids = table.column("clip_id").to_pylist()
             # Rows come by clip: a new id starts a new clip.
             starts = [row for row in range(len(ids)) if not row or ids[row] != ids[row - 1]]
-            for start, stop in zip(starts, [*starts[1:], len(ids)], strict=True):
+            for start, stop in pairwise([*starts, len(ids)]):
                 yield Outline(
                     split,
                     ids[start],
@@ -134,6 +138,10 @@ class _RunMaterial:
         """Return the sum of the ledger's counts."""
         chosen = self._chosen(splits)
         return sum(each.frames_out for each in self.run.counts if each.split in chosen)
+
+    def num_failed(self) -> dict[str, int]:
+        """Return the ledger's counts."""
+        return {each.split: each.frames_failed for each in self.run.counts}
 
     def facts(self) -> dict[str, Any]:
         """Return the manifest, and whether the run is finished."""
@@ -177,6 +185,10 @@ class _FileMaterial:
     def num_frames(self, splits: Iterable[str] | None = None) -> int | None:
         """Not known before reading."""
         return None
+
+    def num_failed(self) -> dict[str, int]:
+        """A file does not know what is not in it."""
+        return {}
 
     def facts(self) -> dict[str, Any]:
         """Return the format and the size."""

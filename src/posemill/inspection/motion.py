@@ -56,7 +56,8 @@ def measure_motion(clip: PoseClip) -> Motion:
         np.zeros(num_frames, bool),
     )
     scale = body_scale(clip)
-    follows = np.diff(clip.frame_indices, prepend=-2) == 1
+    step = usual_step(clip)
+    follows = np.diff(clip.frame_indices, prepend=clip.frame_indices[:1] - step - 1) == step
     for start in range(0, num_frames, BLOCK_FRAMES):
         # One frame of overlap: the block's first frame has a predecessor too.
         rows = slice(max(0, start - 1), min(num_frames, start + BLOCK_FRAMES))
@@ -98,6 +99,11 @@ def find_jumps(moved: FloatArray, fps: float | None) -> BoolArray:
             far = values > max(floor, median + _JUMP_MADS * spread)
         jumps[:, part] = far & ~np.concatenate([[False], far[:-1]])
     return jumps
+
+
+def usual_step(clip: PoseClip) -> int:
+    """Return how many frames of the source lie between two rows: 2 where every other was taken."""
+    return max(1, int(np.median(np.diff(clip.frame_indices)))) if len(clip) > 1 else 1
 
 
 def body_scale(clip: PoseClip) -> float:

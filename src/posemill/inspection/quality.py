@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from posemill.inspection.motion import BLOCK_FRAMES, find_jumps, measure_motion
+from posemill.inspection.motion import BLOCK_FRAMES, find_jumps, measure_motion, usual_step
 from posemill.inspection.palette import BODY_PARTS, part_label
 from posemill.records import BoolArray, PoseClip
 
@@ -80,7 +80,8 @@ def measure(clip: PoseClip) -> ClipQuality:
     is_continuous = _is_continuous(clip)
     motion = measure_motion(clip)
     if is_continuous:
-        jumps, frozen = find_jumps(motion.moved, clip.fps), motion.frozen
+        fps = (clip.fps or 25.0) / usual_step(clip)
+        jumps, frozen = find_jumps(motion.moved, fps), motion.frozen
         swapped = motion.swapped
     else:
         jumps, frozen = np.zeros_like(present), np.zeros_like(present)

@@ -53,7 +53,7 @@ def write_report(
     body = [
         f'<p class="quiet">posemill report</p><h1>{text(name)}</h1>',
         f'<p class="quiet">{text(_subtitle(material, facts))}</p>',
-        _tiles(quality, failures),
+        _tiles(quality, sum(material.num_failed().values())),
         findings.presence_section(quality),
         findings.motion_section(quality),
         findings.spread_section(quality),
@@ -102,13 +102,12 @@ def _subtitle(material: Material, facts: Mapping[str, Any]) -> str:
     )
 
 
-def _tiles(quality: RunQuality, failures: list[dict[str, Any]]) -> str:
+def _tiles(quality: RunQuality, num_failed: int) -> str:
     splits = quality.splits.values()
-    lost = sum(max(1, int(failure.get("num_frames") or 0)) for failure in failures)
     tiles = [
         (f"{quality.num_clips:,}", "clips"),
         (f"{quality.num_frames:,}", "frames"),
-        (f"{lost:,}", "frames failed"),
+        (f"{num_failed:,}", "frames failed"),
         (f"{sum(p.num_jumps for s in splits for p in s.parts.values()):,}", "jumps"),
         (f"{sum(s.num_swaps for s in splits):,}", "left/right suspects"),
         (f"{sum(s.num_frozen for s in splits):,}", "frozen frames"),

@@ -83,17 +83,14 @@ def describe(
         num_rows: Sample rows, one from each of the first clips.
     """
     chosen = None if splits is None else list(splits)
-    summaries = summarize(outlines)
-    facts = material.facts()
-    lost: Counter[str] = Counter()
-    for failure in material.failures():
-        lost[failure["split"]] += max(1, int(failure["num_frames"] or 0))
+    facts, failed = material.facts(), material.num_failed()
+    # A split of which nothing could be read has no outlines, and must show all the same.
+    expected = [name for name in chosen or failed if name in failed]
+    summaries = summarize(outlines, expected)
     rows = [each.to_dict() for each in summaries]
-    if material.kind == "run":
+    if failed:
         for row in rows:
-            row["frames_failed"] = lost.get(row["split"], 0)
-        if len(rows) > 1:
-            rows[-1]["frames_failed"] = sum(row["frames_failed"] for row in rows[:-1])
+            row["frames_failed"] = failed.get(row["split"], sum(failed[name] for name in expected))
     return {
         "path": str(material.path),
         "kind": material.kind,
@@ -104,9 +101,14 @@ def describe(
     }
 
 
-def summarize(outlines: Iterable[Outline]) -> list[SplitSummary]:
-    """Return the summary of every split in order, and of all together where there are several."""
-    by_split: dict[str, SplitSummary] = {}
+def summarize(outlines: Iterable[Outline], splits: Iterable[str] = ()) -> list[SplitSummary]:
+    """Return the summary of every split in order, and of all together where there are several.
+
+    Args:
+        outlines: Of clips of any splits.
+        splits: Splits that are listed even where they have no clips.
+    """
+    by_split = {split: SplitSummary(split) for split in splits}
     total = SplitSummary("all splits")
     for outline in outlines:
         by_split.setdefault(outline.split, SplitSummary(outline.split)).add(outline)
