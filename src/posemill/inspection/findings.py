@@ -9,7 +9,7 @@ from posemill.inspection.charts import (
     part_colour,
     strip_chart,
 )
-from posemill.inspection.motion import JUMP_FLOOR, SURE_SCORE
+from posemill.inspection.motion import JUMP_FLOOR, JUMP_MADS, SURE_SCORE
 from posemill.inspection.page import section, table, text
 from posemill.inspection.palette import part_label
 from posemill.inspection.totals import PartTotals, RunQuality, gap_labels
@@ -140,7 +140,7 @@ def method_section() -> str:
     notes = [
         ("Presence", "a part is there when at least one of its points was found."),
         ("Jump", f"a fifth of the part's points moved by more than {JUMP_FLOOR:g} shoulder widths "
-         "in 1/25 s, and far more than is usual for the part in this clip (the median and 8 "
+         f"in 1/25 s, and far more than is usual for it in this clip (the median and {JUMP_MADS:g} "
          f"scaled median deviations). Body points with a score below {SURE_SCORE:g} do not count. "
          "Several in a row are one jump."),
         ("Left/right suspect", "from one frame to the next, both hands (or both sides of the body) "

@@ -21,7 +21,7 @@ _MAX_POINTS = 40  # per part: a fair sample of 468 face points moves like all of
 # A whole part that moves farther in a 25th of a second than this share of the shoulder width was
 # lost and found elsewhere: for a hand it is about 5 m/s.
 JUMP_FLOOR = 0.5
-_JUMP_MADS = 8.0
+JUMP_MADS = 5.0
 _FRAMES_PER_SECOND = 25.0
 _FARTHEST = 1e4  # in pictures; beyond it a number is damage, not a place
 _PAIRS = ("shoulder", "elbow", "wrist", "hip")
@@ -76,7 +76,7 @@ def measure_motion(clip: PoseClip) -> Motion:
 def find_jumps(moved: FloatArray, fps: float | None) -> BoolArray:
     """Return `(frames, parts)`: where a part moved too far to have moved.
 
-    Farther than the floor, and far outside of the part's own usual motion (median plus eight times
+    Farther than the floor, and far outside of the part's own usual motion (median plus five times
     the scaled median deviation): a fast signer is not a broken clip. Of several in a row, as a
     glitch for one frame makes, only the first counts.
 
@@ -96,7 +96,7 @@ def find_jumps(moved: FloatArray, fps: float | None) -> BoolArray:
         median = float(np.median(known))
         spread = 1.4826 * float(np.median(np.abs(known - median)))
         with np.errstate(invalid="ignore"):
-            far = values > max(floor, median + _JUMP_MADS * spread)
+            far = values > max(floor, median + JUMP_MADS * spread)
         jumps[:, part] = far & ~np.concatenate([[False], far[:-1]])
     return jumps
 
