@@ -195,7 +195,7 @@ def test_loader_processes_follow_the_mode() -> None:
 def test_auto_measures_and_says_why(settings: Settings) -> None:
     config = TrainConfig(**settings(mode="auto"))
     states = torch.get_rng_state()
-    plan = probe_mode(partial(build_workload, config), config)
+    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
     assert plan.mode in ("single", "multi_thread")
     assert "a step takes: single" in plan.reason
     assert "too short for several processes to pay" in plan.reason
@@ -216,7 +216,7 @@ def test_auto_takes_processes_where_they_save_time(
 
     monkeypatch.setattr(probe, "run_ranks", fake_ranks)
     config = TrainConfig(**settings(mode="auto", epochs=10**6))
-    plan = probe_mode(partial(build_workload, config), config)
+    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
     assert asked == [2]
     assert (plan.mode, plan.processes, plan.threads) == ("multi_process", 2, 1)
     assert "multi_process 0 ms" in plan.reason
@@ -226,12 +226,12 @@ def test_bf16_on_a_cpu_has_to_be_faster(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = TrainConfig(**settings(precision="auto"))
-    make = partial(build_workload, config)
+    workload = build_workload(config)
     monkeypatch.setattr(probe, "cpu_has_fast_bf16", lambda: True)
     for seconds, expected in ((0.5, "bf16"), (2.0, "fp32")):
         monkeypatch.setattr(
             probe, "_measure_in_turn", lambda *_, s=seconds: {"fp32": 1.0, "bf16": s}
         )
-        assert probe_precision(make, config).name == expected
-    assert "a step takes fp32 1000 ms, bf16 2000 ms" in probe_precision(make, config).reason
-    assert probe_precision(make, config.replace(deterministic=True)).name == "fp32"
+        assert probe_precision(workload, config).name == expected
+    assert "a step takes fp32 1000 ms, bf16 2000 ms" in probe_precision(workload, config).reason
+    assert probe_precision(workload, config.replace(deterministic=True)).name == "fp32"

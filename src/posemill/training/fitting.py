@@ -17,6 +17,7 @@ from posemill.errors import ConfigError
 from posemill.training.checkpoints import load_into
 from posemill.training.config import TrainConfig
 from posemill.training.launch import ModePlan, launch, plan_mode, under_torchrun
+from posemill.training.logs import say
 from posemill.training.precision import Precision, choose_device, choose_precision
 from posemill.training.probe import probe_mode, probe_precision
 from posemill.training.resolve import Resolved, dump_config, resolve_config, write_config
@@ -24,6 +25,7 @@ from posemill.training.run_folder import RunFolder
 from posemill.training.session import MakeWorkload
 from posemill.training.tasks import build_from, build_workload
 from posemill.training.user_data import Metric, UserLoss, make_user_workload
+from posemill.training.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,6 @@ def fit(
     """
     chosen = (config or resolve_config(None, {}).config).replace(**settings)
     make = partial(make_user_workload, model, train_set, val_set=val_set, loss=loss, metric=metric)
-    make()  # what is wrong with the arguments shows here, not in a child process
     with ExitStack() as stack:
         if not chosen.out:
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="posemill-fit-"))
@@ -123,23 +124,36 @@ def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
     plan = plan_mode(config)
     is_first = not under_torchrun() or os.environ["RANK"] == "0"
     if is_first:
-        continues = folder.prepare(resume=config.resume)
+        continues = folder.check(resume=config.resume)
     else:  # the first one makes the folder, and cannot write a checkpoint before all have met
         continues = config.resume and folder.checkpoints.has("last")
+    workload = make()  # what is wrong with the data shows here, before anything is written
     precision = _precision_of(folder, config) if continues else None
     if precision is None:
-        precision = _choose_precision(make, config)
+        precision = _choose_precision(workload, config)
     config = config.replace(precision=precision.name)
     if plan is None:
-        plan = _plan_of(folder, config) if continues else probe_mode(make, config)
+        plan = _plan_of(folder, config) if continues else probe_mode(workload, make, config)
     planned = plan.apply(config)
     if is_first:
+        folder.make()
         _write_settings(folder, resolved, planned)
-    summary = launch(make, planned, folder)
+        if config.progress:
+            say(f"mode {plan.mode}, {plan.processes} x {plan.threads} threads: {plan.reason}")
+            say(f"precision {precision.name}: {precision.reason}")
+    if plan.mode == "multi_process" and not under_torchrun():
+        del workload  # each process makes its own
+        summary = launch(make, planned, folder)
+    else:
+        summary = launch(partial(_given, workload), planned, folder)
     summary |= {"mode_reason": plan.reason, "precision_reason": precision.reason}
     if is_first:
         folder.write_summary(summary)
     return TrainResult(folder.path, summary["scores"], summary)
+
+
+def _given(workload: Workload) -> Workload:
+    return workload
 
 
 def _write_settings(folder: RunFolder, resolved: Resolved, planned: TrainConfig) -> None:
@@ -175,8 +189,8 @@ def _precision_of(folder: RunFolder, config: TrainConfig) -> Precision | None:
     return Precision(name, "as the run began", choose_device(config.device).type)
 
 
-def _choose_precision(make: MakeWorkload, config: TrainConfig) -> Precision:
+def _choose_precision(workload: Workload, config: TrainConfig) -> Precision:
     device = choose_device(config.device)
     if device.type == "cpu":
-        return probe_precision(make, config)
+        return probe_precision(workload, config)
     return choose_precision(config.precision, device)

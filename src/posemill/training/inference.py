@@ -12,6 +12,7 @@ import torch
 
 from posemill.errors import ConfigError, TrainingError
 from posemill.records import BoolArray, FloatArray, PoseClip
+from posemill.training.annotations import split_word
 from posemill.training.batches import BatchMaker, collate
 from posemill.training.config import TrainConfig
 from posemill.training.ctc import decode_beam, decode_greedy
@@ -83,6 +84,7 @@ def evaluate(
     model = load_model(run, checkpoint=checkpoint)
     config = config.replace(data=data or config.data, labels=labels or config.labels)
     config = config.replace(num_workers=0, mode="single", processes=1)
+    split = split_word(split)
     clips = load_task_sets(config, class_names=facts["class_names"], splits=[split])[split]
     head = RunFolder(run).read_summary().get("head") or "sequence" if config.task == "ctc" else ""
     chosen = choose_device(device)

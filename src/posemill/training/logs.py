@@ -14,6 +14,11 @@ from posemill.training.config import TrainConfig
 from posemill.training.run_folder import RunFolder
 
 
+def say(text: str) -> None:
+    """Print a line to stderr."""
+    Console(stderr=True).print(text, highlight=False, markup=False)
+
+
 class TrainingLog:
     """Shows and writes the course of a training; silent in all processes but the first.
 
@@ -34,7 +39,7 @@ class TrainingLog:
 
     def say(self, text: str) -> None:
         """Print a line to stderr."""
-        self._console.print(text, highlight=False)
+        self._console.print(text, highlight=False, markup=False)
 
     def start(self, total_steps: int, done: int = 0) -> None:
         """Open the files and show the progress bar."""

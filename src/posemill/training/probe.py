@@ -31,17 +31,21 @@ _LEAST_STEPS = 3
 _MOST_STEPS = 12
 _LEAST_SECONDS = 1.0
 _PAYS_AFTER_SECONDS = 30.0  # below, starting processes costs more than they save
-_CLEARLY = 0.95
+_CLEARLY = 0.9  # bf16 rounds: it has to be worth it
 
 
-def probe_mode(make: MakeWorkload, config: TrainConfig) -> ModePlan:
+def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> ModePlan:
     """Return the fastest plan on this machine's CPU, measured on the first steps of the data.
 
     The remaining time is predicted for each mode from its seconds a step and, for several
     processes, the time they took to start.
+
+    Args:
+        workload: Measured in this process; its model is copied.
+        make: Makes it again in other processes.
+        config: The settings, precision decided.
     """
     cores = count_cores()
-    workload = make()
     one = config.replace(mode="single", processes=1, threads=1, num_workers=0)
     many = one.replace(mode="multi_thread", threads=cores)
     seconds = _measure_in_turn(workload, {"single": one, "multi_thread": many})
@@ -71,7 +75,7 @@ def probe_mode(make: MakeWorkload, config: TrainConfig) -> ModePlan:
     return ModePlan(best, processes, threads, reason)
 
 
-def probe_precision(make: MakeWorkload, config: TrainConfig) -> Precision:
+def probe_precision(workload: Workload, config: TrainConfig) -> Precision:
     """Return the format for a CPU: bf16 where it has it and it is faster on this very model."""
     cpu = torch.device("cpu")
     if config.precision != "auto" or not cpu_has_fast_bf16():
@@ -80,7 +84,7 @@ def probe_precision(make: MakeWorkload, config: TrainConfig) -> Precision:
         return Precision("fp32", "bf16 is used only where it was measured to be faster", "cpu")
     one = config.replace(mode="single", processes=1, threads=1, num_workers=0)
     arms = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
-    seconds = _measure_in_turn(make(), arms)
+    seconds = _measure_in_turn(workload, arms)
     name = "bf16" if seconds["bf16"] < _CLEARLY * seconds["fp32"] else "fp32"
     measured = ", ".join(f"{arm} {value * 1000:.0f} ms" for arm, value in seconds.items())
     return Precision(name, f"this CPU has bf16 instructions; a step takes {measured}", "cpu")

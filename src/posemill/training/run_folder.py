@@ -33,8 +33,8 @@ class RunFolder:
         self.metrics_path = self.path / "metrics.jsonl"
         self.config_path = self.path / "config.toml"
 
-    def prepare(self, *, resume: bool) -> bool:
-        """Make the folder; return True where there is a checkpoint to continue from.
+    def check(self, *, resume: bool) -> bool:
+        """Return True where there is a checkpoint to continue from; nothing is written.
 
         A folder that holds another training, or something else, is a `RunError`.
         """
@@ -52,8 +52,11 @@ class RunFolder:
             raise RunError(
                 f"{self.path} holds files that are not a training of posemill; choose another --out"
             )
-        self.path.mkdir(parents=True, exist_ok=True)
         return False
+
+    def make(self) -> None:
+        """Make the folder."""
+        self.path.mkdir(parents=True, exist_ok=True)
 
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         """Write `run.json`."""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from posemill.errors import ConfigError, TrainingError
+from posemill.records import BoolArray, FloatArray
 from posemill.training.augment import Augment
 from posemill.training.batches import Batch, BatchMaker
 from posemill.training.config import TrainConfig
 from posemill.training.datasets import DataOptions, KeypointSet, load_sets
 from posemill.training.losses import build_loss
 from posemill.training.models import KeypointModel, build_model, time_stride_of
+from posemill.training.readers import RawClips, find_files, read_clips
 from posemill.training.scorers import ClassScorer, CtcScorer
 from posemill.training.workload import Scorer, Split, Workload
 
@@ -30,12 +34,7 @@ def build_workload(config: TrainConfig) -> Workload:
     model = build_from(identity)
     augment = Augment.of(config, train.skeleton_name)
     names = (config.val_split, config.test_split)
-    val, test = (
-        Split(BatchMaker(sets[name]), sets[name].lengths, make_scorer(config, sets[name]))
-        if name in sets
-        else None
-        for name in names
-    )
+    val, test = (_scored(config, sets[name]) if name in sets else None for name in names)
     return Workload(
         model=model,
         train=Split(BatchMaker(train, augment, config.seed), train.lengths),
@@ -47,6 +46,40 @@ def build_workload(config: TrainConfig) -> Workload:
         class_names=train.class_names,
         skeleton_name=train.skeleton_name,
     )
+
+
+def _scored(config: TrainConfig, clips: KeypointSet) -> Split:
+    show = partial(raw_clip, config, clips)
+    return Split(BatchMaker(clips), clips.lengths, make_scorer(config, clips), show)
+
+
+def raw_clip(
+    config: TrainConfig, clips: KeypointSet, index: int
+) -> tuple[str, FloatArray, BoolArray]:
+    """Return (id, points, mask) of a clip as its file has it, before normalisation."""
+    clip_id = clips.clip_ids[index]
+    for raw in _raw_files(config):
+        if clip_id in raw.clip_ids:
+            row = raw.clip_ids.index(clip_id)
+            rows = slice(raw.offsets[row], raw.offsets[row + 1])
+            points = np.asarray(raw.points[rows], np.float32)
+            found = (points != 0).any(-1) if raw.mask is None else np.asarray(raw.mask[rows])
+            return clip_id, points, found
+    sample = clips[index]
+    return clip_id, sample.points, sample.mask
+
+
+@lru_cache(maxsize=1)
+def _read_raw(data: str, unit: str, csv_shape: tuple[int, int]) -> tuple[RawClips, ...]:
+    dims, frames = csv_shape
+    return tuple(
+        read_clips(path, unit=unit, csv_dims=dims, csv_frames=frames)
+        for path in find_files(data).values()
+    )
+
+
+def _raw_files(config: TrainConfig) -> tuple[RawClips, ...]:
+    return _read_raw(config.data, config.unit, (config.csv_dims, config.csv_frames))
 
 
 def load_task_sets(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -135,7 +136,9 @@ def make_user_workload(
         raise ValueError("model: expected weights to train, got none that requires a gradient")
     scorer = MetricScorer(metric) if metric else None
     return Workload(
-        model=model,
+        # A copy: the tensors of a model that was sent to several processes are in memory that
+        # they share, and each would move the weights of all.
+        model=copy.deepcopy(model),
         train=Split(UserBatches(train_set), _lengths(train_set)),
         val=Split(UserBatches(val_set), _lengths(val_set), scorer) if val_set is not None else None,
         forward=call_with_inputs,

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from posemill.records import IntArray
+from posemill.records import BoolArray, FloatArray, IntArray
 
 Row = tuple[int, Any]  # (index of the sample in its set, what the model said about it)
 Forward = Callable[[nn.Module, Any], Any]
@@ -38,11 +38,14 @@ class Split:
         batches: `__getitems__(draws)` returns a ready batch with `.to(device, non_blocking)`.
         lengths: `(N,)` frames of each sample, all 1 where unknown.
         scorer: Knows the targets of this split; None leaves the loss as the only score.
+        show: Returns (clip id, points `(T, K, D)`, mask `(T, K)`) of a sample as it was filmed,
+            for figures.
     """
 
     batches: Dataset[Any]
     lengths: IntArray
     scorer: Scorer | None = None
+    show: Callable[[int], tuple[str, FloatArray, BoolArray]] | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -1,0 +1,109 @@
+"""`posemill train`, `evaluate`, `predict`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from posemill.cli.app import build_app, main
+from posemill.training.config import FIELDS
+
+runner = CliRunner()
+
+
+def run(*arguments: object) -> str:
+    result = runner.invoke(build_app(), [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_every_field_is_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    text = run("train", "--help")
+    for name in FIELDS:
+        assert f"--{name.replace('_', '-')}" in text
+
+
+def test_show_config_says_where_each_value_came_from(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text("epochs = 7\n")
+    flags = [
+        "--batch_size",
+        5,
+        "--no-figures",
+        "--model-options",
+        "width=8",
+        "--step-epochs",
+        "2,3",
+    ]
+    text = run("train", config, "--preset", "extreme", "--show-config", *flags)
+    lines = {line.split(" = ")[0]: line for line in text.splitlines() if " = " in line}
+    assert lines["epochs"].endswith("# file")
+    assert lines["batch_size"].split() == ["batch_size", "=", "5", "#", "flag"]
+    assert lines["figures"].split() == ["figures", "=", "false", "#", "flag"]
+    assert lines["micro_batch"].split() == ["micro_batch", "=", "128", "#", "preset"]
+    assert lines["num_workers"].endswith("# hardware")
+    assert lines["seed"].endswith("# default")
+    assert 'model_options = { "width" = 8 }' in lines["model_options"]
+    assert "[2.0, 3.0]" in lines["step_epochs"]
+    rows = json.loads(run("train", config, "--show-config", "--json"))
+    assert {"group": "optimisation", "name": "epochs", "value": 7, "source": "file"} in rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--mode", "fast"], "mode: expected auto"),
+        (["--model-options", "width"], "expected name=value"),
+        (["--step-epochs", "two"], "--step-epochs: expected numbers, got 'two'"),
+        (["absent.toml"], "no config file absent.toml"),
+    ],
+)
+def test_wrong_settings_end_with_code_2_and_a_sentence(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", *arguments])
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_train_evaluate_and_predict_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    rows = [("video_id", "label")]
+    for split in ("train", "dev", "test"):
+        ids = [f"{split}{index}" for index in range(6)]
+        points = [np.full((4, 5, 2), index % 2 + 1) + rng.normal(size=(4, 5, 2)) * 0.01
+                  for index in range(6)]  # fmt: skip
+        np.savez(tmp_path / f"{split}_keypoints.npz",
+                 keypoints=np.concatenate(points).astype(np.float32),
+                 video_ids=np.repeat(ids, 4))  # fmt: skip
+        rows += [(name, "ab"[index % 2]) for index, name in enumerate(ids)]
+    with (tmp_path / "labels.csv").open("w", newline="") as handle:
+        csv.writer(handle).writerows(rows)
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f'data = "{tmp_path}"\nlabels = "{tmp_path / "labels.csv"}"\nmodel = "mlp"\n'
+        f'out = "{tmp_path / "run"}"\nnormalize = "none"\ntensorboard = false\n'
+        'epochs = 20\n[speed]\nmode = "single"\nprecision = "fp32"\nnum_workers = 0\n'
+    )
+    text = run("train", config, "--no-figures", "--eval-every", 10)
+    assert "test" in text
+    assert "samples/s" in text
+    scores = json.loads(run("evaluate", tmp_path / "run", "--split", "test", "--json"))
+    assert scores["accuracy"] == 1.0
+    assert "accuracy" in run("evaluate", tmp_path / "run")
+    found = json.loads(run("predict", tmp_path / "run", tmp_path / "test_keypoints.npz", "--json"))
+    assert [entry["label"] for entry in found] == ["a", "b"] * 3
+    assert "test5" in run("predict", tmp_path / "run", tmp_path / "test_keypoints.npz")
+    again = json.loads(run("train", config, "--no-figures", "--resume", "--json"))
+    assert again["scores"]["test"]["accuracy"] == 1.0
