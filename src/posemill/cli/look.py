@@ -69,7 +69,7 @@ def visualize(
     *,
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("pictures"),
     num_samples: Annotated[
-        int, typer.Option(min=1, help="Frames of each split, or clips with --video or --clips.")
+        int, typer.Option(min=1, help="Frames of each split; with --video, clips of each split.")
     ] = 10,
     splits: Splits = None,
     clips: Annotated[list[str] | None, typer.Option(help="Only these clips, by their ids.")] = None,
@@ -141,20 +141,22 @@ def _print_view(result: dict[str, Any]) -> None:
     typer.echo("  ".join(filter(None, [result["path"], result["kind"], skeletons, state])))
     typer.echo()
     names = list(result["splits"][-1]["presence"])
-    columns = ["split", "clips", "frames", "frames/clip", "size", *names]
+    labels = [name.replace("_", " ") for name in names]
+    columns = ["split", "clips", "frames", "frames/clip", "size", *labels]
     if any("frames_failed" in each for each in result["splits"]):
         columns.append("failed")
     print_table(columns, [_split_row(each, names) for each in result["splits"]])
     if result["sample_rows"]:
         typer.echo("\nsample rows (points found of each part)\n")
         print_table(
-            ["split", "clip", "frame", "size", *names, "score", "picture"],
+            ["split", "clip", "frame", "size", *labels, "score", "picture"],
             [_sample_row(each, names) for each in result["sample_rows"]],
         )
     if "clips" in result:
         typer.echo("\nclips, worst first (presence / longest gap in frames)\n")
         clips = sorted(result["clips"], key=lambda each: -each["badness"])
-        columns = ["split", "clip", "frames", *names, "jumps", "swaps", "frozen", "badness", "why"]
+        columns = ["split", "clip", "frames", *labels]
+        columns += ["jumps", "swaps", "frozen", "badness", "why"]
         print_table(columns, [_clip_row(each, names) for each in clips])
 
 
@@ -176,7 +178,7 @@ def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
 def _sample_row(row: dict[str, Any], names: list[str]) -> list[Any]:
     found = [row["num_found"].get(name, 0) for name in names]
     return [row["split"], row["clip_id"], row["frame_index"], _size(*row["size_wh"]), *found,
-            row["mean_score"], row["image_path"] or "-"]  # fmt: skip
+            row["mean_score"], Path(row["image_path"] or "-").name]  # fmt: skip
 
 
 def _clip_row(clip: dict[str, Any], names: list[str]) -> list[Any]:

@@ -31,6 +31,7 @@ p { margin: 4px 0 10px; max-width: 76ch; }
 .tile b { display: block; font-size: 22px; line-height: 1.2; }
 .scroll { overflow-x: auto; }
 svg { max-width: 100%; height: auto; display: block; }
+.scroll svg { max-width: none; }
 table { border-collapse: collapse; font-size: 14px; }
 th, td { text-align: left; padding: 4px 14px 4px 0; border-bottom: 1px solid #e6e9ee;
   vertical-align: top; overflow-wrap: anywhere; }
