@@ -123,6 +123,20 @@ def test_extras_say_which_of_their_packages_are_missing() -> None:
     assert missing_by_extra(declared) == {"formats": ["no-such-package-here"], "dev": []}
 
 
+def test_the_extras_are_those_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = ["numpy>=1; extra == 'train'", "no-such-package-here; extra == 'dev'"]
+    monkeypatch.setattr(metadata, "requires", lambda name: declared)
+    assert diagnose().extras == {"train": []}
+
+
+def test_a_source_folder_on_the_path_has_no_known_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", requires)
+    assert diagnose().extras == {}
+
+
 def test_the_command_names_the_pip_command_of_a_missing_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

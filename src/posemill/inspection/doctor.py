@@ -143,7 +143,9 @@ def _extras() -> dict[str, list[str]]:
         requirements = metadata.requires("posemill") or []
     except metadata.PackageNotFoundError:  # a source folder on the path
         return {}
-    return missing_by_extra(requirements)
+    found = missing_by_extra(requirements)
+    found.pop("dev", None)  # for those who work on posemill itself
+    return found
 
 
 def missing_by_extra(requirements: Sequence[str]) -> dict[str, list[str]]:
