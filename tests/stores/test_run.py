@@ -20,8 +20,9 @@ from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.stores.commits import CommitLog
 from posemill.stores.manifest import Manifest, check_folder
+from posemill.stores.names import plain_text
 from posemill.stores.reader import open_run
-from posemill.stores.schema import plain_text, run_schema
+from posemill.stores.schema import run_schema
 from posemill.stores.writer import RunWriter, remove_uncommitted
 
 

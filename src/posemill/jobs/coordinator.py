@@ -64,7 +64,9 @@ class Coordinator:
         self._num_tasks = 0
         # After a crash: units, rows per commit, tries without progress.
         self._again: deque[tuple[list[int], int, int]] = deque()
-        self._tries: dict[str, tuple[int, int]] = {}
+        self._tries: dict[str, int] = {}
+        # Units of a task under way that are done, to spare a look into the ledger at its end.
+        self._done: dict[str, int] = {}
         self._failed_starts = 0
         self._started_at = time.monotonic()
         self._speed = Speedometer()
@@ -124,7 +126,7 @@ class Coordinator:
                 self._num_tasks += 1
                 name = f"part-{self._start_no:03d}-{self._num_tasks:07d}"
                 if tries:
-                    self._tries[name] = (tries, units[0].next_frame)
+                    self._tries[name] = tries
                 return Task(name, units, piece_frames, is_careful=tries > 0)
         return None
 
@@ -137,6 +139,8 @@ class Coordinator:
         if isinstance(value, Commit):
             self._ledger.apply(value)
             self._tries.pop(task.name, None)
+            done = sum(unit.is_done for unit in value.units)
+            self._done[task.name] = self._done.get(task.name, 0) + done
             for unit in value.units:
                 for lost in unit.lost:
                     self._log.write(f"failed: {lost.message}")
@@ -144,6 +148,8 @@ class Coordinator:
     def _finish(self, task: Task) -> None:
         """Go on with what a task left: its worker was asked to stop, or made room for a new one."""
         self._tries.pop(task.name, None)
+        if self._done.pop(task.name, 0) == len(task.units):
+            return
         left = self._ledger.load_units([unit.unit_no for unit in task.units], self._clips)
         if left and not self._is_stopping:
             self._log.write(f"{task.name}: goes on in a new worker, the old one had grown")
@@ -162,8 +168,8 @@ class Coordinator:
                     f"posemill logs {self._folder} --worker {death.worker_index}"
                 )
             return
-        tries, _ = self._tries.pop(task.name, (0, 0))
-        tries += 1
+        self._done.pop(task.name, None)
+        tries = self._tries.pop(task.name, 0) + 1
         unit_nos = [unit.unit_no for unit in task.units]
         left = self._ledger.load_units(unit_nos, self._clips)
         position, frame, phase, _ = death.place

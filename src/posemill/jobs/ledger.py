@@ -22,7 +22,7 @@ from posemill.jobs.messages import DECODING, Commit, Lost, Unit, UnitProgress
 from posemill.jobs.plan import PlannedUnit
 from posemill.records import Clip
 from posemill.stores.commits import CommitLog, SplitCounts, read_counts, read_reasons
-from posemill.stores.schema import plain_text
+from posemill.stores.names import plain_text
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS units (

@@ -17,7 +17,7 @@ from typing import Any
 from posemill.errors import RunError
 from posemill.files import atomic_path
 from posemill.stores.manifest import LEDGER_NAME
-from posemill.stores.schema import plain_text
+from posemill.stores.names import plain_text
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

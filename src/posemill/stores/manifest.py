@@ -18,7 +18,7 @@ from typing import Any
 from posemill import __version__
 from posemill.errors import RunError
 from posemill.files import atomic_path
-from posemill.stores.schema import SCHEMA_VERSION
+from posemill.stores.names import SCHEMA_VERSION
 
 MANIFEST_NAME = "manifest.json"
 LEDGER_NAME = "ledger.sqlite"

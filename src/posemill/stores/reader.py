@@ -24,7 +24,8 @@ from posemill.stores.commits import (
     read_meta,
 )
 from posemill.stores.manifest import SHARDS_NAME, Manifest
-from posemill.stores.schema import arrays_of, check_schema, clip_of, plain_text, run_schema
+from posemill.stores.names import plain_text
+from posemill.stores.schema import arrays_of, check_schema, clip_of, run_schema
 
 _OPEN_FILES = 2  # an open file holds on to a row group; neighbours are in the same file
 _PIECES = (

@@ -12,14 +12,9 @@ import pyarrow as pa
 from posemill.errors import RunError
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
+from posemill.stores.names import SCHEMA_VERSION, plain_text
 
-SCHEMA_VERSION = 1
 _VERSION_KEY, _SKELETON_KEY = b"posemill.schema_version", b"posemill.skeleton"
-
-
-def plain_text(text: str) -> str:
-    r"""Return text that is valid Unicode: bytes of a name that are not UTF-8 become `\xNN`."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def run_schema(skeleton_name: str) -> pa.Schema:

@@ -15,7 +15,8 @@ from posemill.files import atomic_path
 from posemill.records import PoseClip
 from posemill.stores.commits import CommitLog, Piece, Shard
 from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder, now_text
-from posemill.stores.schema import plain_text, table_of
+from posemill.stores.names import plain_text
+from posemill.stores.schema import table_of
 
 ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
 _FLOATS = ("keypoints", "scores")

@@ -1,0 +1,174 @@
+"""`posemill extract` against the ways it is commonly done, on the same videos, in one run.
+
+    python benchmarks/extract_against_common.py [--videos FOLDER] [--workers N] [--rounds 3]
+
+1. The usual script: a process pool over image files; every call builds a stock MediaPipe Holistic
+   for its picture. On the frames of the videos, taken out beforehand (not measured).
+2. pose-format's `videos_to_poses` with stock MediaPipe and the same number of workers.
+3. `posemill extract`, decoding, writing and ledger included, start of the workers included.
+
+Prints frames per second of wall time, CPU seconds per frame, and the ratios (wanted: at least 4x
+and 1.2x). Stock MediaPipe 0.10.21 lives in a side environment below `.bench/`, made at first use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+from stock_environment import stock_python
+
+from posemill.decoders import open_video
+from posemill.jobs.run import usable_cores
+from posemill.weights.pull import ensure_media
+
+COMMON_SCRIPT = """
+import sys
+from multiprocessing import Pool
+import cv2
+import mediapipe as mp
+
+def keypoints_of(path):
+    picture = cv2.cvtColor(cv2.imread(path), cv2.COLOR_BGR2RGB)
+    with mp.solutions.holistic.Holistic(static_image_mode=True) as holistic:
+        results = holistic.process(picture)
+    return [
+        [] if part is None else [(p.x, p.y, p.z) for p in part.landmark]
+        for part in (results.pose_landmarks, results.face_landmarks,
+                     results.left_hand_landmarks, results.right_hand_landmarks)
+    ]
+
+if __name__ == "__main__":
+    paths = sys.stdin.read().split("\\n")
+    with Pool(int(sys.argv[1])) as pool:
+        print(len(pool.map(keypoints_of, paths)))
+"""
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--videos", type=Path, help="a folder of .mp4; default: a published clip")
+    parser.add_argument("--copies", type=int, default=4, help="of the published clip")
+    parser.add_argument("--workers", type=int, default=usable_cores())
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pictures", type=int, default=60, help="for the usual script")
+    options = parser.parse_args()
+    stock = stock_python()
+    scratch = Path(tempfile.mkdtemp(prefix="posemill-common-"))
+    try:
+        videos = scratch / "videos"
+        videos.mkdir()
+        if options.videos is None:
+            for number in range(options.copies):
+                shutil.copy(ensure_media("carphone"), videos / f"{number}.mp4")
+        else:
+            for path in sorted(options.videos.glob("*.mp4")):
+                shutil.copy(path, videos / path.name)
+        print(json.dumps(compare(scratch, videos, stock, options), indent=2))
+    finally:
+        shutil.rmtree(scratch)
+
+
+def compare(
+    scratch: Path, videos: Path, stock: Path, options: argparse.Namespace
+) -> dict[str, object]:
+    """Return speeds and ratios, medians over the rounds, the three interleaved."""
+    pictures, num_frames = take_frames(videos, scratch / "frames", options.pictures)
+    workers = str(options.workers)
+    script = scratch / "common.py"
+    script.write_text(COMMON_SCRIPT)
+
+    def run_common() -> int:
+        run([str(stock), str(script), workers], "\n".join(pictures))
+        return len(pictures)
+
+    def run_pose_format() -> int:
+        for pose in videos.glob("*.pose"):
+            pose.unlink()
+        program = stock.parent / "videos_to_poses"
+        run([str(program), "--format", "mediapipe", "--directory", str(videos),
+             "--num-workers", workers])  # fmt: skip
+        assert len(list(videos.glob("*.pose"))) == len(list(videos.glob("*.mp4")))
+        return num_frames
+
+    def run_posemill() -> int:
+        shutil.rmtree(scratch / "run", ignore_errors=True)
+        run([sys.executable, "-m", "posemill", "extract", str(videos), "--layout", "videos",
+             "--out", str(scratch / "run"), "--workers", workers])  # fmt: skip
+        return num_frames
+
+    programs = {"common": run_common, "pose-format": run_pose_format, "posemill": run_posemill}
+    speeds: dict[str, list[float]] = {name: [] for name in programs}
+    cpu: dict[str, list[float]] = {name: [] for name in programs}
+    for number in range(options.rounds):
+        for name, program in programs.items():
+            speed, seconds = measure(program)
+            print(f"round {number + 1}: {name} {speed:.2f} frames/s, "
+                  f"{1000 * seconds:.1f} ms CPU per frame", file=sys.stderr)  # fmt: skip
+            speeds[name].append(speed)
+            cpu[name].append(seconds)
+    wall = {name: statistics.median(values) for name, values in speeds.items()}
+    work = {name: statistics.median(values) for name, values in cpu.items()}
+    others = ("common", "pose-format")
+    return {
+        "workers": options.workers,
+        "frames": num_frames,
+        "frames_per_second": {name: round(value, 2) for name, value in wall.items()},
+        "cpu_ms_per_frame": {name: round(1000 * value, 1) for name, value in work.items()},
+        "posemill_times_faster_wall": {
+            name: round(wall["posemill"] / wall[name], 2) for name in others
+        },
+        "posemill_times_less_cpu": {
+            name: round(work[name] / work["posemill"], 2) for name in others
+        },
+    }
+
+
+def take_frames(videos: Path, folder: Path, most: int) -> tuple[list[str], int]:
+    """Write all frames as pictures; return some, evenly chosen, and how many there are."""
+    paths, total = [], 0
+    for video in sorted(videos.glob("*.mp4")):
+        (folder / video.stem).mkdir(parents=True)
+        with open_video(video) as reader:
+            for index, frame in enumerate(reader):
+                path = folder / video.stem / f"{index:05d}.png"
+                assert cv2.imwrite(str(path), frame[..., ::-1])
+                paths.append(str(path))
+                total += 1
+    return paths[:: max(1, len(paths) // most)][:most], total
+
+
+def run(command: list[str], stdin: str = "") -> None:
+    """Run a program to its end, quietly; its words are shown if it fails."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "GLOG_minloglevel": "3"}
+    if "posemill" not in command:
+        environment.pop("PYTHONPATH", None)
+    result = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment)
+    if result.returncode:
+        raise SystemExit(f"{command} failed:\n{result.stdout}\n{result.stderr}")
+
+
+def measure(program: Callable[[], int]) -> tuple[float, float]:
+    """Return frames per second of wall time, and CPU seconds per frame, of all its processes."""
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    num_frames = program()
+    wall = time.monotonic() - begun
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return num_frames / wall, cpu / num_frames
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Coordinator overhead: very many tiny tasks with the fake engine.
+
+    python benchmarks/many_tasks.py [--tasks 100000] [--workers 2]
+
+Prints the coordinator's CPU time per task (wanted: under 1 ms) and its memory along the way
+(wanted: flat). Every task is one clip of one picture with a shard of its own. Files go to /dev/shm
+where there is one, as the disk is not what is measured; --scratch puts them elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import cv2
+import numpy as np
+import psutil
+
+from posemill.config import ExtractConfig
+from posemill.jobs.run import extract
+from posemill.jobs.snapshot import Snapshot
+from posemill.sources import find_clips
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, default=2)
+    memory_disk = Path("/dev/shm")
+    parser.add_argument("--scratch", default=memory_disk if memory_disk.is_dir() else None)
+    options = parser.parse_args()
+    scratch = Path(tempfile.mkdtemp(prefix="posemill-many-", dir=options.scratch))
+    try:
+        print(json.dumps(measure(scratch, options.tasks, options.workers), indent=2))
+    finally:
+        shutil.rmtree(scratch)
+
+
+def measure(scratch: Path, num_tasks: int, workers: int) -> dict[str, object]:
+    """Return what the coordinator used."""
+    assert cv2.imwrite(str(scratch / "picture.png"), np.full((8, 8, 3), 99, np.uint8))
+    listing = scratch / "clips.jsonl"
+    with listing.open("w") as handle:
+        for number in range(num_tasks):
+            handle.write(json.dumps({"path": "picture.png", "clip_id": f"{number:07d}"}) + "\n")
+    config = ExtractConfig(listing, scratch / "run", engine="fake", workers=workers, task_frames=1)
+    process = psutil.Process()
+    memory: list[tuple[int, int]] = []
+
+    def watch(snapshot: Snapshot) -> None:
+        if not memory or snapshot.frames_done - memory[-1][0] >= num_tasks // 10:
+            memory.append((snapshot.frames_done, process.memory_info().rss >> 20))
+
+    begun = time.process_time()
+    clips = find_clips(listing)
+    listed = time.process_time()
+    wall = time.monotonic()
+    loop_began: list[float] = []
+    summary = extract(
+        config,
+        clips=clips,
+        on_progress=watch,
+        on_plan=lambda *_: loop_began.append(time.process_time()),
+    )
+    ended = time.process_time()
+    assert summary.exit_code == 0
+    assert summary.counts[0].frames_out == num_tasks
+    return {
+        "tasks": num_tasks,
+        "workers": workers,
+        "wall_seconds": round(time.monotonic() - wall, 1),
+        "find_clips_cpu_ms_per_task": round(1000 * (listed - begun) / num_tasks, 3),
+        "plan_cpu_ms_per_task": round(1000 * (loop_began[0] - listed) / num_tasks, 3),
+        "coordinator_cpu_ms_per_task": round(1000 * (ended - loop_began[0]) / num_tasks, 3),
+        "all_cpu_ms_per_task": round(1000 * (ended - begun) / num_tasks, 3),
+        "memory_mb_at_frames": memory,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""Words and numbers all parts of a store share; nothing heavy is imported here."""
+
+from __future__ import annotations
+
+SCHEMA_VERSION = 1  # of the table, see `posemill.stores.schema`
+
+
+def plain_text(text: str) -> str:
+    r"""Return text that is valid Unicode: bytes of a name that are not UTF-8 become `\xNN`."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
