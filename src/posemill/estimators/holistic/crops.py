@@ -12,14 +12,19 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from posemill.estimators.holistic.rects import HALF, Rect, f32
+from posemill.estimators.holistic.rects import HALF, Point, Rect, f32
 from posemill.records import Frame
 
+Corner = tuple[float, float]
+
 _HALF_TURN = f32(180)
+# Largest source area, in areas of the crop, that is copied to give it a border.
+_MAX_ENLARGEMENT = 2.5
+_MARGIN = 2
 
 
 class Cropper:
-    """Cuts rotated squares out of pictures into one buffer that is used again and again.
+    """Cuts rotated squares out of pictures.
 
     Args:
         size: Side of the crops in pixels.
@@ -29,8 +34,6 @@ class Cropper:
     def __init__(self, size: int, *, repeats_border: bool) -> None:
         self.size = size
         self._border = cv2.BORDER_REPLICATE if repeats_border else cv2.BORDER_CONSTANT
-        corners = [(0, size), (0, 0), (size, 0), (size, size)]
-        self._corners = np.array(corners, np.float32)
 
     def cut(self, frame: Frame, rect: Rect | None, out: npt.NDArray[np.uint8]) -> None:
         """Write a crop into `out` `(size, size, 3)`.
@@ -43,18 +46,86 @@ class Cropper:
         """
         height, width = f32(frame.shape[0]), f32(frame.shape[1])
         if rect is None:
-            side, angle = max(width, height), 0.0
-            center = (float(width) / 2, float(height) / 2)
+            side, angle = max(width, height), f32(0)
+            center = (width * HALF, height * HALF)
         else:
             side = max(rect.width * width, rect.height * height)
-            angle = float(rect.rotation * _HALF_TURN) / math.pi
-            center = (float(rect.center_x * width), float(rect.center_y * height))
-        box = (center, (float(side), float(side)), angle)
-        matrix = cv2.getPerspectiveTransform(cv2.boxPoints(box), self._corners)
+            angle = f32(float(rect.rotation * _HALF_TURN) / math.pi)
+            center = (rect.center_x * width, rect.center_y * height)
+        corners = corners_of(center, side, angle)
+        to_source = matrix_to(corners, self.size)
+        frame = self._with_border(frame, corners, to_source)
         cv2.warpPerspective(
-            frame, matrix, (self.size, self.size), dst=out, flags=cv2.INTER_LINEAR,
-            borderMode=self._border,
+            frame, to_source, (self.size, self.size), dst=out,
+            flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=self._border,
         )  # fmt: skip
+
+    def _with_border(
+        self, frame: Frame, corners: list[Corner], to_source: npt.NDArray[np.float64]
+    ) -> Frame:
+        """Return the part of the picture under the crop, with what lies outside drawn around it.
+
+        OpenCV takes twice as long for pixels outside the picture as for those inside. Where the
+        part is not much larger than the crop, it is cheaper to copy it into a frame of its border.
+        `to_source` is moved along with it.
+        """
+        height, width = frame.shape[:2]
+        (low_x, low_y), (high_x, high_y) = (
+            (pick(x for x, _ in corners), pick(y for _, y in corners)) for pick in (min, max)
+        )
+        if low_x >= 1 and low_y >= 1 and high_x < width - 2 and high_y < height - 2:
+            return frame
+        if not (high_x - low_x) * (high_y - low_y) < _MAX_ENLARGEMENT * self.size**2:
+            return frame
+        left, top = math.floor(low_x) - _MARGIN, math.floor(low_y) - _MARGIN
+        right, bottom = math.ceil(high_x) + _MARGIN, math.ceil(high_y) + _MARGIN
+        part = frame[max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)]
+        if not part.size:
+            return frame
+        to_source[0] -= left * to_source[2]
+        to_source[1] -= top * to_source[2]
+        bordered: Frame = cv2.copyMakeBorder(  # type: ignore[assignment]  # its stubs: any number
+            part, max(-top, 0), max(bottom - height, 0), max(-left, 0), max(right - width, 0),
+            self._border,
+        )  # fmt: skip
+        return bordered
+
+
+def corners_of(center: Point, side: np.float32, degrees: np.float32) -> list[Corner]:
+    """Return bottom left, top left, top right and bottom right of a turned square, in pixels.
+
+    Rounded to float32 at every step, as OpenCV's `boxPoints` does.
+    """
+    x, y = center
+    radians = float(degrees) * math.pi / 180
+    down, right = f32(math.cos(radians)) * HALF, f32(math.sin(radians)) * HALF
+    low_x, low_y = x - right * side - down * side, y + down * side - right * side
+    top_x, top_y = x + right * side - down * side, y - down * side - right * side
+    two = f32(2)
+    corners = ((low_x, low_y), (top_x, top_y), (two * x - low_x, two * y - low_y),
+               (two * x - top_x, two * y - top_y))  # fmt: skip
+    return [(float(x), float(y)) for x, y in corners]
+
+
+def matrix_to(corners: list[Corner], size: int) -> npt.NDArray[np.float64]:
+    """Return the 3x3 matrix from pixels of a crop to pixels of the picture.
+
+    The corners are those of a square but for their rounding; its traces in the third row (about
+    1e-10) are kept, as they decide some pixels.
+    """
+    (low_x, low_y), (top_x, top_y), (right_x, right_y), (end_x, end_y) = corners
+    # The unit square's (0,0), (1,0), (1,1), (0,1) are top left, top right, bottom right and left.
+    edge_x1, edge_y1 = right_x - end_x, right_y - end_y
+    edge_x2, edge_y2 = low_x - end_x, low_y - end_y
+    skew_x, skew_y = top_x - right_x + end_x - low_x, top_y - right_y + end_y - low_y
+    area = edge_x1 * edge_y2 - edge_x2 * edge_y1
+    if area == 0:
+        area = math.inf  # a rect without an area: every pixel is its corner
+    along = (skew_x * edge_y2 - edge_x2 * skew_y) / area / size
+    across = (edge_x1 * skew_y - skew_x * edge_y1) / area / size
+    column = (right_x - top_x) / size + along * right_x, (right_y - top_y) / size + along * right_y
+    row = (low_x - top_x) / size + across * low_x, (low_y - top_y) / size + across * low_y
+    return np.array([[column[0], row[0], top_x], [column[1], row[1], top_y], [along, across, 1.0]])
 
 
 def empty_shares(width: np.float32, height: np.float32) -> tuple[np.float32, np.float32]:

@@ -10,6 +10,7 @@ import numpy as np
 from posemill.records import FloatArray
 
 _MIN_OVERLAP = 0.3
+_MAX_LOGIT = 100.0
 
 
 def make_anchors(size: int, strides: Sequence[int]) -> FloatArray:
@@ -52,6 +53,11 @@ class Detector:
         self._size = size
         self._anchors = make_anchors(size, strides)
         self._min_score = min_score
+        # A little below where the sigmoid reaches the threshold; at 0 every logit counts.
+        clipped = min(max(min_score, 1e-43), 1 - 1e-9)
+        self._min_logit = max(math.log(clipped / (1 - clipped)) - 0.01, -_MAX_LOGIT)
+        if min_score <= 0:
+            self._min_logit = -math.inf
 
     def best(self, boxes: FloatArray, logits: FloatArray) -> FloatArray | None:
         """Return the points `(n, 2)` of the best detection in 0..1 of the crop, None if none.
@@ -62,11 +68,14 @@ class Detector:
             boxes: `(anchors, 4 + 2n)`: centre, size and n points in pixels, relative to the anchor.
             logits: `(anchors,)`.
         """
-        scores = sigmoid(np.clip(logits, -100, 100))
-        kept = np.flatnonzero((scores >= self._min_score) & (boxes[:, 2] >= 0) & (boxes[:, 3] >= 0))
+        # Most anchors are far below the threshold: only the others' scores are worth their price.
+        kept = np.flatnonzero(logits >= self._min_logit)
+        scores = sigmoid(np.minimum(logits[kept], _MAX_LOGIT))
+        sides = boxes[kept, 2:4]
+        good = (scores >= self._min_score) & (sides[:, 0] >= 0) & (sides[:, 1] >= 0)
+        kept, scores = kept[good], scores[good]
         if not len(kept):
             return None
-        scores = scores[kept]
         values = boxes[kept] / np.float32(self._size)
         anchors = self._anchors[kept]
         values[:, :2] += anchors

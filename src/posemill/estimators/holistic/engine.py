@@ -23,8 +23,8 @@ from posemill.skeletons import get_skeleton
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.networks import CONVERTER_VERSION, NETWORKS, load_onnx
 
-# Crops a GPU sees at once.
-_MAX_BATCH = 32
+# Frames that go through the stages together.
+_MAX_BATCH = {"cpu": 8, "gpu": 32}
 
 
 @dataclass
@@ -39,11 +39,10 @@ class HolisticFrame:
     state: HolisticState | None
     body: pose.PoseLandmarks | None = None
     parts: dict[str, FloatArray] = field(default_factory=dict)
+    size: Size = field(init=False)
 
-    @property
-    def size(self) -> Size:
-        """Width and height in pixels."""
-        return f32(self.pixels.shape[1]), f32(self.pixels.shape[0])
+    def __post_init__(self) -> None:
+        self.size = f32(self.pixels.shape[1]), f32(self.pixels.shape[0])
 
     def previous(self, part: str) -> FloatArray | None:
         """Return the part's landmarks in the frame before."""
@@ -51,28 +50,35 @@ class HolisticFrame:
 
 
 class CropNetwork:
-    """A network with its crops: looks at rectangles of pictures."""
+    """A network with its crops: looks at rectangles of pictures.
+
+    Cutting and running are two steps: a network pushes the pictures out of the processor's caches,
+    so all crops of a stage are cut before its networks run.
+    """
 
     def __init__(self, name: str, *, repeats_border: bool, device: str, threads: int) -> None:
         self._network = Network(name, load_onnx(name), device=device, threads=threads)
         self._cropper = Cropper(self._network.size, repeats_border=repeats_border)
-        rows = _MAX_BATCH if self._network.runs_batches else 1
-        size = self._network.size
-        self._pixels = np.zeros((rows, size, size, 3), np.uint8)
+        self._pixels = np.zeros((0, self._network.size, self._network.size, 3), np.uint8)
+        self._num_places = 0
 
-    def look(self, places: Sequence[tuple[Frame, Rect | None]]) -> list[list[FloatArray]]:
-        """Return the network's outputs for each place (None: the whole picture), batch axis 1."""
-        results = []
-        for start in range(0, len(places), len(self._pixels)):
-            some = places[start : start + len(self._pixels)]
-            for row, (frame, rect) in enumerate(some):
-                self._cropper.cut(frame, rect, self._pixels[row])
-            outputs = self._network.run(self._pixels[: len(some)])
-            if len(some) == 1:
-                results.append(outputs)
-            else:
-                results += [[out[row : row + 1] for out in outputs] for row in range(len(some))]
-        return results
+    def cut(self, places: Sequence[tuple[Frame, Rect | None]]) -> None:
+        """Cut the places (None: the whole picture) that `run` will show to the network."""
+        self._num_places = len(places)
+        if len(places) > len(self._pixels):
+            self._pixels = np.zeros((len(places), *self._pixels.shape[1:]), np.uint8)
+        for row, (frame, rect) in enumerate(places):
+            self._cropper.cut(frame, rect, self._pixels[row])
+
+    def run(self) -> list[list[FloatArray]]:
+        """Return the network's outputs for each place that was cut, each with a batch axis of 1."""
+        rows = range(self._num_places)
+        if not self._network.runs_batches:
+            return [self._network.run(self._pixels[row : row + 1]) for row in rows]
+        if not rows:
+            return []
+        outputs = self._network.run(self._pixels[: len(rows)])
+        return [[output[row : row + 1] for output in outputs] for row in rows]
 
 
 class HolisticEstimator:
@@ -107,6 +113,7 @@ class HolisticEstimator:
         self.smooth_landmarks = smooth_landmarks
         self.min_tracking_confidence = min_tracking_confidence
         self.min_detection_confidence = min_detection_confidence
+        self._max_batch = _MAX_BATCH["cpu" if device == "cpu" else "gpu"]
         cv2.setNumThreads(threads)
 
         def network(name: str, *, repeats_border: bool = True) -> CropNetwork:
@@ -162,18 +169,21 @@ class HolisticEstimator:
             HolisticFrame(_checked(frame), states[index] if states else None)
             for index, frame in enumerate(frames)
         ]
-        for state in states or ():
-            state.num_frames += 1
+        for start in range(0, len(batch), self._max_batch):
+            self._find_in(batch[start : start + self._max_batch])
+        return batch
+
+    def _find_in(self, batch: list[HolisticFrame]) -> None:
+        for frame in batch:
+            if frame.state is not None:
+                frame.state.num_frames += 1
         self._find_bodies(batch)
-        with_body = [frame for frame in batch if frame.body is not None]
-        self._find_hands(with_body)
-        self._find_faces(with_body)
+        self._find_parts([frame for frame in batch if frame.body is not None])
         for frame in batch:
             if frame.state is not None:
                 frame.state.previous = {
                     part: frame.parts.get(part) for part in frame.state.previous
                 }
-        return batch
 
     def _find_bodies(self, batch: list[HolisticFrame]) -> None:
         rects: list[Rect | None] = [
@@ -183,13 +193,13 @@ class HolisticEstimator:
             for frame in batch
         ]
         unknown = [index for index, rect in enumerate(rects) if rect is None]
-        looks = self._pose_detector.look([(batch[i].pixels, None) for i in unknown])
-        for index, outputs in zip(unknown, looks, strict=True):
+        self._pose_detector.cut([(batch[index].pixels, None) for index in unknown])
+        for index, outputs in zip(unknown, self._pose_detector.run(), strict=True):
             size = batch[index].size
             rects[index] = pose.rect_from_detection(self._find_pose, outputs, size)
         places = [(frame, rect) for frame, rect in zip(batch, rects, strict=True) if rect]
-        looks = self._pose_landmarks.look([(frame.pixels, rect) for frame, rect in places])
-        for (frame, rect), outputs in zip(places, looks, strict=True):
+        self._pose_landmarks.cut([(frame.pixels, rect) for frame, rect in places])
+        for (frame, rect), outputs in zip(places, self._pose_landmarks.run(), strict=True):
             frame.body = pose.read_pose(
                 outputs, rect, frame.size, min_score=self.min_tracking_confidence
             )
@@ -199,38 +209,46 @@ class HolisticEstimator:
             elif frame.state is not None:
                 frame.state.lose_person()
 
-    def _find_hands(self, batch: list[HolisticFrame]) -> None:
-        places = [
+    def _find_parts(self, batch: list[HolisticFrame]) -> None:
+        """Find hands and faces of frames with a body: first where, then their landmarks."""
+        face_places = [
+            (frame, face.rect_from_body(frame.body, frame.size)) for frame in batch if frame.body
+        ]
+        hand_places = [
             (frame, side, rect)
             for frame in batch
             for side in hands.SIDES
             if frame.body and (rect := hands.rect_from_body(frame.body, side, frame.size))
         ]
-        looks = self._hand_recrop.look([(frame.pixels, rect) for frame, _, rect in places])
-        places = [
-            (frame, side, hands.rect_to_read(
-                hands.rect_from_recrop(outputs, rect, frame.size), frame.previous(side), frame.size
-            ))
-            for (frame, side, rect), outputs in zip(places, looks, strict=True)
-        ]  # fmt: skip
-        looks = self._hand_landmarks.look([(frame.pixels, rect) for frame, _, rect in places])
-        for (frame, side, rect), outputs in zip(places, looks, strict=True):
-            landmarks = hands.read_hand(outputs, rect, frame.size)
-            if landmarks is not None:
-                frame.parts[side] = landmarks
+        self._hand_recrop.cut([(frame.pixels, rect) for frame, _, rect in hand_places])
+        self._face_detector.cut([(frame.pixels, rect) for frame, rect in face_places])
 
-    def _find_faces(self, batch: list[HolisticFrame]) -> None:
-        places = [
-            (frame, face.rect_from_body(frame.body, frame.size)) for frame in batch if frame.body
-        ]
-        looks = self._face_detector.look([(frame.pixels, rect) for frame, rect in places])
-        found = []
-        for (frame, rect), outputs in zip(places, looks, strict=True):
-            rect_b = face.rect_from_detection(self._find_face, outputs, rect, frame.size)
-            if rect_b is not None:
-                found.append((frame, face.rect_to_read(rect_b, frame.previous("face"), frame.size)))
-        looks = self._face_landmarks.look([(frame.pixels, rect) for frame, rect in found])
-        for (frame, rect), outputs in zip(found, looks, strict=True):
+        hands_found, faces_found = [], []
+        for (frame, side, rect), outputs in zip(hand_places, self._hand_recrop.run(), strict=True):
+            found = hands.rect_from_recrop(outputs, rect, frame.size)
+            found = hands.rect_to_read(found, frame.previous(side), frame.size)
+            hands_found.append((frame, side, found))
+        for (frame, rect), outputs in zip(face_places, self._face_detector.run(), strict=True):
+            place = face.rect_from_detection(self._find_face, outputs, rect, frame.size)
+            if place is not None:
+                place = face.rect_to_read(place, frame.previous("face"), frame.size)
+                faces_found.append((frame, place))
+        self._read_parts(hands_found, faces_found)
+
+    def _read_parts(
+        self,
+        hands_found: list[tuple[HolisticFrame, str, Rect]],
+        faces_found: list[tuple[HolisticFrame, Rect]],
+    ) -> None:
+        self._hand_landmarks.cut([(frame.pixels, rect) for frame, _, rect in hands_found])
+        self._face_landmarks.cut([(frame.pixels, rect) for frame, rect in faces_found])
+        for (frame, side, rect), outputs in zip(
+            hands_found, self._hand_landmarks.run(), strict=True
+        ):
+            hand = hands.read_hand(outputs, rect, frame.size)
+            if hand is not None:
+                frame.parts[side] = hand
+        for (frame, rect), outputs in zip(faces_found, self._face_landmarks.run(), strict=True):
             landmarks = face.read_face(outputs, rect)
             if landmarks is not None:
                 frame.parts["face"] = landmarks

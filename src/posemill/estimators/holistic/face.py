@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from posemill.estimators.holistic.detection import Detector
@@ -24,7 +22,7 @@ from posemill.records import FloatArray
 
 DETECTOR_STRIDES = (8, 16, 16, 16)
 MIN_DETECTION_SCORE = 0.5
-_MIN_SCORE = 0.5
+_MIN_LOGIT = 0.0
 _CROP_SIZE = 192
 _RULE = TrackingRule(degrees=15, translation=0.1, scale=0.3, margin=-0.2)
 # Right eye and left eye: among the body's landmarks, and the outer corners among the face's.
@@ -63,7 +61,8 @@ def rect_to_read(found: Rect, previous: FloatArray | None, size: Size) -> Rect:
 def read_face(outputs: list[FloatArray], rect: Rect) -> FloatArray | None:
     """Return the landmarks `(468, 3)` from the network's outputs, None if there is no face."""
     raw, logit = outputs
-    if not 1 / (1 + math.exp(-float(np.clip(logit[0, 0], -80, 80)))) > _MIN_SCORE:
+    # The sigmoid of a logit is above a half where the logit is above zero.
+    if not logit[0, 0] > _MIN_LOGIT:
         return None
     return project(raw.reshape(468, 3) / np.float32(_CROP_SIZE), rect)
 
