@@ -18,6 +18,7 @@ PACKAGE = Path(posemill.__file__).parent
 PUBLIC_NAMES = [
     "SKELETON_NAMES",
     "Clip",
+    "Holistic",
     "ExtractConfig",
     "PoseClip",
     "PosemillError",

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from posemill.config import ExtractConfig
     from posemill.errors import PosemillError
+    from posemill.estimators.holistic.legacy import Holistic
     from posemill.inspection.drawing import draw
     from posemill.jobs.run import extract
     from posemill.records import Clip, PoseClip
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # Public name -> module that has it. Imported at first use: `import posemill` stays light.
 _PUBLIC = {
     "Clip": "posemill.records",
+    "Holistic": "posemill.estimators.holistic.legacy",
     "ExtractConfig": "posemill.config",
     "PoseClip": "posemill.records",
     "PosemillError": "posemill.errors",
@@ -43,6 +45,7 @@ __all__ = [
     "SKELETON_NAMES",
     "Clip",
     "ExtractConfig",
+    "Holistic",
     "PoseClip",
     "PosemillError",
     "Run",

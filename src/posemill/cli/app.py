@@ -21,6 +21,7 @@ _GROUPS: tuple[str, ...] = (
     "posemill.cli.demo",
     "posemill.cli.doctor",
     "posemill.cli.models",
+    "posemill.cli.landmarks",
     "posemill.cli.extract",
     "posemill.cli.runs",
     "posemill.cli.data",

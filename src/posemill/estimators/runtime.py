@@ -1,4 +1,6 @@
-"""ONNX Runtime, on `cpu`, `cuda:N` or `tensorrt:N`, with an explicit number of threads.
+"""What runs the networks: ONNX Runtime, and LiteRT where stock's very digits are wanted.
+
+ONNX Runtime works on `cpu`, `cuda:N` or `tensorrt:N`, with an explicit number of threads.
 
 Never another device than the one asked for: a GPU that is not there is an error.
 """
@@ -6,20 +8,51 @@ Never another device than the one asked for: a GPU that is not there is an error
 from __future__ import annotations
 
 import re
-from typing import Any
+from importlib import import_module
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import DeviceError, WeightsError
+from posemill.errors import ConfigError, DeviceError, WeightsError
+from posemill.weights.networks import load_onnx
 
 _GPU_PROVIDERS = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
 
 
-class Network:
-    """One network, loaded. Pictures as bytes in, arrays out."""
+class Network(Protocol):
+    """One network, loaded. Pictures as bytes in, arrays out.
 
-    def __init__(self, name: str, model: bytes, *, device: str = "cpu", threads: int = 1) -> None:
+    `size` is the side of its input in pixels. `runs_batches` is False where crops go one by one.
+    """
+
+    size: int
+    runs_batches: bool
+
+    def run(self, pixels: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.float32]]:
+        """Return the outputs for `(batch, size, size, 3)` RGB crops, maps with channels first."""
+
+
+# name -> "module:class"; the class takes the network's name, `device` and `threads`.
+RUNTIMES = {
+    "onnxruntime": "posemill.estimators.runtime:OnnxNetwork",
+    "litert": "posemill.estimators.litert:LiteRTNetwork",
+}
+
+
+def open_network(name: str, *, runtime: str, device: str, threads: int) -> Network:
+    """Return a network of `posemill.weights.networks.NETWORKS` on a runtime of `RUNTIMES`."""
+    if runtime not in RUNTIMES:
+        raise ConfigError(f"unknown runtime {runtime!r}; known: {', '.join(RUNTIMES)}")
+    module, _, attribute = RUNTIMES[runtime].partition(":")
+    factory = getattr(import_module(module), attribute)
+    return cast(Network, factory(name, device=device, threads=threads))
+
+
+class OnnxNetwork:
+    """A network on ONNX Runtime."""
+
+    def __init__(self, name: str, *, device: str = "cpu", threads: int = 1) -> None:
         import onnxruntime
 
         kind, provider = _provider_of(device)
@@ -35,7 +68,9 @@ class Network:
         if not self.runs_batches:
             options.add_free_dimension_override_by_name("batch", 1)
         try:
-            self._session = onnxruntime.InferenceSession(model, options, providers=[provider])
+            self._session = onnxruntime.InferenceSession(
+                load_onnx(name), options, providers=[provider]
+            )
         except _onnxruntime_errors() as error:
             raise _load_error(name, device, error) from error
         if self._session.get_providers()[0] != (provider if kind == "cpu" else provider[0]):

@@ -17,11 +17,11 @@ from posemill.estimators.holistic.crops import Cropper
 from posemill.estimators.holistic.detection import Detector
 from posemill.estimators.holistic.rects import Rect, Size, f32
 from posemill.estimators.holistic.state import HolisticState
-from posemill.estimators.runtime import Network
+from posemill.estimators.runtime import Network, open_network
 from posemill.records import FloatArray, Frame, Keypoints
 from posemill.skeletons import get_skeleton
 from posemill.weights.catalogue import get_pinned
-from posemill.weights.networks import CONVERTER_VERSION, NETWORKS, load_onnx
+from posemill.weights.networks import CONVERTER_VERSION, NETWORKS
 
 # Frames that go through the stages together.
 _MAX_BATCH = {"cpu": 8, "gpu": 32}
@@ -56,8 +56,8 @@ class CropNetwork:
     so all crops of a stage are cut before its networks run.
     """
 
-    def __init__(self, name: str, *, repeats_border: bool, device: str, threads: int) -> None:
-        self._network = Network(name, load_onnx(name), device=device, threads=threads)
+    def __init__(self, network: Network, *, repeats_border: bool) -> None:
+        self._network = network
         self._cropper = Cropper(self._network.size, repeats_border=repeats_border)
         self._pixels = np.zeros((0, self._network.size, self._network.size, 3), np.uint8)
         self._num_places = 0
@@ -87,6 +87,7 @@ class HolisticEstimator:
     Args:
         device: `cpu`, `cuda:N` or `tensorrt:N`.
         threads: Threads inside one network call. OpenCV's are set to the same number.
+        runtime: `onnxruntime`, or `litert` for the very digits of stock.
         min_detection_confidence: Of the pose detector.
         min_tracking_confidence: Of the pose landmarks; below it nobody is there.
         smooth_landmarks: Whether pose landmarks are filtered over time in video mode.
@@ -99,6 +100,7 @@ class HolisticEstimator:
         *,
         device: str = "cpu",
         threads: int = 1,
+        runtime: str = "onnxruntime",
         min_detection_confidence: float = 0.5,
         min_tracking_confidence: float = 0.5,
         smooth_landmarks: bool = True,
@@ -109,7 +111,7 @@ class HolisticEstimator:
                 raise ConfigError(f"{name}: expected 0 to 1, got {value}")
         if threads < 1:
             raise ConfigError(f"threads: expected at least 1, got {threads}")
-        self.device, self.threads = device, threads
+        self.device, self.threads, self.runtime = device, threads, runtime
         self.smooth_landmarks = smooth_landmarks
         self.min_tracking_confidence = min_tracking_confidence
         self.min_detection_confidence = min_detection_confidence
@@ -117,7 +119,8 @@ class HolisticEstimator:
         cv2.setNumThreads(threads)
 
         def network(name: str, *, repeats_border: bool = True) -> CropNetwork:
-            return CropNetwork(name, repeats_border=repeats_border, device=device, threads=threads)
+            opened = open_network(name, runtime=runtime, device=device, threads=threads)
+            return CropNetwork(opened, repeats_border=repeats_border)
 
         self._pose_detector = network("pose_detection", repeats_border=False)
         self._pose_landmarks = network("pose_landmark_full")
@@ -261,6 +264,7 @@ class HolisticEstimator:
             "min_tracking_confidence": str(self.min_tracking_confidence),
             "smooth_landmarks": str(self.smooth_landmarks),
             "device": self.device.split(":")[0],
+            "runtime": self.runtime,
             "converter": str(CONVERTER_VERSION),
             "onnxruntime": onnxruntime.__version__,
             "opencv": cv2.__version__,

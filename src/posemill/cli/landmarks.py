@@ -1,0 +1,61 @@
+"""`posemill landmarks`: one source, straight to a file of landmarks."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from posemill.cli.printing import print_json, print_table
+
+
+class Mode(str, Enum):
+    """How frames belong together."""
+
+    image = "image"
+    video = "video"
+
+
+def register(app: typer.Typer) -> None:
+    """Add `landmarks`."""
+    app.command("landmarks")(landmarks)
+
+
+def landmarks(
+    source: Annotated[Path, typer.Argument(help="A folder of pictures, a picture, or a video.")],
+    *,
+    out: Annotated[Path, typer.Option(help="The .npz file to write.")],
+    mode: Annotated[
+        Mode, typer.Option(help="image: frames stand alone; video: they are tracked and smoothed.")
+    ] = Mode.video,
+    device: Annotated[str, typer.Option(help="cpu, cuda:N or tensorrt:N.")] = "cpu",
+    threads: Annotated[int, typer.Option(min=1, help="Threads inside the networks.")] = 1,
+    runtime: Annotated[
+        str, typer.Option(help="onnxruntime, or litert for the very digits of stock.")
+    ] = "onnxruntime",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find the 543 Holistic landmarks of one clip or folder, without making a run."""
+    from posemill.cli.progress import show_progress
+    from posemill.jobs.landmarks import clip_at, estimate_landmarks, save_landmarks
+    from posemill.sources.frames import count_frames
+
+    with show_progress("landmarks", count_frames(clip_at(source))) as advance:
+        clip, errors = estimate_landmarks(
+            source, mode=mode.value, device=device, threads=threads, runtime=runtime,
+            on_frame=advance,
+        )  # fmt: skip
+    save_landmarks(clip, out)
+    found = dict(zip(clip.skeleton.part_names, clip.present.sum(0).tolist(), strict=True))
+    summary = {"frames": len(clip), "found": found, "failed": [str(error) for error in errors]}
+    if as_json:
+        print_json({"out": str(out), **summary})
+    else:
+        print_table(["part", "frames found", "of"], [(*row, len(clip)) for row in found.items()])
+        typer.echo(f"{out}")
+    for error in errors:
+        typer.secho(f"posemill: {error}", err=True, fg="red")
+    if errors:
+        raise typer.Exit(1)

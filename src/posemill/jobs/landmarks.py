@@ -1,0 +1,140 @@
+"""Landmarks of one source in memory: a folder of pictures, a clip or a video, without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from posemill.errors import DecodeError, SourceError
+from posemill.estimators import Estimator, open_estimator
+from posemill.files import atomic_path
+from posemill.records import Clip, Frame, Keypoints, PoseClip
+from posemill.skeletons import get_skeleton
+from posemill.sources.frames import ClipFrame, read_clip
+from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
+
+Mode = Literal["image", "video"]
+# Frames an engine gets at once in image mode.
+_BATCH = 8
+
+
+def estimate_landmarks(
+    source: Path,
+    *,
+    mode: Mode,
+    device: str = "cpu",
+    threads: int = 1,
+    runtime: str = "onnxruntime",
+    on_frame: Callable[[], None] = lambda: None,
+) -> tuple[PoseClip, list[DecodeError]]:
+    """Return the landmarks of every frame of a source, and what could not be read.
+
+    A frame that cannot be read is a row without landmarks, so that rows stay in step with files.
+
+    Args:
+        source: A folder of pictures (in the order of their names), a picture, or a video.
+        mode: `image`: every frame stands alone; `video`: the frames are tracked and smoothed.
+        device: For the engine.
+        threads: For the engine.
+        runtime: For the engine.
+        on_frame: Called after each frame.
+    """
+    clip = clip_at(source)
+    estimator = open_estimator("holistic", device=device, threads=threads, runtime=runtime)
+    errors: list[DecodeError] = []
+    paths: list[str] = []
+    results: list[Keypoints] = []
+    frames = _noting(read_clip(clip), errors, paths)
+    try:
+        for keypoints in _estimate(estimator, frames, mode):
+            results.append(keypoints)
+            for _ in range(len(keypoints)):
+                on_frame()
+    finally:
+        estimator.close()
+    if not results:
+        raise errors[0] if errors else SourceError(f"{source}: no frames in it")
+    pose_clip = PoseClip(
+        points=np.concatenate([keypoints.points for keypoints in results]),
+        scores=np.concatenate([keypoints.scores for keypoints in results]),
+        sizes_wh=np.concatenate([keypoints.sizes_wh for keypoints in results]),
+        clip_id=source.name,
+        image_paths=tuple(paths) if clip.kind != "video" else (),
+    )
+    return pose_clip, errors
+
+
+def clip_at(source: Path) -> Clip:
+    """Return the clip that a path names: a folder of pictures, a picture or a video."""
+    if source.is_dir():
+        return Clip(source.name, str(source), "frames")
+    if not source.exists():
+        raise SourceError(f"{source}: no such file or folder; expected pictures or a video")
+    is_picture = suffix_of(source.name) in PICTURE_SUFFIXES
+    return Clip(source.name, str(source), "pictures" if is_picture else "video")
+
+
+def _noting(
+    frames: Iterator[ClipFrame], errors: list[DecodeError], paths: list[str]
+) -> Iterator[Frame | None]:
+    """Yield pixels, None for a picture that cannot be read; note paths and errors."""
+    for frame in frames:
+        if isinstance(frame.content, DecodeError):
+            errors.append(frame.content)
+            if frame.image_path is None:  # a video ends at its first damage
+                return
+            yield None
+        else:
+            yield frame.content
+        paths.append(frame.image_path or "")
+
+
+def _estimate(
+    estimator: Estimator, frames: Iterator[Frame | None], mode: Mode
+) -> Iterator[Keypoints]:
+    state = estimator.new_state() if mode == "video" else None
+    batch: list[Frame] = []
+    for frame in frames:
+        if frame is not None:
+            batch.append(frame)
+        if batch and (state is not None or frame is None or len(batch) == _BATCH):
+            yield estimator.estimate(batch, None if state is None else [state])
+            batch = []
+        if frame is None:
+            yield _nothing(estimator.skeleton_name)
+    if batch:
+        yield estimator.estimate(batch)
+
+
+def _nothing(skeleton_name: str) -> Keypoints:
+    num_points = get_skeleton(skeleton_name).num_points
+    return Keypoints(
+        points=np.full((1, num_points, 3), np.nan, np.float32),
+        scores=np.zeros((1, num_points), np.float32),
+        sizes_wh=np.zeros((1, 2), np.int32),
+    )
+
+
+def save_landmarks(clip: PoseClip, path: Path) -> None:
+    """Write a clip of all 543 landmarks part by part as npz.
+
+    Arrays: `pose` (n, 33, 4) with visibility, `face` (n, 468, 3), `left_hand` and `right_hand`
+    (n, 21, 3), all normalised, NaN for a part that was not found; `size_wh` (n, 2); `image_paths`.
+    """
+    pose = clip.skeleton.part("pose")
+    visibility = clip.scores[:, pose.start : pose.stop, None].copy()
+    visibility[np.isnan(clip.part("pose")[..., :1])] = np.nan
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as temporary, temporary.open("wb") as handle:
+        np.savez(
+            handle,
+            pose=np.concatenate([clip.part("pose"), visibility], -1),
+            face=clip.part("face"),
+            left_hand=clip.part("left_hand"),
+            right_hand=clip.part("right_hand"),
+            size_wh=clip.sizes_wh,
+            image_paths=np.array(clip.image_paths, dtype=np.str_),
+        )
