@@ -93,6 +93,14 @@ def test_loose_pictures_may_have_splits(tmp_path: Path, make_tree: MakeTree) -> 
     ]
 
 
+def test_a_clip_called_like_a_split_is_a_clip(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "walk/1.png", "test/1.png")
+    assert summary(find_clips(tmp_path)) == [
+        ("all", "test", "frames", 1),
+        ("all", "walk", "frames", 1),
+    ]
+
+
 def test_the_layout_pictures_tracks_nothing(tmp_path: Path, make_tree: MakeTree) -> None:
     make_tree(tmp_path, "a/1.png", "b/1.png")
     assert {clip.kind for clip in find_clips(tmp_path, layout="pictures")} == {"pictures"}

@@ -85,8 +85,8 @@ def _read_jpeg(data: bytes) -> _Found:
     if size_wh is None:
         raise ShortHeaderError("picture data before the size")
     # In picture data 0xFF is followed by 0 or a restart marker, so an end marker after this point
-    # is the real one; those of thumbnails lie before it.
-    return size_wh, data.find(b"\xff\xd9", position) >= 0
+    # is the real one; those of thumbnails lie before it. Searched from the end, where it is.
+    return size_wh, data.rfind(b"\xff\xd9", position) >= 0
 
 
 def _read_png(data: bytes) -> _Found:

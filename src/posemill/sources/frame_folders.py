@@ -9,7 +9,7 @@ from typing import Literal
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
 from posemill.sources.names import SPLIT_NAMES, readable
-from posemill.sources.scan import Folder, Scan, digest_names
+from posemill.sources.scan import Scan, digest_names
 
 _LOOKED_FOR = "folders that hold .png, .jpg, .jpeg, .webp, .bmp or .tif files"
 
@@ -22,17 +22,28 @@ def find_in_scan(scan: Scan, collector: Collector) -> ClipList:
     """
     collector.num_ignored += scan.num_ignored + scan.num_videos
     collector.problems += scan.problems
-    for folder in scan.folders:
-        if not folder.num_pictures:
-            continue
+    kinds: set[str] = set()
+    folders = [folder for folder in scan.folders if folder.num_pictures]
+    # Beside clips, a folder `test` that holds pictures itself is a clip of that name.
+    first_parts = {folder.parts[0] for folder in folders if folder.parts}
+    has_only_splits = all(split_of((part,))[0] != "all" for part in first_parts)
+    for folder in folders:
         split, parts = split_of(folder.parts)
+        if not parts and not has_only_splits:
+            split, parts = "all", folder.parts
         name = "/".join(parts) or (folder.parts or (root_name(scan.root),))[-1]
         kind: Literal["frames", "pictures"] = "frames"
         if collector.layout == "pictures" or (collector.layout == "auto" and not parts):
             kind = "pictures"
         clip = Clip(readable(name), folder.path, kind, split, num_frames=folder.num_pictures)
         collector.add(clip, folder.pictures_digest)
-    _settle_layout(collector, scan.folders)
+        kinds.add(kind)
+    if collector.layout == "auto":
+        collector.layout = "frames" if "frames" in kinds else "pictures"
+    if len(kinds) == 2:
+        collector.problems.append(
+            "pictures beside the folders of frames are taken as loose ones, each by itself"
+        )
     return collector.finish(_LOOKED_FOR)
 
 
@@ -55,14 +66,3 @@ def split_of(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 def root_name(root: str) -> str:
     """Return the last name of the root's path, whatever way it was written."""
     return Path(os.path.abspath(root)).name or "root"  # noqa: PTH100  (`a/..` is not `..`)
-
-
-def _settle_layout(collector: Collector, folders: list[Folder]) -> None:
-    """Name the layout by what was found."""
-    if collector.layout == "auto":
-        loose = [not split_of(each.parts)[1] for each in folders if each.num_pictures]
-        collector.layout = "pictures" if all(loose) else "frames"
-        if any(loose) and not all(loose):
-            collector.problems.append(
-                "pictures beside the folders of frames are taken as loose ones, each by itself"
-            )
