@@ -45,9 +45,8 @@ def test_view_shows_splits_presence_and_sample_rows(run: Path) -> None:
     lines = out.splitlines()
     assert lines[0] == f"{run}  run  holistic-543  finished"
     dev = next(line.split() for line in lines if line.startswith("dev"))
-    assert dev == ["dev", "1", "8", "8", "320x240", "100.0%", "50.0%", "100.0%",
-                   "100.0%", "0"]  # fmt: skip
-    assert any(line.startswith("all splits") for line in lines)
+    assert dev == ["dev", "1", "8", "8", "320x240", "100%", "50.0%", "100%", "100%", "0"]
+    assert any(line.startswith("total") for line in lines)
     assert "[red]b?[2J" in out  # neither markup nor a command to the terminal
 
 

@@ -142,14 +142,14 @@ def _print_view(result: dict[str, Any]) -> None:
     typer.echo()
     names = list(result["splits"][-1]["presence"])
     labels = [name.replace("_", " ") for name in names]
-    columns = ["split", "clips", "frames", "frames/clip", "size", *labels]
+    columns = ["split", "clips", "frames", "length", "size", *labels]
     if any("frames_failed" in each for each in result["splits"]):
         columns.append("failed")
     print_table(columns, [_split_row(each, names) for each in result["splits"]])
     if result["sample_rows"]:
         typer.echo("\nsample rows (points found of each part)\n")
         print_table(
-            ["split", "clip", "frame", "size", *labels, "score", "picture"],
+            ["split", "clip", "frame", *labels, "picture"],
             [_sample_row(each, names) for each in result["sample_rows"]],
         )
     if "clips" in result:
@@ -161,15 +161,16 @@ def _print_view(result: dict[str, Any]) -> None:
 
 
 def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
+    from posemill.inspection.summary import ALL_SPLITS
+
     lengths = split["frames_per_clip"]
     usual = split["sizes_wh"][0] if split["sizes_wh"] else {"width": 0, "height": 0}
     more = f" +{split['num_sizes'] - 1}" if split["num_sizes"] > 1 else ""
-    span = f"{lengths['min']}-{lengths['max']}, median {lengths['median']:g}"
-    if lengths["min"] == lengths["max"]:
-        span = str(lengths["min"])
+    span = "-".join(dict.fromkeys(str(lengths[name]) for name in ("min", "max")))
+    name = "total" if split["split"] == ALL_SPLITS else split["split"]
     failed = [split["frames_failed"]] if "frames_failed" in split else []
     return [
-        split["split"], split["num_clips"], split["num_frames"], span,
+        name, split["num_clips"], split["num_frames"], span,
         _size(usual["width"], usual["height"]) + more,
         *(_percent(split["presence"].get(name)) for name in names), *failed,
     ]  # fmt: skip
@@ -177,8 +178,8 @@ def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
 
 def _sample_row(row: dict[str, Any], names: list[str]) -> list[Any]:
     found = [row["num_found"].get(name, 0) for name in names]
-    return [row["split"], row["clip_id"], row["frame_index"], _size(*row["size_wh"]), *found,
-            row["mean_score"], Path(row["image_path"] or "-").name]  # fmt: skip
+    picture = Path(row["image_path"] or "-").name
+    return [row["split"], row["clip_id"], row["frame_index"], *found, picture]
 
 
 def _clip_row(clip: dict[str, Any], names: list[str]) -> list[Any]:
@@ -198,4 +199,6 @@ def _size(width: int, height: int) -> str:
 def _percent(share: float | None) -> str:
     if share is None:
         return "-"
-    return "<100%" if share < 1 and f"{share:.1%}" == "100.0%" else f"{share:.1%}"
+    if share < 1 and f"{share:.1%}" == "100.0%":
+        return "<100%"  # a part that is missing once must not look complete
+    return "100%" if share == 1 else f"{share:.1%}"

@@ -25,7 +25,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from rich.text import Text
 
     rows = [tuple(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1), collapse_padding=True
+    )
     for index, column in enumerate(columns):
         numbers = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")

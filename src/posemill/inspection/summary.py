@@ -14,6 +14,7 @@ from posemill.inspection.quality import ClipQuality
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 
+ALL_SPLITS = "all splits"  # name of the row that sums up the others
 _SIZES_SHOWN = 5
 
 
@@ -109,7 +110,7 @@ def summarize(outlines: Iterable[Outline], splits: Iterable[str] = ()) -> list[S
         splits: Splits that are listed even where they have no clips.
     """
     by_split = {split: SplitSummary(split) for split in splits}
-    total = SplitSummary("all splits")
+    total = SplitSummary(ALL_SPLITS)
     for outline in outlines:
         by_split.setdefault(outline.split, SplitSummary(outline.split)).add(outline)
         total.add(outline)
