@@ -122,7 +122,9 @@ def fill_missing(points: FloatArray, how: Fill, *, unseen: float = 0.0) -> Float
     if how == "nan" or not missing.any():
         return points
     if how == "zero":
-        return np.where(missing[..., None], np.float32(0), points)
+        zeroed: FloatArray = points.copy()
+        zeroed[missing] = 0
+        return zeroed
     before, after = _neighbours(~missing)
     never = (before < 0) & (after >= len(points))
     before = np.where(before < 0, after, before)

@@ -161,12 +161,14 @@ class PoseClip:
         if name == self.skeleton_name:
             return self
         sources = point_map(self.skeleton_name, name)
-        points = np.full((len(self), len(sources), 3), np.nan, np.float32)
-        scores = np.zeros((len(self), len(sources)), np.float32)
+        # Nearly all points are plain copies: all in one go, then the few others.
+        first = [indices[0] if indices else 0 for indices in sources]
+        points = np.take(self.points, first, axis=1)
+        scores = np.take(self.scores, first, axis=1)
         for target, indices in enumerate(sources):
-            if indices:
+            if len(indices) != 1:
                 chosen = list(indices)
-                points[:, target] = self.points[:, chosen].mean(1)
-                scores[:, target] = self.scores[:, chosen].min(1)
+                points[:, target] = self.points[:, chosen].mean(1) if indices else np.nan
+                scores[:, target] = self.scores[:, chosen].min(1) if indices else 0
         scores[np.isnan(points[..., 0])] = 0
         return dataclasses.replace(self, points=points, scores=scores, skeleton_name=name)

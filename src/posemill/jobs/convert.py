@@ -15,6 +15,7 @@ from posemill.files import atomic_folder
 from posemill.formats import get_format
 from posemill.formats.contract import Recipe, Summary
 from posemill.jobs.inputs import ClipInput
+from posemill.jobs.read_ahead import read_ahead
 from posemill.jobs.shaping import check_recipe, layout_for, shape_clip
 from posemill.records import PoseClip
 from posemill.stores.manifest import MANIFEST_NAME, Manifest, check_folder
@@ -47,7 +48,7 @@ def export_clips(
     form = get_format(format_name)
     recipe = check_recipe(recipe or Recipe(), form)
     out.parent.mkdir(parents=True, exist_ok=True)
-    clips = watch(source.clips(), source.num_frames)
+    clips = watch(read_ahead(source.clips()), source.num_frames)
     shaped = (shape_clip(clip, recipe, layout_for(clip, recipe, form)) for clip in clips)
     return form.write(shaped, out, recipe=recipe)
 

@@ -15,6 +15,7 @@ from posemill.formats.contract import Recipe
 from posemill.formats.npz import NpzFormat
 from posemill.jobs.convert import Watch, unwatched
 from posemill.jobs.inputs import ClipInput
+from posemill.jobs.read_ahead import read_ahead
 from posemill.jobs.shaping import check_recipe, layout_for, shape_clip
 from posemill.jobs.statistics import SplitStats
 from posemill.records import PoseClip
@@ -45,7 +46,8 @@ def prepare(
     """
     recipe = check_recipe(recipe or Recipe(), NpzFormat())
     out.mkdir(parents=True, exist_ok=True)
-    clips = watch(source.clips(), source.num_frames)
+    # A run is unpacked in a second thread while this one shapes and writes.
+    clips = watch(read_ahead(source.clips()), source.num_frames)
     return [_write_split(split, group, out, recipe) for split, group in _by_split(clips, out)]
 
 

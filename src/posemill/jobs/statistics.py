@@ -46,14 +46,17 @@ class SplitStats:
             gap = longest_gap(present[:, index : index + 1])
             if gap > self._longest[index][0]:
                 self._longest[index] = (gap, clip.clip_id)
-        found = clip.points[mask]  # (found, 3)
         self._num_points += mask.size
-        self._num_found += len(found)
-        if len(found):
-            self._sums += found.sum(axis=0)
-            self._squares += np.einsum("ij,ij->j", found, found)
-            self._low = np.minimum(self._low, found.min(axis=0))
-            self._high = np.maximum(self._high, found.max(axis=0))
+        self._num_found += int(np.count_nonzero(mask))
+        if not mask.any():
+            return
+        for axis in range(3):
+            # One axis at a time: sums over contiguous numbers are several times faster.
+            values = clip.points[..., axis][mask]
+            self._sums[axis] += values.sum(dtype=np.float64)
+            self._squares[axis] += float(np.dot(values, values))
+            self._low[axis] = min(self._low[axis], values.min())
+            self._high[axis] = max(self._high[axis], values.max())
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, for JSON; rates in 0..1, gaps in frames."""

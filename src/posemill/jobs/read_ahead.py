@@ -1,0 +1,33 @@
+"""The next items of a stream, made in another thread while the last one is used."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+_END = object()
+
+
+def read_ahead(items: Iterator[Item], *, depth: int = 8) -> Generator[Item, None, None]:
+    """Yield the items in order, up to `depth` of them read before they are asked for.
+
+    The stream runs in one thread of its own from its first item to its end; its errors come out
+    here, at their place. Leaving early ends it.
+    """
+    pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+    waiting: deque[Future[Any]] = deque()
+    try:
+        waiting.extend(pool.submit(next, items, _END) for _ in range(depth))
+        while (item := waiting.popleft().result()) is not _END:
+            waiting.append(pool.submit(next, items, _END))
+            yield item
+    finally:
+        for future in waiting:
+            future.cancel()
+        if isinstance(items, Generator):
+            # In its own thread: what it holds open (SQLite) may only be closed there.
+            pool.submit(items.close).result()
+        pool.shutdown()

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+
+from posemill.jobs.read_ahead import read_ahead
+
+
+def test_items_keep_their_order_and_come_from_another_thread() -> None:
+    seen = []
+
+    def stream() -> Iterator[int]:
+        for number in range(50):
+            seen.append(threading.current_thread().name)
+            yield number
+
+    assert list(read_ahead(stream())) == list(range(50))
+    assert all(name.startswith("read-ahead") for name in seen)
+
+
+def test_an_error_comes_out_at_its_place() -> None:
+    def stream() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise ValueError("third")
+
+    items = read_ahead(stream())
+    assert list(islice(items, 2)) == [1, 2]
+    with pytest.raises(ValueError, match="third"):
+        next(items)
+
+
+def test_leaving_early_ends_the_stream_in_its_own_thread() -> None:
+    closed = []
+
+    def stream() -> Iterator[int]:
+        try:
+            yield from range(1_000_000)
+        finally:
+            closed.append(threading.current_thread().name)
+
+    items = read_ahead(stream(), depth=3)
+    assert list(islice(items, 2)) == [0, 1]
+    items.close()
+    assert len(closed) == 1
+    assert closed[0].startswith("read-ahead")
+    assert not [each for each in threading.enumerate() if each.name.startswith("read-ahead")]
+
+
+def test_no_more_than_the_depth_is_read_before_it_is_asked_for() -> None:
+    made = []
+
+    def stream() -> Iterator[int]:
+        for number in range(100):
+            made.append(number)
+            yield number
+
+    items = read_ahead(stream(), depth=4)
+    next(items)
+    items.close()
+    assert len(made) <= 6
