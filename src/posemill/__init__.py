@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from posemill.archives import open_npz
     from posemill.config import ExtractConfig
     from posemill.errors import PosemillError
     from posemill.estimators.holistic.legacy import Holistic
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     from posemill.stores.reader import Run, open_run
     from posemill.training.config import TrainConfig
     from posemill.training.front import evaluate, fit, load_model, predict, train
+    from posemill.training.torch_data import KeypointDataset
 
 # Public name -> module that has it. Imported at first use: `import posemill` stays light.
 _PUBLIC = {
     "Clip": "posemill.records",
     "Holistic": "posemill.estimators.holistic.legacy",
     "ExtractConfig": "posemill.config",
+    "KeypointDataset": "posemill.training.torch_data",
     "PoseClip": "posemill.records",
     "PosemillError": "posemill.errors",
     "Run": "posemill.stores.reader",
@@ -36,6 +39,7 @@ _PUBLIC = {
     "extract": "posemill.jobs.run",
     "get_skeleton": "posemill.skeletons",
     "load_model": "posemill.training.front",
+    "open_npz": "posemill.archives",
     "open_run": "posemill.stores.reader",
     "predict": "posemill.training.front",
     "train": "posemill.training.front",
@@ -46,6 +50,7 @@ __all__ = [
     "Clip",
     "ExtractConfig",
     "Holistic",
+    "KeypointDataset",
     "PoseClip",
     "PosemillError",
     "Run",
@@ -58,6 +63,7 @@ __all__ = [
     "fit",
     "get_skeleton",
     "load_model",
+    "open_npz",
     "open_run",
     "predict",
     "train",
