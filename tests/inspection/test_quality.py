@@ -195,6 +195,16 @@ def test_loose_pictures_are_not_compared_with_one_another(make_clip: Maker) -> N
     assert quality.num_jumps == 0
 
 
+def test_people_at_another_place_in_every_picture_are_not_compared(make_clip: Maker) -> None:
+    clip = make_clip(10)
+    places = np.random.default_rng(0).uniform(-0.3, 0.3, (10, 1, 2))
+    points = clip.points.copy()
+    points[..., :2] = points[..., :2] * 0.3 + 0.35 + places
+    quality = measure(change(clip, points))
+    assert not quality.is_continuous
+    assert quality.num_jumps == quality.num_swaps == 0
+
+
 def test_the_worse_clip_ranks_higher(make_clip: Maker) -> None:
     good, no_face, nobody = (
         measure(make_clip(20, missing=missing)).badness

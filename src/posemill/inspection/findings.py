@@ -152,8 +152,8 @@ def method_section() -> str:
          "frames), suspects and doubled hands (0.7 each, full at one in ten), frozen frames "
          "(0.4), face and hands outside of the picture (0.4). It ranks clips; it is "
          "not an error rate."),
-        ("Loose pictures", "frames of different sizes in one clip are not compared with one "
-         "another."),
+        ("Loose pictures", "frames of different sizes, or with people at another place in every "
+         "one, are not compared with one another."),
     ]  # fmt: skip
     lines = "".join(f"<p><b>{text(name)}</b>: {text(words)}</p>" for name, words in notes)
     return section("What the words mean", lines)

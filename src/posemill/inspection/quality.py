@@ -7,7 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from posemill.inspection.motion import BLOCK_FRAMES, find_jumps, measure_motion, usual_step
+from posemill.inspection.motion import (
+    BLOCK_FRAMES,
+    JUMP_FLOOR,
+    Motion,
+    find_jumps,
+    measure_motion,
+    usual_step,
+)
 from posemill.inspection.palette import BODY_PARTS, part_label
 from posemill.records import BoolArray, PoseClip
 
@@ -77,8 +84,8 @@ class ClipQuality:
 def measure(clip: PoseClip) -> ClipQuality:
     """Return the quality of one clip."""
     present = _present(clip)
-    is_continuous = _is_continuous(clip)
     motion = measure_motion(clip)
+    is_continuous = _is_continuous(clip, motion)
     if is_continuous:
         fps = (clip.fps or 25.0) / usual_step(clip)
         jumps, frozen = find_jumps(motion.moved, fps), motion.frozen
@@ -147,11 +154,12 @@ def _present(clip: PoseClip) -> BoolArray:
     return np.concatenate(blocks)
 
 
-def _is_continuous(clip: PoseClip) -> bool:
-    """Whether the frames are of one camera: a folder of loose pictures has many sizes."""
-    return clip.extra.get("kind") != "pictures" and not (
-        len(clip) > 1 and (clip.sizes_wh != clip.sizes_wh[0]).any()
-    )
+def _is_continuous(clip: PoseClip, motion: Motion) -> bool:
+    """Whether the frames are of one take: loose pictures have many sizes, or people all over."""
+    if len(clip) > 1 and (clip.sizes_wh != clip.sizes_wh[0]).any():
+        return False
+    moved = motion.moved[np.isfinite(motion.moved)]
+    return not (len(moved) > 2 and float(np.median(moved)) > JUMP_FLOOR)
 
 
 def _outside_shares(clip: PoseClip) -> list[float]:
