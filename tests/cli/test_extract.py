@@ -71,8 +71,10 @@ def test_failures_end_with_code_1_and_a_table_of_reasons(tree, tmp_path):
     rows = [line.split() for line in result.stdout.splitlines()]
     assert ["empty", "file", "1", "1"] in rows
     assert ["not", "an", "image", "1", "1"] in rows
-    assert "try them again with --retry-failed" in result.stdout
-    result = posemill("status", str(tmp_path / "run"))
+    assert "try them again: --retry-failed" in result.stdout
+    result = posemill("status", str(tmp_path / "run"), "--failures")
+    assert "dev/c frame 3: " in result.stdout
+    assert "3.png': empty file: it has 0 bytes" in result.stdout
     assert result.exit_code == 0
     assert "finished at" in result.stdout
     assert "15/15 frames (100.0%)" in result.stdout

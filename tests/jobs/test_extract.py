@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import zlib
 from pathlib import Path
 
 import av
@@ -207,6 +208,48 @@ def test_an_error_of_the_engine_costs_one_frame(make_tree, config_for, tmp_path)
     assert failure.reason == "unexpected ArithmeticError"
     assert failure.message == "ArithmeticError: the fake engine was told to fail"
     assert summary.counts[0].frames_out == 25
+
+
+@pytest.mark.parametrize("mode", ["video", "image"])
+def test_batches_change_nothing(mode, make_tree, config_for, same_runs, tmp_path):
+    tree = make_tree({"a": 21, "b": 5, "c": 9, "d": 1, "e": 30})
+    paint(tree / "b" / "0002.png", RED)
+    (tree / "c" / "0001.png").write_bytes(b"x")
+    options = {"mishaps": {"ff0000": "error"}}
+    extract(config_for(tree, "single", mode=mode, engine_options=options))
+    extract(config_for(tree, "batched", mode=mode, engine_options=options, batch_size=4))
+    same_runs(tmp_path / "batched", tmp_path / "single")
+
+
+def test_a_video_cut_off_in_image_mode_loses_the_same_with_any_batch(
+    config_for, same_runs, tmp_path
+):
+    write_video(tmp_path / "videos" / "cut.avi", 300, size=(64, 48))
+    data = (tmp_path / "videos" / "cut.avi").read_bytes()
+    (tmp_path / "videos" / "cut.avi").write_bytes(data[: len(data) // 2])
+    extract(config_for(tmp_path / "videos", "single", mode="image"))
+    extract(config_for(tmp_path / "videos", "batched", mode="image", batch_size=7))
+    same_runs(tmp_path / "batched", tmp_path / "single")
+
+
+def test_odd_pictures_are_read_and_bombs_are_not(make_tree, config_for, tmp_path):
+    tree = make_tree({"clip": 1})
+    noise = np.random.default_rng(0).integers(0, 255, (12, 16), dtype=np.uint8)
+    assert cv2.imwrite(str(tree / "clip" / "1 grey 'x\".png"), noise)
+    assert cv2.imwrite(str(tree / "clip" / "2 deep.png"), noise.astype(np.uint16) * 257)
+    header = b"IHDR" + (60_000).to_bytes(4, "big") * 2 + bytes([8, 2, 0, 0, 0])
+    bomb = b"\x89PNG\r\n\x1a\n" + (13).to_bytes(4, "big") + header
+    bomb += zlib.crc32(header).to_bytes(4, "big") + b"\0" * 40
+    (tree / "clip" / "3 bomb.png").write_bytes(bomb)
+    summary = extract(config_for(tree))
+    assert [reason for reason, _, _ in summary.reasons] == ["too large"]
+    assert next(open_run(summary.folder).clips()).frame_indices.tolist() == [0, 1, 2]
+
+
+def test_a_folder_that_cannot_be_made_is_said(make_tree, config_for, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RunError, match=r"cannot write to .*file/run: .*Not a directory"):
+        extract(config_for(make_tree(SIZES), "file/run"))
 
 
 def test_retry_failed_tries_only_what_failed(make_tree, config_for, same_runs, tmp_path):

@@ -108,6 +108,7 @@ def extract(
 def _run(config: ExtractConfig, *, as_json: bool) -> None:
     from posemill.jobs.run import extract as run_extract
 
+    typer.echo(f"looking for clips in {config.source} …", err=True)
     with ProgressView() as view:
         summary = run_extract(config, on_progress=view.show, on_plan=_print_plan)
     _print_summary(summary, as_json=as_json)
@@ -159,7 +160,10 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
     )
     if summary.reasons:
         print_table(["reason", "failures", "frames"], summary.reasons)
-        typer.echo(f"try them again with --retry-failed; details: posemill logs {summary.folder}")
+        typer.echo(
+            f"one by one: posemill status {summary.folder} --failures; "
+            "try them again: --retry-failed"
+        )
 
 
 def _show_dry_run(config: ExtractConfig) -> None:

@@ -40,18 +40,26 @@ def status(
     run: RunArgument,
     *,
     watch: Annotated[bool, typer.Option(help="Stay and show the progress live.")] = False,
+    failures: Annotated[bool, typer.Option(help="List what failed, one by one.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say how far a run is: during, after a crash, after its end, from any shell."""
-    from posemill.jobs.status import read_status
+    from dataclasses import asdict
+
+    from posemill.jobs.status import list_failures, read_status
 
     if watch:
         _watch(run)
     found = read_status(run)
+    failed = list_failures(run) if failures else []
     if as_json:
-        print_json(found.to_json())
-    else:
-        _print_status(found)
+        more = {"failures": [asdict(each) for each in failed]} if failures else {}
+        print_json({**found.to_json(), **more})
+        return
+    _print_status(found)
+    for each in failed:
+        where = "" if each.frame_index is None else f" frame {each.frame_index}"
+        typer.echo(f"{each.split}/{each.clip_id}{where}: {each.message}")
 
 
 def _watch(run: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,7 +19,7 @@ from posemill.jobs.messages import DECODING, ESTIMATING, Commit, Fatal, Task
 from posemill.jobs.plan import group_units
 from posemill.jobs.signals import StopSignals
 from posemill.jobs.snapshot import Snapshot, Speedometer, write_live
-from posemill.jobs.worker import MakeWorker, disk_message
+from posemill.jobs.worker import MakeWorker
 from posemill.records import Clip
 from posemill.stores.commits import SplitCounts
 
@@ -88,27 +86,25 @@ class Coordinator:
         """Work until all is done; raise when told to stop, or when nobody can go on."""
         deadline = None
         with closing(executor.run(make_worker, self._next_task)) as events:  # type: ignore[type-var]
-            try:
-                for event in events:
-                    if isinstance(event, Message):
-                        self._receive(event.task, event.value)
-                    elif isinstance(event, Finished):
-                        self._finish(event.task)
-                    elif isinstance(event, Died):
-                        self._mourn(event)
-                    self._ledger.flush(only_if_due=True)
-                    self._report(executor)
-                    if signals.received and deadline is None:
-                        self._is_stopping = True
-                        executor.ask_to_stop()
-                        deadline = time.monotonic() + _GRACE_SECONDS
-                    if deadline and (time.monotonic() > deadline or signals.is_urgent):
-                        break
-                self._ledger.flush()
-            except sqlite3.OperationalError as error:
-                raise RunError(self._describe(error)) from error
+            for event in events:
+                if isinstance(event, Message):
+                    self._receive(event.task, event.value)
+                elif isinstance(event, Finished):
+                    self._finish(event.task)
+                elif isinstance(event, Died):
+                    self._mourn(event)
+                self._ledger.flush(only_if_due=True)
+                self._report(executor)
+                if signals.received and deadline is None:
+                    self._is_stopping = True
+                    executor.ask_to_stop()
+                    deadline = time.monotonic() + _GRACE_SECONDS
+                if deadline and (time.monotonic() > deadline or signals.is_urgent):
+                    break
+            self._ledger.flush()
         self._report(executor, is_last=True)
         if signals.received:
+            self._log.write(f"stopped by signal {signals.received}")
             raise StoppedError(signals.received, self._folder)
 
     def _next_task(self) -> Task | None:
@@ -213,12 +209,6 @@ class Coordinator:
         return Snapshot(
             tuple(counts), in_flight, speed, left, time.monotonic() - self._started_at, len(places)
         )
-
-    def _describe(self, error: sqlite3.OperationalError) -> str:
-        text = str(error)
-        if "full" in text or "I/O" in text:
-            return disk_message(OSError(errno.ENOSPC, text), str(self._ledger.path))
-        return f"{self._ledger.path}: {text}; everything committed so far is safe"
 
 
 def _seconds_left(

@@ -46,6 +46,7 @@ def start_detached(arguments: Sequence[str], folder: Path) -> int:
             with path.open("rb") as output:
                 output.seek(start)
                 said = output.read().decode("utf-8", "replace").strip()
+            said = said.rpartition("posemill: ")[2]  # the error, without what came before
             raise RunError(f"it did not start: {said or f'exit code {code}'}")
         time.sleep(0.05)
     # Not our child to wait for any more.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import psutil
 
 from posemill.config import ExtractConfig
 from posemill.decoders import DECODERS
-from posemill.errors import ConfigError, RunError
+from posemill.errors import ConfigError, RunError, StoppedError
 from posemill.estimators import open_estimator
 from posemill.executors import Limits, open_executor
 from posemill.files import sync_folder
@@ -25,7 +27,7 @@ from posemill.jobs.messages import WorkerSettings
 from posemill.jobs.plan import plan_units
 from posemill.jobs.signals import StopSignals
 from posemill.jobs.snapshot import Snapshot
-from posemill.jobs.worker import MakeWorker
+from posemill.jobs.worker import MakeWorker, disk_message
 from posemill.records import Clip
 from posemill.sources import ClipList, find_clips
 from posemill.sources.frames import with_frame_count
@@ -104,7 +106,9 @@ def plan_workers(config: ExtractConfig) -> WorkerPlan:
     if config.executor == "serial":
         num_workers = 1
     memory = config.memory_limit_mb
-    if memory is None:
+    if memory is None and config.executor != "processes":
+        memory_bytes = 0  # a new thread would be no smaller than the old one
+    elif memory is None:
         share = int(0.8 * psutil.virtual_memory().total / num_workers)
         memory_bytes = max(_LEAST_MEMORY, share)
     else:
@@ -146,11 +150,12 @@ def extract(
     if clips is None:
         clips = find_clips(config.source, layout=config.layout, splits=config.splits)
     workers = plan_workers(config)
-    folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
+        stack.enter_context(_storage_errors(folder))
+        folder.mkdir(parents=True, exist_ok=True)
         signals = stack.enter_context(StopSignals())
         stack.enter_context(RunLock(folder))
-        ledger = _open_run(folder, config, clips)
+        ledger = _open_run(folder, config, clips, signals=signals)
         stack.enter_context(closing(ledger))
         log = stack.enter_context(closing(RunLog(folder)))
         if on_plan is not None:
@@ -163,7 +168,22 @@ def extract(
         return _finish(folder, ledger, log)
 
 
-def _open_run(folder: Path, config: ExtractConfig, clips: ClipList) -> Ledger:
+@contextmanager
+def _storage_errors(folder: Path) -> Iterator[None]:
+    """Turn what a full or broken disk throws into an error that says what to do."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        is_full = "full" in str(error) or "I/O" in str(error)
+        code = errno.ENOSPC if is_full else errno.EIO
+        raise RunError(disk_message(OSError(code, str(error)), str(folder))) from error
+    except OSError as error:
+        raise RunError(disk_message(error, str(folder))) from error
+
+
+def _open_run(
+    folder: Path, config: ExtractConfig, clips: ClipList, *, signals: StopSignals
+) -> Ledger:
     """Return the ledger, planned; refuse to go on with other options or another source."""
     manifest = _manifest(config, clips)
     is_new = not check_folder(folder)
@@ -177,7 +197,7 @@ def _open_run(folder: Path, config: ExtractConfig, clips: ClipList) -> Ledger:
     ledger = Ledger(folder)
     try:
         if not ledger.is_planned:
-            counted = [_counted(clip) for clip in clips]
+            counted = _count_frames(clips, folder, signals)
             ledger.add_plan(counted, plan_units(counted, config))
         _check_source(folder, ledger, clips, config=config, manifest=manifest)
         if config.retry_failed:
@@ -189,8 +209,14 @@ def _open_run(folder: Path, config: ExtractConfig, clips: ClipList) -> Ledger:
     return ledger
 
 
-def _counted(clip: Clip) -> Clip:
-    return with_frame_count(clip) if clip.num_frames is None else clip
+def _count_frames(clips: ClipList, folder: Path, signals: StopSignals) -> list[Clip]:
+    """Return the clips with the lengths of videos filled in; looks into each file."""
+    counted = []
+    for clip in clips:
+        if signals.received:
+            raise StoppedError(signals.received, folder)
+        counted.append(with_frame_count(clip) if clip.num_frames is None else clip)
+    return counted
 
 
 def _manifest(config: ExtractConfig, clips: ClipList) -> Manifest:

@@ -13,8 +13,10 @@ from typing import Any, Literal
 from posemill.errors import RunError
 from posemill.jobs.snapshot import Snapshot, read_live
 from posemill.stores.commits import (
+    Failure,
     SplitCounts,
     read_counts,
+    read_failures,
     read_ledger,
     read_meta,
     read_reasons,
@@ -96,6 +98,12 @@ def read_status(folder: Path) -> Status:
         state = "finished"
     return Status(folder, state, manifest, holder, _snapshot(folder, counts, holder),
                   tuple(reasons), meta.get("finished_at"))  # fmt: skip
+
+
+def list_failures(folder: Path) -> list[Failure]:
+    """Return everything that gave no keypoints so far."""
+    with read_ledger(folder) as database:
+        return list(read_failures(database))
 
 
 def _snapshot(folder: Path, counts: list[SplitCounts], holder: Holder | None) -> Snapshot:

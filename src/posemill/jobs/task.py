@@ -40,11 +40,19 @@ def attempt(step: Callable[[], _T]) -> _T | Failed:
         return Failed(f"unexpected {type(error).__name__}", f"{type(error).__name__}: {error}")
 
 
-@dataclass
+@dataclass(eq=False)
 class Lane:
-    """A unit under way: what was found since its last commit."""
+    """A unit under way: what was found since its last commit.
+
+    Args:
+        position: Of the unit within its task.
+        next_frame: The first one that was not taken yet.
+        state: The tracker's, None where each frame stands alone.
+        waiting: Frames that were read and not yet shown to the engine.
+    """
 
     unit: Unit
+    position: int
     next_frame: int
     state: ClipState | None
     fps: float | None = None
@@ -65,10 +73,11 @@ class FrameReader:
 
     Args:
         decoder: For videos; a key of `posemill.decoders.DECODERS`.
-        at: Told before each step: frame index, phase, and how long it may take if unusual.
+        at: Told before each step: the place (position, frame index, phase), and how long it may
+            take if unusual.
     """
 
-    def __init__(self, decoder: str, at: Callable[[int, int, float], None]) -> None:
+    def __init__(self, decoder: str, at: Callable[[tuple[int, int, int], float], None]) -> None:
         self._decoder = decoder
         self._at = at
 
@@ -78,7 +87,7 @@ class FrameReader:
             yield from self._read_pictures(lane)
             return
         unit, clip = lane.unit, lane.unit.clip
-        self._at(unit.next_frame, DECODING, 0.0)
+        self._at((lane.position, unit.next_frame, DECODING), 0.0)
         reader = attempt(
             lambda: open_video(
                 clip.path,
@@ -104,7 +113,7 @@ class FrameReader:
             if unit.give_up is not None and index >= unit.give_up[0]:
                 self._lose_rest(lane, reader, Failed("crashed the worker", unit.give_up[1]))
                 return
-            self._at(index, DECODING, seconds)
+            self._at((lane.position, index, DECODING), seconds)
             frame = attempt(lambda: next(frames, None))
             seconds = 0.0
             if isinstance(frame, Failed):
@@ -135,7 +144,7 @@ class FrameReader:
 
     def _read_pictures(self, lane: Lane) -> Generator[Item, None, None]:
         unit = lane.unit
-        self._at(unit.next_frame, DECODING, 0.0)
+        self._at((lane.position, unit.next_frame, DECODING), 0.0)
         names = attempt(lambda: list_frames(unit.clip))
         if isinstance(names, Failed):
             self._lose_rest(lane, None, names)
@@ -151,5 +160,5 @@ class FrameReader:
             if index in unit.skip or (unit.give_up is not None and index >= unit.give_up[0]):
                 yield index, path, Failed("skipped", "")  # `_take` knows why
                 continue
-            self._at(index, DECODING, 0.0)
+            self._at((lane.position, index, DECODING), 0.0)
             yield index, path, attempt(lambda path=path: read_picture(path))  # type: ignore[misc]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections import deque
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from posemill.jobs.messages import (
     WorkerSettings,
 )
 from posemill.jobs.task import SLOW_STEP_SECONDS, Failed, FrameReader, Item, Lane, attempt
-from posemill.records import Keypoints, PoseClip
+from posemill.records import Frame, Keypoints, PoseClip
 from posemill.stores.writer import ShardWriter
 
 _FRAMES_BETWEEN_MEMORY_CHECKS = 16
@@ -81,6 +81,10 @@ class Worker:
         return self._estimator
 
 
+_OpenLane = tuple[Lane, Generator[Item, None, None]]
+_Waiting = tuple[Lane, tuple[int, "str | None", Frame]]
+
+
 class _TaskRun:
     """One task, from its first frame to its last commit."""
 
@@ -98,7 +102,6 @@ class _TaskRun:
         self._num_rows = 0
         self._num_frames = 0
         self._num_shards = 0
-        self._position = 0
         self._process = psutil.Process()
 
     def run(self) -> Iterator[Commit | Fatal | None]:
@@ -110,78 +113,113 @@ class _TaskRun:
             yield Fatal("RunError", self._describe(error))
 
     def _run(self) -> Iterator[Commit | None]:
+        """Take units in their order, several tracked ones side by side if the batch allows."""
         beat_at = time.monotonic()
-        for position, unit in enumerate(self._task.units):
-            self._position = position
-            lane = self._open_lane(unit)
-            with closing(self._reader.read(lane)) as items:
-                for item in items:
-                    self._take(lane, item)
-                    if self._should_leave():
-                        yield self._commit(lane)
-                        return
-                    if self._num_rows >= self._task.piece_frames and not lane.waiting:
-                        yield self._commit(lane)
-                    elif time.monotonic() - beat_at > _BEAT_SECONDS:
-                        beat_at = time.monotonic()
-                        yield None
-            self._estimate(lane)
-            self._finished.append(self._collect(lane, is_done=True))
-        yield self._commit(None)
+        to_come = deque(enumerate(self._task.units))
+        lanes: list[_OpenLane] = []
+        try:
+            while to_come or lanes:
+                while to_come and self._has_room(lanes):
+                    lanes.append(self._open_lane(*to_come.popleft()))
+                lanes = self._advance(lanes)
+                if self._should_leave():
+                    yield self._commit(lanes)
+                    return
+                if self._num_rows >= self._task.piece_frames:
+                    yield self._commit(lanes)
+                elif time.monotonic() - beat_at > _BEAT_SECONDS:
+                    beat_at = time.monotonic()
+                    yield None
+        finally:
+            for _, items in lanes:
+                items.close()
+        if self._finished:
+            yield self._commit([])
 
-    def _open_lane(self, unit: Unit) -> Lane:
+    def _has_room(self, lanes: list[_OpenLane]) -> bool:
+        # Frames that stand alone fill a batch from one unit, tracked ones are one of each.
+        return not lanes or (
+            len(lanes) < self._batch_size and all(lane.unit.is_chain for lane, _ in lanes)
+        )
+
+    def _open_lane(self, position: int, unit: Unit) -> _OpenLane:
         state = None
         if unit.is_chain:
             engine = self._estimator
             state = engine.new_state() if unit.state is None else engine.load_state(unit.state)
-        return Lane(unit, unit.next_frame, state)
+        lane = Lane(unit, position, unit.next_frame, state)
+        return lane, self._reader.read(lane)
 
-    def _at(self, index: int, phase: int, seconds: float = 0.0) -> None:
-        self._progress.at(self._position, index, phase, self._num_frames, seconds=seconds)
+    def _at(self, place: tuple[int, int, int], seconds: float = 0.0) -> None:
+        self._progress.at(*place, self._num_frames, seconds=seconds)
+
+    def _advance(self, lanes: list[_OpenLane]) -> list[_OpenLane]:
+        """Take the next frames of all lanes, run the engine on them; return the unfinished ones."""
+        over = []
+        for lane, items in lanes:
+            for _ in range(1 if lane.unit.is_chain else self._batch_size):
+                item = next(items, None)
+                if item is None:
+                    over.append(lane)
+                    break
+                self._take(lane, item)
+        self._estimate([lane for lane, _ in lanes if lane.unit.is_chain])
+        for lane, _ in lanes:
+            if not lane.unit.is_chain:
+                self._estimate([lane])
+        self._finished += [self._collect(lane, is_done=True) for lane in over]
+        return [each for each in lanes if each[0] not in over]
 
     def _take(self, lane: Lane, item: Item) -> None:
-        """Add a frame to its lane, with its keypoints or with the reason why there are none."""
+        """Let a frame wait for the engine, or note why there is none."""
         index, path, frame = item
         unit = lane.unit
+        lane.next_frame = index + 1
         if index in unit.skip:
             frame = Failed("crashed the worker", unit.skip[index])
         elif unit.give_up is not None and index >= unit.give_up[0]:
             frame = Failed("crashed the worker", unit.give_up[1])
         if isinstance(frame, Failed):
-            self._estimate(lane)
             lane.lose(index, frame, path=path or unit.clip.path)
-            lane.next_frame = index + 1
             self._num_frames += 1
-            return
-        lane.waiting.append((index, path, frame))
-        if unit.is_chain or len(lane.waiting) >= self._batch_size:
-            self._estimate(lane)
+        else:
+            lane.waiting.append((index, path, frame))
 
-    def _estimate(self, lane: Lane) -> None:
-        """Run the engine on the frames that wait."""
-        waiting, lane.waiting = lane.waiting, []
+    def _estimate(self, lanes: list[Lane]) -> None:
+        """Run the engine once on all frames that wait in these lanes, tracked or not, not mixed."""
+        waiting = [(lane, frame) for lane in lanes for frame in lane.waiting]
+        for lane in lanes:
+            lane.waiting = []
         if not waiting:
             return
-        self._at(waiting[0][0], ESTIMATING)
-        frames = [frame for _, _, frame in waiting]
-        states = None if lane.state is None else [lane.state]
+        first, (index, _, _) = waiting[0]
+        self._at((first.position, index, ESTIMATING))
+        states = [lane.state for lane, _ in waiting if lane.state is not None] or None
+        # An engine that throws leaves nobody's state to be trusted.
+        saved = [state.to_bytes() for state in states or ()] if len(waiting) > 1 else []
+        frames = [frame for _, (_, _, frame) in waiting]
         result = attempt(lambda: self._estimator.estimate(frames, states))
-        if isinstance(result, Failed) and len(waiting) > 1:
-            for each in waiting:  # one of them is to blame
-                lane.waiting = [each]
-                self._estimate(lane)
-            return
         if isinstance(result, Failed):
-            index, path, _ = waiting[0]
-            lane.lose(index, result, path=path or lane.unit.clip.path)
-            if lane.state is not None:  # what is left of it is not to be trusted
-                lane.state = self._estimator.new_state()
-        else:
-            for row, (index, path, _) in enumerate(waiting):
-                lane.found.append((index, path, _row_of(result, row)))
-            self._num_rows += len(waiting)
-        lane.next_frame = waiting[-1][0] + 1
+            self._blame(waiting, saved, result)
+            return
+        for row, (lane, (index, path, _)) in enumerate(waiting):
+            lane.found.append((index, path, _row_of(result, row)))
+        self._num_rows += len(waiting)
         self._num_frames += len(waiting)
+
+    def _blame(self, waiting: list[_Waiting], saved: list[bytes], failed: Failed) -> None:
+        """Find the frame of a batch that the engine failed at: by itself, each in its turn."""
+        if len(waiting) == 1:
+            lane, (index, path, _) = waiting[0]
+            lane.lose(index, failed, path=path or lane.unit.clip.path)
+            lane.state = None if lane.state is None else self._estimator.new_state()
+            self._num_frames += 1
+            return
+        for number, (lane, frame) in enumerate(waiting):
+            if saved:
+                lane.state = self._estimator.load_state(saved[number])
+            lane.waiting = [frame]
+            self._estimate([lane])
 
     def _should_leave(self) -> bool:
         if self._progress.is_stopping:
@@ -207,12 +245,9 @@ class _TaskRun:
         return UnitProgress(unit.unit_no, unit.clip_no, unit.clip.split, lane.next_frame, state,
                             is_done, len(found), tuple(lost))  # fmt: skip
 
-    def _commit(self, lane: Lane | None) -> Commit:
-        """Write the shard; return it with the units finished since the last, and the one begun."""
-        units = self._finished
-        if lane is not None:
-            self._estimate(lane)
-            units = [*units, self._collect(lane, is_done=False)]
+    def _commit(self, lanes: list[_OpenLane]) -> Commit:
+        """Write the shard; return it with the units finished since the last, and those begun."""
+        units = [*self._finished, *(self._collect(lane, is_done=False) for lane, _ in lanes)]
         self._progress.at(-1, -1, WRITING, self._num_frames, seconds=SLOW_STEP_SECONDS)
         shard = None
         if self._writer.num_rows:

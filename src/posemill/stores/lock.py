@@ -33,7 +33,15 @@ class RunLock:
 
     def __enter__(self) -> RunLock:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        if not _try_lock(descriptor):
+        try:
+            is_ours = _try_lock(descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            raise RunError(
+                f"{self._path.parent}: its file system cannot lock files ({error.strerror}); "
+                "put the run on another disk"
+            ) from error
+        if not is_ours:
             os.close(descriptor)
             holder = _read_holder(self._path)
             raise RunError(
@@ -43,7 +51,8 @@ class RunLock:
             )
         holder = Holder(os.getpid(), socket.gethostname(), now_text())
         text = json.dumps(asdict(holder)).encode()
-        os.pwrite(descriptor, text + b"\n", 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, text + b"\n")
         os.ftruncate(descriptor, len(text) + 1)
         self._descriptor = descriptor
         return self
