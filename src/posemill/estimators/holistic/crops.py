@@ -34,6 +34,8 @@ class Cropper:
     def __init__(self, size: int, *, repeats_border: bool) -> None:
         self.size = size
         self._border = cv2.BORDER_REPLICATE if repeats_border else cv2.BORDER_CONSTANT
+        corners = [(0, size), (0, 0), (size, 0), (size, size)]
+        self._corners = np.array(corners, np.float32)
 
     def cut(self, frame: Frame, rect: Rect | None, out: npt.NDArray[np.uint8]) -> None:
         """Write a crop into `out` `(size, size, 3)`.
@@ -53,7 +55,9 @@ class Cropper:
             angle = f32(float(rect.rotation * _HALF_TURN) / math.pi)
             center = (rect.center_x * width, rect.center_y * height)
         corners = corners_of(center, side, angle)
-        to_source = matrix_to(corners, self.size)
+        # Solved by OpenCV, not in closed form: the last bits of the matrix decide some pixels.
+        to_crop = cv2.getPerspectiveTransform(np.array(corners, np.float32), self._corners)
+        to_source = cv2.invert(to_crop)[1].astype(np.float64, copy=False)
         frame = self._with_border(frame, corners, to_source)
         cv2.warpPerspective(
             frame, to_source, (self.size, self.size), dst=out,
@@ -105,27 +109,6 @@ def corners_of(center: Point, side: np.float32, degrees: np.float32) -> list[Cor
     corners = ((low_x, low_y), (top_x, top_y), (two * x - low_x, two * y - low_y),
                (two * x - top_x, two * y - top_y))  # fmt: skip
     return [(float(x), float(y)) for x, y in corners]
-
-
-def matrix_to(corners: list[Corner], size: int) -> npt.NDArray[np.float64]:
-    """Return the 3x3 matrix from pixels of a crop to pixels of the picture.
-
-    The corners are those of a square but for their rounding; its traces in the third row (about
-    1e-10) are kept, as they decide some pixels.
-    """
-    (low_x, low_y), (top_x, top_y), (right_x, right_y), (end_x, end_y) = corners
-    # The unit square's (0,0), (1,0), (1,1), (0,1) are top left, top right, bottom right and left.
-    edge_x1, edge_y1 = right_x - end_x, right_y - end_y
-    edge_x2, edge_y2 = low_x - end_x, low_y - end_y
-    skew_x, skew_y = top_x - right_x + end_x - low_x, top_y - right_y + end_y - low_y
-    area = edge_x1 * edge_y2 - edge_x2 * edge_y1
-    if area == 0:
-        area = math.inf  # a rect without an area: every pixel is its corner
-    along = (skew_x * edge_y2 - edge_x2 * skew_y) / area / size
-    across = (edge_x1 * skew_y - skew_x * edge_y1) / area / size
-    column = (right_x - top_x) / size + along * right_x, (right_y - top_y) / size + along * right_y
-    row = (low_x - top_x) / size + across * low_x, (low_y - top_y) / size + across * low_y
-    return np.array([[column[0], row[0], top_x], [column[1], row[1], top_y], [along, across, 1.0]])
 
 
 def empty_shares(width: np.float32, height: np.float32) -> tuple[np.float32, np.float32]:
