@@ -1,0 +1,174 @@
+"""The real engine on a real picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from posemill.errors import ConfigError, DeviceError, FormatError
+from posemill.estimators import open_estimator
+from posemill.estimators.holistic import HolisticEstimator, HolisticState
+from posemill.records import Keypoints
+
+BLACK = np.zeros((120, 160, 3), np.uint8)
+
+
+@pytest.fixture(scope="module")
+def engine(model_files: dict[str, Path]) -> Iterator[HolisticEstimator]:
+    estimator = HolisticEstimator()
+    yield estimator
+    estimator.close()
+
+
+@pytest.fixture(scope="module")
+def frames(photo: np.ndarray) -> list[np.ndarray]:
+    """Six frames of a slow zoom and pan over the photograph, the fourth black."""
+    made = []
+    for step in range(6):
+        part = photo[2 * step : 400 + 3 * step, 10 + 4 * step : 380 + 6 * step]
+        made.append(cv2.resize(part, (320, 300)))
+    made[3] = np.zeros_like(made[3])
+    return made
+
+
+def as_bytes(keypoints: Keypoints, row: int) -> bytes:
+    return keypoints.points[row].tobytes() + keypoints.scores[row].tobytes()
+
+
+def follow(engine: HolisticEstimator, frames: list[np.ndarray]) -> list[bytes]:
+    state = engine.new_state()
+    return [as_bytes(engine.estimate([frame], [state]), 0) for frame in frames]
+
+
+def test_the_person_in_the_photograph_is_found(
+    engine: HolisticEstimator, photo: np.ndarray
+) -> None:
+    keypoints = engine.estimate([photo])
+    points = keypoints.points[0] * 512
+    nose, left_eye, right_eye, left_shoulder, right_shoulder = points[[0, 2, 5, 11, 12], :2]
+    assert np.linalg.norm(nose - (221, 121)) < 12  # where the astronaut's nose is
+    assert left_eye[0] > right_eye[0]
+    assert left_shoulder[0] > 300 > 150 > right_shoulder[0] > 0
+    assert not np.isnan(points[33:501]).any(), "no face"
+    assert (keypoints.scores[0, 33:501] == 1).all()
+    assert keypoints.sizes_wh.tolist() == [[512, 512]]
+
+
+def test_a_black_picture_shows_nobody(engine: HolisticEstimator) -> None:
+    keypoints = engine.estimate([BLACK])
+    assert np.isnan(keypoints.points).all()
+    assert not keypoints.scores.any()
+
+
+def test_no_frames_give_no_rows(engine: HolisticEstimator) -> None:
+    assert engine.estimate([]).points.shape == (0, 543, 3)
+
+
+def test_a_picture_alone_in_a_batch_or_in_reverse_gives_the_same_bits(
+    engine: HolisticEstimator, frames: list[np.ndarray], photo: np.ndarray
+) -> None:
+    pictures = [*frames, photo, BLACK, photo[:, ::-1].copy(), photo[::2, ::2].copy()]
+    alone = [as_bytes(engine.estimate([picture]), 0) for picture in pictures]
+    together = engine.estimate(pictures)
+    reverse = engine.estimate(pictures[::-1])
+    for row, expected in enumerate(alone):
+        assert as_bytes(together, row) == expected
+        assert as_bytes(reverse, len(pictures) - 1 - row) == expected
+
+
+def test_clips_in_lock_step_equal_clips_alone(
+    engine: HolisticEstimator, frames: list[np.ndarray]
+) -> None:
+    other = [frame[:, ::-1].copy() for frame in frames]
+    expected = follow(engine, frames), follow(engine, other)
+    states = [engine.new_state(), engine.new_state()]
+    for step, pair in enumerate(zip(frames, other, strict=True)):
+        keypoints = engine.estimate(pair, states)
+        assert [as_bytes(keypoints, 0), as_bytes(keypoints, 1)] == [e[step] for e in expected]
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5])
+def test_a_clip_continued_from_its_saved_state_equals_the_uncut_one(
+    engine: HolisticEstimator, frames: list[np.ndarray], cut: int
+) -> None:
+    whole = follow(engine, frames)
+    state = engine.new_state()
+    for frame in frames[:cut]:
+        engine.estimate([frame], [state])
+    state = engine.load_state(state.to_bytes())
+    rest = [as_bytes(engine.estimate([frame], [state]), 0) for frame in frames[cut:]]
+    assert rest == whole[cut:]
+
+
+def test_tracking_smooths_and_forgets_after_an_empty_frame(
+    engine: HolisticEstimator, frames: list[np.ndarray]
+) -> None:
+    alone = [as_bytes(engine.estimate([frame]), 0) for frame in frames]
+    tracked = follow(engine, frames)
+    assert tracked[0] == alone[0]
+    assert tracked[1] != alone[1]
+    assert np.isnan(np.frombuffer(tracked[3], np.float32)[: 543 * 3]).all()
+    points = np.frombuffer(tracked[4], np.float32)[: 33 * 3]
+    np.testing.assert_array_equal(points, np.frombuffer(alone[4], np.float32)[: 33 * 3])
+
+
+def test_a_state_of_something_else_is_refused() -> None:
+    with pytest.raises(FormatError, match="not a state of the holistic engine"):
+        HolisticState.from_bytes(b"something else")
+
+
+@pytest.mark.parametrize(
+    "frame", [np.zeros((8, 8), np.uint8), np.zeros((8, 8, 3)), np.zeros((0, 8, 3), np.uint8)]
+)
+def test_a_frame_of_another_kind_is_refused(engine: HolisticEstimator, frame: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=r"expected \(height, width, 3\) uint8 RGB, got"):
+        engine.estimate([frame])
+
+
+def test_states_and_frames_must_pair_up(engine: HolisticEstimator) -> None:
+    with pytest.raises(ValueError, match="expected 2, one per frame, got 1"):
+        engine.estimate([BLACK, BLACK], [engine.new_state()])
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 300), (300, 2), (7, 5)])
+def test_pictures_of_a_few_pixels_pass_through(
+    engine: HolisticEstimator, size: tuple[int, int]
+) -> None:
+    rng = np.random.default_rng(0)
+    keypoints = engine.estimate([rng.integers(0, 256, (*size, 3), np.uint8)])
+    assert keypoints.points.shape == (1, 543, 3)
+
+
+def test_what_decides_the_result_is_in_the_identity(engine: HolisticEstimator) -> None:
+    identity = engine.identity()
+    assert identity["engine"] == "holistic"
+    assert identity["runtime"] == "onnxruntime"
+    assert identity["sha256 hand_recrop"].startswith("67d996ce")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"min_detection_confidence": 1.5}, ConfigError, "detection_confidence: expected 0 to 1"),
+        ({"min_tracking_confidence": -1}, ConfigError, "min_tracking_confidence: expected 0 to 1"),
+        ({"threads": 0}, ConfigError, "threads: expected at least 1, got 0"),
+        ({"runtime": "tensorflow"}, ConfigError, "unknown runtime 'tensorflow'; known: onnx"),
+        ({"device": "gpu"}, DeviceError, "unknown device 'gpu'; expected cpu, cuda:N"),
+        ({"runtime": "litert", "device": "cuda:0"}, DeviceError, "runs on the cpu only"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be_are_said(
+    options: dict[str, object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        open_estimator("holistic", **options)  # type: ignore[arg-type]
+
+
+def test_a_threshold_of_one_finds_nobody(model_files: dict[str, Path], photo: np.ndarray) -> None:
+    estimator = HolisticEstimator(min_detection_confidence=1.0)
+    assert np.isnan(estimator.estimate([photo]).points).all()
+    estimator.close()

@@ -1,0 +1,130 @@
+"""The converter, proven against LiteRT on the published model files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import onnxruntime
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+
+from posemill.errors import WeightsError
+from posemill.files import cache_folder
+from posemill.weights import networks
+from posemill.weights.networks import NETWORKS, NetworkSpec, convert, load_onnx
+from posemill.weights.onnx_export import INPUT_NAME
+from posemill.weights.tflite_graph import read_graph
+
+Run = Callable[[np.ndarray], dict[str, np.ndarray]]
+
+
+@pytest.fixture(params=sorted(NETWORKS))
+def spec(request: pytest.FixtureRequest, model_files: dict[str, Path]) -> NetworkSpec:
+    return NETWORKS[request.param]
+
+
+def litert_run(spec: NetworkSpec, path: Path) -> Run:
+    """Return the published file as LiteRT computes it, one picture at a time."""
+    interpreter = Interpreter(model_path=str(path), num_threads=1)
+    interpreter.allocate_tensors()
+    picture = interpreter.get_input_details()[0]["index"]
+    outputs = {out["name"]: out["index"] for out in interpreter.get_output_details()}
+    low, high = spec.value_range
+
+    def run(pixels: np.ndarray) -> dict[str, np.ndarray]:
+        rows = []
+        for one in pixels:
+            values = one[None].astype(np.float32) * np.float32((high - low) / 255) + np.float32(low)
+            interpreter.set_tensor(picture, values)
+            interpreter.invoke()
+            rows.append([interpreter.get_tensor(outputs[name])[0].copy() for name in spec.outputs])
+        return dict(zip(spec.outputs, map(np.stack, zip(*rows, strict=True)), strict=True))
+
+    return run
+
+
+def onnx_run(model: bytes) -> Run:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return lambda pixels: dict(zip(names, session.run(names, {INPUT_NAME: pixels}), strict=True))
+
+
+def pictures(size: int, batch: int, photo: np.ndarray) -> np.ndarray:
+    """Return parts of a photograph and noise, `(batch, size, size, 3)`."""
+    rng = np.random.default_rng(7)
+    parts = [rng.integers(0, 256, (size, size, 3), np.uint8)]
+    for step in range(batch - 1):
+        part = photo[20 * step : 20 * step + 300, 30 * step : 30 * step + 300]
+        parts.append(cv2.resize(part, (size, size)))
+    return np.stack(parts)
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+def test_a_converted_network_agrees_with_litert(
+    spec: NetworkSpec, batch: int, model_files: dict[str, Path], photo: np.ndarray
+) -> None:
+    size = read_graph(model_files[spec.model]).shapes[0][1]
+    pixels = pictures(size, 7, photo)[:batch]
+    expected = litert_run(spec, model_files[spec.model])(pixels)
+    got = onnx_run(load_onnx(spec.model))(pixels)
+    assert list(got) == list(spec.outputs)
+    for name, values in expected.items():
+        if values.ndim == 4 and values.shape[1] > 1:
+            values = values.transpose(0, 3, 1, 2)  # maps: channels first
+        difference = np.abs(got[name] - values.reshape(got[name].shape))
+        # Points are in pixels of the crop: the tolerance is a ten-thousandth of an output's range.
+        assert difference.max() < 1e-4 * max(1, np.abs(values).max()), name
+
+
+def test_rows_of_a_batch_do_not_mix(
+    spec: NetworkSpec, model_files: dict[str, Path], photo: np.ndarray
+) -> None:
+    size = read_graph(model_files[spec.model]).shapes[0][1]
+    pixels = pictures(size, 3, photo)
+    run = onnx_run(load_onnx(spec.model))
+    together, alone = run(pixels), [run(pixels[row : row + 1]) for row in range(3)]
+    for name, values in together.items():
+        for row in range(3):
+            expected = alone[row][name][0]
+            np.testing.assert_allclose(
+                values[row], expected, atol=1e-5 * max(1, np.abs(expected).max())
+            )
+
+
+def test_the_segmentation_is_left_out(model_files: dict[str, Path]) -> None:
+    graph = read_graph(model_files["pose_landmark_full"])
+    before = len(graph.nodes)
+    graph.keep_outputs(NETWORKS["pose_landmark_full"].outputs)
+    assert len(graph.nodes) < before
+    assert not any(graph.shapes[node.outputs[0]][1:3] == (256, 256) for node in graph.nodes)
+
+
+def test_an_output_that_is_not_there_is_named(model_files: dict[str, Path]) -> None:
+    graph = read_graph(model_files["hand_recrop"])
+    with pytest.raises(WeightsError, match=r"no output \['masks'\]; there are \['output_crop'\]"):
+        graph.keep_outputs(["masks"])
+
+
+def test_a_network_is_converted_once(
+    model_files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(networks, "cache_folder", lambda: tmp_path)
+    first = load_onnx("hand_recrop")
+    (cached,) = (tmp_path / "onnx").iterdir()
+    assert cached.read_bytes() == first == convert("hand_recrop")
+    monkeypatch.setattr(networks, "convert", lambda name: pytest.fail("converted again"))
+    assert load_onnx("hand_recrop") == first
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(
+    model_files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onnx").write_text("a file where the folder should be")
+    monkeypatch.setattr(networks, "cache_folder", lambda: tmp_path)
+    assert load_onnx("hand_recrop").startswith(b"\x08\x08")
+    assert cache_folder() != tmp_path

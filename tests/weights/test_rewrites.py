@@ -1,0 +1,102 @@
+"""Each rewrite on a small graph: the operators change, the numbers do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from posemill.weights import rewrites
+from posemill.weights.onnx_export import INPUT_NAME, export_onnx
+from posemill.weights.tflite_graph import Graph, Node
+
+WINDOW = {"strides": (1, 1), "pads": (0, 0, 0, 0), "activation": ""}
+
+
+class GraphMaker:
+    """Builds a graph of one picture `(1, 8, 8, 3)`, node by node."""
+
+    def __init__(self) -> None:
+        self.graph = Graph([], {}, {0: (1, 8, 8, 3)}, [0], {})
+        self.rng = np.random.default_rng(3)
+
+    def constant(self, *shape: int) -> int:
+        return self.graph.new_tensor(shape, self.rng.normal(size=shape).astype(np.float32))
+
+    def node(self, op: str, inputs: list[int], shape: tuple[int, ...], **options: object) -> int:
+        output = self.graph.new_tensor(shape)
+        self.graph.nodes.append(Node(op, inputs, [output], options))
+        return output
+
+    def conv(self, source: int, channels: int, kernel: int = 1, **options: object) -> int:
+        _, height, _, depth = self.graph.shapes[source]
+        inputs = [source, self.constant(channels, kernel, kernel, depth), self.constant(channels)]
+        side = height - kernel + 1
+        return self.node("Conv", inputs, (1, side, side, channels), **{**WINDOW, **options})
+
+    def end(self, tensor: int) -> Graph:
+        self.graph.outputs = {"out": tensor}
+        return self.graph
+
+
+def padded_convolution(maker: GraphMaker) -> Graph:
+    pads = np.array([[0, 0], [1, 2], [2, 1], [0, 0]])
+    padded = maker.node("Pad", [0], (1, 11, 11, 3), pads=pads)
+    return maker.end(maker.conv(padded, 4, kernel=3))
+
+
+def convolution_after_enlarging(maker: GraphMaker) -> Graph:
+    large = maker.node("Resize", [0], (1, 16, 16, 3))
+    return maker.end(maker.conv(large, 2, activation="Relu6"))
+
+
+def prelu_with_scale_and_bias(maker: GraphMaker) -> Graph:
+    middle = maker.conv(0, 4)
+    prelu = maker.node("PRelu", [middle, maker.constant(1, 1, 4)], (1, 8, 8, 4))
+    scale = [prelu, maker.constant(1, 1, 1, 4), maker.constant(4)]
+    return maker.end(maker.node("Depthwise", scale, (1, 8, 8, 4), **WINDOW))
+
+
+def sum_with_padded_channels(maker: GraphMaker) -> Graph:
+    pads = np.array([[0, 0], [0, 0], [0, 0], [0, 2]])
+    padded = maker.node("Pad", [0], (1, 8, 8, 5), pads=pads)
+    conv = maker.conv(0, 5)
+    return maker.end(maker.node("Add", [padded, conv], (1, 8, 8, 5), activation=""))
+
+
+CASES = [
+    (padded_convolution, rewrites.fold_pads_into_convolutions, "Pad"),
+    (convolution_after_enlarging, rewrites.convolve_before_resizing, None),
+    (prelu_with_scale_and_bias, rewrites.express_prelu_by_convolutions, "PRelu"),
+    (sum_with_padded_channels, rewrites.split_sums_with_padded_channels, "Pad"),
+]
+
+
+def outputs_of(graph: Graph) -> np.ndarray:
+    model = export_onnx(graph, value_range=(-1.0, 1.0), name="test")
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    pixels = np.random.default_rng(5).integers(0, 256, (2, 8, 8, 3), np.uint8)
+    (values,) = session.run(["out"], {INPUT_NAME: pixels})
+    assert len(values) == 2
+    return values
+
+
+@pytest.mark.parametrize(("build", "rewrite", "gone"), CASES)
+def test_a_rewrite_keeps_what_is_computed(
+    build: Callable[[GraphMaker], Graph], rewrite: Callable[[Graph], None], gone: str | None
+) -> None:
+    expected, graph = outputs_of(build(GraphMaker())), build(GraphMaker())
+    before = [node.op for node in graph.nodes]
+    rewrite(graph)
+    after = [node.op for node in graph.nodes]
+    assert after != before or gone == "Pad"
+    assert gone not in after
+    np.testing.assert_allclose(outputs_of(graph), expected, atol=1e-5)
+
+
+def test_the_convolution_comes_first_after_the_rewrite() -> None:
+    graph = convolution_after_enlarging(GraphMaker())
+    rewrites.rewrite(graph)
+    assert [node.op for node in graph.nodes] == ["Conv", "Resize", "Relu6"]
