@@ -69,7 +69,7 @@ FRAME = {"pose": np.ones((33, 3), np.float32)}
     [
         ([], r"expected \{split: \{'keypoints': …\}\}, got list"),
         ({}, "holds no clips"),
-        ({"dev": {"keypoints": []}}, "holds no clips"),
+        ({"dev": {"keypoints": []}}, "split 'dev' holds no frames; expected at least one"),
         ({"dev": []}, "split 'dev': expected a list 'keypoints'"),
         ({"dev": {"keypoints": [FRAME], "video_ids": ["a", "b"]}},
          "has 1 keypoints and 2 video_ids"),

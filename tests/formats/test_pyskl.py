@@ -9,6 +9,7 @@ import pytest
 from format_clips import make_clip, make_clips
 
 from posemill.errors import FormatError
+from posemill.formats import detect_format
 from posemill.formats.contract import Recipe
 from posemill.formats.pyskl import PysklFormat
 
@@ -56,6 +57,13 @@ def test_seventeen_points_become_the_body_of_the_133(tmp_path: Path) -> None:
     assert clip.mask[:, :17].all()
     assert not clip.mask[:, 17:].any()
     np.testing.assert_allclose(clip.points[0, 0], (0.25, 0.5, 0))
+
+
+def test_a_pickle_that_begins_with_thousands_of_names_is_known_for_pyskls(tmp_path: Path) -> None:
+    names = [f"S001C001P{i:03d}R001A001" for i in range(2000)]
+    path = tmp_path / "ntu.pkl"
+    path.write_bytes(pickle.dumps({"split": {"train": names}, "annotations": [annotation()]}))
+    assert detect_format(path).name == "pyskl"
 
 
 def test_of_two_people_the_surer_one_is_read(tmp_path: Path) -> None:

@@ -145,8 +145,26 @@ def test_splits_that_are_not_there_are_named(run, tmp_path: Path) -> None:
     export_clips(ClipInput(run), "npz", tmp_path / "a.npz")
     with pytest.raises(FormatError, match=r"a\.npz: holds no clips of split 'tset'"):
         list(ClipInput(tmp_path / "a.npz", splits=["tset"]).clips())
-    with pytest.raises(FormatError, match=r"a\.npz: no clips of split 'tset'"):
+    with pytest.raises(FormatError, match=r"a\.npz: split 'tset' holds no clips; .*--splits dev"):
         list(ClipInput(tmp_path / "a.npz", splits=["dev", "tset"]).clips())
+
+
+def test_a_split_of_a_run_without_keypoints_is_not_passed_over(tmp_path: Path) -> None:
+    empty = dataclasses.replace(make_clip(2, split="dev"), image_paths=())
+    nothing = {name: getattr(empty, name)[:0] for name in ("points", "scores", "sizes_wh")}
+    empty = dataclasses.replace(empty, frame_indices=np.zeros(0, np.int64), **nothing)
+    run = write_run(tmp_path / "run", make_clip(1), empty)
+    with pytest.raises(RunError, match=r"split 'dev' holds no clips; .* \(--splits train\)"):
+        export_clips(ClipInput(run), "npz", tmp_path / "a.npz")
+    assert not (tmp_path / "a.npz").exists()
+
+
+def test_a_place_that_cannot_be_written_is_named(run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(FormatError, match=r"a\.npz: cannot be written: (Not a dir|File exists)"):
+        export_clips(ClipInput(run), "npz", tmp_path / "file" / "a.npz")
+    with pytest.raises(FormatError, match="cannot be written"):
+        merge_clips([ClipInput(run)], tmp_path / "file" / "x")
 
 
 def test_a_dry_run_reads_everything_and_writes_nothing(run, tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def merge(
     from posemill.jobs.inputs import ClipInput
 
     sources = [ClipInput(path) for path in inputs]
+    _warn_unfinished(*sources)
     recipe = Recipe(layout=layout)
     summary = merge_clips(sources, out, recipe=recipe, dry_run=dry_run, watch=_bar("merging"))
     _print_run(summary, as_json=as_json, dry_run=dry_run)
@@ -103,6 +104,7 @@ def prepare(
 
     recipe = _recipe(layout, normalize, interpolate, fill)
     source = ClipInput(path, splits=splits)
+    _warn_unfinished(source)
     if dry_run:
         _print_dry_run(source, recipe, "npz", as_json=as_json)
         return
@@ -140,6 +142,7 @@ def export(
     recipe = _recipe(layout, normalize, interpolate, fill)
     losses = get_format(to).losses
     source = ClipInput(path, splits=splits)
+    _warn_unfinished(source)
     if dry_run:
         _print_dry_run(source, recipe, to, as_json=as_json)
         return
@@ -172,6 +175,13 @@ def import_(
     recipe = Recipe(layout=layout)
     summary = import_clips(source, out, recipe=recipe, dry_run=dry_run, watch=_bar("importing"))
     _print_run(summary, as_json=as_json, dry_run=dry_run)
+
+
+def _warn_unfinished(*sources: Any) -> None:
+    for source in sources:
+        if source.run is not None and not source.run.is_finished:
+            typer.secho(f"posemill: {source.path} is not finished; what it holds so far is used "
+                        f"(posemill status {source.path})", err=True, fg="yellow")  # fmt: skip
 
 
 def _recipe(layout: str | None, normalize: str, interpolate: int, fill: Any) -> Recipe:

@@ -79,6 +79,13 @@ def array_of(value: object) -> npt.NDArray[Any]:
     raise ValueError(f"expected an array, got {type(value).__name__}")
 
 
+def has_annotations(path: Path) -> bool:
+    """Return True if a pickle begins as pyskl's do: with `annotations`, or `split` and names."""
+    with path.open("rb") as handle:
+        start = handle.read(4096)
+    return b"annotations" in start or (b"split" in start[:64] and b"keypoints" not in start)
+
+
 @contextmanager
 def open_pickle(path: Path) -> Iterator[Any]:
     """Yield the value in a pickle file. Its arrays are views of the mapped file."""

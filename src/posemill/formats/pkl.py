@@ -28,7 +28,7 @@ from posemill.formats.contract import (
     make_clip,
     reading,
 )
-from posemill.formats.pickle_reader import array_of, open_pickle
+from posemill.formats.pickle_reader import array_of, has_annotations, open_pickle
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 
@@ -51,11 +51,9 @@ class PklFormat:
     )
 
     def sniff(self, path: Path) -> bool:
-        """Return True for a pickle that does not mention annotations (those are pyskl's)."""
-        if path.suffix not in (".pkl", ".pickle") or not path.is_file():
-            return False
-        with path.open("rb") as handle:
-            return b"annotations" not in handle.read(4096)
+        """Return True for a pickle that is not one of pyskl's."""
+        is_pickle = path.suffix in (".pkl", ".pickle") and path.is_file()
+        return is_pickle and not has_annotations(path)
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write one pickle; the lists of each split wait in temporary files."""
@@ -130,6 +128,8 @@ def _clips_of(path: Path, split: str, lists: Any, size_wh: Size | None) -> Itera
     if not isinstance(lists, dict) or not isinstance(lists.get("keypoints"), list):
         raise FormatError(f"{path}: split {split[:80]!r}: expected a list 'keypoints'")
     frames = lists["keypoints"]
+    if not frames:
+        raise FormatError(f"{path}: split {split[:80]!r} holds no frames; expected at least one")
     paths = [str(value) for value in _strings(lists, "image_paths", len(frames))]
     ids = [str(value) for value in _strings(lists, "video_ids", len(frames))]
     if not any(ids):

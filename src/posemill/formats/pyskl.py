@@ -32,7 +32,7 @@ from posemill.formats.contract import (
     reading,
     skeleton_for,
 )
-from posemill.formats.pickle_reader import array_of, open_pickle
+from posemill.formats.pickle_reader import array_of, has_annotations, open_pickle
 from posemill.records import PoseClip
 
 _LEAST_SCORE = 1e-6  # a found point of score 0 would count as missing
@@ -55,10 +55,8 @@ class PysklFormat:
 
     def sniff(self, path: Path) -> bool:
         """Return True for a pickle with annotations."""
-        if path.suffix not in (".pkl", ".pickle") or not path.is_file():
-            return False
-        with path.open("rb") as handle:
-            return b"annotations" in handle.read(4096)
+        is_pickle = path.suffix in (".pkl", ".pickle") and path.is_file()
+        return is_pickle and has_annotations(path)
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write one pickle; labels are filled in when all are known."""

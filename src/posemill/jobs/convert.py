@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -31,6 +32,16 @@ def unwatched(clips: Iterator[PoseClip], total: int | None) -> Iterator[PoseClip
     return clips
 
 
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Turn what a full disk or a forbidden folder raises into an error of ours."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        said = getattr(error, "strerror", None) or error
+        raise FormatError(f"{out}: cannot be written: {said}") from error
+
+
 def export_clips(
     source: ClipInput,
     format_name: str,
@@ -47,10 +58,12 @@ def export_clips(
     """
     form = get_format(format_name)
     recipe = check_recipe(recipe or Recipe(), form)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
     clips = watch(read_ahead(source.clips()), source.num_frames)
     shaped = (shape_clip(clip, recipe, layout_for(clip, recipe, form)) for clip in clips)
-    return form.write(shaped, out, recipe=recipe)
+    with writing(out):
+        return form.write(shaped, out, recipe=recipe)
 
 
 def count_export(
@@ -92,7 +105,7 @@ def _new_run(out: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes the run when the block ends well."""
     if check_folder(out):
         raise RunError(f"{out} holds a run already; choose another folder")
-    with atomic_folder(out, marker=MANIFEST_NAME) as folder:
+    with writing(out), atomic_folder(out, marker=MANIFEST_NAME) as folder:
         yield folder
 
 

@@ -83,9 +83,12 @@ class ClipInput:
         if not count:
             kind = RunError if self.run is not None else FormatError
             raise kind(f"{self.path}: holds no clips{_of_splits(self._splits)}; expected some")
-        missing = [split for split in self._splits or () if split not in seen]
+        missing = [split for split in self.splits or () if split not in seen]
         if missing:
-            raise FormatError(f"{self.path}: no clips of split {', '.join(map(repr, missing))}")
+            raise (RunError if self.run is not None else FormatError)(
+                f"{self.path}: split {', '.join(map(repr, missing))} holds no clips; expected "
+                f"some: leave it out (--splits {' '.join(sorted(seen))})"
+            )
 
     def _all_clips(self) -> Iterator[PoseClip]:
         if self.run is not None:

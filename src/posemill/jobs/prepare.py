@@ -13,7 +13,7 @@ from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.contract import Recipe
 from posemill.formats.npz import NpzFormat
-from posemill.jobs.convert import Watch, unwatched
+from posemill.jobs.convert import Watch, unwatched, writing
 from posemill.jobs.inputs import ClipInput
 from posemill.jobs.read_ahead import read_ahead
 from posemill.jobs.shaping import check_recipe, layout_for, shape_clip
@@ -45,10 +45,12 @@ def prepare(
         watch: Sees every clip pass.
     """
     recipe = check_recipe(recipe or Recipe(), NpzFormat())
-    out.mkdir(parents=True, exist_ok=True)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
     # A run is unpacked in a second thread while this one shapes and writes.
     clips = watch(read_ahead(source.clips()), source.num_frames)
-    return [_write_split(split, group, out, recipe) for split, group in _by_split(clips, out)]
+    with writing(out):
+        return [_write_split(split, group, out, recipe) for split, group in _by_split(clips, out)]
 
 
 def _by_split(
