@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from posemill.geometry import normalize_by_bbox, normalize_by_shoulders
 from posemill.inspection import lettering
 from posemill.inspection.drawing import draw
 from posemill.inspection.palette import COLOURS, bone_keys, part_colours
@@ -154,13 +155,33 @@ def test_points_far_away_infinite_or_of_absurd_frames_do_no_harm(make_clip: Make
     assert draw(None, broken, 0, legend=False).size < 10_000_000
 
 
-def test_points_normalised_for_a_model_are_brought_into_the_canvas(make_clip: Maker) -> None:
+@pytest.mark.parametrize("way", ["shoulders", "bbox", "large"])
+def test_points_scaled_for_a_model_are_fitted_into_a_canvas_not_drawn_on_the_picture(
+    way: str, make_clip: Maker, said: list[str]
+) -> None:
     clip = make_clip()
-    points = clip.points.copy()
-    points[..., :2] = (points[..., :2] - 0.5) * 40
-    picture = draw(None, dataclasses.replace(clip, points=points), 0, legend=False)
+    names = clip.skeleton.point_names
+    shoulders = names.index("left_shoulder"), names.index("right_shoulder")
+    points = {
+        "shoulders": normalize_by_shoulders(clip.points, shoulders),
+        "bbox": normalize_by_bbox(clip.points),
+        "large": (clip.points - 0.5) * 40,
+    }[way]
+    scaled = dataclasses.replace(clip, points=points.astype(np.float32))
+    picture = draw(grey_frame(), scaled, 0, legend=False)
+    assert said == ["keypoints scaled for a model: not on a picture"]
     painted = (picture != lettering.BACKGROUND).any(2)[60:]
     assert painted.mean() > 0.01
+    rows = np.flatnonzero(painted.any(1))
+    assert np.ptp(rows) > 0.5 * picture.shape[0]
+
+
+def test_someone_half_below_the_picture_is_still_drawn_on_it(make_clip: Maker) -> None:
+    clip = make_clip()
+    points = clip.points.copy()
+    points[..., 1] += 0.5
+    picture = draw(grey_frame(), dataclasses.replace(clip, points=points), 0, legend=False)
+    assert (picture == GREY).mean() > 0.5
 
 
 def test_nobody_in_the_frame_is_a_picture_too(said: list[str], make_clip: Maker) -> None:

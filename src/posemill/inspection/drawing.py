@@ -6,11 +6,12 @@ import cv2
 import numpy as np
 
 from posemill.inspection.lettering import BACKGROUND, add_legend, plain_text, write_text
+from posemill.inspection.placing import model_bounds, place_points
 from posemill.inspection.strokes import paint_keypoints
-from posemill.records import FloatArray, Frame, PoseClip
+from posemill.records import Frame, PoseClip
 
-_FARTHEST = 20.0  # in widths or heights of the picture; points beyond are not drawn
 _GONE = "original picture not available"
+_SCALED = "keypoints scaled for a model: not on a picture"
 
 
 def draw(
@@ -27,7 +28,8 @@ def draw(
     """Return a picture of one frame's keypoints: bones coloured by part and side, a legend below.
 
     Points are normalised, so the frame may have another size than the estimator saw. A point whose
-    score is under `min_score` is drawn fainter. Missing parts are named in the legend.
+    score is under `min_score` is drawn fainter. Missing parts are named in the legend. A clip that
+    was centred and scaled for a model is drawn on a blank canvas: it has no place in the picture.
 
     Args:
         frame: `(height, width, 3)` RGB, not modified; None where the original is gone: then a
@@ -45,8 +47,12 @@ def draw(
             f"frame: expected (height, width, 3) uint8, got {frame.shape} {frame.dtype}"
         )
     index = range(len(clip))[index]  # IndexError where there is no such frame
-    canvas = _blank(clip, index, min_long_side) if frame is None else _sized(frame, min_long_side)
-    points = _place(clip, index, canvas.shape[1::-1], fit=frame is None)
+    bounds = model_bounds(clip)
+    if frame is None or bounds is not None:
+        canvas = _blank(clip, index, min_long_side, _SCALED if bounds is not None else _GONE)
+    else:
+        canvas = _sized(frame, min_long_side)
+    points = place_points(clip, index, (canvas.shape[1], canvas.shape[0]), bounds)
     sure = clip.scores[index] >= min_score
     paint_keypoints(canvas, clip.skeleton_name, points, sure, line_scale=line_scale)
     if not legend:
@@ -68,7 +74,7 @@ def _sized(frame: Frame, min_long_side: int) -> Frame:
     return np.asarray(cv2.resize(frame, size_wh, interpolation=cv2.INTER_CUBIC), np.uint8)
 
 
-def _blank(clip: PoseClip, index: int, min_long_side: int) -> Frame:
+def _blank(clip: PoseClip, index: int, min_long_side: int, words: str) -> Frame:
     width, height = (int(side) for side in clip.sizes_wh[index])
     if width <= 0 or height <= 0:
         width, height = 4, 3
@@ -80,34 +86,6 @@ def _blank(clip: PoseClip, index: int, min_long_side: int) -> Frame:
     canvas = np.full((height, width, 3), BACKGROUND, np.uint8)
     text_height = max(9, round(max(width, height) / 60))
     write_text(
-        canvas, _GONE, (text_height, 2 * text_height), height=text_height, colour=(160, 166, 176)
+        canvas, words, (text_height, 2 * text_height), height=text_height, colour=(160, 166, 176)
     )
     return canvas
-
-
-def _place(clip: PoseClip, index: int, size_wh: tuple[int, ...], *, fit: bool) -> FloatArray:
-    """Return `(keypoints, 2)` in pixels of the canvas, NaN where not to be drawn.
-
-    With `fit`, a clip whose points do not lie in 0..1 (it was centred and scaled for a model) is
-    brought into the canvas as a whole, every frame alike.
-    """
-    points = clip.points[index, :, :2].astype(np.float32)
-    size = np.array(size_wh, np.float32)
-    if fit and (bounds := _strange_bounds(clip)) is not None:
-        low, high = bounds
-        scale = 0.9 * float((size / np.maximum(high - low, 1e-6)).min())
-        points = ((points - (low + high) / 2) * scale / size + 0.5).astype(np.float32)
-    with np.errstate(invalid="ignore"):
-        sane = np.all(np.abs(points) < _FARTHEST, axis=1)
-    return np.asarray(np.where(sane[:, None], points, np.nan) * size, np.float32)
-
-
-def _strange_bounds(clip: PoseClip) -> tuple[FloatArray, FloatArray] | None:
-    """Return the corners of all points of a clip that was normalised for a model, else None."""
-    step = max(1, len(clip) // 64)  # enough to know: a movie of a long clip asks for every frame
-    flat = clip.points[::step, :, :2].reshape(-1, 2)
-    flat = flat[np.isfinite(flat).all(1)]
-    if not len(flat) or ((flat > -0.5) & (flat < 1.5)).all(1).mean() > 0.6:
-        return None
-    low, high = np.percentile(flat, (1, 99), axis=0).astype(np.float32)
-    return low, high

@@ -16,6 +16,7 @@ from posemill.inspection.motion import (
     usual_step,
 )
 from posemill.inspection.palette import BODY_PARTS, part_label
+from posemill.inspection.placing import model_bounds
 from posemill.records import BoolArray, PoseClip
 
 STRIP_BINS = 240
@@ -163,20 +164,18 @@ def _is_continuous(clip: PoseClip, motion: Motion) -> bool:
 
 
 def _outside_shares(clip: PoseClip) -> list[float]:
+    if model_bounds(clip) is not None:
+        return [float("nan")] * len(clip.skeleton.parts)  # no picture around it
     found = np.zeros(len(clip.skeleton.parts))
     outside = np.zeros(len(clip.skeleton.parts))
-    far = 0
     for start in range(0, len(clip), BLOCK_FRAMES):
         points = clip.points[start : start + BLOCK_FRAMES, :, :2]
         there = ~np.isnan(points[..., 0])
         with np.errstate(invalid="ignore"):
             out = there & ~((points >= 0) & (points <= 1)).all(-1)
-            far += int((there & ~((points > -0.5) & (points < 1.5)).all(-1)).sum())
         for number, part in enumerate(clip.skeleton.parts):
             found[number] += there[:, part.start : part.stop].sum()
             outside[number] += out[:, part.start : part.stop].sum()
-    if far > 0.6 * max(1.0, found.sum()):
-        return [float("nan")] * len(found)  # centred and scaled for a model: no picture around it
     return [
         float(out / all_found) if all_found else float("nan")
         for out, all_found in zip(outside, found, strict=True)
