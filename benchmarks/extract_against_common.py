@@ -60,7 +60,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--videos", type=Path, help="a folder of .mp4; default: a published clip")
-    parser.add_argument("--copies", type=int, default=4, help="of the published clip")
+    parser.add_argument("--copies", type=int, default=16, help="of the published clip")
     parser.add_argument("--workers", type=int, default=usable_cores())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pictures", type=int, default=60, help="for the usual script")
