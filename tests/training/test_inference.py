@@ -50,7 +50,7 @@ def test_predictions_of_files_are_those_of_the_evaluation(
 def test_an_unknown_skeleton_cannot_take_pose_clips(trained: TrainResult) -> None:
     points = np.zeros((2, 18, 3), np.float32)
     clip = PoseClip(points, np.ones((2, 18), np.float32), np.ones((2, 2), np.int32), "openpose-18")
-    with pytest.raises(ConfigError, match="trained on a skeleton posemill does not know"):
+    with pytest.raises(ConfigError, match="was trained on a skeleton posemill does not know"):
         list(posemill.predict(trained.out, [clip]))
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from posemill.cli.config_flags import with_config_flags
 from posemill.cli.printing import print_json, print_lines, print_table
+
+if TYPE_CHECKING:
+    from posemill.records import PoseClip
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -105,17 +109,47 @@ def evaluate(
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder that `posemill train` wrote.")],
-    source: Annotated[Path, typer.Argument(help="Data that `prepare` wrote: a folder or an npz.")],
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    source: Annotated[
+        Path,
+        typer.Argument(help="Video, pictures, folder of videos, run, or data `prepare` wrote."),
+    ],
+    *,
+    device: Annotated[str, typer.Option(help="For the model: auto, cpu, cuda or cuda:N.")] = "auto",
+    engine_device: Annotated[str, typer.Option(help="For the engine: cpu or cuda:N.")] = "cpu",
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the engine.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a trained model sees in clips."""
+    """Say what a trained model sees in clips; a video is run through the engine first."""
     from posemill.training.front import predict as run_prediction
 
-    found = list(run_prediction(run, source, device=device))
+    if _is_prepared(source):
+        found = list(run_prediction(run, source, device=device))
+    else:
+        clips = _estimate(run, source, engine_device, threads)
+        found = list(run_prediction(run, clips, device=device))
     if as_json:
         print_json([entry.to_dict() for entry in found])
     else:
         rows = [(p.clip_id, p.label, "" if p.probability is None else round(p.probability, 4))
                 for p in found]  # fmt: skip
         print_table(["clip", "label", "probability"], rows)
+
+
+def _is_prepared(source: Path) -> bool:
+    """Return True for npz and csv files, and folders of them."""
+    return source.suffix in (".npz", ".csv") or any(source.glob("*_keypoints.npz"))
+
+
+def _estimate(run: Path, source: Path, device: str, threads: int) -> Iterator[PoseClip]:
+    from posemill.cli.progress import show_progress
+    from posemill.jobs.new_clips import clips_like
+    from posemill.training.front import data_of
+
+    skeleton_name, recipe = data_of(run)
+    with show_progress("landmarks", None) as advance:
+        for clip, errors in clips_like(
+            source, skeleton_name, recipe, device=device, threads=threads, on_frame=advance
+        ):
+            for error in errors:
+                typer.secho(f"posemill: {error}", err=True, fg="red")
+            yield clip

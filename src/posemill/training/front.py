@@ -83,6 +83,12 @@ def predict(
     return found
 
 
+def data_of(run: Path | str) -> tuple[str, dict[str, Any]]:
+    """Return (skeleton, recipe) that new clips must have for a run's model."""
+    found: tuple[str, dict[str, Any]] = _find("inference", "data_of")(run)
+    return found
+
+
 def _find(module: str, name: str) -> Any:
     """Return a function of the training half, or say which extra brings what is missing."""
     try:

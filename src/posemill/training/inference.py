@@ -61,6 +61,16 @@ def config_of(run: Path | str) -> TrainConfig:
     return TrainConfig(**read_config(folder.config_path))
 
 
+def data_of(run: Path | str) -> tuple[str, dict[str, Any]]:
+    """Return (skeleton, recipe) that new clips must have for a run's model."""
+    facts = RunFolder(run).read_facts()
+    if not facts.get("skeleton_name"):
+        raise ConfigError(
+            f"{run} was trained on a skeleton posemill does not know: give it data as an npz"
+        )
+    return facts["skeleton_name"], facts.get("recipe", {})
+
+
 def evaluate(
     run: Path | str,
     *,
@@ -124,7 +134,8 @@ def predict(
 
     Args:
         run: Folder that `train` wrote.
-        clips: `PoseClip`s of the run's skeleton or one that maps to it, or what `prepare` wrote.
+        clips: `PoseClip`s of the run's skeleton or one that maps to it, shaped as the run's data
+            was (`posemill predict` does that), or what `prepare` wrote.
         device: Where to compute.
     """
     config, facts = config_of(run), RunFolder(run).read_facts()
@@ -142,7 +153,8 @@ def predict(
     if isinstance(clips, (str, Path)):
         found = _clips_of_files(str(clips), config)
     else:
-        found = (_points_of(clip, identity["skeleton_name"]) for clip in clips)
+        skeleton_name, _ = data_of(run)
+        found = (_points_of(clip, skeleton_name) for clip in clips)
     for clip_id, points, mask in found:
         points, mask = prepare(points, mask)
         if points.shape[1:] != (identity["num_points"], identity["num_dims"]):
@@ -183,11 +195,7 @@ def _read_glosses(
     return Prediction(clip_id, " ".join(names[index] for index in found))
 
 
-def _points_of(clip: PoseClip, skeleton_name: str | None) -> tuple[str, FloatArray, BoolArray]:
-    if skeleton_name is None:
-        raise ConfigError(
-            "this run was trained on a skeleton posemill does not know: give it data as an npz"
-        )
+def _points_of(clip: PoseClip, skeleton_name: str) -> tuple[str, FloatArray, BoolArray]:
     if not len(clip):
         raise TrainingError(f"clip {clip.clip_id!r} has no frames")
     mapped = clip.as_skeleton(skeleton_name)

@@ -110,6 +110,7 @@ def _facts(workload: Workload, config: TrainConfig, world: World, precision: str
         "identity": dict(workload.identity),
         "class_names": list(workload.class_names),
         "skeleton_name": workload.skeleton_name,
+        "recipe": dict(workload.recipe),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from posemill.archives import open_npz
 from posemill.errors import ConfigError, TrainingError
 from posemill.records import BoolArray, FloatArray
 from posemill.training.augment import Augment
@@ -45,7 +47,19 @@ def build_workload(config: TrainConfig) -> Workload:
         tests={config.test_split: test} if test else {},
         class_names=train.class_names,
         skeleton_name=train.skeleton_name,
+        recipe=_recipe_of(config.data),
     )
+
+
+def _recipe_of(data: str) -> dict[str, Any]:
+    """What `posemill prepare` noted in its file about how it was made; empty for other data."""
+    path = next(iter(find_files(data).values()))
+    if path.suffix != ".npz":
+        return {}
+    arrays = open_npz(path)
+    header = json.loads(str(arrays["meta"].reshape(-1)[0])) if "meta" in arrays else {}
+    recipe = header.get("recipe", {}) if isinstance(header, dict) else {}
+    return dict(recipe)
 
 
 def _scored(config: TrainConfig, clips: KeypointSet) -> Split:

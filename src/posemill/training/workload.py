@@ -65,6 +65,7 @@ class Workload:
         tests: Splits scored once, at the end, by name.
         class_names: For figures and predictions.
         skeleton_name: For figures.
+        recipe: How `posemill prepare` made the data, to do the same to new clips.
     """
 
     model: nn.Module
@@ -76,6 +77,7 @@ class Workload:
     tests: Mapping[str, Split] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
     skeleton_name: str | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
 
 def equal_lengths(count: int) -> IntArray:

@@ -1,0 +1,65 @@
+"""Clips a trained model has not seen: estimated or read, then shaped as its data was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from posemill.errors import DecodeError, SourceError
+from posemill.formats.contract import Recipe
+from posemill.jobs.inputs import ClipInput
+from posemill.jobs.landmarks import estimate_landmarks
+from posemill.jobs.shaping import shape_clip
+from posemill.records import PoseClip
+from posemill.sources import find_clips
+from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
+from posemill.stores.manifest import MANIFEST_NAME
+
+
+def clips_like(
+    source: Path,
+    skeleton_name: str,
+    recipe: Mapping[str, Any],
+    *,
+    device: str = "cpu",
+    threads: int = 1,
+    on_frame: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[PoseClip, list[DecodeError]]]:
+    """Yield each clip of a source in a layout and by a recipe, with what could not be read of it.
+
+    Args:
+        source: A run; a video, a picture, a folder of pictures, or a folder of videos.
+        skeleton_name: Layout of the result.
+        recipe: `normalize` and `interpolate` of `posemill prepare`; empty for none.
+        device: For the engine, where one is needed.
+        threads: For the engine.
+        on_frame: Called after each frame that was estimated.
+    """
+    wanted = Recipe(
+        normalize=str(recipe.get("normalize", "none")),
+        interpolate=int(recipe.get("interpolate", 0)),
+    )
+    if (source / MANIFEST_NAME).is_file():
+        for clip in ClipInput(source).clips():
+            yield shape_clip(clip, wanted, skeleton_name), []
+        return
+    for path in _paths(source):
+        clip, errors = estimate_landmarks(
+            path, mode="video", device=device, threads=threads, on_frame=on_frame
+        )
+        yield shape_clip(clip, wanted, skeleton_name), errors
+
+
+def _paths(source: Path) -> list[Path]:
+    """The clips of a source that is no run: itself, or the videos of a folder."""
+    if not source.exists():
+        raise SourceError(
+            f"{source}: no such file or folder; expected a video, pictures, a run, or data that "
+            "`posemill prepare` wrote"
+        )
+    if not source.is_dir():
+        return [source]
+    if any(suffix_of(entry.name) in PICTURE_SUFFIXES for entry in source.iterdir()):
+        return [source]
+    return [Path(clip.path) for clip in find_clips(source)]
