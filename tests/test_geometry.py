@@ -111,10 +111,10 @@ def test_resampling_keeps_the_ends_and_does_not_spread_missing_points() -> None:
 
 def test_the_longest_gap_counts_runs_at_the_ends_too() -> None:
     mask = np.array([[0, 1], [0, 0], [1, 0], [0, 1]], bool)
-    assert geometry.longest_gap(mask) == 2
-    assert geometry.longest_gap(~np.zeros((3, 2), bool)) == 0
-    assert geometry.longest_gap(np.zeros((3, 2), bool)) == 3
-    assert geometry.longest_gap(np.zeros((0, 2), bool)) == 0
+    assert geometry.longest_gaps(mask).tolist() == [2, 2]
+    assert geometry.longest_gaps(~np.zeros((3, 2), bool)).tolist() == [0, 0]
+    assert geometry.longest_gaps(np.zeros((3, 2), bool)).tolist() == [3, 3]
+    assert geometry.longest_gaps(np.zeros((0, 2), bool)).tolist() == [0, 0]
 
 
 @settings(max_examples=60, deadline=None)

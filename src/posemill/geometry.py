@@ -151,13 +151,13 @@ def resample(points: FloatArray, num_frames: int) -> FloatArray:
     return mixed
 
 
-def longest_gap(mask: BoolArray) -> int:
-    """Return the longest run of frames (rows) in which a column is False, over all columns."""
-    if not mask.size:
-        return 0
+def longest_gaps(mask: BoolArray) -> IntArray:
+    """Return for each column the longest run of frames (rows) in which it is False."""
+    if not len(mask):
+        return np.zeros(mask.shape[1], np.int64)
     before, after = _neighbours(mask)
-    runs = np.where(mask, 0, after - before - 1)
-    return int(runs.max())
+    longest: IntArray = np.where(mask, 0, after - before - 1).max(axis=0)
+    return longest
 
 
 def _neighbours(found: BoolArray) -> tuple[IntArray, IntArray]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -160,15 +161,20 @@ class PoseClip:
         """
         if name == self.skeleton_name:
             return self
-        sources = point_map(self.skeleton_name, name)
         # Nearly all points are plain copies: all in one go, then the few others.
-        first = [indices[0] if indices else 0 for indices in sources]
+        first, others = _copies_and_others(self.skeleton_name, name)
         points = np.take(self.points, first, axis=1)
         scores = np.take(self.scores, first, axis=1)
-        for target, indices in enumerate(sources):
-            if len(indices) != 1:
-                chosen = list(indices)
-                points[:, target] = self.points[:, chosen].mean(1) if indices else np.nan
-                scores[:, target] = self.scores[:, chosen].min(1) if indices else 0
+        for target, chosen in others.items():
+            points[:, target] = self.points[:, chosen].mean(1) if chosen else np.nan
+            scores[:, target] = self.scores[:, chosen].min(1) if chosen else 0
         scores[np.isnan(points[..., 0])] = 0
         return dataclasses.replace(self, points=points, scores=scores, skeleton_name=name)
+
+
+@cache
+def _copies_and_others(source_name: str, target_name: str) -> tuple[IntArray, dict[int, list[int]]]:
+    """Return a source point for every target, and the targets that are not a copy of one."""
+    sources = point_map(source_name, target_name)
+    first = np.array([indices[0] if indices else 0 for indices in sources], np.int64)
+    return first, {i: list(each) for i, each in enumerate(sources) if len(each) != 1}

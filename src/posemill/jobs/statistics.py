@@ -8,7 +8,7 @@ import numpy as np
 
 from posemill import __version__
 from posemill.formats.contract import Recipe
-from posemill.geometry import longest_gap
+from posemill.geometry import longest_gaps
 from posemill.records import PoseClip
 
 _AXES = "xyz"
@@ -42,8 +42,7 @@ class SplitStats:
         self._frames_without += (~present).sum(axis=0)
         if not present.any():
             self._empty_clips.append(clip.clip_id)
-        for index in range(len(self._part_names)):
-            gap = longest_gap(present[:, index : index + 1])
+        for index, gap in enumerate(longest_gaps(present).tolist()):
             if gap > self._longest[index][0]:
                 self._longest[index] = (gap, clip.clip_id)
         self._num_points += mask.size
