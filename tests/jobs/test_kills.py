@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -65,6 +66,30 @@ def test_a_coordinator_killed_at_many_moments_ends_as_an_unbroken_run(
             kills += 1
     assert code == 1  # one frame is no picture
     assert kills > 20
+    same_runs(tmp_path / "cut", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["stores.manifest.Manifest.write", "jobs.run._compare", "jobs.run.Ledger",
+     "jobs.ledger.Ledger.add_plan", "jobs.run.remove_uncommitted", "jobs.run.RunLog",
+     "jobs.ledger.Ledger.begin_start", "jobs.run._finish", "jobs.run.compact",
+     "jobs.ledger.Ledger.check_totals"],
+)  # fmt: skip
+def test_a_start_that_dies_at_any_step_can_be_repeated(
+    step, tree, tmp_path, config_for, same_runs, monkeypatch
+):
+    extract(config_for(tree, "whole"))
+
+    def die(*_, **__):
+        raise KeyboardInterrupt(step)
+
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"posemill.{step}", die)
+            with suppress(KeyboardInterrupt):
+                extract(config_for(tree, "cut"))
+    extract(config_for(tree, "cut"))
     same_runs(tmp_path / "cut", tmp_path / "whole")
 
 

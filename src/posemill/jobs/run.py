@@ -187,8 +187,7 @@ def _open_run(
     """Return the ledger, planned; refuse to go on with other options or another source."""
     manifest = _manifest(config, clips)
     is_new = not check_folder(folder)
-    if is_new:
-        (folder / SHARDS_NAME).mkdir(exist_ok=True)
+    if is_new:  # the manifest first: it is what makes the folder ours
         manifest.write(folder)
     else:
         _compare(folder, manifest)

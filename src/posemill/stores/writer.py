@@ -86,8 +86,9 @@ class RunWriter:
             raise RunError(f"{self.folder} holds a run already; choose another folder")
         self._manifest = manifest
         self._rows_per_shard = rows_per_shard
-        (self.folder / SHARDS_NAME).mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         manifest.write(self.folder)
+        (self.folder / SHARDS_NAME).mkdir()
         self._log = CommitLog(self.folder)
         self._writer = ShardWriter(self.folder)
         self._waiting: list[PoseClip] = []
