@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,10 @@ SAMPLES = [
 DOUBLE = Transform("double", lambda points, mask: (points * 2, mask), {"factor": 2})
 
 
-@pytest.mark.parametrize("kind", ["mmap", "ram", "hdf5", "none"])
+HDF5 = pytest.param("hdf5", marks=pytest.mark.skipif(not find_spec("h5py"), reason="no h5py"))
+
+
+@pytest.mark.parametrize("kind", ["mmap", "ram", HDF5, "none"])
 def test_every_kind_gives_back_the_transformed_samples(tmp_path: Path, kind: str) -> None:
     store = precompute(SAMPLES, DOUBLE, content_key="a", kind=kind, folder=tmp_path)
     for index, (points, mask) in enumerate(SAMPLES):
@@ -30,7 +34,7 @@ def test_every_kind_gives_back_the_transformed_samples(tmp_path: Path, kind: str
     assert any(tmp_path.iterdir()) == (kind != "none")
 
 
-@pytest.mark.parametrize("kind", ["mmap", "ram", "hdf5"])
+@pytest.mark.parametrize("kind", ["mmap", "ram", HDF5])
 def test_a_store_travels_to_a_worker_small(tmp_path: Path, kind: str) -> None:
     store = precompute(SAMPLES, DOUBLE, content_key="a", kind=kind, folder=tmp_path)
     store.read(0)
