@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,3 +112,18 @@ def best_head(scores: dict[str, float]) -> str:
     """Return the head with the lowest error among the scores of a dev split; empty for none."""
     rates = {head: scores[f"wer_{head}"] for head in HEADS if f"wer_{head}" in scores}
     return min(rates, key=lambda head: rates[head]) if rates else ""
+
+
+def beats(
+    scores: Mapping[str, float], best: Mapping[str, float], main: str, *, is_higher: bool
+) -> bool:
+    """Return True where scores are better than the best so far, or equal with a lower loss.
+
+    On a small validation split many evaluations are equal: the first of them is seldom the best.
+    """
+    if main not in best:
+        return True
+    new, old = scores[main], best[main]
+    if new == old:
+        return scores.get("loss", 0.0) < best.get("loss", 0.0)
+    return new > old if is_higher else new < old

@@ -35,6 +35,7 @@ from posemill.training.random_states import (
 )
 from posemill.training.run_folder import RunFolder
 from posemill.training.schedules import learning_rate
+from posemill.training.scorers import beats
 from posemill.training.stepping import Stepper
 from posemill.training.timing import Clock
 from posemill.training.workload import Split, Workload
@@ -199,9 +200,7 @@ class Trainer:
         self.log.record("eval", course.step, max(0, course.epoch - 1), result.scores)
         main, is_higher = score_that_chooses(val)
         value = result.scores[main]
-        is_better = course.best is None or (
-            value > course.best if is_higher else value < course.best
-        )
+        is_better = beats(result.scores, course.scores, main, is_higher=is_higher)
         if is_better:
             course.best, course.best_step, course.scores = value, course.step, result.scores
             course.num_worse = 0
