@@ -145,7 +145,7 @@ class Arms:
     def batches(self) -> Iterator[Any]:
         """Our batches, for the other frameworks."""
         loader = EpochLoader(self.workload.train, self.config, World(), shuffle=True)
-        return loader.epoch(0)
+        return loader.batches()
 
     def fabric(self) -> list[float]:
         """Train with Lightning Fabric on our batches."""

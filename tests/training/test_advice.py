@@ -71,3 +71,31 @@ def test_the_clock_gives_time_to_the_part_that_ends(monkeypatch: pytest.MonkeyPa
     assert (seconds["data"], seconds["forward"]) == (1.0, 6.0)
     assert shares(seconds)["forward"] == pytest.approx(6 / 7)
     assert shares(dict.fromkeys(PARTS, 0.0))["data"] == 0
+
+
+def test_on_a_gpu_the_clock_reads_events_when_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Event:
+        now = 0.0
+
+        def __init__(self, **_: bool) -> None:
+            self.at = 0.0
+
+        def record(self) -> None:
+            Event.now += 10
+            self.at = Event.now
+
+        def synchronize(self) -> None:
+            pass
+
+        def elapsed_time(self, end: Event) -> float:
+            return end.at - self.at
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    clock = Clock(torch.device("cuda"))
+    clock.lap("data")
+    clock.lap("forward")
+    clock.restart()
+    clock.lap("forward")
+    assert clock.read()["forward"] == pytest.approx(0.02)
+    clock.lap("data")
+    assert clock.read()["data"] == pytest.approx(0.02)

@@ -32,7 +32,7 @@ def stepper_of(config: TrainConfig) -> tuple[Stepper, EpochLoader]:
 def take_steps(config: TrainConfig, count: int) -> tuple[Stepper, list[float]]:
     stepper, loader = stepper_of(config)
     stepper.model.train()
-    batches, losses = loader.epoch(0), []
+    batches, losses = loader.batches(), []
     for step in range(count):
         stepper.take(batches, loader.sampler.num_micro_batches(step), 1e-3)
         losses.append(stepper.read_totals()[0])
@@ -68,7 +68,7 @@ def test_a_short_last_step_is_divided_by_its_own_number(settings: Settings) -> N
     stepper, loader = stepper_of(config)
     workload = stepper.workload
     stepper.model.train()
-    last = list(loader.epoch(0, 1))  # 28 clips: the second step has 12
+    last = list(loader.batches(start_step=1))  # 28 clips: the second step has 12
     assert sum(len(batch) for batch in last) == 12
     total = sum(workload.loss(workload.forward(stepper.model, batch), batch)[0] for batch in last)
     expected = torch.autograd.grad(total / 12, list(stepper.model.parameters()), allow_unused=True)
@@ -86,7 +86,7 @@ def test_a_step_reads_nothing_back_from_the_device(
 ) -> None:
     config = TrainConfig(**settings(model="mlp", model_options={}, ema_decay=0.9))
     stepper, loader = stepper_of(config)
-    batches = loader.epoch(0)
+    batches = loader.batches()
     first = [next(batches)]
 
     def refuse(*_: object) -> None:
@@ -142,5 +142,5 @@ def test_compile_is_for_gpus_with_a_fast_preset_or_when_asked_for() -> None:
 def test_weights_without_a_gradient_are_left_alone(settings: Settings) -> None:
     stepper, loader = stepper_of(TrainConfig(**settings()))
     stepper.model.unused = nn.Parameter(torch.ones(3))
-    stepper.take(loader.epoch(0), 1, 1e-3)
+    stepper.take(loader.batches(), 1, 1e-3)
     assert torch.equal(stepper.model.unused, torch.ones(3))

@@ -16,6 +16,7 @@ import torch
 import posemill
 from posemill.errors import RunError, TrainingError
 from posemill.training import trainer as trainer_module
+from posemill.training.batches import BatchMaker
 from posemill.training.fitting import load_model, train
 from posemill.training.resolve import write_config
 from posemill.training.run_folder import RunFolder
@@ -205,6 +206,21 @@ def test_out_of_memory_says_what_to_lower(
         TrainingError, match=r"out of memory with micro_batch = 8: try --micro-batch 4"
     ):
         train(settings())
+
+
+def test_a_loader_process_that_dies_is_named(settings: Settings) -> None:
+    fields = settings(num_workers=1, epochs=50)
+    plain = BatchMaker.__getitems__
+
+    def die(self: BatchMaker, draws: Any) -> Any:
+        if draws[0].epoch == 1:
+            os._exit(1)
+        return plain(self, draws)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchMaker, "__getitems__", die)
+        with pytest.raises(TrainingError, match=r"a loader process died .*lower --num-workers"):
+            train(fields)
 
 
 def test_other_runtime_errors_are_not_taken_for_memory(

@@ -52,7 +52,7 @@ def evaluate_split(
     loss_sum, count = 0.0, 0.0
     was_training = model.training
     model.eval()
-    for batch in loader.epoch(0):
+    for batch in loader.batches():
         moved = batch.to(device, non_blocking=True)
         with precision.autocast():
             output: Any = workload.forward(model, moved)

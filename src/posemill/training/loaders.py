@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
-import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Sampler
 
-from posemill.training.batches import BucketSampler, make_loader
+from posemill.training.batches import BucketSampler, Draw, make_loader
 from posemill.training.config import TrainConfig
 from posemill.training.distributed import World
 from posemill.training.workload import Split
@@ -51,18 +50,16 @@ class EpochLoader:
             world_size=world.size,
             bucket_batches=_BUCKET_BATCHES if config.bucket_by_length else 0,
         )
+        self._order = _Order(self.sampler)
         workers = max(0, config.num_workers)
         self._loader: DataLoader[Any] = make_loader(
-            cast(Any, split.batches),
-            self.sampler,
+            split.batches,
+            cast(BucketSampler, self._order),
             num_workers=workers,
             pin_memory=pins,
-            persistent_workers=config.persistent_workers and shuffle,
+            persistent_workers=config.persistent_workers,
             prefetch_factor=config.prefetch_factor,
         )
-        # Its own generator: the loader would draw from the global one at every epoch, and a
-        # training that continues in the middle of an epoch would not be bit-equal.
-        self._loader.generator = torch.Generator()
         self._ahead = config.prefetch_factor if in_thread and not workers else 0
 
     @property
@@ -70,13 +67,35 @@ class EpochLoader:
         """Optimizer steps of an epoch."""
         return self.sampler.num_steps
 
-    def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Any]:
-        """Yield the micro-batches of an epoch from a step on."""
-        self.sampler.set_position(epoch, start_step)
+    def batches(
+        self, start: int = 0, stop: int = 1, *, start_step: int = 0
+    ) -> Generator[Any, None, None]:
+        """Yield the micro-batches of the epochs `start` to `stop` (exclusive), from a step on.
+
+        It is one stream: loaders are ahead of the training across epochs and evaluations.
+        """
+        self._order.place(start, stop, start_step)
         if self._ahead:
             yield from read_ahead(self._loader, self._ahead)
         else:
             yield from self._loader
+
+
+class _Order(Sampler[list[Draw]]):
+    """The micro-batches of several epochs, one after the other."""
+
+    def __init__(self, sampler: BucketSampler) -> None:
+        self._sampler = sampler
+        self.place(0, 1, 0)
+
+    def place(self, start: int, stop: int, start_step: int) -> None:
+        """Say where the next iteration begins and ends."""
+        self._start, self._stop, self._start_step = start, stop, start_step
+
+    def __iter__(self) -> Iterator[list[Draw]]:
+        for epoch in range(self._start, self._stop):
+            self._sampler.set_position(epoch, self._start_step if epoch == self._start else 0)
+            yield from self._sampler
 
 
 def read_ahead(items: Iterable[Any], ahead: int) -> Iterator[Any]:

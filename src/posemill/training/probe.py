@@ -128,7 +128,7 @@ class _Arm:
         loader = EpochLoader(workload.train, config, world, shuffle=True)
         self._num_micro = loader.sampler.num_micro_batches(0)
         steps = min(2, loader.num_steps)
-        self._batches = list(islice(loader.epoch(0), self._num_micro * steps))
+        self._batches = list(islice(loader.batches(), self._num_micro * steps))
         self._taken: list[float] = []
         self._next = 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -122,20 +122,24 @@ class Trainer:
             self.log.say(note)
         self.log.start(self.total_steps, self.course.step)
         try:
-            with _readable_memory_errors(self.config):
+            with _readable_errors(self.config):
                 self.workload.model.train()
                 self._time = time.perf_counter()
                 self.clock.restart()
-                while self.course.step < self.total_steps and not self.course.is_stopped:
-                    self._run_epoch()
+                course = self.course
+                batches = self._loader.batches(
+                    course.epoch, self.config.epochs, start_step=course.step_in_epoch
+                )
+                with closing(batches):
+                    while course.step < self.total_steps and not course.is_stopped:
+                        self._run_epoch(batches)
             self._finish_writing()
         finally:
             self.log.close()
             self._writer.close()
 
-    def _run_epoch(self) -> None:
+    def _run_epoch(self, batches: Iterator[Any]) -> None:
         course, config = self.course, self.config
-        batches = self._loader.epoch(course.epoch, course.step_in_epoch)
         steps = self._loader.num_steps
         for step in range(course.step_in_epoch, steps):
             lr = learning_rate(config, course.step, total_steps=self.total_steps, epoch_steps=steps)
@@ -331,18 +335,23 @@ def score_that_chooses(val: Split | None) -> tuple[str, bool]:
 
 
 @contextmanager
-def _readable_memory_errors(config: TrainConfig) -> Iterator[None]:
-    """Say what to lower when memory runs out."""
+def _readable_errors(config: TrainConfig) -> Iterator[None]:
+    """Say what to lower when memory runs out, and what may have killed a loader process."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
+        first_line = next(iter(str(error).splitlines()), "no memory left")
+        if first_line.startswith("DataLoader worker") and "exited unexpectedly" in first_line:
+            raise TrainingError(
+                f"a loader process died ({first_line}); where memory is short, lower --num-workers "
+                f"(now {config.num_workers}) or use --cache mmap. Continue with --resume"
+            ) from error
         is_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
-            "can't allocate memory" in str(error)
+            "can't allocate memory" in first_line
         )
         if not is_memory:
             raise
         lower = max(1, config.micro_batch // 2)
-        first_line = next(iter(str(error).splitlines()), "no memory left")
         raise TrainingError(
             f"out of memory with micro_batch = {config.micro_batch}: try --micro-batch {lower} "
             "(the global batch stays the same), --activation-checkpointing, --cache mmap, or "
