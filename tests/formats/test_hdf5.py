@@ -68,6 +68,23 @@ def test_a_set_larger_than_its_file_is_refused(path: Path) -> None:
         list(HDF5.read(path))
 
 
+def test_data_in_another_file_is_not_followed(path: Path) -> None:
+    with h5py.File(path.with_name("other.h5"), "w") as other:
+        other["mask"] = np.ones((16, 143), bool)
+    with h5py.File(path, "a") as file:
+        del file["mask"]
+        file["mask"] = h5py.ExternalLink("other.h5", "/mask")
+    with pytest.raises(FormatError, match="missing: mask"):
+        list(HDF5.read(path))
+    with h5py.File(path, "a") as file:
+        del file["mask"]
+        layout = h5py.VirtualLayout((16, 143), bool)
+        layout[:] = h5py.VirtualSource("other.h5", "mask", (16, 143))
+        file.create_virtual_dataset("mask", layout)
+    with pytest.raises(FormatError, match="the data of 'mask' is in another file"):
+        list(HDF5.read(path))
+
+
 def test_a_flipped_bit_is_found_by_the_checksum(path: Path) -> None:
     data = bytearray(path.read_bytes())
     clip = make_clip(1, extra={"signer": "ä", "takes": [1, 2]})

@@ -65,6 +65,18 @@ def test_tables_that_do_not_fit_are_named(path: Path, change, message: str) -> N
         list(PARQUET.read(rewrite(path, change)))
 
 
+def test_a_small_file_of_very_many_equal_rows_is_refused(tmp_path: Path) -> None:
+    clip = make_clip(1, skeleton="openpose-18", frames=2)
+    PARQUET.write([clip], tmp_path / "a.parquet", recipe=Recipe())
+    one = pq.read_table(tmp_path / "a.parquet").slice(0, 1)
+    many = pa.concat_tables([one] * 300).combine_chunks()
+    with pq.ParquetWriter(tmp_path / "a.parquet", many.schema, compression="zstd") as writer:
+        for _ in range(20):
+            writer.write_table(pa.concat_tables([many] * 60))
+    with pytest.raises(FormatError, match=r"\d+ bytes would unpack to \d+ values; refused"):
+        list(PARQUET.read(tmp_path / "a.parquet"))
+
+
 def test_a_cut_file_and_a_flipped_bit_are_found(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[:-100])

@@ -104,6 +104,8 @@ def key_that_takes_forever() -> bytes:
         (b"Vno end", "no line end"),
         (b"\x80\x03\x8b\x41\x00\x00\x00" + bytes(65) + b".", "a number of 65 bytes"),
         (b"I" + b"9" * 40 + b"\n.", "a number of 40 digits"),
+        (b"\x80\x03" + b"]" * 2_000_000, "makes more lists than its size explains"),
+        (b"\x80\x04N" + b"\x94" * 2_000_000, "makes more lists than its size explains"),
         (key_that_takes_forever(), "a key of tuple; expected text"),
     ],
 )

@@ -153,7 +153,13 @@ def _append(file: Any, clip: PoseClip, start: int, recipe: Recipe) -> None:
 
 def _open_sets(path: Path, file: Any, h5py: Any) -> dict[str, Any]:
     wanted = [*_FRAME_SETS, "image_paths", *_CLIP_SETS]
-    missing = [name for name in wanted if not isinstance(file.get(name), h5py.Dataset)]
+    # A link of another kind could lead into another file.
+    missing = [
+        name
+        for name in wanted
+        if not isinstance(file.get(name, getlink=True), h5py.HardLink)
+        or not isinstance(file.get(name), h5py.Dataset)
+    ]
     if missing:
         found = ", ".join(sorted(str(name)[:40] for name in file)[:20]) or "nothing"
         raise FormatError(
@@ -164,8 +170,10 @@ def _open_sets(path: Path, file: Any, h5py: Any) -> dict[str, Any]:
     for name in wanted:
         data = file[name]
         # Our chunks are not packed, so a set cannot be much larger than the file.
-        if data.size * data.dtype.itemsize > 2 * size + (1 << 20) or data.external:
+        if data.size * data.dtype.itemsize > 2 * size + (1 << 20):
             raise FormatError(f"{path}: '{name}' {data.shape} is larger than the file")
+        if data.external or data.is_virtual:
+            raise FormatError(f"{path}: the data of '{name}' is in another file; expected it here")
     return {name: file[name] for name in wanted}
 
 

@@ -34,12 +34,12 @@ from posemill.formats.contract import (
     skeleton_for,
 )
 from posemill.formats.folders import new_folder
+from posemill.formats.parquet import check_unpacked_size
 from posemill.geometry import fill_missing
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 
 _GROUP_FRAMES = 2048
-_MAX_GROUP_BYTES = 1 << 31
 # name -> (type of a value, shape of a frame with None for the number of keypoints)
 _ARRAYS: dict[str, tuple[Any, tuple[int | None, ...]]] = {
     "keypoints": (pa.float32(), (None, 3)),
@@ -210,9 +210,7 @@ def _read_file(path: Path) -> Iterator[PoseClip]:
             known = field.name in file.schema_arrow.names
             if not known or file.schema_arrow.field(field.name).type != field.type:
                 raise FormatError(f"{path}: expected column '{field.name}' {field.type}")
-        for index in range(file.metadata.num_row_groups):
-            if file.metadata.row_group(index).total_byte_size > _MAX_GROUP_BYTES:
-                raise FormatError(f"{path}: row group {index} is too large")
+        check_unpacked_size(path, file)
         for batch in file.iter_batches(16):
             for row in range(batch.num_rows):
                 yield _clip_of(path, batch.slice(row, 1), split, name)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from posemill.errors import FormatError
 
-MAX_JSON_BYTES = 1 << 29
+MAX_JSON_BYTES = 1 << 28  # lists of nothing take twenty times as much memory
 MAX_LINE_BYTES = 1 << 27
 
 

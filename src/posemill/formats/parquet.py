@@ -39,7 +39,7 @@ from posemill.skeletons import get_skeleton
 
 _GROUP_ROWS = 4096
 _BATCH_ROWS = 1024
-_MAX_GROUP_BYTES = 1 << 31
+_BOMB_BYTES, _BOMB_RATIO = 1 << 26, 300
 _KEY = b"posemill"
 _WORDS = ("split", "clip_id", "clip_info")
 
@@ -166,12 +166,19 @@ def _check_file(path: Path, file: pq.ParquetFile) -> str:
         if field.name not in schema.names or schema.field(field.name).type != field.type:
             got = schema.field(field.name).type if field.name in schema.names else "no such column"
             raise FormatError(f"{path}: expected column '{field.name}' {field.type}, got {got}")
-    groups = file.metadata.num_row_groups
-    for index in range(groups):
-        group = file.metadata.row_group(index)
-        if group.total_byte_size > _MAX_GROUP_BYTES or group.num_rows < 0:
-            raise FormatError(f"{path}: row group {index} has {group.total_byte_size} bytes")
+    check_unpacked_size(path, file)
     return name
+
+
+def check_unpacked_size(path: Path, file: pq.ParquetFile) -> None:
+    """Raise if a file would grow without measure: repeated values take no room in it."""
+    metadata, values = file.metadata, 0
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        values += sum(row_group.column(i).num_values for i in range(row_group.num_columns))
+    size = path.stat().st_size
+    if 4 * values > max(_BOMB_BYTES, _BOMB_RATIO * size):
+        raise FormatError(f"{path}: {size} bytes would unpack to {values} values; refused")
 
 
 def _rows(file: pq.ParquetFile) -> Iterator[tuple[tuple[str, str], pa.RecordBatch]]:

@@ -110,6 +110,8 @@ class _Machine:
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
+        # A list costs a byte in the file and sixty in memory: real files have far fewer.
+        self._allowed = 1_000_000 + len(self._data) // 8
 
     def run(self) -> Any:
         while True:
@@ -126,6 +128,12 @@ class _Machine:
                     "only plain values and numpy arrays are read"
                 )
             step(self)
+
+    def count(self) -> None:
+        """Note that a value that holds others was made; raise if there are too many."""
+        self._allowed -= 1
+        if self._allowed < 0:
+            raise FormatError("the pickle makes more lists than its size explains; refused")
 
     def _take(self, count: int) -> memoryview:
         if count < 0 or self._at + count > len(self._data):
@@ -255,6 +263,16 @@ def _push(make: Callable[[_Machine], Any]) -> Callable[[_Machine], None]:
     return step
 
 
+def _hold(make: Callable[[_Machine], Any]) -> Callable[[_Machine], None]:
+    """Like `_push`, for values that hold others."""
+
+    def step(machine: _Machine) -> None:
+        machine.count()
+        machine._stack.append(make(machine))
+
+    return step
+
+
 def _tuple_of(count: int) -> Callable[[_Machine], Any]:
     return lambda m: tuple(reversed([m._pop() for _ in range(count)]))
 
@@ -268,6 +286,7 @@ def _pairs(items: list[Any]) -> dict[Any, Any]:
 
 
 def _put(machine: _Machine, index: int) -> None:
+    machine.count()
     machine._memo[index] = machine._top()
 
 
@@ -338,15 +357,15 @@ _STEPS: dict[int, Callable[[_Machine], None]] = {
         "C": _push(lambda m: m._take(m._number("<B"))),
         "\x8e": _push(lambda m: m._take(m._number("<Q"))),
         "\x96": _push(lambda m: m._take(m._number("<Q"))),
-        "]": _push(lambda m: []),
-        "}": _push(lambda m: {}),
+        "]": _hold(lambda m: []),
+        "}": _hold(lambda m: {}),
         ")": _push(lambda m: ()),
-        "l": _push(lambda m: m._since_mark()),
-        "t": _push(lambda m: tuple(m._since_mark())),
-        "d": _push(lambda m: _pairs(m._since_mark())),
-        "\x85": _push(_tuple_of(1)),
-        "\x86": _push(_tuple_of(2)),
-        "\x87": _push(_tuple_of(3)),
+        "l": _hold(lambda m: m._since_mark()),
+        "t": _hold(lambda m: tuple(m._since_mark())),
+        "d": _hold(lambda m: _pairs(m._since_mark())),
+        "\x85": _hold(_tuple_of(1)),
+        "\x86": _hold(_tuple_of(2)),
+        "\x87": _hold(_tuple_of(3)),
         "a": lambda m: m._append([m._pop()]),
         "e": lambda m: m._append(m._since_mark()),
         "s": lambda m: m._set(list(_tuple_of(2)(m))),
