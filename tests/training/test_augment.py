@@ -13,7 +13,7 @@ from posemill.training.augment import Augment, mirror, warp_time
 POINTS = np.random.default_rng(0).normal(size=(20, 143, 3)).astype(np.float32)
 MASK = np.random.default_rng(1).random((20, 143)) > 0.2
 POINTS[~MASK] = 0
-ALL = Augment(10, 0.2, 0.1, 0.05, 0.2, 0.1, 0.1, 0.5, skeleton_name="holistic-143")
+ALL = Augment(10, 0.2, 0.1, 0.05, 0.2, 0.1, 0.1, 0.1, 0.5, skeleton_name="holistic-143")
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -72,6 +72,20 @@ def test_joint_dropout_takes_a_point_from_the_whole_clip() -> None:
     _, mask = Augment(joint_dropout=0.3)(POINTS, np.ones_like(MASK), rng())
     assert set(mask.sum(0).tolist()) == {0, len(mask)}
     assert 0.15 < 1 - mask.mean() < 0.45
+
+
+def test_part_dropout_takes_whole_parts_for_a_while_but_never_the_body() -> None:
+    augment = Augment(part_dropout=0.5, skeleton_name="holistic-143")
+    dropped = {part.name: 0 for part in get_skeleton("holistic-143").parts}
+    for seed in range(40):
+        _, mask = augment(POINTS, np.ones_like(MASK), rng(seed))
+        for part in get_skeleton("holistic-143").parts:
+            missing = ~mask[:, part.start : part.stop]
+            assert (missing.all(1) == missing.any(1)).all(), "all points of a part or none"
+            assert missing[:, 0].sum() in (0, *range(10, 21))
+            dropped[part.name] += bool(missing.any())
+    assert dropped["pose"] == 0
+    assert all(8 < dropped[name] < 32 for name in ("face", "left_hand", "right_hand"))
 
 
 def test_time_warp_changes_the_length_within_its_limit() -> None:

@@ -31,6 +31,8 @@ class Augment:
         time_warp: Largest change of speed, as a share, overall and along the clip.
         crop: Largest share of a clip cut off, at its ends together.
         joint_dropout: Chance that a point is dropped from a clip.
+        part_dropout: Chance, for each part of a known skeleton but the body, that it is missing
+            for a while, as hands are that the estimator did not find.
         mirror: Chance of a mirrored clip.
         skeleton_name: Whose left and right are swapped; None: mirrored without a swap.
     """
@@ -42,6 +44,7 @@ class Augment:
     time_warp: float = 0.0
     crop: float = 0.0
     joint_dropout: float = 0.0
+    part_dropout: float = 0.0
     mirror: float = 0.0
     skeleton_name: str | None = None
 
@@ -51,12 +54,12 @@ class Augment:
         values = {
             name: float(getattr(config, f"augment_{name}", 0.0))
             for name in ("rotate", "scale", "shift", "noise", "time_warp", "crop", "joint_dropout",
-                         "mirror")
+                         "part_dropout", "mirror")
         }  # fmt: skip
         return cls(**values, skeleton_name=skeleton_name) if any(values.values()) else None
 
     def __post_init__(self) -> None:
-        for name in ("scale", "time_warp", "crop", "joint_dropout"):
+        for name in ("scale", "time_warp", "crop", "joint_dropout", "part_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(
                     f"augment_{name}: expected 0 to below 1, got {getattr(self, name)}"
@@ -78,6 +81,8 @@ class Augment:
         if self.joint_dropout:
             kept = rng.random(points.shape[1]) >= self.joint_dropout
             mask = mask & kept
+        if self.part_dropout and self.skeleton_name:
+            mask = drop_parts(mask, rng, self.part_dropout, self.skeleton_name)
         if self.rotate or self.scale or self.shift:
             points = self._move(points, rng)
         if self.noise:
@@ -108,6 +113,19 @@ def mirror(
         return flipped, mask
     order = list(get_skeleton(skeleton_name).mirror)
     return flipped[:, order], mask[:, order]
+
+
+def drop_parts(mask: BoolArray, rng: Rng, chance: float, skeleton_name: str) -> BoolArray:
+    """Return the mask with some parts missing in a span of frames, half of the clip or more."""
+    mask = mask.copy()
+    frames = len(mask)
+    for part in get_skeleton(skeleton_name).parts:
+        if part.name in ("pose", "body") or rng.random() >= chance:
+            continue
+        length = int(rng.integers((frames + 1) // 2, frames + 1))
+        start = int(rng.integers(0, frames - length + 1))
+        mask[start : start + length, part.start : part.stop] = False
+    return mask
 
 
 def warp_time(

@@ -115,6 +115,9 @@ class TrainConfig:
     augment_joint_dropout: float = _augment(
         0.0, "Chance that a point is dropped from a clip.", least=0, most=0.9
     )
+    augment_part_dropout: float = _augment(
+        0.0, "Chance that a hand or the face goes missing for a while.", least=0, most=0.9
+    )
     augment_mirror: float = _augment(
         0.0, "Chance of a mirrored clip, left and right swapped.", least=0, most=1
     )
