@@ -1,0 +1,170 @@
+"""The engine against stock MediaPipe 0.10.21: CPU time on the same frames, in turns.
+
+    python benchmarks/against_stock.py [--frames FOLDER] [--rounds 7] [--json]
+
+One process each, one thread each (stock runs its hand and face chains on threads of its own, so
+CPU time of the whole process is counted). Prints the ratio for image mode (a stock object used
+again and again, as scripts do) and video mode, wanted at least 1.15 and 1.25; the share of our time
+spent inside the networks (wanted 0.90), and the peak memory of a process in video mode (wanted at
+most 250 MB). Without --frames, the demo's clip and the astronaut's picture in turns. Stock lives in
+a side environment below `.bench/`, made at first use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from stock_environment import stock_python
+
+from posemill.decoders import open_video
+from posemill.decoders.pictures import read_picture
+from posemill.weights.pull import ensure_media, pull_models
+
+# A worker answers each line of input (a mode) with the CPU seconds of one pass over the frames.
+STOCK_WORKER = """
+import os, sys, time
+os.environ["GLOG_minloglevel"] = "3"
+import numpy as np
+import mediapipe as mp
+frames = np.load(sys.argv[1])
+frames = [frames[name] for name in frames.files]
+objects = {mode: mp.solutions.holistic.Holistic(static_image_mode=mode == "image")
+           for mode in ("image", "video")}
+for line in sys.stdin:
+    holistic = objects[line.strip()]
+    if line.strip() == "video":
+        holistic.reset()
+        holistic.process(frames[0])
+    start = time.process_time()
+    for frame in frames:
+        holistic.process(frame)
+    print(time.process_time() - start, flush=True)
+"""
+OUR_WORKER = """
+import resource, sys, time
+import numpy as np
+from posemill.estimators.holistic import HolisticEstimator
+from posemill.estimators.runtime import OnnxNetwork
+frames = np.load(sys.argv[1])
+frames = [frames[name] for name in frames.files]
+engine = HolisticEstimator(device="cpu", threads=1)
+inside, run = 0.0, OnnxNetwork.run
+def timed(network, pixels):
+    global inside
+    start = time.process_time()
+    outputs = run(network, pixels)
+    inside += time.process_time() - start
+    return outputs
+for line in sys.stdin:
+    mode, _, what = line.strip().partition(" ")
+    if mode == "memory":
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
+        continue
+    OnnxNetwork.run, inside = timed if what == "share" else run, 0.0
+    state = engine.new_state()
+    states = [state] if mode == "video" else None
+    engine.estimate(frames[:1], states)
+    inside = 0.0
+    start = time.process_time()
+    for frame in frames:
+        engine.estimate([frame], states)
+    total = time.process_time() - start
+    print(inside / total if what == "share" else total, flush=True)
+"""
+
+
+class Worker:
+    """A process that answers lines with numbers."""
+
+    def __init__(self, python: Path, script: str, frames: Path) -> None:
+        self._process = subprocess.Popen(
+            [python, "-c", script, frames], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+
+    def ask(self, line: str) -> float:
+        """Return the worker's answer to a line."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise SystemExit("a worker died; run its script by hand to see why")
+        return float(answer)
+
+    def end(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def read_frames(folder: Path | None, most: int) -> list[np.ndarray]:
+    """Return RGB frames: a folder's pictures by name, or the demo's material."""
+    if folder is not None:
+        return [read_picture(path) for path in sorted(folder.iterdir())[:most]]
+    with open_video(ensure_media("carphone")) as video:
+        clip = [frame for _, frame in zip(range(most // 2), video, strict=False)]
+    photo = read_picture(ensure_media("astronaut"))
+    return clip + [np.roll(photo, 2 * step, axis=1) for step in range(most - len(clip))]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--frames", type=Path)
+    parser.add_argument("--most", type=int, default=60, help="frames at the most")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    pull_models()
+    frames = read_frames(options.frames, options.most)
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "frames.npz"
+        np.savez(file, *frames)
+        fresh = Worker(Path(sys.executable), OUR_WORKER, file)
+        fresh.ask("video")
+        result = {"frames": len(frames), "peak_mb": fresh.ask("memory")}
+        result["frames_mb"] = sum(frame.nbytes for frame in frames) / 1e6
+        fresh.end()
+        stock = Worker(stock_python(), STOCK_WORKER, file)
+        ours = Worker(Path(sys.executable), OUR_WORKER, file)
+        for mode in ("image", "video"):
+            pairs = [(stock.ask(mode), ours.ask(mode)) for _ in range(options.rounds + 1)][1:]
+            ratios = sorted(theirs / mine for theirs, mine in pairs)
+            per_frame = 1000 / len(frames)
+            result[mode] = {
+                "stock_ms": per_frame * statistics.median(pair[0] for pair in pairs),
+                "posemill_ms": per_frame * statistics.median(pair[1] for pair in pairs),
+                "ratio": statistics.median(ratios),
+                "ratio_range": [ratios[0], ratios[-1]],
+                "share_in_networks": statistics.median(ours.ask(f"{mode} share") for _ in range(3)),
+            }
+        stock.end()
+        ours.end()
+    if options.json:
+        print(json.dumps(result, indent=2))
+        return
+    for mode in ("image", "video"):
+        row = result[mode]
+        low, high = row["ratio_range"]
+        print(
+            f"{mode}: stock {row['stock_ms']:.1f} ms, posemill {row['posemill_ms']:.1f} ms a frame"
+        )
+        print(f"  ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f})")
+        print(f"  inside the networks {row['share_in_networks']:.1%}")
+    print(
+        f"peak memory, video: {result['peak_mb']:.0f} MB with {result['frames_mb']:.0f} MB of frames"
+    )
+
+
+if __name__ == "__main__":
+    main()
