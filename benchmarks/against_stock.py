@@ -162,7 +162,7 @@ def main() -> None:
         print(f"  ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f})")
         print(f"  inside the networks {row['share_in_networks']:.1%}")
     print(
-        f"peak memory, video: {result['peak_mb']:.0f} MB with {result['frames_mb']:.0f} MB of frames"
+        f"peak memory, video: {result['peak_mb']:.0f} MB, frames {result['frames_mb']:.0f} MB of it"
     )
 
 

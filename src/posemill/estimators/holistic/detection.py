@@ -79,7 +79,7 @@ class Detector:
         values = boxes[kept] / np.float32(self._size)
         anchors = self._anchors[kept]
         values[:, :2] += anchors
-        values[:, 4:] += np.tile(anchors, values.shape[1] // 2 - 2)
+        values[:, 4:].reshape(len(kept), -1, 2)[:] += anchors[:, None]
         top = int(scores.argmax())
         cluster = _overlap(values, top) > _MIN_OVERLAP
         if not cluster.any():

@@ -123,7 +123,11 @@ class Holistic:
         parts = {name: LandmarkList(points) for name, points in frame.parts.items()}
         return HolisticResults(
             pose_landmarks=LandmarkList(body.points, body.visibility) if body else None,
-            pose_world_landmarks=LandmarkList(body.world, body.visibility) if body else None,
+            pose_world_landmarks=(
+                LandmarkList(body.world, body.visibility)
+                if body and body.world is not None
+                else None
+            ),
             left_hand_landmarks=parts.get("left_hand"),
             right_hand_landmarks=parts.get("right_hand"),
             face_landmarks=parts.get("face"),
@@ -133,6 +137,7 @@ class Holistic:
         """Forget all pictures seen so far."""
         self._state = self._engine.new_state()
         self._state.follows_pose = not self._static
+        self._state.keeps_world = True
         if self._static:
             self._state.smooths = False
 

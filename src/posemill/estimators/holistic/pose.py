@@ -31,7 +31,7 @@ _CROP_SIZE = 256
 _MAP_SIZE = 64
 # The graph file says 7, but the Python API loses that option and runs with the default.
 _KERNEL = 9
-_REACH = np.arange(_KERNEL) - _KERNEL // 2
+_WINDOW_Y, _WINDOW_X = (axis.reshape(-1) for axis in np.mgrid[:_KERNEL, :_KERNEL])  # (81,) each
 _MIN_HEAT = 0.5
 _UPRIGHT = math.pi / 2
 _MIN_OBJECT_SCALE = 1e-6
@@ -42,16 +42,25 @@ class PoseLandmarks:
     """The body in one frame.
 
     Args:
-        points: `(33, 3)`: x, y normalised by the picture's size, z in the scale of x.
+        landmarks: `(35, 3)`: x, y normalised by the picture's size, z in the scale of x; the 33 of
+            the body, and two auxiliary ones: the middle of the hips, and a point at the distance of
+            the body's size.
         visibility: `(33,)` in 0..1.
-        world: `(33, 3)` in metres around the middle of the hips.
-        auxiliary: `(2, 3)`: middle of the hips, and a point at the distance of the body's size.
+        metres: `(33, 3)` around the middle of the hips, turned as the crop was.
+        rotation: Of the crop.
+        world: `(33, 3)` in metres, upright; None unless the clip's state asks for it.
     """
 
-    points: FloatArray
+    landmarks: FloatArray
     visibility: FloatArray
-    world: FloatArray
-    auxiliary: FloatArray
+    metres: FloatArray
+    rotation: np.float32
+    world: FloatArray | None = None
+
+    @property
+    def points(self) -> FloatArray:
+        """The body's 33 landmarks, `(33, 3)`."""
+        return self.landmarks[:33]
 
 
 def rect_from_detection(detector: Detector, outputs: list[FloatArray], size: Size) -> Rect | None:
@@ -86,52 +95,45 @@ def read_pose(
     raw, score, heat, world = outputs
     if not score[0, 0] > min_score:
         return None
-    raw = raw.reshape(39, 5)
+    raw = raw.reshape(39, 5)[:35]
     points = raw[:, :3] / np.float32(_CROP_SIZE)
     refine_by_heat(points, heat[0])
-    points = project(without_border(points, rect, size), rect)
+    landmarks = project(without_border(points, rect, size), rect)
     visibility = sigmoid(raw[:33, 3])
-    cos, sin = cos_sin(rect.rotation)
-    metres = world.reshape(39, 3)[:33]
-    turned = metres.copy()
-    turned[:, 0] = cos * metres[:, 0] - sin * metres[:, 1]
-    turned[:, 1] = sin * metres[:, 0] + cos * metres[:, 1]
-    return PoseLandmarks(points[:33], visibility, turned, points[33:35])
+    return PoseLandmarks(landmarks, visibility, world.reshape(39, 3)[:33], rect.rotation)
 
 
 def refine_by_heat(points: FloatArray, heat: FloatArray) -> None:
     """Move each point to the centre of heat around it, where there is enough heat. In place.
 
     Args:
-        points: `(39, 3)`, x and y in 0..1 of the crop.
-        heat: `(39, 64, 64)` logits.
+        points: `(n, 3)`, x and y in 0..1 of the crop.
+        heat: `(n or more, 64, 64)` logits.
     """
-    with np.errstate(invalid="ignore"):
-        cells = np.trunc(points[:, :2] * np.float32(_MAP_SIZE))
-    on_map = ((cells >= 0) & (cells < _MAP_SIZE)).all(1)
-    columns, rows = (np.where(on_map, cells[:, axis], 0).astype(np.int64) for axis in (0, 1))
-    columns, rows = columns[:, None] + _REACH, rows[:, None] + _REACH  # (39, 9)
-    outside_x, outside_y = ((v < 0) | (v >= _MAP_SIZE) for v in (columns, rows))
-    last = _MAP_SIZE - 1
-    window = heat[
-        np.arange(len(points))[:, None, None],
-        rows.clip(0, last)[:, :, None],
-        columns.clip(0, last)[:, None, :],
-    ]  # (39, 9, 9)
-    weights = sigmoid(window)
-    weights[outside_y[:, :, None] | outside_x[:, None, :]] = 0
-    refined = on_map & (weights.max((1, 2)) >= _MIN_HEAT)
+    cells = points[:, :2] * np.float32(_MAP_SIZE)
+    on_map = ((cells > -1) & (cells < _MAP_SIZE)).all(1)  # rounded towards zero: -0.5 is cell 0
+    first = np.where(on_map[:, None], cells, 0).astype(np.int64) - _KERNEL // 2
+    columns, rows = first[:, :1] + _WINDOW_X, first[:, 1:] + _WINDOW_Y  # (n, 81)
+    starts = np.arange(len(points))[:, None] * _MAP_SIZE**2
+    outside = None
+    if first.min() < 0 or first.max() > _MAP_SIZE - _KERNEL:
+        outside = (columns < 0) | (columns >= _MAP_SIZE) | (rows < 0) | (rows >= _MAP_SIZE)
+    last = _MAP_SIZE**2 - 1
+    inside = rows * _MAP_SIZE + columns
+    inside = inside if outside is None else np.minimum(np.maximum(inside, 0), last)
+    weights = sigmoid(heat.reshape(-1)[starts + inside])
+    if outside is not None:
+        weights[outside] = 0
+    warm = np.flatnonzero(on_map & (weights.max(1) >= _MIN_HEAT))
+    weights = weights[warm]
     total = _sum_in_order(weights)
-    total[~refined] = 1
-    x = _sum_in_order(weights * columns[:, None, :].astype(np.float32)) / _MAP_SIZE / total
-    y = _sum_in_order(weights * rows[:, :, None].astype(np.float32)) / _MAP_SIZE / total
-    points[refined, 0] = x[refined]
-    points[refined, 1] = y[refined]
+    points[warm, 0] = _sum_in_order(weights * columns[warm].astype(np.float32)) / _MAP_SIZE / total
+    points[warm, 1] = _sum_in_order(weights * rows[warm].astype(np.float32)) / _MAP_SIZE / total
 
 
 def _sum_in_order(windows: FloatArray) -> FloatArray:
-    """Return the sum of each `(n, 9, 9)` window, row by row, as a plain loop in float32 adds it."""
-    return windows.reshape(len(windows), -1).cumsum(1)[:, -1]
+    """Return the sum of each row, one after the other, as a plain loop in float32 adds it."""
+    return windows.cumsum(1)[:, -1]
 
 
 def follow(pose: PoseLandmarks, state: HolisticState | None, size: Size) -> PoseLandmarks:
@@ -141,26 +143,38 @@ def follow(pose: PoseLandmarks, state: HolisticState | None, size: Size) -> Pose
     """
     width, height = size
     pixels_of = np.array([width, height, width], np.float32)
-    pixels, visibility, world = pose.points * pixels_of, pose.visibility, pose.world
+    pixels = pose.landmarks * pixels_of
     if state is None or not state.follows_pose:
-        return PoseLandmarks(pixels / pixels_of, visibility, world, pose.auxiliary)
-    auxiliary = pose.auxiliary * pixels_of
-    object_scale = _object_scale(pose.auxiliary, size)
+        pose.landmarks = pixels / pixels_of
+        if state is not None and state.keeps_world:
+            pose.world = _upright(pose)
+        return pose
+    object_scale = _object_scale(pixels[33:], size)
+    smooth = pixels
     if object_scale >= _MIN_OBJECT_SCALE:
-        value_scale, frame = f32(1) / object_scale, state.num_frames
-        auxiliary = state.aux_filter(auxiliary, frame, value_scale=value_scale)
-        if state.smooths:
-            pixels = state.pose_filter(pixels, frame, value_scale=value_scale)
+        scale = f32(1) / object_scale
+        smooth = state.body_filter(pixels, state.num_frames, value_scale=scale)
+    state.auxiliary = smooth[33:, :2] / pixels_of[:2]
+    pose.landmarks = (smooth if state.smooths else pixels) / pixels_of
     if state.smooths:
-        visibility = smooth_visibility(visibility, state.visibility)
-        state.visibility = visibility
-        world = state.world_filter(world, state.num_frames)
-    state.auxiliary = (auxiliary / pixels_of)[:, :2]
-    return PoseLandmarks(pixels / pixels_of, visibility, world, pose.auxiliary)
+        pose.visibility = smooth_visibility(pose.visibility, state.visibility)
+        state.visibility = pose.visibility
+    if state.keeps_world:
+        pose.world = _upright(pose)
+        if state.smooths:
+            pose.world = state.world_filter(pose.world, state.num_frames)
+    return pose
+
+
+def _upright(pose: PoseLandmarks) -> FloatArray:
+    """Return the landmarks in metres, turned back by the crop's rotation."""
+    cos, sin = cos_sin(pose.rotation)
+    x, y, z = pose.metres.T
+    return np.stack([cos * x - sin * y, sin * x + cos * y, z], 1)
 
 
 def _object_scale(auxiliary: FloatArray, size: Size) -> np.float32:
-    """Return the side in pixels of the square between the two auxiliary points."""
-    center, reach = (to_pixels((point[0], point[1]), size) for point in auxiliary)
-    square = square_on_line(center, reach, size, target=_UPRIGHT)
+    """Return the side in pixels of the square between the two auxiliary points, in pixels too."""
+    (center_x, center_y), (reach_x, reach_y) = auxiliary[:, :2]
+    square = square_on_line((center_x, center_y), (reach_x, reach_y), size, target=_UPRIGHT)
     return (square.width * size[0] + square.height * size[1]) / f32(2)

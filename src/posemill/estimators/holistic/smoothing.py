@@ -22,19 +22,19 @@ class OneEuro:
     """A One-Euro filter over an array of coordinates.
 
     Args:
-        min_cutoff: Cut-off frequency in Hz at rest.
-        beta: How much the cut-off rises with speed.
+        min_cutoff: Cut-off frequency in Hz at rest; a number, or one for each coordinate.
+        beta: How much the cut-off rises with speed; likewise.
     """
 
-    min_cutoff: float
-    beta: float
+    min_cutoff: Any
+    beta: Any
     raw: FloatArray | None = None
     smooth: FloatArray | None = None
     slope: FloatArray | None = None
     frame: int = 0
 
     def __post_init__(self) -> None:
-        self.min_cutoff = float(np.float32(self.min_cutoff))
+        self.min_cutoff = np.float64(np.float32(self.min_cutoff))
 
     def reset(self) -> None:
         """Forget: the next values pass through unchanged."""

@@ -14,7 +14,10 @@ from posemill.estimators.holistic.smoothing import OneEuro
 from posemill.records import FloatArray
 
 _PARTS = ("left_hand", "right_hand", "face")
-_FILTERS = ("pose_filter", "aux_filter", "world_filter")
+_FILTERS = ("body_filter", "world_filter")
+# 33 landmarks of the body, and the two that say where it will be: followed more slowly.
+_BODY_CUTOFF = np.array([0.05] * 33 + [0.01] * 2, np.float32)[:, None]
+_BODY_BETA = np.array([80.0] * 33 + [10.0] * 2)[:, None]
 
 
 @dataclass
@@ -25,6 +28,7 @@ class HolisticState:
         follows_pose: False is the legacy API's static mode: every frame runs the pose detector and
             nothing is smoothed, but hands and face still remember the frame before.
         smooths: Whether pose landmarks are filtered over time.
+        keeps_world: Whether landmarks in metres are wanted too; the old API gives them.
         num_frames: Frames processed so far: the filters' clock.
         auxiliary: `(2, 2)` filtered points that say where the body is in the next frame; None after
             a frame without a person.
@@ -35,24 +39,23 @@ class HolisticState:
 
     follows_pose: bool = True
     smooths: bool = True
+    keeps_world: bool = False
     num_frames: int = 0
     auxiliary: FloatArray | None = None
     visibility: FloatArray | None = None
     previous: dict[str, FloatArray | None] = field(default_factory=lambda: dict.fromkeys(_PARTS))
-    pose_filter: OneEuro = field(default_factory=lambda: OneEuro(0.05, 80.0))
-    aux_filter: OneEuro = field(default_factory=lambda: OneEuro(0.01, 10.0))
+    body_filter: OneEuro = field(default_factory=lambda: OneEuro(_BODY_CUTOFF, _BODY_BETA))
     world_filter: OneEuro = field(default_factory=lambda: OneEuro(0.1, 40.0))
 
     def lose_person(self) -> None:
         """Take note of a frame without pose landmarks."""
         self.auxiliary = None
-        self.pose_filter.reset()
-        self.aux_filter.reset()
+        self.body_filter.reset()
         self.previous = dict.fromkeys(_PARTS)
 
     def to_bytes(self) -> bytes:
         """Return the state as an npz file without pickles."""
-        header = (self.follows_pose, self.smooths, self.num_frames,
+        header = (self.follows_pose, self.smooths, self.keeps_world, self.num_frames,
                   *(getattr(self, name).frame for name in _FILTERS))  # fmt: skip
         arrays: dict[str, Any] = {"header": np.array(header, np.int64)}
         named = {"auxiliary": self.auxiliary, "visibility": self.visibility, **self.previous}
@@ -71,13 +74,13 @@ class HolisticState:
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
             header = [int(value) for value in arrays["header"]]
-            follows_pose, smooths, num_frames = header[:3]
+            follows_pose, smooths, keeps_world, num_frames = header[:4]
         except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
             raise FormatError(f"not a state of the holistic engine: {error}") from error
-        state = cls(bool(follows_pose), bool(smooths), num_frames)
+        state = cls(bool(follows_pose), bool(smooths), bool(keeps_world), num_frames)
         state.auxiliary, state.visibility = arrays.get("auxiliary"), arrays.get("visibility")
         state.previous = {part: arrays.get(part) for part in _PARTS}
-        for name, frame in zip(_FILTERS, header[3:], strict=True):
+        for name, frame in zip(_FILTERS, header[4:], strict=True):
             one = getattr(state, name)
             one.frame = frame
             one.raw, one.smooth, one.slope = (
