@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import threading
@@ -11,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from posemill import files
-from posemill.files import atomic_path, cache_folder, exclusive_lock, sha256_of
+from posemill.files import (
+    atomic_folder,
+    atomic_path,
+    cache_folder,
+    exclusive_lock,
+    remove_leftovers,
+    sha256_of,
+)
 
 
 def test_a_file_appears_only_when_its_block_ended_well(tmp_path: Path) -> None:
@@ -103,3 +111,44 @@ def test_the_cache_folder_is_the_users_choice_or_the_platforms(
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
     assert cache_folder() == tmp_path / "local" / "posemill"
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    with atomic_folder(target, marker="mark") as folder:
+        (folder / "mark").write_text("first")
+        assert not target.exists()
+    with pytest.raises(RuntimeError), atomic_folder(target, marker="mark") as folder:
+        (folder / "mark").write_text("second")
+        raise RuntimeError
+    assert (target / "mark").read_text() == "first"
+    with atomic_folder(target, marker="mark") as folder:
+        (folder / "mark").write_text("third")
+    assert (target / "mark").read_text() == "third"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_of_someone_else_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis").write_text("years of work")
+    with (
+        pytest.raises(FileExistsError, match=r"exists and was not written by posemill .*no mark"),
+        atomic_folder(tmp_path, marker="mark"),
+    ):
+        pass
+    assert (tmp_path / "thesis").exists()
+
+
+def test_leftovers_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+    target = tmp_path / "a.npz"
+    dead = tmp_path / ".a.npz.99999999-abcd.tmp"
+    fresh = tmp_path / ".a.npz.99999998-abcd.tmp"
+    alive = tmp_path / f".a.npz.{os.getpid()}-abcd.tmp"
+    other = tmp_path / ".b.npz.99999999-abcd.tmp"
+    folder = tmp_path / ".a.npz.99999997-abcd.tmp"
+    for path in (dead, fresh, alive, other):
+        path.write_text("half")
+    folder.mkdir()
+    for path in (dead, alive, other, folder):
+        os.utime(path, (1, 1))
+    remove_leftovers(target)
+    assert sorted(tmp_path.iterdir()) == sorted([fresh, alive, other])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import os
 import shutil
@@ -131,3 +132,20 @@ def atomic_folder(target: Path, *, marker: str) -> Iterator[Path]:
 
 def _is_ours(folder: Path, marker: str) -> bool:
     return folder.is_dir() and ((folder / marker).is_file() or not any(folder.iterdir()))
+
+
+def remove_leftovers(target: Path, *, older_than_seconds: float = 600) -> None:
+    """Delete the temporary files and folders that killed writers of `target` left beside it.
+
+    Only those that nobody has touched for a while and whose process is gone: another machine may
+    be writing into the same folder.
+    """
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*-*.tmp"):
+        pid = path.name.removeprefix(f".{target.name}.").partition("-")[0]
+        age = time.time() - path.stat().st_mtime
+        if not pid.isdecimal() or age < older_than_seconds or Path(f"/proc/{pid}").exists():
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

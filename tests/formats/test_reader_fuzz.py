@@ -120,7 +120,7 @@ def test_a_damaged_file_gives_clips_or_an_error_of_ours(valid) -> None:
         global is_watching
         target = broken / files[which].relative_to(path) if path.is_dir() else broken
         target.write_bytes(damage(contents[files[which]], changes))
-        started = time.monotonic()
+        started = time.process_time()
         is_watching = True
         try:
             for number, clip in enumerate(form.read(broken, size_wh=(64, 64))):
@@ -132,7 +132,7 @@ def test_a_damaged_file_gives_clips_or_an_error_of_ours(valid) -> None:
         finally:
             is_watching = False
             target.write_bytes(contents[files[which]])
-        assert time.monotonic() - started < MAX_SECONDS
+        assert time.process_time() - started < MAX_SECONDS
 
     run()
     assert not seen_events

@@ -59,7 +59,7 @@ class PoseFormat:
     has_pixels = True
     has_mask = False
     losses: tuple[str, ...] = (
-        "rounding to pixels in float32; scores below 0.000001 become that",
+        "digits beyond float32 pixels; scores below 0.000001 (they become that)",
         "sizes of frames that differ from the first of their clip",
     )
 

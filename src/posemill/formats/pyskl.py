@@ -50,7 +50,7 @@ class PysklFormat:
         "z",
         "image paths, frame positions, fps and extra",
         "sizes of frames that differ from the first of their clip",
-        "rounding to pixels in float32; scores below 0.000001 become that",
+        "digits beyond float32 pixels; scores below 0.000001 (they become that)",
     )
 
     def sniff(self, path: Path) -> bool:

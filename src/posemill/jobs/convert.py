@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from posemill.errors import FormatError, RunError
-from posemill.files import atomic_folder
+from posemill.files import atomic_folder, remove_leftovers
 from posemill.formats import get_format
 from posemill.formats.contract import Recipe, Summary
 from posemill.jobs.inputs import ClipInput
@@ -60,6 +60,7 @@ def export_clips(
     recipe = check_recipe(recipe or Recipe(), form)
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(out)
     clips = watch(read_ahead(source.clips()), source.num_frames)
     shaped = (shape_clip(clip, recipe, layout_for(clip, recipe, form)) for clip in clips)
     with writing(out):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from posemill.errors import FormatError
-from posemill.files import atomic_path
+from posemill.files import atomic_path, remove_leftovers
 from posemill.formats.contract import Recipe
 from posemill.formats.npz import NpzFormat
 from posemill.jobs.convert import Watch, unwatched, writing
@@ -94,6 +94,7 @@ def _write_split(split: str, clips: Iterator[PoseClip], out: Path, recipe: Recip
             yield ready
 
     path, stats_path = out / f"{split}_keypoints.npz", out / f"{split}_stats.json"
+    remove_leftovers(path)
     form.write(shaped(), path, recipe=recipe)
     content = stats.to_dict() | {"keypoints_file": path.name, "num_bytes": path.stat().st_size}
     with atomic_path(stats_path) as temporary:
