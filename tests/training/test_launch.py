@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
 import posemill
-from posemill.errors import ConfigError, DeviceError, TrainingError
+from posemill.errors import ConfigError, DeviceError, RunError, TrainingError
 from posemill.training import launch, probe
 from posemill.training.config import TrainConfig
 from posemill.training.distributed import check_world
@@ -72,6 +75,38 @@ def test_a_rank_that_fails_ends_the_others_and_its_error_is_raised(settings: Set
                       clip_grad_norm=0, warmup_epochs=0.0)  # fmt: skip
     with pytest.raises(TrainingError, match=r"the loss became .*: lower --lr"):
         train(fields)
+
+
+def test_ranks_leave_with_their_parent_and_one_process_can_continue(
+    settings: Settings, tmp_path: Path
+) -> None:
+    fields = settings(model_options=NO_DROPOUT, epochs=1000, save_every_steps=1, eval_every=1000,
+                      optimizer="sgd")  # fmt: skip
+    config = tmp_path / "config.toml"
+    ranks = {"mode": "multi_process", "processes": 2}
+    write_config(TrainConfig(**fields | ranks), config)
+    parent = psutil.Popen(
+        [sys.executable, "-m", "posemill", "train", str(config)],
+        env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},
+    )
+    last = Path(fields["out"]) / "checkpoints" / "last.json"
+    deadline = time.monotonic() + 120
+    while not (last.is_file() and json.loads(last.read_text())["step"] >= 2):
+        assert parent.poll() is None, "the training ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    children = parent.children(recursive=True)
+    assert len(children) >= 2
+    with pytest.raises(RunError, match="is being trained by another process"):
+        train(fields | {"resume": True})
+    parent.kill()
+    parent.wait()
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert not alive
+    step = json.loads(last.read_text())["step"]
+    result = train(fields | {"resume": True, "max_steps": step + 3})
+    assert result.summary["steps"] == step + 3
+    assert any("continued with 1 processes instead of 2" in n for n in result.summary["notes"])
 
 
 def test_a_rank_that_dies_is_reported_with_its_code() -> None:

@@ -126,6 +126,18 @@ def test_a_finished_training_is_not_trained_again(settings: Settings, tmp_path: 
         train(fields)
 
 
+def test_a_training_cut_before_its_first_evaluation_and_not_continued_has_the_last_weights(
+    settings: Settings, stop_after: Callable[[int], None]
+) -> None:
+    fields = settings(save_every_steps=1, eval_every=3)
+    stop_after(2)
+    with pytest.raises(KeyboardInterrupt):
+        train(fields)
+    result = train(fields | {"resume": True, "max_steps": 1})
+    assert result.summary["steps"] == 2
+    assert result.scores["test"]
+
+
 def test_the_folder_must_be_free(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")

@@ -135,19 +135,20 @@ def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
     if plan is None:
         plan = _plan_of(folder, config) if continues else probe_mode(workload, make, config)
     planned = plan.apply(config)
-    if is_first:
-        folder.make()
+    if plan.mode != "multi_process" or under_torchrun():
+        make = partial(_given, workload)
+    del workload  # where there are several processes, each makes its own
+    reasons = {"mode_reason": plan.reason, "precision_reason": precision.reason}
+    if not is_first:
+        summary = launch(make, planned, folder)
+        return TrainResult(folder.path, summary["scores"], summary | reasons)
+    folder.make()
+    with folder.locked():
         _write_settings(folder, resolved, planned)
         if config.progress:
             say(f"mode {plan.mode}, {plan.processes} x {plan.threads} threads: {plan.reason}")
             say(f"precision {precision.name}: {precision.reason}")
-    if plan.mode == "multi_process" and not under_torchrun():
-        del workload  # each process makes its own
-        summary = launch(make, planned, folder)
-    else:
-        summary = launch(partial(_given, workload), planned, folder)
-    summary |= {"mode_reason": plan.reason, "precision_reason": precision.reason}
-    if is_first:
+        summary = launch(make, planned, folder) | reasons
         folder.write_summary(summary)
     return TrainResult(folder.path, summary["scores"], summary)
 

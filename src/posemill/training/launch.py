@@ -13,6 +13,7 @@ import os
 import pickle
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -199,6 +200,7 @@ class _Seat:
 def _rank_main(task: RankTask, seat: _Seat, shared: Path) -> None:
     """What each spawned process does; errors are left in a file for the parent."""
     rank = seat.rank
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     if seat.threads:
         torch.set_num_threads(seat.threads)
     try:
@@ -214,6 +216,14 @@ def _rank_main(task: RankTask, seat: _Seat, shared: Path) -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _leave_with_parent() -> None:
+    """End this process when the one that started it is gone: nobody would wait for the result."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _start(processes: list[Any]) -> None:

@@ -10,8 +10,11 @@ figures/*.png, tensorboard/
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +61,21 @@ class RunFolder:
         """Make the folder."""
         self.path.mkdir(parents=True, exist_ok=True)
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other trainings out of the folder for the block; a dead holder's lock is free."""
+        with (self.path / ".lock").open("a+b") as handle:
+            try:
+                _lock(handle.fileno())
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    raise
+                raise RunError(
+                    f"{self.path} is being trained by another process; wait for it, end it, or "
+                    "choose another --out"
+                ) from error
+            yield
+
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         """Write `run.json`."""
         self._write("run.json", {"kind": _KIND, **facts})
@@ -101,3 +119,15 @@ class RunFolder:
         if not isinstance(value, dict):
             raise RunError(f"{self.path / name}: expected an object")
         return value
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file for this process alone: unlike `flock`, forked loaders do not keep it alive."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

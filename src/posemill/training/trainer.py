@@ -216,8 +216,8 @@ class Trainer:
     def load_best(self) -> None:
         """Put the weights of the best checkpoint into the model; every process calls it."""
         self.world.gather(None)  # the first process has written it when all are here
-        best = self.folder.checkpoints.load_weights("best")
-        load_into(self.workload.model, best, where="best")
+        name = "best" if self.folder.checkpoints.has("best") else "last"
+        load_into(self.workload.model, self.folder.checkpoints.load_weights(name), where=name)
         self.stepper.average = None
 
     def score(self, split: Split) -> Evaluation:
