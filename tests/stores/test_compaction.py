@@ -1,0 +1,55 @@
+"""Rows that no longer count leave the shards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from posemill.errors import RunError
+from posemill.records import PoseClip
+from posemill.stores import lock
+from posemill.stores.commits import CommitLog
+from posemill.stores.compaction import compact
+from posemill.stores.manifest import Manifest
+from posemill.stores.reader import open_run
+from posemill.stores.writer import RunWriter
+
+
+def make_clip(name, value, num_frames=4):
+    points = np.full((num_frames, 543, 3), value, np.float32)
+    sizes = np.ones((num_frames, 2), np.int32)
+    return PoseClip(points, points[..., 0], sizes, clip_id=name)
+
+
+def test_a_shard_is_rewritten_without_rows_that_were_given_up(tmp_path):
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for number, name in enumerate("abc"):
+            writer.add(make_clip(name, number))
+    log = CommitLog(tmp_path / "run")
+    with log.transaction():
+        log._database.execute("DELETE FROM pieces WHERE clip_no = 2")
+    assert compact(tmp_path / "run", log) == 1
+    assert compact(tmp_path / "run", log) == 0
+    (shard,) = (tmp_path / "run" / "shards").iterdir()
+    assert shard.name == "part-000000-r1.parquet"
+    assert pq.read_table(shard)["clip_id"].to_pylist() == ["a"] * 4 + ["c"] * 4
+    clips = {clip.clip_id: clip.points[0, 0, 0] for clip in open_run(tmp_path / "run").clips()}
+    assert clips == {"a": 0.0, "c": 2.0}
+    with log.transaction():
+        log._database.execute("DELETE FROM pieces")
+    assert compact(tmp_path / "run", log) == 1
+    log.close()
+    assert not list((tmp_path / "run" / "shards").iterdir())
+
+
+def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
+    def refuse(_descriptor):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(lock, "_try_lock", refuse)
+    with (
+        pytest.raises(RunError, match=r"its file system cannot lock files \(Operation not"),
+        lock.RunLock(tmp_path),
+    ):
+        pass
