@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import av
 import cv2
 import numpy as np
 import pytest
@@ -89,6 +90,24 @@ def test_a_dry_run_writes_nothing(tree, tmp_path):
     assert result.exit_code == 0
     assert f"would start a run in {tmp_path / 'run'}; nothing was written" in result.stdout
     assert not (tmp_path / "run").exists()
+
+
+def test_videos_are_counted_before_work_starts(tmp_path):
+    (tmp_path / "videos").mkdir()
+    with av.open(str(tmp_path / "videos" / "a.mkv"), "w") as container:
+        stream = container.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 32, 24, "yuv420p"
+        for _ in range(7):
+            pixels = np.full((24, 32, 3), 99, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
+        container.mux(stream.encode())
+    (tmp_path / "videos" / "b.mp4").write_bytes(b"junk")
+    for more in (["--dry-run"], []):
+        result = posemill(
+            "extract", str(tmp_path / "videos"), "--out", str(tmp_path / "run"), *FAKE, *more
+        )
+        assert "all: 2 clips, 7 frames and 1 videos of unknown length" in result.stderr
+    assert result.exit_code == 1
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ import pytest
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, DeviceError, RunError, SourceError
 from posemill.estimators.fake import FakeEstimator
-from posemill.jobs.run import extract, plan_workers
+from posemill.jobs.run import extract
 from posemill.jobs.status import read_status
+from posemill.jobs.workers import plan_workers
 from posemill.stores.reader import open_run
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}

@@ -71,8 +71,8 @@ def test_a_coordinator_killed_at_many_moments_ends_as_an_unbroken_run(
 
 @pytest.mark.parametrize(
     "step",
-    ["stores.manifest.Manifest.write", "jobs.run._compare", "jobs.run.Ledger",
-     "jobs.ledger.Ledger.add_plan", "jobs.run.remove_uncommitted", "jobs.run.RunLog",
+    ["stores.manifest.Manifest.write", "jobs.opening._compare", "jobs.opening.Ledger",
+     "jobs.ledger.Ledger.add_plan", "jobs.opening.remove_uncommitted", "jobs.run.RunLog",
      "jobs.ledger.Ledger.begin_start", "jobs.run._finish", "jobs.run.compact",
      "jobs.ledger.Ledger.check_totals"],
 )  # fmt: skip

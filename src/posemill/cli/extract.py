@@ -14,7 +14,8 @@ from posemill.errors import ConfigError
 
 if TYPE_CHECKING:
     from posemill.config import ExtractConfig
-    from posemill.jobs.run import Summary, WorkerPlan
+    from posemill.jobs.run import Summary
+    from posemill.jobs.workers import WorkerPlan
     from posemill.sources import ClipList
 
 
@@ -110,7 +111,9 @@ def _run(config: ExtractConfig, *, as_json: bool) -> None:
 
     typer.echo(f"looking for clips in {config.source} …", err=True)
     with ProgressView() as view:
-        summary = run_extract(config, on_progress=view.show, on_plan=_print_plan)
+        summary = run_extract(
+            config, on_progress=view.show, on_plan=_print_plan, on_count=view.count
+        )
     _print_summary(summary, as_json=as_json)
     raise typer.Exit(summary.exit_code)
 
@@ -140,7 +143,9 @@ def parse_options(options: list[str]) -> dict[str, Any]:
 
 def _print_plan(clips: ClipList, workers: WorkerPlan) -> None:
     for split, totals in clips.totals.items():
-        more = f", {totals.num_uncounted} videos not counted" if totals.num_uncounted else ""
+        more = (
+            f" and {totals.num_uncounted} videos of unknown length" if totals.num_uncounted else ""
+        )
         typer.echo(f"{split}: {totals.num_clips} clips, {totals.num_frames} frames{more}", err=True)
     for problem in clips.problems:
         typer.echo(f"note: {problem}", err=True)
@@ -167,11 +172,16 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
 
 
 def _show_dry_run(config: ExtractConfig) -> None:
-    from posemill.jobs.run import plan_workers
+    import dataclasses
+
+    from posemill.jobs.opening import count_frames
+    from posemill.jobs.workers import plan_workers
     from posemill.sources import find_clips
     from posemill.stores.manifest import check_folder
 
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
+    with ProgressView() as view:
+        clips = dataclasses.replace(clips, clips=count_frames(clips, view.count))
     _print_plan(clips, plan_workers(config))
     what = "continue the run in" if check_folder(config.out) else "start a run in"
     typer.echo(f"would {what} {config.out}; nothing was written")

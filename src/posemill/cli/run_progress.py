@@ -52,6 +52,14 @@ class ProgressView:
             self._line_at = time.monotonic()
             typer.echo(describe(snapshot), err=True)
 
+    def count(self, done: int, total: int) -> None:
+        """Show how many videos were looked into to learn their lengths."""
+        if self._bars is None:
+            return
+        if "counting" not in self._tasks:
+            self._tasks["counting"] = self._bars.add_task("counting frames", total=total, note="")
+        self._bars.update(self._tasks["counting"], completed=done, visible=done < total)
+
     def _draw(self, snapshot: Snapshot) -> None:
         for index, each in enumerate(snapshot.counts):
             if each.split not in self._tasks:

@@ -6,16 +6,17 @@ import dataclasses
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posemill.config import ExtractConfig
-from posemill.jobs.run import extract, usable_cores
+from posemill.jobs.opening import count_frames
+from posemill.jobs.run import extract
+from posemill.jobs.workers import usable_cores
 from posemill.records import Clip
 from posemill.sources import ClipList, find_clips
-from posemill.sources.frames import with_frame_count
 from posemill.stores.reader import open_run
 
 _CLIPS_PROBED = 24
@@ -74,7 +75,7 @@ class Forecast:
 def forecast(config: ExtractConfig, *, sample_seconds: float = 20.0) -> Forecast:
     """Return what extracting a source would take; measures about `sample_seconds` per step."""
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-    counted = [with_frame_count(clip) if clip.num_frames is None else clip for clip in clips]
+    counted = count_frames(clips)
     num_frames = sum(clip.num_frames or 0 for clip in counted)
     cores = usable_cores()
     with tempfile.TemporaryDirectory(prefix="posemill-plan-") as name:
@@ -91,7 +92,7 @@ def forecast(config: ExtractConfig, *, sample_seconds: float = 20.0) -> Forecast
     return Forecast(len(clips), num_frames, used, speeds, bytes_per_frame, cores)
 
 
-def _sample(clips: ClipList, counted: list[Clip], budget: int) -> ClipList:
+def _sample(clips: ClipList, counted: Sequence[Clip], budget: int) -> ClipList:
     """Return clips from all over the source, together of about `budget` frames."""
     order = sorted(
         range(len(clips)), key=lambda index: hashlib.sha256(str(index).encode()).digest()

@@ -125,6 +125,14 @@ class Ledger(CommitLog):
                  for clip in clips],
             )  # fmt: skip
 
+    def with_lengths(self, clips: Sequence[Clip]) -> tuple[Clip, ...]:
+        """Return the clips with their numbers of frames as far as they are known by now."""
+        rows = self._database.execute("SELECT num_frames FROM clips ORDER BY clip_no")
+        return tuple(
+            clip if clip.num_frames == known else dataclasses.replace(clip, num_frames=known)
+            for clip, (known,) in zip(clips, rows, strict=True)
+        )
+
     def begin_start(self) -> int:
         """Return how often the run was started before, and count this time."""
         starts = int(self._meta("starts") or 0)

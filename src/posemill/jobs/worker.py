@@ -32,7 +32,6 @@ from posemill.jobs.task import SLOW_STEP_SECONDS, Failed, FrameReader, Item, Lan
 from posemill.records import Frame, Keypoints, PoseClip
 from posemill.stores.writer import ShardWriter
 
-_FRAMES_BETWEEN_MEMORY_CHECKS = 16
 _BEAT_SECONDS = 0.2
 
 
@@ -225,9 +224,7 @@ class _TaskRun:
         if self._progress.is_stopping:
             return True
         limit = self._settings.memory_bytes
-        if not limit or self._num_frames % _FRAMES_BETWEEN_MEMORY_CHECKS:
-            return False
-        if self._process.memory_info().rss <= limit:
+        if not limit or self._process.memory_info().rss <= limit:  # 20 microseconds
             return False
         self._progress.recycle()
         return True
