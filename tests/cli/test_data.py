@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posemill.cli.app import build_app, main
+from posemill.formats import FORMATS
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
 from posemill.stores.reader import open_run
@@ -115,3 +116,9 @@ def test_an_unfinished_run_is_used_but_not_in_silence(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "run is not finished; what it holds so far is used" in result.stderr
     writer.finish()
+
+
+def test_the_help_of_export_names_every_format() -> None:
+    text = " ".join(call("export", "--help").output.replace("│", " ").split())
+    for name in FORMATS:
+        assert name in text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -188,3 +190,21 @@ def test_an_unknown_format_or_setting_is_named(tmp_path) -> None:
     (tmp_path / "x.bin").write_bytes(b"?")
     with pytest.raises(FormatError, match=r"x\.bin: none of the formats known: npz"):
         detect_format(tmp_path / "x.bin")
+
+
+class OutsideFormat:
+    name = "outside"
+
+    def sniff(self, path: Path) -> bool:
+        return path.suffix == ".outside"
+
+
+def test_another_package_can_bring_a_format(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "outside_package", sys.modules[__name__])
+    entry = EntryPoint("outside", "outside_package:OutsideFormat", "posemill.formats")
+    monkeypatch.setattr("posemill.formats.entry_points", lambda group: [entry])
+    (tmp_path / "a.outside").write_text("")
+    assert get_format("outside").name == "outside"
+    assert detect_format(tmp_path / "a.outside").name == "outside"
+    with pytest.raises(ConfigError, match=r"unknown format 'x'; known: outside, npz"):
+        get_format("x")

@@ -11,7 +11,8 @@ import typer
 from posemill.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
-    from posemill.formats.contract import Recipe
+    from posemill.formats.contract import Recipe, Summary
+    from posemill.jobs.prepare import Prepared
     from posemill.records import PoseClip
 
 Source = Annotated[
@@ -109,16 +110,7 @@ def prepare(
         _print_dry_run(source, recipe, "npz", as_json=as_json)
         return
     made = prepare_splits(source, out, recipe=recipe, watch=_bar("preparing"))
-    if as_json:
-        print_json([{"path": each.path, "stats_path": each.stats_path} | each.stats
-                    for each in made])  # fmt: skip
-        return
-    print_table(
-        ("split", "clips", "frames", "missing", "longest gap", "file"),
-        [(each.split, each.stats["num_clips"], each.stats["num_frames"],
-          f"{each.stats['missing_rate']:.1%}", each.stats["longest_gap"], each.path)
-         for each in made],
-    )  # fmt: skip
+    _print_prepared(made, as_json=as_json)
 
 
 def export(
@@ -139,20 +131,14 @@ def export(
     from posemill.jobs.convert import export_clips
     from posemill.jobs.inputs import ClipInput
 
-    recipe = _recipe(layout, normalize, interpolate, fill)
-    losses = get_format(to).losses
+    recipe, form = _recipe(layout, normalize, interpolate, fill), get_format(to)
     source = ClipInput(path, splits=splits)
     _warn_unfinished(source)
     if dry_run:
         _print_dry_run(source, recipe, to, as_json=as_json)
         return
     summary = export_clips(source, to, out, recipe=recipe, watch=_bar("exporting"))
-    if as_json:
-        print_json(vars(summary) | {"losses": losses, "recipe": recipe.to_dict()})
-        return
-    typer.echo(f"{summary.path}: {summary.num_clips} clips, {summary.num_frames} frames ({to})")
-    if losses:
-        typer.echo(f"not kept by this format: {'; '.join(losses)}", err=True)
+    _print_exported(summary, recipe, form.losses, as_json=as_json)
 
 
 def import_(
@@ -206,6 +192,31 @@ def _bar(description: str) -> Any:
         return track(clips, description, total, len)
 
     return watch
+
+
+def _print_prepared(made: list[Prepared], *, as_json: bool) -> None:
+    if as_json:
+        print_json([{"path": each.path, "stats_path": each.stats_path} | each.stats
+                    for each in made])  # fmt: skip
+        return
+    print_table(
+        ("split", "clips", "frames", "missing", "longest gap", "file"),
+        [(each.split, each.stats["num_clips"], each.stats["num_frames"],
+          f"{each.stats['missing_rate']:.1%}", each.stats["longest_gap"], each.path)
+         for each in made],
+    )  # fmt: skip
+
+
+def _print_exported(
+    summary: Summary, recipe: Recipe, losses: tuple[str, ...], *, as_json: bool
+) -> None:
+    if as_json:
+        print_json(vars(summary) | {"losses": losses, "recipe": recipe.to_dict()})
+        return
+    counts = f"{summary.num_clips} clips, {summary.num_frames} frames"
+    typer.echo(f"{summary.path}: {counts} ({summary.format_name})")
+    if losses:
+        typer.echo(f"not kept by this format: {'; '.join(losses)}", err=True)
 
 
 def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:

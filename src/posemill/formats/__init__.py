@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
@@ -25,14 +26,29 @@ FORMATS = {
     "huggingface": "posemill.formats.huggingface:HuggingFaceFormat",
 }
 
-__all__ = ["FORMATS", "LAYOUTS", "Format", "Recipe", "Summary", "detect_format", "get_format"]
+__all__ = [
+    "FORMATS",
+    "LAYOUTS",
+    "Format",
+    "Recipe",
+    "Summary",
+    "detect_format",
+    "get_format",
+    "known_formats",
+]
+
+
+def known_formats() -> dict[str, str]:
+    """Return `FORMATS` and those of other packages (entry points of group `posemill.formats`)."""
+    return {each.name: each.value for each in entry_points(group="posemill.formats")} | FORMATS
 
 
 def get_format(name: str) -> Format:
-    """Return the format of that name, a key of `FORMATS`."""
-    if name not in FORMATS:
-        raise ConfigError(f"unknown format {name!r}; known: {', '.join(FORMATS)}")
-    module, _, attribute = FORMATS[name].partition(":")
+    """Return the format of that name, one of `known_formats`."""
+    known = FORMATS if name in FORMATS else known_formats()
+    if name not in known:
+        raise ConfigError(f"unknown format {name!r}; known: {', '.join(known)}")
+    module, _, attribute = known[name].partition(":")
     return cast(Format, getattr(import_module(module), attribute)())
 
 
@@ -40,8 +56,9 @@ def detect_format(path: Path) -> Format:
     """Return the format a file or folder is in, by its content and name."""
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
-    for name in FORMATS:
+    known = [*FORMATS, *(name for name in known_formats() if name not in FORMATS)]
+    for name in known:
         form = get_format(name)
         if form.sniff(path):
             return form
-    raise FormatError(f"{path}: none of the formats known: {', '.join(FORMATS)}; name it by --from")
+    raise FormatError(f"{path}: none of the formats known: {', '.join(known)}; name it by --from")
