@@ -515,6 +515,20 @@ def test_settings_that_make_no_sense_are_refused(changes, said, tmp_path):
         ExtractConfig(tmp_path, tmp_path, **changes)
 
 
+def test_a_plain_script_without_a_guard_may_extract(make_tree, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import posemill\n"
+        "from pathlib import Path\n"
+        f"config = posemill.ExtractConfig(Path({str(make_tree(SIZES))!r}), "
+        f"Path({str(tmp_path / 'run')!r}), engine='fake', workers=2)\n"
+        "print('frames out:', sum(c.frames_out for c in posemill.extract(config).counts))\n"
+        "assert __file__.endswith('script.py')\n"
+    )
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert result.stdout == "frames out: 35\n", result.stderr
+
+
 def test_a_run_continues_from_any_thread(make_tree, config_for, tmp_path):
     tree = make_tree(SIZES)
     codes = []

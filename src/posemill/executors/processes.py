@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -58,7 +59,7 @@ class _Worker:
             name=f"posemill-worker-{index}",
             daemon=True,
         )
-        with _environment(limits):
+        with _environment(limits), _without_script(make_function):
             self.process.start()
         far_end.close()  # ours is now the only other end: the worker's death ends the pipe
         self._seen = (0, time.monotonic())
@@ -135,6 +136,23 @@ def _environment(limits: Limits) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _without_script(make_function: MakeFunction) -> Iterator[None]:
+    """Start processes that do not run the user's script again.
+
+    A spawned process imports the script it came from, for what is defined there. Nothing of ours
+    is, and a script without `if __name__ == "__main__"` would start the whole job once more.
+    """
+    script = vars(sys.modules["__main__"])
+    is_needed = getattr(make_function, "__module__", None) == "__main__"
+    path = None if is_needed else script.pop("__file__", None)
+    try:
+        yield
+    finally:
+        if path is not None:
+            script["__file__"] = path
 
 
 class ProcessExecutor:

@@ -234,11 +234,15 @@ class Ledger(CommitLog):
     def record_crash(self, unit_no: int, place: tuple[int, int], message: str) -> int:
         """Return how often a worker died at that frame and phase of a unit, this time included."""
         with self._batch():
-            row = self._database.execute(
+            self._database.execute(
                 "INSERT INTO crashes (unit_no, frame_index, phase, tries, message) "
-                "VALUES (?, ?, ?, 1, ?) ON CONFLICT DO UPDATE SET tries = tries + 1, "
-                "message = excluded.message RETURNING tries",
+                "VALUES (?, ?, ?, 1, ?) ON CONFLICT (unit_no, frame_index, phase) DO UPDATE SET "
+                "tries = tries + 1, message = excluded.message",
                 (unit_no, *place, message),
+            )
+            row = self._database.execute(
+                "SELECT tries FROM crashes WHERE unit_no = ? AND frame_index = ? AND phase = ?",
+                (unit_no, *place),
             ).fetchone()
         return int(row[0])
 
@@ -246,8 +250,8 @@ class Ledger(CommitLog):
         """Never try that frame again; with phase -1, nothing of the unit from there on."""
         with self._batch():
             self._database.execute(
-                "INSERT INTO crashes VALUES (?, ?, ?, 0, 1, ?) ON CONFLICT DO UPDATE SET "
-                "is_given_up = 1, message = excluded.message",
+                "INSERT INTO crashes VALUES (?, ?, ?, 0, 1, ?) ON CONFLICT (unit_no, frame_index, "
+                "phase) DO UPDATE SET is_given_up = 1, message = excluded.message",
                 (unit_no, *place, message),
             )
 

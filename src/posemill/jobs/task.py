@@ -15,7 +15,7 @@ from posemill.decoders.pictures import read_picture
 from posemill.errors import DecodeError
 from posemill.estimators import ClipState
 from posemill.jobs.messages import DECODING, Lost, Unit
-from posemill.records import Frame, Keypoints
+from posemill.records import Clip, Frame, Keypoints
 from posemill.sources.frames import frame_path, list_frames
 
 SLOW_STEP_SECONDS = 600.0  # loading models for the first time, writing to a busy disk
@@ -68,6 +68,20 @@ class Lane:
 Item = tuple[int, "str | None", "Frame | Failed"]
 
 
+class Listing:
+    """The frame names of the last clip: a folder of a million pictures is listed once."""
+
+    def __init__(self) -> None:
+        self._last: tuple[tuple[str, str], list[str]] = (("", ""), [])
+
+    def names_of(self, clip: Clip) -> list[str]:
+        """Return what `list_frames` does."""
+        key = (clip.kind, clip.path)
+        if self._last[0] != key:
+            self._last = (key, list_frames(clip))
+        return self._last[1]
+
+
 class FrameReader:
     """Reads the frames of units.
 
@@ -75,11 +89,18 @@ class FrameReader:
         decoder: For videos; a key of `posemill.decoders.DECODERS`.
         at: Told before each step: the place (position, frame index, phase), and how long it may
             take if unusual.
+        listing: Shared by the readers of a worker.
     """
 
-    def __init__(self, decoder: str, at: Callable[[tuple[int, int, int], float], None]) -> None:
+    def __init__(
+        self,
+        decoder: str,
+        at: Callable[[tuple[int, int, int], float], None],
+        listing: Listing | None = None,
+    ) -> None:
         self._decoder = decoder
         self._at = at
+        self._listing = Listing() if listing is None else listing
 
     def read(self, lane: Lane) -> Generator[Item, None, None]:
         """Yield a unit's frames from where it stands; a loss of all the rest is noted in `lane`."""
@@ -145,7 +166,7 @@ class FrameReader:
     def _read_pictures(self, lane: Lane) -> Generator[Item, None, None]:
         unit = lane.unit
         self._at((lane.position, unit.next_frame, DECODING), 0.0)
-        names = attempt(lambda: list_frames(unit.clip))
+        names = attempt(lambda: self._listing.names_of(unit.clip))
         if isinstance(names, Failed):
             self._lose_rest(lane, None, names)
             return

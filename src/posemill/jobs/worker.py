@@ -28,7 +28,7 @@ from posemill.jobs.messages import (
     UnitProgress,
     WorkerSettings,
 )
-from posemill.jobs.task import SLOW_STEP_SECONDS, Failed, FrameReader, Item, Lane, attempt
+from posemill.jobs.task import SLOW_STEP_SECONDS, Failed, FrameReader, Item, Lane, Listing, attempt
 from posemill.records import Frame, Keypoints, PoseClip
 from posemill.stores.writer import ShardWriter
 
@@ -54,6 +54,7 @@ class Worker:
         self.settings = settings
         self._device = device
         self._estimator: Estimator | None = None
+        self._listing = Listing()
 
     def __call__(self, task: Task, progress: Progress) -> Iterator[Commit | Fatal | None]:
         """Yield a commit for every shard written; None now and then."""
@@ -63,7 +64,7 @@ class Worker:
         except PosemillError as error:
             yield Fatal(type(error).__name__, str(error))
             return
-        yield from _TaskRun(self.settings, estimator, task, progress).run()
+        yield from _TaskRun(self.settings, estimator, task, progress, listing=self._listing).run()
 
     def _open(self) -> Estimator:
         if self._estimator is None:
@@ -88,7 +89,13 @@ class _TaskRun:
     """One task, from its first frame to its last commit."""
 
     def __init__(
-        self, settings: WorkerSettings, estimator: Estimator, task: Task, progress: Progress
+        self,
+        settings: WorkerSettings,
+        estimator: Estimator,
+        task: Task,
+        progress: Progress,
+        *,
+        listing: Listing,
     ) -> None:
         self._settings = settings
         self._estimator = estimator
@@ -97,7 +104,7 @@ class _TaskRun:
         self._batch_size = 1 if task.is_careful else settings.batch_size
         self._writer = ShardWriter(Path(settings.folder))
         self._finished: list[UnitProgress] = []
-        self._reader = FrameReader(settings.decoder, self._at)
+        self._reader = FrameReader(settings.decoder, self._at, listing)
         self._num_rows = 0
         self._num_frames = 0
         self._num_shards = 0
