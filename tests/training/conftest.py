@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-collect_ignore_glob = [] if find_spec("torch") else ["test_*.py"]
+collect_ignore_glob = [] if find_spec("torch") else ["test_*.py", "*/test_*.py"]
 
 NUM_CLASSES, NUM_POINTS = 3, 6
 

@@ -203,7 +203,7 @@ class TrainConfig:
         1, "Epochs between checkpoints; the last epoch always has one.", least=1
     )
     save_every_steps: int = _output(0, "Also a checkpoint every so many steps; 0: no.", least=0)
-    log_every: int = _output(20, "Steps between lines of the log.", least=1)
+    log_every: int = _output(10, "Steps between lines of the log.", least=1)
     tensorboard: bool = _output(True, "Write TensorBoard logs where the package is installed.")
     figures: bool = _output(
         True, "Draw curves, confusion matrix and sample predictions at the end."

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NUM_SAMPLES = 8
-_COLUMNS = 4
+_WIDTH = 10.8  # inches of all columns
 _PART_COLOURS = {
     "pose": "#4a5568",
     "body": "#4a5568",
@@ -38,9 +38,10 @@ def draw_samples(
     if split.show is None or not result.rows:
         return None
     chosen = _choose(split, result.rows)
-    rows = -(-len(chosen) // _COLUMNS)
-    figure = new_figure(2.7 * _COLUMNS, 3.1 * rows + 0.4)
-    grid = figure.subplots(rows, _COLUMNS, squeeze=False)
+    columns = 2 if isinstance(split.scorer, CtcScorer) else 4  # sentences need room
+    rows = -(-len(chosen) // columns)
+    figure = new_figure(_WIDTH, 3.1 * rows + 0.4)
+    grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
     for axes, row in zip(grid.flat, chosen, strict=False):
@@ -129,4 +130,4 @@ def _describe(split: Split, row: Row, names: tuple[str, ...]) -> tuple[str, bool
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"
+    return text if len(text) <= 75 else text[:74] + "…"

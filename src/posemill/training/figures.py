@@ -89,7 +89,10 @@ def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
     names = [name for name in (evals[0] if evals else {}) if name not in
              ("event", "step", "epoch", "loss")]  # fmt: skip
     for name in names:
-        scores.plot(at, [row[name] for row in evals], "o-", ms=3, label=name)
+        # The score that chooses may be that of a head: it lies broad and pale behind it.
+        is_sum = any(other.startswith(f"{name}_") for other in names)
+        style = {"linewidth": 6, "alpha": 0.3} if is_sum else {"marker": "o", "markersize": 3}
+        scores.plot(at, [row[name] for row in evals], label=name, **style)
     scores.set_title("dev")
     if names:
         scores.set_ylim(0, max(1.02, *(row[name] for row in evals for name in names)))
