@@ -54,10 +54,10 @@ class CorpusOptions:
     num_glosses: int = 80
     num_clips: Mapping[str, int] | None = None
     num_signers: int = 5
-    coarticulation: float = 0.4
-    variation: float = 0.06
-    noise: float = 0.03
-    missing: float = 0.05
+    coarticulation: float = 0.5
+    variation: float = 0.12
+    noise: float = 0.04
+    missing: float = 0.1
     seed: int = 0
 
 
