@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import av
 import cv2
 import numpy as np
 import pyarrow.parquet as pq
@@ -80,3 +81,31 @@ def same_runs() -> Callable[[Path, Path], None]:
         assert plain.equals(b.select(keys).sort_by([(key, "ascending") for key in keys]))
 
     return check
+
+
+@pytest.fixture
+def write_video() -> Callable[..., None]:
+    """Write a video of frames of one colour each: `write_video(path, num_frames)`."""
+
+    def write(path, num_frames, *, size=(32, 24), seed=0):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rng = np.random.default_rng(seed)
+        with av.open(str(path), "w") as container:
+            stream = container.add_stream("mpeg4", rate=25)
+            stream.width, stream.height, stream.pix_fmt = *size, "yuv420p"
+            for _ in range(num_frames):
+                pixels = np.full((size[1], size[0], 3), rng.integers(20, 250, 3), np.uint8)
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
+            container.mux(stream.encode())
+
+    return write
+
+
+@pytest.fixture
+def paint() -> Callable[..., None]:
+    """Write a picture of one colour: `paint(path, (blue, green, red))`."""
+
+    def write(path, colour):
+        assert cv2.imwrite(str(path), np.full((12, 16, 3), colour, np.uint8))
+
+    return write
