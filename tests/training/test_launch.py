@@ -16,13 +16,13 @@ import torch
 
 import posemill
 from posemill.errors import ConfigError, DeviceError, RunError, TrainingError
-from posemill.training import launch, probe
+from posemill.training import launch, precision, probe
 from posemill.training.config import TrainConfig
 from posemill.training.distributed import check_world
 from posemill.training.fitting import train
 from posemill.training.launch import ModePlan, plan_mode, run_ranks
 from posemill.training.probe import probe_mode, probe_precision
-from posemill.training.resolve import write_config
+from posemill.training.resolve import resolve_config, write_config
 from posemill.training.run_folder import RunFolder
 from posemill.training.tasks import build_workload
 
@@ -200,6 +200,20 @@ def test_threads_are_the_cores_divided_by_the_ranks(
     plan = plan_mode(TrainConfig(device="cpu", **fields))
     assert plan is not None
     assert (plan.mode, plan.processes, plan.threads) == expected
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_what_the_machine_decides_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "cpu_has_fast_bf16", lambda: False)
+    monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    found = launch.resolve_hardware(resolve_config(None, {"mode": "multi_thread"}))
+    decided = {name: getattr(found.config, name) for name in ("device", "precision", "threads")}
+    assert decided == {"device": "cpu", "precision": "fp32", "threads": 2}
+    assert {found.sources[name] for name in decided} == {"hardware"}
+    assert found.sources["mode"] == "flag"
+    measured = launch.resolve_hardware(resolve_config(None, {})).config
+    assert measured.mode == "auto"
 
 
 @pytest.mark.usefixtures("_two_cores")

@@ -220,6 +220,19 @@ def test_out_of_memory_says_what_to_lower(
         train(settings())
 
 
+def test_a_failed_compilation_names_the_setting(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type("InductorError", (RuntimeError,), {"__module__": "torch._inductor.exc"})
+
+    def fail(*_: object) -> None:
+        raise kind("InvalidCxxCompiler: no working C++ compiler found")
+
+    monkeypatch.setattr(trainer_module.Stepper, "take", fail)
+    with pytest.raises(TrainingError, match=r"torch.compile failed \(InvalidCxx.*--compile off"):
+        train(settings())
+
+
 def test_a_loader_process_that_dies_is_named(settings: Settings) -> None:
     fields = settings(num_workers=1, epochs=50)
     plain = BatchMaker.__getitems__

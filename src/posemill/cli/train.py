@@ -14,6 +14,7 @@ from posemill.cli.printing import print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from posemill.records import PoseClip
+    from posemill.training.resolve import Resolved
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -40,13 +41,11 @@ def train(
     # Before torch is loaded: waiting OpenMP threads sleep instead of spinning on shared cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from posemill.training.front import train as run_training
-    from posemill.training.resolve import dump_config, resolve_config
+    from posemill.training.resolve import resolve_config
 
     resolved = resolve_config(config, flags)
     if show_config:
-        rows = [dict(zip(("group", "name", "value", "source"), row, strict=True))
-                for row in resolved.rows()]  # fmt: skip
-        print_json(rows) if as_json else typer.echo(dump_config(resolved), nl=False)
+        _print_config(resolved, as_json)
         return
     result = run_training(resolved)
     if os.environ.get("RANK", "0") != "0":
@@ -55,6 +54,18 @@ def train(
         print_json({"out": str(result.out), **result.summary})
     else:
         _print_summary(result.out, result.summary)
+
+
+def _print_config(resolved: Resolved, as_json: bool) -> None:
+    from posemill.training.front import resolve_hardware
+    from posemill.training.resolve import dump_config
+
+    resolved = resolve_hardware(resolved)
+    names = ("group", "name", "value", "source")
+    if as_json:
+        print_json([dict(zip(names, row, strict=True)) for row in resolved.rows()])
+    else:
+        typer.echo(dump_config(resolved), nl=False)
 
 
 def _print_summary(out: Path, summary: Any) -> None:

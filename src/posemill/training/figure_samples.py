@@ -116,6 +116,7 @@ def _describe(split: Split, row: Row, names: tuple[str, ...]) -> tuple[str, bool
         head = scorer.head or "sequence"
         said, true = list(value[head]), list(scorer.targets[index])
         listed = [" ".join(names[i] for i in one) if names else "" for one in (said, true)]
+        listed = [text or "nothing" for text in listed]
         return f"said {_cut(listed[0])}\ntrue {_cut(listed[1])}", said == true
     if isinstance(scorer, ClassScorer):
         label, chance = value

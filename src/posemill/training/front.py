@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,14 @@ def predict(
 ) -> Iterator[Prediction]:
     """Yield what a run's best model says about each clip; see `training.inference.predict`."""
     found: Iterator[Prediction] = _find("inference", "predict")(run, clips, device=device)
+    return found
+
+
+def resolve_hardware(resolved: Resolved) -> Resolved:
+    """Return the settings with what the machine decides; as they are where torch is missing."""
+    if find_spec("torch") is None:
+        return resolved
+    found: Resolved = _find("launch", "resolve_hardware")(resolved)
     return found
 
 

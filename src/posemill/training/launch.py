@@ -27,8 +27,9 @@ from posemill import errors
 from posemill.errors import ConfigError, DeviceError, PosemillError, TrainingError
 from posemill.training.config import TrainConfig
 from posemill.training.distributed import World, join_world
-from posemill.training.precision import choose_device, choose_precision
+from posemill.training.precision import choose_device, choose_precision, cpu_has_fast_bf16
 from posemill.training.presets import count_cores, loader_workers
+from posemill.training.resolve import Resolved
 from posemill.training.run_folder import RunFolder
 from posemill.training.session import MakeWorkload, train_here
 
@@ -126,6 +127,24 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
     if cores == 1:
         return ModePlan("single", 1, 1, "one core")
     return None
+
+
+def resolve_hardware(resolved: Resolved) -> Resolved:
+    """Return the settings with what the machine decides before anything is measured.
+
+    `mode` and, on CPUs with bf16, `precision` stay `auto` where a probe decides at the start.
+    """
+    config = resolved.config
+    device, plan = choose_device(config.device), plan_mode(config)
+    found: dict[str, Any] = {"device": device.type} if config.device == "auto" else {}
+    if config.precision == "auto" and (device.type == "cuda" or not cpu_has_fast_bf16()):
+        found["precision"] = choose_precision("auto", device).name
+    if plan is not None:
+        planned = plan.apply(config)
+        for name in ("mode", "processes", "threads"):
+            if getattr(planned, name) != getattr(config, name):
+                found[name] = getattr(planned, name)
+    return resolved.with_hardware(**found)
 
 
 def launch(make: MakeWorkload, config: TrainConfig, folder: RunFolder) -> dict[str, Any]:

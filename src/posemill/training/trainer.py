@@ -346,6 +346,11 @@ def _readable_errors(config: TrainConfig) -> Iterator[None]:
                 f"a loader process died ({first_line}); where memory is short, lower --num-workers "
                 f"(now {config.num_workers}) or use --cache mmap. Continue with --resume"
             ) from error
+        if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            raise TrainingError(
+                f"torch.compile failed ({first_line}); use --compile off, or see that a C++ "
+                "compiler is installed"
+            ) from error
         is_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
             "can't allocate memory" in first_line
         )
