@@ -72,13 +72,20 @@ class EpochLoader:
     ) -> Generator[Any, None, None]:
         """Yield the micro-batches of the epochs `start` to `stop` (exclusive), from a step on.
 
-        It is one stream: loaders are ahead of the training across epochs and evaluations.
+        It is one stream: loaders are ahead of the training across epochs and evaluations. Closed
+        before its end, or by an error, it ends its loader processes.
         """
         self._order.place(start, stop, start_step)
-        if self._ahead:
-            yield from read_ahead(self._loader, self._ahead)
-        else:
-            yield from self._loader
+        source = iter(self._loader)
+        is_done = False
+        try:
+            yield from read_ahead(source, self._ahead) if self._ahead else source
+            is_done = True
+        finally:
+            # torch would report a dead loader again at the end of any other child process, for
+            # as long as something (a traceback) holds the iterator.
+            if not is_done and hasattr(source, "_shutdown_workers"):
+                source._shutdown_workers()
 
 
 class _Order(Sampler[list[Draw]]):

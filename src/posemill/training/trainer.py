@@ -339,9 +339,11 @@ def _readable_errors(config: TrainConfig) -> Iterator[None]:
     """Say what to lower when memory runs out, and what may have killed a loader process."""
     try:
         yield
-    except (MemoryError, RuntimeError) as error:
-        first_line = next(iter(str(error).splitlines()), "no memory left")
-        if first_line.startswith("DataLoader worker") and "exited unexpectedly" in first_line:
+    except (MemoryError, RuntimeError, ConnectionError, EOFError) as error:
+        first_line = next(iter(str(error).splitlines()), type(error).__name__)
+        # A batch of a loader that has just died is a broken connection.
+        is_broken = isinstance(error, (ConnectionError, EOFError)) and config.num_workers > 0
+        if is_broken or "DataLoader worker" in first_line:
             raise TrainingError(
                 f"a loader process died ({first_line}); where memory is short, lower --num-workers "
                 f"(now {config.num_workers}) or use --cache mmap. Continue with --resume"
