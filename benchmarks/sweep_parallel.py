@@ -74,7 +74,7 @@ def main() -> None:
         (folder / "sweep.toml").write_text(
             f'config = "base.toml"\nout = "{folder}/out"\n[grid]\nseed = [1, 2]\n'
         )
-        measure(folder, 2)  # fills the cache of the data for both arms
+        measure(folder, 1)  # fills the cache of the data for both arms
         times: dict[int, list[float]] = {1: [], 2: []}
         for _ in range(chosen.pairs):
             for num_jobs, seconds in times.items():
