@@ -91,9 +91,12 @@ class Stepper:
         self.scaler.unscale_(self.optimizer)
         gradients = [p.grad for p in self._trained if p.grad is not None]
         factor = (self.config.batch_size / count.clamp_min(1e-12)).to(torch.float32)
-        torch._foreach_mul_(gradients, factor)
         if self.config.clip_grad_norm:
-            nn.utils.clip_grad_norm_(self._trained, self.config.clip_grad_norm)
+            # As nn.utils.clip_grad_norm_, but with one pass over the gradients for both factors.
+            norms = torch.stack([norm.float() for norm in torch._foreach_norm(gradients)])
+            norm = torch.linalg.vector_norm(norms) * factor
+            factor = factor * (self.config.clip_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+        torch._foreach_mul_(gradients, factor)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.scaler.step(self.optimizer)
