@@ -34,7 +34,8 @@ class ExtractConfig:
         executor: A key of `posemill.executors.EXECUTORS`.
         num_gpus: Workers are bound to `cuda:0` … in turn; 0 for the CPU.
         num_workers_per_gpu: Workers on each GPU.
-        batch_size: Frames per call in image mode; None for 1 on a CPU and 16 on a GPU.
+        batch_size: Frames per call, of one clip or of several side by side; None for 4 on a CPU
+            (the networks stay in its caches) and 16 on a GPU.
         task_frames: Short clips are grouped up to about as many frames, and longer ones are
             committed in pieces of as many.
         timeout_seconds: A worker without progress for longer is replaced.

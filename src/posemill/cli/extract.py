@@ -68,7 +68,7 @@ def extract(
     executor: ExecutorName = "processes",
     num_gpus: NumGpus = 0,
     num_workers_per_gpu: PerGpu = 1,
-    batch_size: Annotated[int | None, typer.Option(help="Frames per call, image mode.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Frames per call.")] = None,
     task_frames: Annotated[int, typer.Option(help="Frames per commit.")] = 512,
     timeout_seconds: Annotated[
         float, typer.Option(help="A worker without progress for longer is replaced.")

@@ -18,6 +18,9 @@ from posemill.records import Frame, Keypoints
 class ClipState(Protocol):
     """What an engine remembers between the frames of one clip."""
 
+    def copy(self) -> ClipState:
+        """Return a state that later frames of this one do not change. Cheap: made every frame."""
+
     def to_bytes(self) -> bytes:
         """Return the state as plain bytes (no pickle), to be continued in another process."""
 

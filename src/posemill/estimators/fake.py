@@ -7,6 +7,7 @@ doubled or reordered frame shows.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import struct
 import time
 from collections.abc import Mapping, Sequence
@@ -61,6 +62,10 @@ class FakeState:
 
     num_frames: int = 0
     running_mean: float = 0.0
+
+    def copy(self) -> FakeState:
+        """Return another with the same two numbers."""
+        return dataclasses.replace(self)
 
     def to_bytes(self) -> bytes:
         """Return the two numbers, packed."""

@@ -148,7 +148,7 @@ def _work(
     if config.temp_dir is not None:
         config.temp_dir.mkdir(parents=True, exist_ok=True)
         environment["TMPDIR"] = str(config.temp_dir)
-    default_batch = 16 if config.num_gpus else 1
+    default_batch = 16 if config.num_gpus else 4
     settings = WorkerSettings(
         folder=str(config.out),
         engine=config.engine,

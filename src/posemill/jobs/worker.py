@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 
 from posemill.errors import ConfigError, PosemillError
-from posemill.estimators import Estimator, open_estimator
+from posemill.estimators import ClipState, Estimator, open_estimator
 from posemill.executors import Progress
 from posemill.jobs.messages import (
     ESTIMATING,
@@ -202,7 +202,7 @@ class _TaskRun:
         self._at((first.position, index, ESTIMATING))
         states = [lane.state for lane, _ in waiting if lane.state is not None] or None
         # An engine that throws leaves nobody's state to be trusted.
-        saved = [state.to_bytes() for state in states or ()] if len(waiting) > 1 else []
+        saved = [state.copy() for state in states or ()] if len(waiting) > 1 else []
         frames = [frame for _, (_, _, frame) in waiting]
         result = attempt(lambda: self._estimator.estimate(frames, states))
         if isinstance(result, Failed):
@@ -213,7 +213,7 @@ class _TaskRun:
         self._num_rows += len(waiting)
         self._num_frames += len(waiting)
 
-    def _blame(self, waiting: list[_Waiting], saved: list[bytes], failed: Failed) -> None:
+    def _blame(self, waiting: list[_Waiting], saved: list[ClipState], failed: Failed) -> None:
         """Find the frame of a batch that the engine failed at: by itself, each in its turn."""
         if len(waiting) == 1:
             lane, (index, path, _) = waiting[0]
@@ -223,7 +223,7 @@ class _TaskRun:
             return
         for number, (lane, frame) in enumerate(waiting):
             if saved:
-                lane.state = self._estimator.load_state(saved[number])
+                lane.state = saved[number]
             lane.waiting = [frame]
             self._estimate([lane])
 

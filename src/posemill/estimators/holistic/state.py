@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import zipfile
 from dataclasses import dataclass, field
@@ -52,6 +53,11 @@ class HolisticState:
         self.auxiliary = None
         self.body_filter.reset()
         self.previous = dict.fromkeys(_PARTS)
+
+    def copy(self) -> HolisticState:
+        """Return a state of its own. Arrays are shared: they are replaced, never changed."""
+        filters = {name: dataclasses.replace(getattr(self, name)) for name in _FILTERS}
+        return dataclasses.replace(self, **filters)
 
     def to_bytes(self) -> bytes:
         """Return the state as an npz file without pickles."""
