@@ -77,7 +77,7 @@ def demo_frames(folder: Path) -> None:
     with open_video(ensure_media("carphone")) as video:
         frames = [cv2.resize(frame, None, fx=2, fy=2) for _, frame in zip(range(40), video)]  # noqa: B905
     photo = read_picture(ensure_media("astronaut"))
-    frames += [photo[2 * i : 352 + 2 * i, : 352 + i] for i in range(20)]
+    frames += [cv2.resize(photo[i : 400 + i, 2 * i : 480 + 2 * i], (352, 288)) for i in range(20)]
     for index, frame in enumerate(frames):
         cv2.imwrite(str(folder / f"{index:04d}.png"), cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
 

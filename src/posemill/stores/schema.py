@@ -96,7 +96,8 @@ def _dump_extra(clip: PoseClip) -> str | None:
 
 def clip_of(table: pa.Table, skeleton_name: str) -> PoseClip:
     """Return the clip whose rows (at least one, in order) these are."""
-    first = table.slice(0, 1).to_pydict()
+    # Not the keypoints: as Python numbers they would cost more than all the rest.
+    first = table.select(["clip_id", "split", "label", "fps", "extra"]).slice(0, 1).to_pydict()
     paths = table.column("image_path")
     extra = first["extra"][0]
     return PoseClip(
