@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from functools import cache
 from typing import Any, Literal
 
@@ -132,7 +133,7 @@ class PoseClip:
         """The skeleton: names, parts, bones and left/right of the points."""
         return get_skeleton(self.skeleton_name)
 
-    @property
+    @cached_property
     def mask(self) -> BoolArray:
         """`(frames, keypoints)`: True where the point was found."""
         return ~np.isnan(self.points[..., 0])
