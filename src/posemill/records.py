@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
