@@ -51,13 +51,20 @@ def test_a_signing_clip_agrees_with_stock(compare: Callable[..., Report]) -> Non
         assert row["median"] is None or row["median"] <= 0.6, part
 
 
-@pytest.mark.parametrize("mode", ["image", "video"])
+@pytest.mark.parametrize(
+    ("source", "mode"),
+    [("images", "image"), ("clips/asl_house", "image"), ("clips/asl_house", "video")],
+)
 def test_with_the_kernels_of_stock_its_digits_come_out(
-    compare: Callable[..., Report], mode: Mode
+    compare: Callable[..., Report], source: str, mode: Mode
 ) -> None:
-    """The rules are exact: what is left between us and stock is the order of additions."""
-    report = compare("clips/asl_house", mode, "litert")
-    assert report["pose"]["max"] < 1e-3
+    """The rules are exact: what is left between us and stock is the order of additions.
+
+    From version 2 on, LiteRT's hand_recrop adds in another order than stock's.
+    """
+    report = compare(source, mode, "litert")
+    for part in ("pose", "face"):
+        assert report[part]["max"] < 1e-4, part
     for part in PARTS:
         assert report[part]["agree"] == 1.0, part
-        assert report[part]["median"] < 0.03, part
+        assert report[part]["median"] < 0.01, part

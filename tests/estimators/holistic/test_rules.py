@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import math
+import platform
 
 import cv2
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.arctangent import atan2
 from posemill.estimators.holistic.crops import Cropper, corners_of, empty_shares
 from posemill.estimators.holistic.detection import Detector, make_anchors
 from posemill.estimators.holistic.pose import refine_by_heat
@@ -23,6 +25,7 @@ from posemill.estimators.holistic.rects import (
 )
 from posemill.estimators.holistic.smoothing import OneEuro, smooth_visibility
 from posemill.estimators.holistic.tracking import TrackingRule
+from posemill.estimators.holistic.trigonometry import atan2, cos_sin
 
 SIZE = (f32(200), f32(100))
 
@@ -39,6 +42,18 @@ def test_the_arctangent_is_within_one_unit_in_the_last_place() -> None:
         assert abs(float(atan2(y, x)) - exact) <= 2 * float(np.spacing(f32(abs(exact))))
     assert atan2(f32(0), f32(-1)) == f32(math.pi)
     assert atan2(f32(-2), f32(0)) == f32(-math.pi / 2)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="stock on Linux uses glibc")
+def test_sine_and_cosine_round_as_the_c_library_does() -> None:
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    for function in (libm.cosf, libm.sinf):
+        function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float]
+    angles = np.random.default_rng(0).uniform(-7, 7, 20_000).astype(np.float32)
+    mine = [tuple(map(float, cos_sin(angle))) for angle in angles]
+    assert mine == [(libm.cosf(angle), libm.sinf(angle)) for angle in angles]
+    rounded = [(float(f32(math.cos(angle))), float(f32(math.sin(angle)))) for angle in angles]
+    assert mine != rounded
 
 
 @pytest.mark.parametrize(("angle", "wrapped"), [(0, 0), (4, 4 - 2 * math.pi), (-math.pi, -math.pi)])
@@ -76,6 +91,7 @@ def test_crops_are_those_of_opencv(repeats_border: bool) -> None:
     size, border = 64, cv2.BORDER_REPLICATE if repeats_border else cv2.BORDER_CONSTANT
     cropper, out = Cropper(size, repeats_border=repeats_border), np.zeros((size, size, 3), np.uint8)
     target = np.array([(0, size), (0, 0), (size, 0), (size, size)], np.float32)
+    exact_cropper = Cropper(size, repeats_border=repeats_border, exact=True)
     differing = 0
     for _ in range(100):
         side, angle = rng.uniform(10, 150), f32(rng.uniform(-3, 3))
@@ -86,11 +102,13 @@ def test_crops_are_those_of_opencv(repeats_border: bool) -> None:
         box = ((float(where.center_x * f32(150)), float(where.center_y * f32(90))),
                (longer, longer), float(angle * f32(180)) / math.pi)  # fmt: skip
         corners = cv2.boxPoints(box)
-        mine = corners_of((f32(box[0][0]), f32(box[0][1])), f32(longer), f32(box[2]))
+        mine = corners_of((f32(box[0][0]), f32(box[0][1])), (f32(longer),) * 2, f32(box[2]))
         np.testing.assert_array_equal(np.array(mine, np.float32), corners)
         matrix = cv2.getPerspectiveTransform(corners, target)
         expected = cv2.warpPerspective(picture, matrix, (size, size), borderMode=border)
         differing += int((out != expected).sum())
+        exact_cropper.cut(picture, where, out)
+        np.testing.assert_array_equal(out, expected)
     assert differing <= 100 * out.size * 1e-5
 
 
@@ -99,6 +117,8 @@ def test_the_whole_picture_lies_in_the_middle_of_its_square() -> None:
     Cropper(4, repeats_border=False).cut(np.full((2, 4, 3), 200, np.uint8), None, out)
     assert out[..., 0].tolist() == [[0] * 4, [200] * 4, [200] * 4, [0] * 4]
     assert empty_shares(f32(4), f32(2)) == (0, 0.25)
+    # 1 - 1/(640/359), each step rounded: one bit more than 1 - 359/640
+    assert empty_shares(f32(359), f32(640)) == (f32(0.21953126788139343), 0)
 
 
 def test_there_are_as_many_anchors_as_the_networks_have_rows() -> None:

@@ -1,7 +1,9 @@
 """Crops of a picture, as the networks see them.
 
 The warp is OpenCV's classic one, with the corners rounded to float32 as the legacy graph does:
-with OpenCV 4.10 to 4.13 its bytes are those of the original, bit for bit.
+with OpenCV 4.10 to 4.13 its bytes are those of the original, bit for bit. Coordinates often lie
+exactly between two of the 1/32 px steps it rounds to, and then the last bit of float64 decides:
+whoever computes them in another order gets another pixel now and then.
 """
 
 from __future__ import annotations
@@ -29,10 +31,18 @@ class Cropper:
     Args:
         size: Side of the crops in pixels.
         repeats_border: Outside the picture, the nearest pixel; otherwise black.
+        stretches: Whether a rectangle whose sides differ (in their last bits, they are squares)
+            fills the crop; otherwise its longer side counts for both.
+        exact: Whether every byte is the original's. Otherwise crops that reach over the picture's
+            edge take half the time, and one of them in thirty has a pixel off by a grey level.
     """
 
-    def __init__(self, size: int, *, repeats_border: bool) -> None:
+    def __init__(
+        self, size: int, *, repeats_border: bool, stretches: bool = False, exact: bool = False
+    ) -> None:
         self.size = size
+        self._stretches = stretches
+        self._exact = exact
         self._border = cv2.BORDER_REPLICATE if repeats_border else cv2.BORDER_CONSTANT
         corners = [(0, size), (0, 0), (size, 0), (size, size)]
         self._corners = np.array(corners, np.float32)
@@ -42,23 +52,26 @@ class Cropper:
 
         Args:
             frame: The picture.
-            rect: Square in pixels but for the last bit: the longer side counts. None for the
-                square that holds the whole picture.
+            rect: Square in pixels but for the last bit. None for the square that holds the whole
+                picture.
             out: Where to.
         """
         height, width = f32(frame.shape[0]), f32(frame.shape[1])
         if rect is None:
-            side, angle = max(width, height), f32(0)
-            center = (width * HALF, height * HALF)
+            sides = (max(width, height),) * 2
+            angle, center = f32(0), (width * HALF, height * HALF)
         else:
-            side = max(rect.width * width, rect.height * height)
+            sides = rect.width * width, rect.height * height
+            if not self._stretches:
+                sides = (max(sides),) * 2
             angle = f32(float(rect.rotation * _HALF_TURN) / math.pi)
             center = (rect.center_x * width, rect.center_y * height)
-        corners = corners_of(center, side, angle)
+        corners = corners_of(center, sides, angle)
         # Solved by OpenCV, not in closed form: the last bits of the matrix decide some pixels.
         to_crop = cv2.getPerspectiveTransform(np.array(corners, np.float32), self._corners)
         to_source = cv2.invert(to_crop)[1].astype(np.float64, copy=False)
-        frame = self._with_border(frame, corners, to_source)
+        if not self._exact:
+            frame = self._with_border(frame, corners, to_source)
         cv2.warpPerspective(
             frame, to_source, (self.size, self.size), dst=out,
             flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=self._border,
@@ -95,16 +108,17 @@ class Cropper:
         return bordered
 
 
-def corners_of(center: Point, side: np.float32, degrees: np.float32) -> list[Corner]:
-    """Return bottom left, top left, top right and bottom right of a turned square, in pixels.
+def corners_of(center: Point, sides: Point, degrees: np.float32) -> list[Corner]:
+    """Return bottom left, top left, top right and bottom right of a turned rectangle, in pixels.
 
     Rounded to float32 at every step, as OpenCV's `boxPoints` does.
     """
     x, y = center
     radians = float(degrees) * math.pi / 180
     down, right = f32(math.cos(radians)) * HALF, f32(math.sin(radians)) * HALF
-    low_x, low_y = x - right * side - down * side, y + down * side - right * side
-    top_x, top_y = x + right * side - down * side, y - down * side - right * side
+    width, height = sides
+    low_x, low_y = x - right * height - down * width, y + down * height - right * width
+    top_x, top_y = x + right * height - down * width, y - down * height - right * width
     two = f32(2)
     corners = ((low_x, low_y), (top_x, top_y), (two * x - low_x, two * y - low_y),
                (two * x - top_x, two * y - top_y))  # fmt: skip
@@ -113,5 +127,7 @@ def corners_of(center: Point, side: np.float32, degrees: np.float32) -> list[Cor
 
 def empty_shares(width: np.float32, height: np.float32) -> tuple[np.float32, np.float32]:
     """Return which share of the square around the whole picture is empty left, and on top of it."""
-    side, one = max(width, height), f32(1)
-    return (one - width / side) * HALF, (one - height / side) * HALF
+    aspect, one, none = height / width, f32(1), f32(0)
+    if aspect < one:
+        return none, (one - aspect) * HALF
+    return (one - one / aspect) * HALF, none

@@ -56,9 +56,8 @@ class CropNetwork:
     so all crops of a stage are cut before its networks run.
     """
 
-    def __init__(self, network: Network, *, repeats_border: bool) -> None:
-        self._network = network
-        self._cropper = Cropper(self._network.size, repeats_border=repeats_border)
+    def __init__(self, network: Network, cropper: Cropper) -> None:
+        self._network, self._cropper = network, cropper
         self._pixels = np.zeros((0, self._network.size, self._network.size, 3), np.uint8)
         self._num_places = 0
 
@@ -118,16 +117,22 @@ class HolisticEstimator:
         self._max_batch = _MAX_BATCH["cpu" if device == "cpu" else "gpu"]
         cv2.setNumThreads(threads)
 
-        def network(name: str, *, repeats_border: bool = True) -> CropNetwork:
+        def network(
+            name: str, *, repeats_border: bool = True, stretches: bool = False
+        ) -> CropNetwork:
             opened = open_network(name, runtime=runtime, device=device, threads=threads)
-            return CropNetwork(opened, repeats_border=repeats_border)
+            cropper = Cropper(
+                opened.size, repeats_border=repeats_border, stretches=stretches,
+                exact=runtime == "litert",
+            )  # fmt: skip
+            return CropNetwork(opened, cropper)
 
         self._pose_detector = network("pose_detection", repeats_border=False)
         self._pose_landmarks = network("pose_landmark_full")
         self._hand_recrop = network("hand_recrop")
         self._hand_landmarks = network("hand_landmark_full")
         self._face_detector = network("face_detection_short_range", repeats_border=False)
-        self._face_landmarks = network("face_landmark")
+        self._face_landmarks = network("face_landmark", stretches=True)
         self._find_pose = Detector(224, pose.DETECTOR_STRIDES, min_score=min_detection_confidence)
         self._find_face = Detector(128, face.DETECTOR_STRIDES, min_score=face.MIN_DETECTION_SCORE)
 

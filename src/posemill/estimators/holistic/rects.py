@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posemill.estimators.holistic.arctangent import atan2
+from posemill.estimators.holistic.trigonometry import atan2, cos_sin
 from posemill.records import FloatArray
 
 Size = tuple[np.float32, np.float32]  # width, height in pixels
@@ -41,11 +41,6 @@ def wrap_angle(angle: float) -> np.float32:
     """Return the angle in -pi (inclusive) to pi (exclusive)."""
     angle = float(angle)
     return f32(angle - 2 * math.pi * math.floor((angle + math.pi) / (2 * math.pi)))
-
-
-def cos_sin(angle: np.float32) -> tuple[np.float32, np.float32]:
-    """Return cosine and sine, rounded to float32."""
-    return f32(math.cos(angle)), f32(math.sin(angle))
 
 
 def rotation_between(start: Point, end: Point, *, target: float) -> np.float32:
