@@ -13,7 +13,6 @@ from posemill.estimators.holistic.rects import (
     Point,
     Rect,
     Size,
-    cos_sin,
     enlarge,
     f32,
     project,
@@ -23,6 +22,7 @@ from posemill.estimators.holistic.rects import (
 )
 from posemill.estimators.holistic.smoothing import smooth_visibility
 from posemill.estimators.holistic.state import HolisticState
+from posemill.estimators.holistic.trigonometry import cos_sin
 from posemill.records import FloatArray
 
 DETECTOR_STRIDES = (8, 16, 32, 32, 32)

@@ -24,15 +24,11 @@ _LOW = tuple(map(f32, (5.0121582440e-09, 3.7748947079e-08, 3.4473217170e-08, 7.5
 _ONE, _TWO, _THREE_HALVES = f32(1), f32(2), f32(1.5)
 _PI, _PI_REST = f32(3.1415927410e00), f32(-8.7422776573e-08)
 # sin(x) = x + x³·(…) and cos(x) = 1 + x²·(…) within an eighth of a turn, lowest power first.
-_SINE = tuple(
-    float.fromhex(digits)
-    for digits in ("-0x1.555545995a603p-3", "0x1.1107605230bc4p-7", "-0x1.994eb3774cf24p-13")
-)
-_COSINE = tuple(
-    float.fromhex(digits)
-    for digits in ("-0x1.ffffffd0c621cp-2", "0x1.55553e1068f19p-5", "-0x1.6c087e89a359dp-10",
-                   "0x1.99343027bf8c3p-16")  # fmt: skip
-)
+_SINE = ("-0x1.555545995a603p-3", "0x1.1107605230bc4p-7", "-0x1.994eb3774cf24p-13")
+_COSINE = ("-0x1.ffffffd0c621cp-2", "0x1.55553e1068f19p-5", "-0x1.6c087e89a359dp-10",
+           "0x1.99343027bf8c3p-16")  # fmt: skip
+_S1, _S2, _S3 = map(float.fromhex, _SINE)
+_C1, _C2, _C3, _C4 = map(float.fromhex, _COSINE)
 _QUARTER_TURN = math.pi / 2
 
 
@@ -42,11 +38,9 @@ def cos_sin(angle: np.float32) -> tuple[np.float32, np.float32]:
     x = float(angle) - quarters * _QUARTER_TURN
     square = x * x
     cube = x * square
-    sine = (x + cube * _SINE[0]) + cube * square * (_SINE[1] + square * _SINE[2])
+    sine = (x + cube * _S1) + cube * square * (_S2 + square * _S3)
     fourth = square * square
-    cosine = ((1 + square * _COSINE[0]) + fourth * _COSINE[1]) + fourth * square * (
-        _COSINE[2] + square * _COSINE[3]
-    )
+    cosine = ((1 + square * _C1) + fourth * _C2) + fourth * square * (_C3 + square * _C4)
     for _ in range(quarters % 4):
         cosine, sine = -sine, cosine
     return f32(cosine), f32(sine)
