@@ -1,13 +1,14 @@
 """How far the engine's landmarks are from stock MediaPipe 0.10.21, on the same frames.
 
-    python benchmarks/parity.py [--frames FOLDER …] [--json]
+    pip install openvino==2026.4.1 && python benchmarks/parity.py [--frames FOLDER …] [--json]
 
 For every folder of frames (default: the demo's clip and the astronaut's picture) and both modes:
 in how many frames both sides say the same about a part (`agree`), and the distances in pixels over
-all landmarks both found, for ONNX Runtime (the default) and LiteRT (stock's own kernels). The row
-`stock + noise` is stock against itself after every hundredth value of the frames was changed by one
-grey level: what differs less than that is below the original's own noise. Stock lives in a side
-environment below `.bench/`, made at first use.
+all landmarks both found, for ONNX Runtime (the default), OpenVINO (only here: what yet another
+order of additions gives) and LiteRT (stock's own kernels). The row `stock + noise` is stock against
+itself after every hundredth value of the frames was changed by one grey level: what differs less
+than that is below the original's own noise. Stock lives in a side environment below `.bench/`,
+made at first use.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from stock_environment import stock_python
 
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
+from posemill.estimators.runtime import RUNTIMES
 from posemill.jobs.landmarks import Mode, estimate_landmarks, save_landmarks
 from posemill.weights.pull import ensure_media
 
@@ -89,7 +91,7 @@ def measure(folder: Path, mode: Mode, scratch: Path) -> dict[str, Any]:
         command = [stock_python(), "-c", STOCK_SCRIPT, folder, mode, name, files[name]]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     reports = {}
-    for runtime in ("onnxruntime", "litert"):
+    for runtime in ("onnxruntime", "openvino", "litert"):
         clip, _ = estimate_landmarks(folder, mode=mode, runtime=runtime)
         save_landmarks(clip, files["ours"])
         reports[runtime] = compare(files["plain"], files["ours"], clip.sizes_wh)
@@ -104,6 +106,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     results: dict[str, Any] = {}
+    RUNTIMES["openvino"] = "openvino_network:OpenVinoNetwork"
     with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as scratch:
         folders = options.frames or [Path(made)]
         if not options.frames:

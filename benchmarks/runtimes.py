@@ -17,31 +17,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import openvino
+from openvino_network import OpenVinoNetwork
 
 from posemill.estimators.runtime import open_network
 from posemill.weights.networks import NETWORKS, NetworkSpec
-from posemill.weights.pull import ensure_model
 
 CALLS = {"image": {"pose_detection": 1}, "video": {}}
 for calls in CALLS.values():
     calls |= {"pose_landmark_full": 1, "hand_recrop": 2, "hand_landmark_full": 2}
     calls |= {"face_detection_short_range": 1, "face_landmark": 1}
-
-
-def openvino_call(spec: NetworkSpec, pixels: np.ndarray) -> Callable[[], Any]:
-    """Return a call of the TFLite file in OpenVINO, only with the outputs we need."""
-    core = openvino.Core()
-    model = core.read_model(ensure_model(spec.model))
-    kept = [out for out in model.outputs if out.get_any_name() in spec.outputs]
-    results = [openvino.opset13.result(out.get_node().input_value(0)) for out in kept]
-    model = openvino.Model(results, model.get_parameters(), spec.model)
-    request = core.compile_model(model, "CPU", {
-        "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "ENABLE_CPU_PINNING": False,
-        "INFERENCE_PRECISION_HINT": "f32",
-    }).create_infer_request()  # fmt: skip
-    values = pixels.astype(np.float32) / 255
-    return lambda: request.infer({0: values})
 
 
 def measure(spec: NetworkSpec, rounds: int) -> dict[str, float]:
@@ -52,9 +36,10 @@ def measure(spec: NetworkSpec, rounds: int) -> dict[str, float]:
     }
     size = networks["onnxruntime"].size
     pixels = np.random.default_rng(0).integers(0, 256, (1, size, size, 3), np.uint8)
+    with_openvino, values = OpenVinoNetwork(spec.model), pixels.astype(np.float32) / 255
     calls: dict[str, Callable[[], Any]] = {
         "onnxruntime": lambda: networks["onnxruntime"].run(pixels),
-        "openvino": openvino_call(spec, pixels),
+        "openvino": lambda: with_openvino.infer(values),
         "litert": lambda: networks["litert"].run(pixels),
     }
     times: dict[str, list[float]] = {name: [] for name in calls}
