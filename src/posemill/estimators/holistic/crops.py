@@ -3,7 +3,7 @@
 The warp is OpenCV's classic one, with the corners rounded to float32 as the legacy graph does:
 with OpenCV 4.10 to 4.13 its bytes are those of the original, bit for bit. Coordinates often lie
 exactly between two of the 1/32 px steps it rounds to, and then the last bit of float64 decides:
-whoever computes them in another order gets another pixel now and then.
+whoever computes them in another order, as `sampling` does, gets another pixel now and then.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.estimators.holistic.rects import HALF, Point, Rect, f32
+from posemill.estimators.holistic.sampling import Corner, Limits, SampleGrid
 from posemill.records import Frame
 
-Corner = tuple[float, float]
-
 _HALF_TURN = f32(180)
-# Largest source area, in areas of the crop, that is copied to give it a border.
-_MAX_ENLARGEMENT = 2.5
-_MARGIN = 2
+# Largest part of a picture, in areas of the crop, that is copied to give it a border.
+_MAX_COPY = 6
+# Pixels right of and below a sample that OpenCV wants to see before it takes its quick way.
+_RIGHT, _BELOW = 3, 2
 
 
 class Cropper:
@@ -33,16 +33,19 @@ class Cropper:
         repeats_border: Outside the picture, the nearest pixel; otherwise black.
         stretches: Whether a rectangle whose sides differ (in their last bits, they are squares)
             fills the crop; otherwise its longer side counts for both.
-        exact: Whether every byte is the original's. Otherwise crops that reach over the picture's
-            edge take half the time, and one of them in thirty has a pixel off by a grey level.
+        grid: Finds the coordinates in less time, may be shared; one crop in ten has a pixel or two
+            off by a grey level or two. None: OpenCV finds them, and every byte is the original's.
     """
 
     def __init__(
-        self, size: int, *, repeats_border: bool, stretches: bool = False, exact: bool = False
-    ) -> None:
+        self, size: int, *, repeats_border: bool, stretches: bool = False,
+        grid: SampleGrid | None = None,
+    ) -> None:  # fmt: skip
         self.size = size
         self._stretches = stretches
-        self._exact = exact
+        self._grid = grid
+        # The coordinates of whole pictures, for they depend on nothing but the pictures' shape.
+        self._whole: tuple[tuple[int, ...], npt.NDArray[np.float32]] | None = None
         self._border = cv2.BORDER_REPLICATE if repeats_border else cv2.BORDER_CONSTANT
         corners = [(0, size), (0, 0), (size, 0), (size, size)]
         self._corners = np.array(corners, np.float32)
@@ -67,45 +70,66 @@ class Cropper:
             angle = f32(float(rect.rotation * _HALF_TURN) / math.pi)
             center = (rect.center_x * width, rect.center_y * height)
         corners = corners_of(center, sides, angle)
-        # Solved by OpenCV, not in closed form: the last bits of the matrix decide some pixels.
-        to_crop = cv2.getPerspectiveTransform(np.array(corners, np.float32), self._corners)
-        to_source = cv2.invert(to_crop)[1].astype(np.float64, copy=False)
-        if not self._exact:
-            frame = self._with_border(frame, corners, to_source)
-        cv2.warpPerspective(
-            frame, to_source, (self.size, self.size), dst=out,
-            flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=self._border,
-        )  # fmt: skip
+        if self._grid is None or not _is_moderate(corners):
+            self._warp(frame, corners, out)
+            return
+        source, (left, top), limits = self._source(frame, corners)
+        if rect is None and self._whole is not None and self._whole[0] == frame.shape:
+            x, y = self._whole[1]
+        else:
+            moved = [(x - left, y - top) for x, y in corners]
+            x, y = maps = self._grid.locate(moved, self.size, limits=limits)
+            if rect is None:
+                self._whole = frame.shape, maps.copy()
+        cv2.remap(source, x, y, cv2.INTER_LINEAR, dst=out, borderMode=self._border)
 
-    def _with_border(
-        self, frame: Frame, corners: list[Corner], to_source: npt.NDArray[np.float64]
-    ) -> Frame:
-        """Return the part of the picture under the crop, with what lies outside drawn around it.
+    def _source(
+        self, frame: Frame, corners: list[Corner]
+    ) -> tuple[Frame, tuple[int, int], Limits | None]:
+        """Return the part of the picture under the crop, its origin, and limits for coordinates.
 
-        OpenCV takes twice as long for pixels outside the picture as for those inside. Where the
-        part is not much larger than the crop, it is cheaper to copy it into a frame of its border.
-        `to_source` is moved along with it.
+        OpenCV takes twice as long for pixels outside the picture as for those inside. A part that
+        is not large is copied into a thin frame of its border, and all that lies further outside
+        is sampled there: it has the same colours.
         """
         height, width = frame.shape[:2]
-        (low_x, low_y), (high_x, high_y) = (
-            (pick(x for x, _ in corners), pick(y for _, y in corners)) for pick in (min, max)
-        )
-        if low_x >= 1 and low_y >= 1 and high_x < width - 2 and high_y < height - 2:
-            return frame
-        if not (high_x - low_x) * (high_y - low_y) < _MAX_ENLARGEMENT * self.size**2:
-            return frame
-        left, top = math.floor(low_x) - _MARGIN, math.floor(low_y) - _MARGIN
-        right, bottom = math.ceil(high_x) + _MARGIN, math.ceil(high_y) + _MARGIN
-        part = frame[max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)]
-        if not part.size:
-            return frame
-        to_source[0] -= left * to_source[2]
-        to_source[1] -= top * to_source[2]
+        low_x, low_y, high_x, high_y = _box(corners)
+        left = min(max(math.floor(low_x) - 1, 0), width - 1)
+        top = min(max(math.floor(low_y) - 1, 0), height - 1)
+        right = max(min(math.ceil(high_x) + _RIGHT, width), left + 1)
+        bottom = max(min(math.ceil(high_y) + _BELOW, height), top + 1)
+        part = frame[top:bottom, left:right]
+        if low_x >= 0 and low_y >= 0 and high_x < width - _RIGHT and high_y < height - _BELOW:
+            return part, (left, top), None
+        part_height, part_width = part.shape[:2]
+        if part_height * part_width > _MAX_COPY * self.size**2:
+            return part, (left, top), ((-1, part_width), (-1, part_height))
         bordered: Frame = cv2.copyMakeBorder(  # type: ignore[assignment]  # its stubs: any number
-            part, max(-top, 0), max(bottom - height, 0), max(-left, 0), max(right - width, 0),
-            self._border,
+            part, 1, _BELOW, 1, _RIGHT, self._border
+        )
+        return bordered, (left - 1, top - 1), ((0, part_width + 1), (0, part_height + 1))
+
+    def _warp(self, frame: Frame, corners: list[Corner], out: npt.NDArray[np.uint8]) -> None:
+        """Write the crop into `out` by OpenCV alone."""
+        to_crop = cv2.getPerspectiveTransform(np.array(corners, np.float32), self._corners)
+        cv2.warpPerspective(
+            frame, to_crop, (self.size, self.size), dst=out, flags=cv2.INTER_LINEAR,
+            borderMode=self._border,
         )  # fmt: skip
-        return bordered
+
+
+def _box(corners: list[Corner]) -> tuple[float, float, float, float]:
+    """Return lowest x and y, highest x and y."""
+    (x0, y0), (x1, y1), (x2, y2), (x3, y3) = corners
+    return min(x0, x1, x2, x3), min(y0, y1, y2, y3), max(x0, x1, x2, x3), max(y0, y1, y2, y3)
+
+
+def _is_moderate(corners: list[Corner]) -> bool:
+    """Return whether a crop is of a size and at a place for `SampleGrid`; not if it is no number."""
+    low_x, low_y, high_x, high_y = _box(corners)
+    side = min(high_x - low_x, high_y - low_y)
+    reach = max(-low_x, -low_y, high_x, high_y)
+    return side >= SampleGrid.MIN_SIDE and reach < SampleGrid.MAX_REACH
 
 
 def corners_of(center: Point, sides: Point, degrees: np.float32) -> list[Corner]:

@@ -16,6 +16,7 @@ from posemill.estimators.holistic import face, hands, pose
 from posemill.estimators.holistic.crops import Cropper
 from posemill.estimators.holistic.detection import Detector
 from posemill.estimators.holistic.rects import Rect, Size, f32
+from posemill.estimators.holistic.sampling import SampleGrid
 from posemill.estimators.holistic.state import HolisticState
 from posemill.estimators.runtime import Network, open_network
 from posemill.records import FloatArray, Frame, Keypoints
@@ -25,6 +26,7 @@ from posemill.weights.networks import CONVERTER_VERSION, NETWORKS
 
 # Frames that go through the stages together.
 _MAX_BATCH = {"cpu": 8, "gpu": 32}
+_LARGEST_CROP = 256
 
 
 @dataclass
@@ -116,6 +118,8 @@ class HolisticEstimator:
         self.min_detection_confidence = min_detection_confidence
         self._max_batch = _MAX_BATCH["cpu" if device == "cpu" else "gpu"]
         cv2.setNumThreads(threads)
+        # Where stock's digits are wanted, not a bit of a crop may differ.
+        grid = None if runtime == "litert" else SampleGrid(_LARGEST_CROP)
 
         def network(
             name: str, *, repeats_border: bool = True, stretches: bool = False
@@ -123,7 +127,7 @@ class HolisticEstimator:
             opened = open_network(name, runtime=runtime, device=device, threads=threads)
             cropper = Cropper(
                 opened.size, repeats_border=repeats_border, stretches=stretches,
-                exact=runtime == "litert",
+                grid=grid,
             )  # fmt: skip
             return CropNetwork(opened, cropper)
 
