@@ -31,7 +31,9 @@ _CROP_SIZE = 256
 _MAP_SIZE = 64
 # The graph file says 7, but the Python API loses that option and runs with the default.
 _KERNEL = 9
-_WINDOW_Y, _WINDOW_X = (axis.reshape(-1) for axis in np.mgrid[:_KERNEL, :_KERNEL])  # (81,) each
+_REACH = _KERNEL // 2
+_WINDOW_Y, _WINDOW_X = np.mgrid[-_REACH : _REACH + 1, -_REACH : _REACH + 1].reshape(2, -1, 1)
+_WINDOW = _WINDOW_Y * _MAP_SIZE + _WINDOW_X  # (81, 1)
 _MIN_HEAT = 0.5
 _UPRIGHT = math.pi / 2
 _MIN_OBJECT_SCALE = 1e-6
@@ -112,28 +114,19 @@ def refine_by_heat(points: FloatArray, heat: FloatArray) -> None:
     """
     cells = points[:, :2] * np.float32(_MAP_SIZE)
     on_map = ((cells > -1) & (cells < _MAP_SIZE)).all(1)  # rounded towards zero: -0.5 is cell 0
-    first = np.where(on_map[:, None], cells, 0).astype(np.int64) - _KERNEL // 2
-    columns, rows = first[:, :1] + _WINDOW_X, first[:, 1:] + _WINDOW_Y  # (n, 81)
-    starts = np.arange(len(points))[:, None] * _MAP_SIZE**2
-    outside = None
-    if first.min() < 0 or first.max() > _MAP_SIZE - _KERNEL:
-        outside = (columns < 0) | (columns >= _MAP_SIZE) | (rows < 0) | (rows >= _MAP_SIZE)
-    last = _MAP_SIZE**2 - 1
-    inside = rows * _MAP_SIZE + columns
-    inside = inside if outside is None else np.minimum(np.maximum(inside, 0), last)
-    weights = sigmoid(heat.reshape(-1)[starts + inside])
-    if outside is not None:
-        weights[outside] = 0
-    warm = np.flatnonzero(on_map & (weights.max(1) >= _MIN_HEAT))
-    weights = weights[warm]
-    total = _sum_in_order(weights)
-    points[warm, 0] = _sum_in_order(weights * columns[warm].astype(np.float32)) / _MAP_SIZE / total
-    points[warm, 1] = _sum_in_order(weights * rows[warm].astype(np.float32)) / _MAP_SIZE / total
-
-
-def _sum_in_order(windows: FloatArray) -> FloatArray:
-    """Return the sum of each row, one after the other, as a plain loop in float32 adds it."""
-    return windows.cumsum(1)[:, -1]
+    if not on_map.all():
+        cells[~on_map] = 0
+    x, y = cells.astype(np.int32).T
+    places = _WINDOW + (y * _MAP_SIZE + x + np.arange(len(x)) * _MAP_SIZE**2)  # (81, n)
+    weights = sigmoid(heat.reshape(-1).take(places, mode="clip"))
+    columns, rows = _WINDOW_X + x, _WINDOW_Y + y
+    if min(x.min(), y.min()) < _REACH or max(x.max(), y.max()) >= _MAP_SIZE - _REACH:
+        weights[(columns < 0) | (columns >= _MAP_SIZE) | (rows < 0) | (rows >= _MAP_SIZE)] = 0
+    # Sums over the first axis go row by row, as a plain loop in float32 adds.
+    total, warm = weights.sum(0), on_map & (weights.max(0) >= _MIN_HEAT)
+    for axis, at in enumerate((columns, rows)):
+        moved = (weights * at.astype(np.float32)).sum(0) / _MAP_SIZE
+        np.divide(moved, total, out=points[:, axis], where=warm)
 
 
 def follow(pose: PoseLandmarks, state: HolisticState | None, size: Size) -> PoseLandmarks:
