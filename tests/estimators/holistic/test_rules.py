@@ -7,11 +7,10 @@ import ctypes.util
 import math
 import platform
 
-import cv2
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.crops import Cropper, corners_of, empty_shares
+from posemill.estimators.holistic.crops import empty_shares
 from posemill.estimators.holistic.detection import Detector, make_anchors
 from posemill.estimators.holistic.pose import refine_by_heat
 from posemill.estimators.holistic.rects import (
@@ -83,39 +82,7 @@ def test_projecting_turns_and_moves() -> None:
     np.testing.assert_allclose(placed, [[0.3, 0.4, 0.2], [0.3, 0.6, 0]], atol=1e-6)
 
 
-@pytest.mark.parametrize("repeats_border", [True, False])
-def test_crops_are_those_of_opencv(repeats_border: bool) -> None:
-    """Also where they hang over the edge and the border is drawn around a copy."""
-    rng = np.random.default_rng(2)
-    picture = rng.integers(0, 256, (90, 150, 3), np.uint8)
-    size, border = 64, cv2.BORDER_REPLICATE if repeats_border else cv2.BORDER_CONSTANT
-    cropper, out = Cropper(size, repeats_border=repeats_border), np.zeros((size, size, 3), np.uint8)
-    target = np.array([(0, size), (0, 0), (size, 0), (size, size)], np.float32)
-    exact_cropper = Cropper(size, repeats_border=repeats_border, exact=True)
-    differing = 0
-    for _ in range(100):
-        side, angle = rng.uniform(10, 150), f32(rng.uniform(-3, 3))
-        center = rng.uniform(-0.3, 1.3), rng.uniform(-0.3, 1.3)
-        where = rect(*center, side / 150, side / 90, angle)
-        cropper.cut(picture, where, out)
-        longer = float(max(where.width * f32(150), where.height * f32(90)))
-        box = ((float(where.center_x * f32(150)), float(where.center_y * f32(90))),
-               (longer, longer), float(angle * f32(180)) / math.pi)  # fmt: skip
-        corners = cv2.boxPoints(box)
-        mine = corners_of((f32(box[0][0]), f32(box[0][1])), (f32(longer),) * 2, f32(box[2]))
-        np.testing.assert_array_equal(np.array(mine, np.float32), corners)
-        matrix = cv2.getPerspectiveTransform(corners, target)
-        expected = cv2.warpPerspective(picture, matrix, (size, size), borderMode=border)
-        differing += int((out != expected).sum())
-        exact_cropper.cut(picture, where, out)
-        np.testing.assert_array_equal(out, expected)
-    assert differing <= 100 * out.size * 1e-5
-
-
-def test_the_whole_picture_lies_in_the_middle_of_its_square() -> None:
-    out = np.zeros((4, 4, 3), np.uint8)
-    Cropper(4, repeats_border=False).cut(np.full((2, 4, 3), 200, np.uint8), None, out)
-    assert out[..., 0].tolist() == [[0] * 4, [200] * 4, [200] * 4, [0] * 4]
+def test_what_is_empty_beside_a_picture_is_rounded_as_the_original_does() -> None:
     assert empty_shares(f32(4), f32(2)) == (0, 0.25)
     # 1 - 1/(640/359), each step rounded: one bit more than 1 - 359/640
     assert empty_shares(f32(359), f32(640)) == (f32(0.21953126788139343), 0)

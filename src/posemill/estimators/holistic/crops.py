@@ -125,11 +125,11 @@ def _box(corners: list[Corner]) -> tuple[float, float, float, float]:
 
 
 def _is_moderate(corners: list[Corner]) -> bool:
-    """Return whether a crop is of a size and at a place for `SampleGrid`; not if it is no number."""
+    """Return whether a crop is of a size and at a place for `SampleGrid`; False if not finite."""
     low_x, low_y, high_x, high_y = _box(corners)
-    side = min(high_x - low_x, high_y - low_y)
-    reach = max(-low_x, -low_y, high_x, high_y)
-    return side >= SampleGrid.MIN_SIDE and reach < SampleGrid.MAX_REACH
+    reach, side = SampleGrid.MAX_REACH, SampleGrid.MIN_SIDE
+    is_near = low_x > -reach and low_y > -reach and high_x < reach and high_y < reach
+    return is_near and high_x - low_x >= side and high_y - low_y >= side
 
 
 def corners_of(center: Point, sides: Point, degrees: np.float32) -> list[Corner]:

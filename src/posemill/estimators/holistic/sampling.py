@@ -57,7 +57,7 @@ class SampleGrid:
         reach = 1 + max([abs(value) for corner in corners for value in corner])
         bits = min(31 - _STEPS_BITS - math.frexp(reach)[1], _MOST_BITS)
         numbers = _numbers(corners, size, 2.0 ** (bits + _STEPS_BITS))
-        # Half a step, for the shift rounds down. OpenCV rounds halves to even, but hardly meets one.
+        # Half a step, for the shift rounds down.
         numbers[-2:] += 1 << (bits - 1)
         strips = len(_MIDDLES)
         steps = self._memory[: 2 * size * size]
@@ -103,4 +103,5 @@ def _numbers(corners: list[Corner], size: int, scale: float) -> npt.NDArray[np.i
     values += slope
     values *= along
     values += start
-    return np.rint(values, out=values).astype(np.int32)
+    # A number may be too large for 32 bits, its sums are not: bits above them cancel out.
+    return np.rint(values, out=values).astype(np.int64).astype(np.int32)

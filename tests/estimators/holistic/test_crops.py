@@ -1,0 +1,151 @@
+"""Crops against OpenCV's own warp: every byte without a grid, all but a few with one."""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+import pytest
+
+from posemill.estimators.holistic.crops import Cropper, corners_of
+from posemill.estimators.holistic.rects import Rect, f32
+from posemill.estimators.holistic.sampling import SampleGrid
+
+SIZE = 64
+# Of the values of crops of a picture of noise, where a sample 1/32 px aside is another grey.
+MAX_SHARE = 2e-5
+
+
+def make_picture(width: int, height: int) -> np.ndarray:
+    return np.random.default_rng(2).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def square(x: float, y: float, side: float, angle: float, picture: np.ndarray) -> Rect:
+    """Return a square given in pixels as a rect of the picture."""
+    height, width = picture.shape[:2]
+    return Rect(*map(f32, (x / width, y / height, side / width, side / height, angle)))
+
+
+def opencv_crop(picture: np.ndarray, rect: Rect, size: int, *, repeats_border: bool) -> np.ndarray:
+    height, width = (f32(side) for side in picture.shape[:2])
+    longer = float(max(rect.width * width, rect.height * height))
+    box = ((float(rect.center_x * width), float(rect.center_y * height)), (longer, longer),
+           float(f32(float(rect.rotation * f32(180)) / math.pi)))  # fmt: skip
+    corners = cv2.boxPoints(box)
+    mine = corners_of((f32(box[0][0]), f32(box[0][1])), (f32(longer),) * 2, f32(box[2]))
+    np.testing.assert_array_equal(np.array(mine, np.float32), corners)
+    target = np.array([(0, size), (0, 0), (size, 0), (size, size)], np.float32)
+    matrix = cv2.getPerspectiveTransform(corners, target)
+    border = cv2.BORDER_REPLICATE if repeats_border else cv2.BORDER_CONSTANT
+    return cv2.warpPerspective(picture, matrix, (size, size), borderMode=border)
+
+
+def cut(picture: np.ndarray, rect: Rect | None, size: int, **options: object) -> np.ndarray:
+    out = np.full((size, size, 3), 77, np.uint8)
+    Cropper(size, **options).cut(picture, rect, out)  # type: ignore[arg-type]
+    return out
+
+
+@pytest.mark.parametrize("repeats_border", [True, False])
+@pytest.mark.parametrize(
+    ("width", "height", "sides"),
+    [
+        (150, 90, (10, 150)),
+        (641, 479, (30, 300)),  # parts inside, parts over the edge
+        (7, 5, (3, 60)),
+        (1, 1, (1, 9)),
+        (200, 160, (300, 900)),  # most of the crop lies outside
+        (3840, 2160, (1500, 3500)),  # too large to be copied
+    ],
+)
+def test_crops_are_those_of_opencv(
+    width: int, height: int, sides: tuple[int, int], repeats_border: bool
+) -> None:
+    rng = np.random.default_rng(3)
+    picture, grid = make_picture(width, height), SampleGrid(SIZE)
+    differing, num_crops = 0, 100
+    for _ in range(num_crops):
+        center = rng.uniform(-0.3, 1.3) * width, rng.uniform(-0.3, 1.3) * height
+        where = square(*center, rng.uniform(*sides), rng.uniform(-3, 3), picture)
+        expected = opencv_crop(picture, where, SIZE, repeats_border=repeats_border)
+        exact = cut(picture, where, SIZE, repeats_border=repeats_border)
+        np.testing.assert_array_equal(exact, expected)
+        quick = cut(picture, where, SIZE, repeats_border=repeats_border, grid=grid)
+        differing += int((quick != expected).sum())
+    assert differing <= num_crops * expected.size * MAX_SHARE * max(1, width / 640)
+
+
+@pytest.mark.parametrize("size", [128, 192, 224, 256])
+@pytest.mark.parametrize("angle", [0.0, 1.0, -2.5])
+def test_crops_of_the_networks_sizes_are_those_of_opencv(size: int, angle: float) -> None:
+    picture, grid = make_picture(320, 240), SampleGrid(256)
+    for step in range(8):
+        where = square(150.3 + step * 7.77, 120.1, 60.4 + 35 * step, angle, picture)
+        expected = opencv_crop(picture, where, size, repeats_border=True)
+        quick = cut(picture, where, size, repeats_border=True, grid=grid)
+        # In an upright crop a whole column may be close to half a step.
+        assert (quick != expected).any(2).sum() <= (size if angle == 0 else 8)
+
+
+def test_a_crop_that_differs_does_so_by_one_step() -> None:
+    """In a picture that grows by 32 greys a pixel, a step of 1/32 px is one grey."""
+    ramp = np.tile(np.arange(0, 256, 32, dtype=np.uint8), (8, 1))
+    picture, grid = np.stack([ramp, ramp.T, ramp], 2), SampleGrid(256)
+    for angle in np.linspace(-3, 3, 50):
+        where = square(3.5, 3.5, 4.2, angle, picture)
+        expected = opencv_crop(picture, where, 256, repeats_border=True)
+        quick = cut(picture, where, 256, repeats_border=True, grid=grid)
+        assert np.abs(quick.astype(int) - expected).max() <= 1
+
+
+@pytest.mark.parametrize("repeats_border", [True, False])
+@pytest.mark.parametrize(("x", "y"), [(-900, 50), (50, -900), (2000, 50), (50, 2000), (-9e5, 50)])
+def test_a_crop_outside_the_picture_shows_its_edge_or_nothing(
+    x: float, y: float, repeats_border: bool
+) -> None:
+    picture = make_picture(150, 90)
+    where = square(x, y, 120, 0.5, picture)
+    quick = cut(picture, where, SIZE, repeats_border=repeats_border, grid=SampleGrid(SIZE))
+    expected = opencv_crop(picture, where, SIZE, repeats_border=repeats_border)
+    np.testing.assert_array_equal(quick, expected)
+    assert quick.any() == repeats_border
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param((0.5, math.nan, 0.5, 0.5, 0.0), id="nowhere"),
+        pytest.param((math.inf, 0.5, 0.5, 0.5, 0.0), id="infinitely far"),
+        pytest.param((0.5, 0.5, 0.0, 0.0, 0.0), id="without a side"),
+        pytest.param((0.5, 0.5, 1e6, 1e6, 0.3), id="huge"),
+    ],
+)
+def test_a_crop_beyond_reason_is_left_to_opencv(where: tuple[float, ...]) -> None:
+    picture, rect = make_picture(150, 90), Rect(*map(f32, where))
+    with np.errstate(invalid="ignore"):
+        quick = cut(picture, rect, SIZE, repeats_border=True, grid=SampleGrid(SIZE))
+        exact = cut(picture, rect, SIZE, repeats_border=True)
+    np.testing.assert_array_equal(quick, exact)
+
+
+@pytest.mark.parametrize("has_grid", [True, False])
+def test_the_whole_picture_lies_in_the_middle_of_its_square(has_grid: bool) -> None:
+    picture = np.full((2, 4, 3), 200, np.uint8)
+    out = cut(picture, None, 4, repeats_border=False, grid=SampleGrid(4) if has_grid else None)
+    assert out[..., 0].tolist() == [[0] * 4, [200] * 4, [200] * 4, [0] * 4]
+
+
+@pytest.mark.parametrize(("width", "height"), [(640, 480), (176, 144), (359, 641), (1920, 1080)])
+def test_whole_pictures_of_one_shape_in_turns_with_others_are_those_of_opencv(
+    width: int, height: int
+) -> None:
+    """The coordinates of the last shape are kept."""
+    cropper = Cropper(224, repeats_border=False, grid=SampleGrid(224))
+    exact = Cropper(224, repeats_border=False)
+    pictures = [make_picture(width, height), make_picture(height, width)]
+    out, expected = np.zeros((2, 224, 224, 3), np.uint8)
+    for picture in (*pictures, pictures[1][::-1].copy(), pictures[0]):
+        cropper.cut(picture, None, out)
+        exact.cut(picture, None, expected)
+        np.testing.assert_array_equal(out, expected)
