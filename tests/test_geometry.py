@@ -111,10 +111,16 @@ def test_resampling_keeps_the_ends_and_does_not_spread_missing_points() -> None:
 
 def test_the_longest_gap_counts_runs_at_the_ends_too() -> None:
     mask = np.array([[0, 1], [0, 0], [1, 0], [0, 1]], bool)
-    assert geometry.longest_gaps(mask).tolist() == [2, 2]
-    assert geometry.longest_gaps(~np.zeros((3, 2), bool)).tolist() == [0, 0]
-    assert geometry.longest_gaps(np.zeros((3, 2), bool)).tolist() == [3, 3]
-    assert geometry.longest_gaps(np.zeros((0, 2), bool)).tolist() == [0, 0]
+    assert geometry.longest_gaps(mask, np.array([4])).tolist() == [[2, 2]]
+    assert geometry.longest_gaps(~np.zeros((3, 2), bool), np.array([3])).tolist() == [[0, 0]]
+    assert geometry.longest_gaps(np.zeros((3, 2), bool), np.array([3])).tolist() == [[3, 3]]
+    assert geometry.longest_gaps(np.zeros((0, 2), bool), np.array([0])).tolist() == [[0, 0]]
+
+
+def test_a_gap_ends_where_its_clip_does_also_beside_clips_without_frames() -> None:
+    mask = np.array([[1], [0], [0], [0], [1], [0]], bool)
+    assert geometry.longest_gaps(mask, np.array([2, 0, 3, 1, 0])).tolist() == [
+        [1], [0], [2], [1], [0]]  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)

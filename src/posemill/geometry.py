@@ -122,8 +122,10 @@ def fill_missing(points: FloatArray, how: Fill, *, unseen: float = 0.0) -> Float
     if how == "nan" or not missing.any():
         return points
     if how == "zero":
-        zeroed: FloatArray = points.copy()
-        zeroed[missing] = 0
+        zeroed: FloatArray = np.array(points, order="C")
+        # A point as one cell: several times faster than three numbers each.
+        cells = zeroed.view(np.dtype((np.void, zeroed.shape[2] * zeroed.itemsize)))[..., 0]
+        cells[missing] = np.zeros((), cells.dtype)
         return zeroed
     before, after = _neighbours(~missing)
     never = (before < 0) & (after >= len(points))
@@ -151,12 +153,23 @@ def resample(points: FloatArray, num_frames: int) -> FloatArray:
     return mixed
 
 
-def longest_gaps(mask: BoolArray) -> IntArray:
-    """Return for each column the longest run of frames (rows) in which it is False."""
+def longest_gaps(mask: BoolArray, lengths: IntArray) -> IntArray:
+    """Return `(clips, columns)`: the longest run of frames in which a column is False.
+
+    Args:
+        mask: `(frames, columns)`, the frames of all clips behind each other.
+        lengths: `(clips,)`: frames of each clip; runs end where a clip does.
+    """
+    longest: IntArray = np.zeros((len(lengths), mask.shape[1]), np.int64)
     if not len(mask):
-        return np.zeros(mask.shape[1], np.int64)
+        return longest
+    starts = np.cumsum(lengths) - lengths
     before, after = _neighbours(mask)
-    longest: IntArray = np.where(mask, 0, after - before - 1).max(axis=0)
+    before = np.maximum(before, np.repeat(starts - 1, lengths)[:, None])
+    after = np.minimum(after, np.repeat(starts + lengths, lengths)[:, None])
+    gaps = np.where(mask, 0, after - before - 1)
+    has_frames = lengths > 0  # reduceat gives a clip without frames the first row of the next
+    longest[has_frames] = np.maximum.reduceat(gaps, starts[has_frames], axis=0)
     return longest
 
 

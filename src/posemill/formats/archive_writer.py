@@ -6,6 +6,7 @@ every array from its offset in the file. `numpy.load` reads the same files.
 
 from __future__ import annotations
 
+import shutil
 import struct
 import tempfile
 import zlib
@@ -21,7 +22,9 @@ from posemill.errors import FormatError
 
 _ALIGNMENT = 64
 _HEADER_BYTES = 128
-_COPY_BYTES = 1 << 22
+_COPY_BYTES = 1 << 20
+# Characters turned into rows at a time; few where each string fills many rows.
+_CHARS, _REPEATED_CHARS = 1 << 18, 1 << 10
 _UINT32 = 0xFFFFFFFF
 _POLYNOMIAL = 0xEDB88320
 
@@ -83,6 +86,11 @@ class Column:
         return _npy_header(self.dtype, (self.num_rows, *self.row_shape))
 
     @property
+    def crc_with_header(self) -> int:
+        """The CRC-32 of the header and the rows so far."""
+        return combine_crc(zlib.crc32(self.header), self.crc, self.num_bytes)
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of the rows so far."""
         row = int(np.prod(self.row_shape, dtype=np.int64)) * int(self.dtype.itemsize)
@@ -99,6 +107,7 @@ class ArchiveWriter:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._columns: list[Column] = []
+        self._texts: dict[str, Texts] = {}
         self._entries: list[tuple[bytes, int, int, int]] = []  # name, CRC, size, offset
         self._file: IO[bytes] = path.open("wb")
 
@@ -114,22 +123,22 @@ class ArchiveWriter:
         self._columns.append(column)
         return column
 
-    def finish(self, arrays: Mapping[str, npt.NDArray[Any]], texts: Mapping[str, Texts]) -> None:
-        """Append the waiting columns, small whole arrays and texts, then the directory."""
-        for index, column in enumerate(self._columns):
-            if index == 0:
-                self._end_first(column)
-                continue
-            assert column.handle is not None
-            column.handle.seek(0)
-            self._add(column.name, column, iter(lambda h=column.handle: h.read(_COPY_BYTES), b""))  # type: ignore[misc]
-            column.handle.close()
+    def texts(self, name: str) -> Texts:
+        """Return a new column of strings."""
+        self._texts[name] = Texts(self._path.parent)
+        return self._texts[name]
+
+    def finish(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Append the waiting columns, small whole arrays and the texts, then the directory."""
+        self._end_first(self._columns[0])
+        for column in self._columns[1:]:
+            self._move(column)
         for name, array in arrays.items():
             plain = np.ascontiguousarray(array)
             whole = Column(name, plain.dtype, plain.shape[1:])
             whole.num_rows = len(plain)
             self._add(name, whole, iter([plain.tobytes()]))
-        for name, text in texts.items():
+        for name, text in self._texts.items():
             self._add(name, text.shape_of_column(name), text.blocks())
         self._write_directory()
 
@@ -161,8 +170,17 @@ class ArchiveWriter:
         self._file.seek(end - column.num_bytes - len(header))
         self._file.write(header)
         self._file.seek(end)
-        crc = combine_crc(zlib.crc32(header), column.crc, column.num_bytes)
-        self._close_entry(crc, len(header) + column.num_bytes)
+        self._close_entry(column.crc_with_header, len(header) + column.num_bytes)
+
+    def _move(self, column: Column) -> None:
+        """Copy a waiting column to its place; its checksum is known already."""
+        assert column.handle is not None
+        self._start(column.name)
+        self._file.write(column.header)
+        column.handle.seek(0)
+        shutil.copyfileobj(column.handle, self._file, _COPY_BYTES)
+        column.handle.close()
+        self._close_entry(column.crc_with_header, len(column.header) + column.num_bytes)
 
     def _add(self, name: str, column: Column, blocks: Iterator[bytes]) -> None:
         self._start(name)
@@ -201,6 +219,8 @@ class ArchiveWriter:
         for column in self._columns[1:]:
             if column.handle is not None:
                 column.handle.close()
+        for text in self._texts.values():
+            text.close()
         self._file.close()
 
 
@@ -210,10 +230,16 @@ class Texts:
     def __init__(self, folder: Path) -> None:
         self.num_rows = 0
         self._width = 1
+        self._repeats: list[npt.NDArray[np.int64]] = []  # of each string, where given
         self._file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=folder)  # noqa: SIM115
 
-    def extend(self, texts: Sequence[str]) -> None:
-        """Add strings; a line break inside one is an error."""
+    def extend(self, texts: Sequence[str], repeats: npt.NDArray[np.int64] | None = None) -> None:
+        """Add strings; a line break inside one is an error.
+
+        Args:
+            texts: The strings.
+            repeats: How many rows each one fills; 1 by default. Given always or never.
+        """
         if not texts:
             return
         joined = "\n".join(texts)
@@ -221,7 +247,11 @@ class Texts:
             raise FormatError("a path or id with a line break or a NUL cannot be stored")
         self._file.write(joined + "\n")
         self._width = max(self._width, max(map(len, texts)))
-        self.num_rows += len(texts)
+        if repeats is None:
+            self.num_rows += len(texts)
+        else:
+            self.num_rows += int(repeats.sum())
+            self._repeats.append(repeats)
 
     def shape_of_column(self, name: str) -> Column:
         """Return the column these strings become."""
@@ -232,8 +262,14 @@ class Texts:
     def blocks(self) -> Iterator[bytes]:
         """Yield the rows as fixed-width strings, then forget them."""
         self._file.seek(0)
-        while lines := self._file.readlines(1 << 18):
-            yield np.array([line[:-1] for line in lines], f"<U{self._width}").tobytes()
+        repeats = np.concatenate(self._repeats) if self._repeats else None
+        start = 0
+        while lines := self._file.readlines(_REPEATED_CHARS if self._repeats else _CHARS):
+            rows = np.array([line[:-1] for line in lines], f"<U{self._width}")
+            if repeats is not None:
+                rows = np.repeat(rows, repeats[start : start + len(rows)])
+            start += len(lines)
+            yield rows.tobytes()
         self._file.close()
 
     def close(self) -> None:

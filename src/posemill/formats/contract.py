@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill import __version__
+from posemill.blocks import ClipBlock
 from posemill.errors import ConfigError, FormatError
 from posemill.geometry import Fill
 from posemill.records import PoseClip
@@ -156,6 +157,15 @@ class SkeletonCheck:
                 f"{self.path}: {self.form.name} holds pixels, but the picture size of clip "
                 f"{clip.clip_id!r} is not known; give one when importing (--size 1280x720)"
             )
+
+    def check_block(self, block: ClipBlock) -> None:
+        """Raise if a clip of the block does not go with the ones before."""
+        is_finite = (
+            not np.isinf(block.frames.points).any() and np.isfinite(block.frames.scores).all()
+        )
+        # Clips are looked at one by one where one of them must be named.
+        for clip in block.clips[: 1 if is_finite and not self.form.has_pixels else None]:
+            self(clip)
 
     def finish(self, summary: Summary) -> None:
         """Raise if there was nothing to write."""

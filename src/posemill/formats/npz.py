@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.archives import MappedNpz, open_npz
+from posemill.blocks import ClipBlock, join_stream
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.archive_writer import ArchiveWriter, Texts
+from posemill.formats.archive_writer import ArchiveWriter
 from posemill.formats.contract import (
     Recipe,
     Size,
@@ -34,9 +35,9 @@ from posemill.formats.contract import (
     reading,
     skeleton_for,
 )
-from posemill.geometry import fill_missing
-from posemill.records import PoseClip
-from posemill.skeletons import get_skeleton
+from posemill.geometry import Fill, fill_missing
+from posemill.records import FloatArray, PoseClip
+from posemill.skeletons import Skeleton, get_skeleton
 
 __all__ = ["NpzFormat", "open_npz"]
 
@@ -61,29 +62,23 @@ class NpzFormat:
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write one archive; see the module for its arrays."""
+        return self.write_blocks(join_stream(clips), path, recipe=recipe)
+
+    def write_blocks(self, blocks: Iterable[ClipBlock], path: Path, *, recipe: Recipe) -> Summary:
+        """Write one archive of clips that come many at a time, which is faster."""
         summary, check = Summary(path, self.name), SkeletonCheck(self, path)
-        texts = {name: Texts(path.parent) for name in ("image_paths", "video_ids", "clip_ids",
-                 "splits", "labels", "clip_info", "keypoint_names", "meta")}  # fmt: skip
-        lengths: list[int] = []
-        try:
-            with atomic_path(path) as temporary, ArchiveWriter(temporary) as archive:
-                columns: _Columns | None = None
-                for clip in clips:
-                    check(clip)
-                    if columns is None:
-                        columns = _Columns(archive, clip.skeleton.num_points)
-                    columns.append(clip, recipe)
-                    lengths.append(len(clip))
-                    _note_clip(clip, texts)
+        with atomic_path(path) as temporary, ArchiveWriter(temporary) as archive:
+            columns: _Columns | None = None
+            for block in blocks:
+                check.check_block(block)
+                if columns is None:
+                    columns = _Columns(archive, get_skeleton(check.name))
+                columns.append(block, recipe)
+                for clip in block.clips:
                     summary.count(clip)
-                check.finish(summary)
-                texts["keypoint_names"].extend(get_skeleton(check.name).point_names)
-                texts["meta"].extend([header_text(self.name, check.name, recipe)])
-                sizes = np.array(lengths, np.int64)
-                archive.finish({"lengths": sizes, "offsets": np.cumsum(sizes) - sizes}, texts)
-        finally:
-            for text in texts.values():
-                text.close()
+            check.finish(summary)
+            assert columns is not None
+            columns.finish(header_text(self.name, check.name, recipe))
         return summary
 
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
@@ -99,30 +94,51 @@ class NpzFormat:
 
 
 class _Columns:
-    """The arrays with a row per frame."""
+    """The arrays of an archive, growing block by block."""
 
-    def __init__(self, archive: ArchiveWriter, num_points: int) -> None:
+    def __init__(self, archive: ArchiveWriter, skeleton: Skeleton) -> None:
+        num_points = skeleton.num_points
+        self._archive, self._point_names = archive, skeleton.point_names
         self._keypoints = archive.column("keypoints", np.float32, (num_points, 3))
         self._scores = archive.column("scores", np.float32, (num_points,))
         self._mask = archive.column("mask", np.bool_, (num_points,))
         self._frame_index = archive.column("frame_index", np.int64)
         self._sizes_wh = archive.column("sizes_wh", np.int32, (2,))
+        self._texts = {name: archive.texts(name) for name in ("image_paths", "video_ids",
+                       "clip_ids", "splits", "labels", "clip_info")}  # fmt: skip
+        self._lengths: list[int] = []
 
-    def append(self, clip: PoseClip, recipe: Recipe) -> None:
-        self._keypoints.append(fill_missing(clip.points, recipe.fill or "zero"))
-        self._scores.append(clip.scores)
-        self._mask.append(clip.mask)
-        self._frame_index.append(clip.frame_indices)
-        self._sizes_wh.append(clip.sizes_wh)
+    def append(self, block: ClipBlock, recipe: Recipe) -> None:
+        frames = block.frames
+        self._keypoints.append(_filled(block, recipe.fill or "zero"))
+        self._scores.append(frames.scores)
+        self._mask.append(frames.mask)
+        self._frame_index.append(frames.frame_indices)
+        self._sizes_wh.append(frames.sizes_wh)
+        self._lengths += block.lengths.tolist()
+        ids = [clip.clip_id for clip in block.clips]
+        paths: list[str] = []
+        for clip in block.clips:
+            paths += clip.image_paths or [""] * len(clip)
+        self._texts["image_paths"].extend(paths)
+        self._texts["video_ids"].extend(ids, block.lengths)
+        self._texts["clip_ids"].extend(ids)
+        self._texts["splits"].extend([clip.split for clip in block.clips])
+        self._texts["labels"].extend([clip.label or "" for clip in block.clips])
+        self._texts["clip_info"].extend([info_text(clip) for clip in block.clips])
+
+    def finish(self, header: str) -> None:
+        self._archive.texts("keypoint_names").extend(self._point_names)
+        self._archive.texts("meta").extend([header])
+        sizes = np.array(self._lengths, np.int64)
+        self._archive.finish({"lengths": sizes, "offsets": np.cumsum(sizes) - sizes})
 
 
-def _note_clip(clip: PoseClip, texts: Mapping[str, Texts]) -> None:
-    texts["image_paths"].extend(clip.image_paths or [""] * len(clip))
-    texts["video_ids"].extend([clip.clip_id] * len(clip))
-    texts["clip_ids"].extend([clip.clip_id])
-    texts["splits"].extend([clip.split])
-    texts["labels"].extend([clip.label or ""])
-    texts["clip_info"].extend([info_text(clip)])
+def _filled(block: ClipBlock, fill: Fill) -> FloatArray:
+    if fill == "zero":
+        return block.zeroed
+    # Lines are drawn inside a clip, never from one to the next.
+    return np.concatenate([fill_missing(clip.points, fill) for clip in block.clips])
 
 
 def clips_of(arrays: MappedNpz, *, size_wh: Size | None = None) -> Iterator[PoseClip]:

@@ -9,8 +9,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+from posemill.blocks import ClipBlock
 from posemill.errors import FormatError, RunError
 from posemill.files import atomic_folder, remove_leftovers
 from posemill.formats import get_format
@@ -22,14 +23,20 @@ from posemill.records import PoseClip
 from posemill.stores.manifest import MANIFEST_NAME, Manifest, check_folder
 from posemill.stores.writer import RunWriter
 
-# Takes the clips and how many frames they have (None: not known), and yields them: a progress bar.
-Watch = Callable[[Iterator[PoseClip], int | None], Iterator[PoseClip]]
 _SHOWN = 10
+Item = TypeVar("Item", PoseClip, ClipBlock)
 
 
-def unwatched(clips: Iterator[PoseClip], total: int | None) -> Iterator[PoseClip]:
-    """Return the clips as they are."""
-    return clips
+class Watch(Protocol):
+    """Sees clips or blocks of them pass: a progress bar."""
+
+    def __call__(self, items: Iterator[Item], total: int | None, /) -> Iterator[Item]:
+        """Yield the items, whose `len` is their frames; `total` is all frames, None: not known."""
+
+
+def unwatched(items: Iterator[Item], total: int | None, /) -> Iterator[Item]:
+    """Return the items as they are."""
+    return items
 
 
 @contextmanager

@@ -5,14 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from posemill.blocks import ClipBlock, join_stream
 from posemill.errors import FormatError, RunError
 from posemill.formats import detect_format, get_format
 from posemill.formats.contract import Format, Size
+from posemill.jobs.read_ahead import map_ahead, read_ahead
 from posemill.records import PoseClip
 from posemill.stores.manifest import MANIFEST_NAME
 from posemill.stores.reader import Run, open_run
+from posemill.stores.shards import BlockPlan
+
+Item = TypeVar("Item", PoseClip, ClipBlock)
 
 
 class ClipInput:
@@ -74,13 +79,22 @@ class ClipInput:
         Raises:
             FormatError, RunError: Nothing is there, or a chosen split is not.
         """
-        count, seen = 0, set()
-        for clip in self._all_clips():
-            if self._splits is None or clip.split in self._splits:
-                count += 1
-                seen.add(clip.split)
-                yield clip
-        if not count:
+        return self._chosen(self._all_clips())
+
+    def blocks(self) -> Iterator[ClipBlock]:
+        """Yield what `clips` does, many clips at a time, read ahead by other threads."""
+        if self.run is None:
+            return join_stream(read_ahead(self.clips()))
+        return self._chosen(map_ahead(self.run.read_block, self._plans(self.run)))
+
+    def _chosen(self, items: Iterator[Item]) -> Iterator[Item]:
+        """Yield the items of the chosen splits, then raise if one of these has none."""
+        seen = set()
+        for item in items:
+            if self._splits is None or item.split in self._splits:
+                seen.add(item.split)
+                yield item
+        if not seen:
             kind = RunError if self.run is not None else FormatError
             raise kind(f"{self.path}: holds no clips{_of_splits(self._splits)}; expected some")
         missing = [split for split in self.splits or () if split not in seen]
@@ -96,6 +110,10 @@ class ClipInput:
                 yield from self.run.clips(split)
         elif self._format is not None:
             yield from self._format.read(self.path, size_wh=self._size_wh)
+
+    def _plans(self, run: Run) -> Iterator[BlockPlan]:
+        for split in self._splits or run.splits:
+            yield from run.plan_blocks(split)
 
     def facts(self) -> dict[str, Any]:
         """Return what is known of the origin, for the manifest of what is made of it."""

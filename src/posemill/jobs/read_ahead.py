@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 _END = object()
 
 
@@ -31,3 +32,31 @@ def read_ahead(items: Iterator[Item], *, depth: int = 8) -> Generator[Item, None
             # In its own thread: what it holds open (SQLite) may only be closed there.
             pool.submit(items.close).result()
         pool.shutdown()
+
+
+def map_ahead(
+    function: Callable[[Item], Result], items: Iterator[Item], *, threads: int = 2, depth: int = 3
+) -> Generator[Result, None, None]:
+    """Yield the function of every item in order, several made at once by threads of their own.
+
+    The items are taken in the thread of the caller. Errors come out at their place.
+
+    Args:
+        function: May be called by several threads at once.
+        items: Taken no more than `depth` before the results are asked for.
+        threads: How many calls run at once.
+        depth: How many results are made or waiting, the one that is asked for among them.
+    """
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="map-ahead")
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) >= depth:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        if isinstance(items, Generator):
+            items.close()

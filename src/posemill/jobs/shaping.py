@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from posemill.blocks import ClipBlock, join_clips
 from posemill.errors import ConfigError
 from posemill.formats.contract import Format, Recipe
 from posemill.geometry import (
@@ -59,12 +60,27 @@ def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:
     try:
         clip = clip.as_skeleton(layout)
     except ValueError as error:
-        raise ConfigError(f"clip {clip.clip_id!r}: {error}; choose another --layout") from error
+        raise _cannot_be(clip, error) from error
     if recipe.interpolate:
         clip = _close_gaps(clip, recipe.interpolate)
     if recipe.normalize != "none":
         clip = _normalize(clip, recipe.normalize)
     return clip
+
+
+def shape_block(block: ClipBlock, recipe: Recipe, layout: str) -> ClipBlock:
+    """Return the clips of a block as the recipe wants them."""
+    if recipe.interpolate or recipe.normalize != "none":
+        # These look at whole clips, so each has its turn.
+        return join_clips([shape_clip(clip, recipe, layout) for clip in block.clips])
+    try:
+        return block.as_skeleton(layout)
+    except ValueError as error:
+        raise _cannot_be(block.frames, error) from error
+
+
+def _cannot_be(clip: PoseClip, error: ValueError) -> ConfigError:
+    return ConfigError(f"clip {clip.clip_id!r}: {error}; choose another --layout")
 
 
 def _close_gaps(clip: PoseClip, max_gap: int) -> PoseClip:

@@ -1,15 +1,17 @@
-"""Numbers about a split, gathered clip by clip while it is written."""
+"""Numbers about a split, gathered while it is written."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from posemill import __version__
+from posemill.blocks import ClipBlock
 from posemill.formats.contract import Recipe
 from posemill.geometry import longest_gaps
-from posemill.records import PoseClip
+from posemill.records import IntArray
 
 _AXES = "xyz"
 
@@ -29,33 +31,42 @@ class SplitStats:
         self._low, self._high = np.full(3, np.inf), np.full(3, -np.inf)
         self._empty_clips: list[str] = []
 
-    def add(self, clip: PoseClip) -> None:
-        """Count a clip."""
+    def add(self, block: ClipBlock) -> None:
+        """Count the clips of a block."""
+        frames = block.frames
         if not self._skeleton:
-            self._skeleton = clip.skeleton_name
-            self._part_names = clip.skeleton.part_names
+            self._skeleton = frames.skeleton_name
+            self._part_names = frames.skeleton.part_names
             self._frames_without = np.zeros(len(self._part_names), np.int64)
             self._longest = [(0, "")] * len(self._part_names)
-        self._lengths.append(len(clip))
-        mask = clip.mask
-        present = clip.present
+        self._lengths += block.lengths.tolist()
+        present = frames.present
         self._frames_without += (~present).sum(axis=0)
-        if not present.any():
-            self._empty_clips.append(clip.clip_id)
-        for index, gap in enumerate(longest_gaps(present).tolist()):
-            if gap > self._longest[index][0]:
-                self._longest[index] = (gap, clip.clip_id)
-        self._num_points += mask.size
-        self._num_found += int(np.count_nonzero(mask))
-        if not mask.any():
-            return
-        for axis in range(3):
-            # One axis at a time: sums over contiguous numbers are several times faster.
-            values = clip.points[..., axis][mask]
-            self._sums[axis] += values.sum(dtype=np.float64)
-            self._squares[axis] += float(np.dot(values, values))
-            self._low[axis] = min(self._low[axis], values.min())
-            self._high[axis] = max(self._high[axis], values.max())
+        self._add_gaps(block, longest_gaps(present, block.lengths))
+        found = int(np.count_nonzero(frames.mask))
+        self._num_points += frames.mask.size
+        self._num_found += found
+        if found:
+            self._add_coordinates(block)
+
+    def _add_gaps(self, block: ClipBlock, gaps: IntArray) -> None:
+        """Count gaps `(clips, parts)`, in frames."""
+        for clip_index in np.flatnonzero((gaps == block.lengths[:, None]).all(axis=1)):
+            self._empty_clips.append(block.clips[clip_index].clip_id)
+        for part, clip_index in enumerate(gaps.argmax(axis=0)):
+            gap = int(gaps[clip_index, part])
+            if gap > self._longest[part][0]:
+                self._longest[part] = (gap, block.clips[clip_index].clip_id)
+
+    def _add_coordinates(self, block: ClipBlock) -> None:
+        # Whole rows at a time, x, y and z of all points side by side: several times faster than
+        # picking the found ones. Zeros for missing points add nothing to a sum.
+        rows = block.zeroed.reshape(len(block), -1)  # (T, 3 K)
+        self._sums += _per_axis(np.add, rows.sum(axis=0, dtype=np.float64))
+        self._squares += _per_axis(np.add, np.einsum("tk,tk->k", rows, rows, dtype=np.float64))
+        rows = block.frames.points.reshape(len(block), -1)
+        self._low = np.fmin(self._low, _per_axis(np.fmin, np.fmin.reduce(rows)))
+        self._high = np.fmax(self._high, _per_axis(np.fmax, np.fmax.reduce(rows)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, for JSON; rates in 0..1, gaps in frames."""
@@ -103,3 +114,9 @@ class SplitStats:
             }
             for axis, column in zip(_AXES, columns, strict=True)
         }
+
+
+def _per_axis(reduce: np.ufunc, columns: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return x, y and z of what each of `(3 K,)` columns, x, y, z of the first point …, gave."""
+    reduced: npt.NDArray[np.float64] = reduce.reduce(columns.reshape(-1, 3).astype(np.float64))
+    return reduced

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import dataclasses
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from posemill.blocks import ClipBlock
 from posemill.errors import MissingExtraError, RunError
 from posemill.records import PoseClip
 from posemill.stores.commits import (
@@ -23,15 +22,12 @@ from posemill.stores.commits import (
     read_ledger,
     read_meta,
 )
-from posemill.stores.manifest import SHARDS_NAME, Manifest
+from posemill.stores.manifest import Manifest
 from posemill.stores.names import plain_text
-from posemill.stores.schema import arrays_of, check_schema, clip_of, run_schema
+from posemill.stores.schema import CLIP_COLUMNS, arrays_of, block_of, run_schema
+from posemill.stores.shards import SELECT_ROWS, BlockPlan, ShardRows, plan_blocks, read_rows
 
-_OPEN_FILES = 2  # an open file holds on to a row group; neighbours are in the same file
-_PIECES = (
-    "SELECT clip_no, split, clip_id, name, row_offset, pieces.num_rows FROM pieces "
-    "JOIN clips USING (clip_no) JOIN shards USING (shard_no)"
-)
+_ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
 
 
 def open_run(path: Path | str) -> Run:
@@ -100,8 +96,26 @@ class Run:
 
     def clips(self, split: str | None = None) -> Iterator[PoseClip]:
         """Yield the clips that have keypoints, of one split or of all, in a stable order."""
-        for table in self._tables(split, None):
-            yield clip_of(table, self.skeleton_name)
+        for plan in self.plan_blocks(split):
+            for clip in self.read_block(plan).clips:
+                # Its own memory: whoever keeps a clip does not keep its neighbours.
+                yield dataclasses.replace(
+                    clip, points=clip.points.copy(), scores=clip.scores.copy()
+                )
+
+    def plan_blocks(self, split: str | None = None) -> Iterator[BlockPlan]:
+        """Yield the parts of a run for `read_block`, of one split or of all, in a stable order."""
+        where, values = self._where(split)
+        with read_ledger(self.folder) as database:
+            # By clip and frame: an index has this order, so SQLite streams and does not sort.
+            yield from plan_blocks(
+                database.execute(f"{SELECT_ROWS}{where} ORDER BY clip_no, first_frame", values)
+            )
+
+    def read_block(self, plan: BlockPlan) -> ClipBlock:
+        """Return neighbouring clips in shared arrays. Any number of threads may read at once."""
+        table = read_rows(self.folder, plan, self.skeleton_name, CLIP_COLUMNS)
+        return block_of(table, plan.names, plan.lengths, self.skeleton_name)
 
     def clip(self, clip_id: str, split: str | None = None) -> PoseClip:
         """Return one clip; `split` is needed only where two splits have the same id."""
@@ -109,7 +123,7 @@ class Run:
         condition = f"{where} AND clip_id = ?" if where else " WHERE clip_id = ?"
         with read_ledger(self.folder) as database:
             rows = database.execute(
-                f"{_PIECES}{condition} ORDER BY clip_no, first_frame",
+                f"{SELECT_ROWS}{condition} ORDER BY clip_no, first_frame",
                 (*values, plain_text(clip_id)),
             ).fetchall()
         if not rows:
@@ -117,7 +131,8 @@ class Run:
         if len({row[0] for row in rows}) > 1:
             splits = ", ".join(sorted({row[1] for row in rows}))
             raise RunError(f"clip {clip_id!r} is in several splits ({splits}): say which")
-        return clip_of(_ShardCache(self).read(rows, None), self.skeleton_name)
+        (clip,) = self.read_block(BlockPlan(tuple(ShardRows(*row) for row in rows))).clips
+        return clip
 
     def table(self, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """Return all rows as an Arrow table, by clip and frame. Small columns cost little."""
@@ -126,7 +141,12 @@ class Run:
             if unknown := [name for name in columns if name not in schema.names]:
                 raise ValueError(f"no columns {unknown}; a run has {', '.join(schema.names)}")
             schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
-        return pa.concat_tables([schema.empty_table(), *self._tables(split, columns)])
+        needed = None if columns is None else [*columns, "frame_index"]
+        tables = (
+            read_rows(self.folder, plan, self.skeleton_name, needed)
+            for plan in self.plan_blocks(split)
+        )
+        return pa.concat_tables([schema.empty_table(), *(t.select(schema.names) for t in tables)])
 
     def to_pandas(self, split: str | None = None, columns: Sequence[str] | None = None) -> Any:
         """Return the rows as a pandas DataFrame, by clip and frame.
@@ -145,16 +165,16 @@ class Run:
         """
         total = sum(each.frames_out for each in self._counts if split in (None, each.split))
         arrays: dict[str, Any] = {}
-        starts, clip_ids = [0], []
-        for table in self._tables(split, None):
-            piece = arrays_of(table, self.skeleton_name)
-            stop = starts[-1] + table.num_rows
-            for name, values in piece.items():
+        starts: list[int] = [0]
+        clip_ids: list[str] = []
+        for plan in self.plan_blocks(split):
+            table = read_rows(self.folder, plan, self.skeleton_name, _ARRAY_COLUMNS)
+            for name, values in arrays_of(table, self.skeleton_name).items():
                 if name not in arrays:
                     arrays[name] = np.empty((total, *values.shape[1:]), values.dtype)
-                arrays[name][starts[-1] : stop] = values
-            starts.append(stop)
-            clip_ids.append(table.column("clip_id")[0].as_py())
+                arrays[name][starts[-1] : starts[-1] + len(values)] = values
+            starts += (starts[-1] + np.cumsum(plan.lengths)).tolist()
+            clip_ids += [clip_id for _, clip_id in plan.names]
         if not arrays:
             arrays = arrays_of(run_schema(self.skeleton_name).empty_table(), self.skeleton_name)
         return {**arrays, "clip_starts": np.array(starts, np.int64), "clip_ids": clip_ids}
@@ -175,97 +195,6 @@ class Run:
                 f"{self.folder} has no split {split!r}; it has {', '.join(self.splits) or 'none'}"
             )
         return " WHERE split = ?", (split,)
-
-    def _tables(self, split: str | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        """Yield one table per clip that has rows."""
-        where, values = self._where(split)
-        shards = _ShardCache(self)
-        needed = None if columns is None else [*columns, "frame_index"]
-        with read_ledger(self.folder) as database:
-            # By clip and frame: an index has this order, so SQLite streams and does not sort.
-            rows = database.execute(f"{_PIECES}{where} ORDER BY clip_no, first_frame", values)
-            for _, pieces in groupby(rows, key=lambda row: row[0]):
-                table = shards.read(list(pieces), needed)
-                yield table if columns is None else table.select(columns)
-
-
-class _ShardCache:
-    """The last few shards, open, and of each the last rows read: neighbours share row groups."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._files: OrderedDict[str, pq.ParquetFile] = OrderedDict()
-        self._last: tuple[Any, pa.Table | None] = (None, None)
-
-    def read(self, pieces: list[tuple[Any, ...]], columns: Sequence[str] | None) -> pa.Table:
-        """Return the rows of one clip's pieces (clip_no, split, clip_id, shard, offset, rows)."""
-        tables = [
-            self._read_piece(name, offset, num_rows, columns)
-            for _, _, _, name, offset, num_rows in pieces
-        ]
-        if len(tables) == 1:
-            return tables[0]
-        table = pa.concat_tables(tables)
-        # A frame that was tried again later has a piece of its own, inside the span of another.
-        indices = table.column("frame_index").to_numpy()
-        if (np.diff(indices) < 0).any():
-            table = table.take(np.argsort(indices, kind="stable"))
-        return table
-
-    def _read_piece(
-        self, name: str, offset: int, num_rows: int, columns: Sequence[str] | None
-    ) -> pa.Table:
-        file = self._open(name)
-        parts, start = [], 0
-        for group in range(file.num_row_groups):
-            stop = start + file.metadata.row_group(group).num_rows
-            low, high = max(offset, start), min(offset + num_rows, stop)
-            if low < high:
-                parts.append(self._group(name, group, columns).slice(low - start, high - low))
-            start = stop
-        table = pa.concat_tables(parts)
-        if table.num_rows != num_rows:
-            raise RunError(
-                f"{self._path(name)}: the ledger counts {num_rows} rows from {offset}, the file "
-                f"has {table.num_rows}; it was changed after the run"
-            )
-        return table
-
-    def _group(self, name: str, group: int, columns: Sequence[str] | None) -> pa.Table:
-        key = (name, group)
-        if self._last[0] != key:
-            try:
-                table = self._files[name].read_row_group(
-                    group,
-                    columns=None if columns is None else sorted(set(columns)),
-                    use_threads=False,
-                )
-            except (OSError, pa.ArrowException) as error:
-                raise RunError(f"{self._path(name)} cannot be read: {error}") from error
-            self._last = (key, table)
-        return self._last[1]
-
-    def _open(self, name: str) -> pq.ParquetFile:
-        if name in self._files:
-            self._files.move_to_end(name)
-            return self._files[name]
-        path = self._path(name)
-        try:
-            file = pq.ParquetFile(path)
-        except FileNotFoundError as error:
-            raise RunError(f"{path} is missing, but the ledger counts on it") from error
-        except (OSError, pa.ArrowException) as error:
-            raise RunError(f"{path} cannot be read: {error}") from error
-        skeleton_name = check_schema(file.schema_arrow, str(path))
-        if skeleton_name != self._run.skeleton_name:
-            raise RunError(f"{path} has {skeleton_name}, its run has {self._run.skeleton_name}")
-        self._files[name] = file
-        if len(self._files) > _OPEN_FILES:
-            self._files.popitem(last=False)[1].close()
-        return file
-
-    def _path(self, name: str) -> Path:
-        return self._run.folder / SHARDS_NAME / name
 
 
 def _need(package: str) -> Any:

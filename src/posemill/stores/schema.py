@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from posemill.blocks import ClipBlock
 from posemill.errors import RunError
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.stores.names import SCHEMA_VERSION, plain_text
 
+# What `block_of` needs; the ledger knows the rest.
+CLIP_COLUMNS = ("frame_index", "image_path", "width", "height", "keypoints", "scores", "label",
+                "fps", "extra")  # fmt: skip
 _VERSION_KEY, _SKELETON_KEY = b"posemill.schema_version", b"posemill.skeleton"
 
 
@@ -94,22 +98,40 @@ def _dump_extra(clip: PoseClip) -> str | None:
         raise ValueError(f"clip {clip.clip_id!r}: extra holds what JSON cannot: {error}") from error
 
 
-def clip_of(table: pa.Table, skeleton_name: str) -> PoseClip:
-    """Return the clip whose rows (at least one, in order) these are."""
-    # Not the keypoints: as Python numbers they would cost more than all the rest.
-    first = table.select(["clip_id", "split", "label", "fps", "extra"]).slice(0, 1).to_pydict()
-    paths = table.column("image_path")
-    extra = first["extra"][0]
-    return PoseClip(
-        **arrays_of(table, skeleton_name),
-        skeleton_name=skeleton_name,
-        clip_id=first["clip_id"][0],
-        split=first["split"][0],
-        image_paths=() if paths.null_count else tuple(paths.to_pylist()),
-        label=first["label"][0],
-        fps=first["fps"][0],
-        extra=json.loads(extra) if extra else {},
-    )
+def block_of(
+    table: pa.Table, names: Sequence[tuple[str, str]], lengths: Sequence[int], skeleton_name: str
+) -> ClipBlock:
+    """Return the clips whose rows these are.
+
+    Args:
+        table: The columns `CLIP_COLUMNS`, by clip and frame.
+        names: Split and id of each clip.
+        lengths: Frames of each, at least one.
+        skeleton_name: The layout of the keypoints.
+    """
+    arrays = arrays_of(table, skeleton_name)
+    starts = np.cumsum(lengths) - lengths
+    # What is the same in all rows of a clip is taken from its first.
+    same = table.select(["label", "fps", "extra"]).take(starts).to_pydict()
+    paths = table.column("image_path").to_numpy().tolist()
+    clips = []
+    for number, ((split, clip_id), start) in enumerate(zip(names, starts.tolist(), strict=True)):
+        rows = slice(start, start + lengths[number])
+        extra = same["extra"][number]
+        clips.append(
+            PoseClip(
+                **{name: values[rows] for name, values in arrays.items()},
+                skeleton_name=skeleton_name,
+                clip_id=clip_id,
+                split=split,
+                image_paths=() if None in paths[rows] else tuple(paths[rows]),
+                label=same["label"][number],
+                fps=same["fps"][number],
+                extra=json.loads(extra) if extra else {},
+            )
+        )
+    frames = PoseClip(**arrays, skeleton_name=skeleton_name, split=names[0][0], clip_id=names[0][1])
+    return ClipBlock(frames, tuple(clips))
 
 
 def arrays_of(table: pa.Table, skeleton_name: str) -> dict[str, Any]:

@@ -1,0 +1,116 @@
+"""Clips behind each other in shared arrays: what concerns every frame is done to all at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from posemill.geometry import fill_missing
+from posemill.records import FloatArray, IntArray, PoseClip
+
+# Frames in a block, at least: large arrays use numpy well, 40 MB of 543 points use little memory.
+BLOCK_FRAMES = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class ClipBlock:
+    """Clips of one split and one skeleton.
+
+    Args:
+        frames: The rows of all of them, as though they were one clip; named like the first.
+        clips: The clips, at least one, in the order of their rows; usually views of `frames`.
+    """
+
+    frames: PoseClip
+    clips: tuple[PoseClip, ...]
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    @property
+    def split(self) -> str:
+        """The split of all the clips."""
+        return self.frames.split
+
+    @property
+    def skeleton_name(self) -> str:
+        """The skeleton of all the clips."""
+        return self.frames.skeleton_name
+
+    @cached_property
+    def lengths(self) -> IntArray:
+        """`(clips,)`: frames of each clip."""
+        return np.array([len(clip) for clip in self.clips], np.int64)
+
+    @cached_property
+    def zeroed(self) -> FloatArray:
+        """`(frames, keypoints, 3)`: the points, 0 where not found."""
+        return fill_missing(self.frames.points, "zero")
+
+    def as_skeleton(self, name: str) -> ClipBlock:
+        """Return the same clips in another layout, see `PoseClip.as_skeleton`."""
+        if name == self.skeleton_name:
+            return self
+        return cut_block(self.frames.as_skeleton(name), self.clips)
+
+
+def cut_block(frames: PoseClip, clips: Sequence[PoseClip]) -> ClipBlock:
+    """Return the block of these rows; each clip keeps its name and gets its rows of them."""
+    cut, start = [], 0
+    for clip in clips:
+        rows = slice(start, start + len(clip))
+        cut.append(
+            dataclasses.replace(
+                clip,
+                points=frames.points[rows],
+                scores=frames.scores[rows],
+                skeleton_name=frames.skeleton_name,
+            )
+        )
+        start += len(clip)
+    return ClipBlock(frames, tuple(cut))
+
+
+def join_clips(clips: Sequence[PoseClip]) -> ClipBlock:
+    """Return one block of clips that have the same split and skeleton. One clip is not copied."""
+    first = clips[0]
+    if len(clips) == 1:
+        return ClipBlock(first, (first,))
+    frames = dataclasses.replace(
+        first,
+        points=np.concatenate([clip.points for clip in clips]),
+        scores=np.concatenate([clip.scores for clip in clips]),
+        sizes_wh=np.concatenate([clip.sizes_wh for clip in clips]),
+        frame_indices=np.concatenate([clip.frame_indices for clip in clips]),
+        image_paths=(),
+    )
+    return ClipBlock(frames, tuple(clips))
+
+
+def join_stream(
+    clips: Iterable[PoseClip], *, num_frames: int = BLOCK_FRAMES
+) -> Iterator[ClipBlock]:
+    """Yield the clips in blocks of at least so many frames, in order; fewer before a border.
+
+    A border is where the split or the skeleton changes, and the end.
+    """
+    waiting: list[PoseClip] = []
+    total = 0
+    for clip in clips:
+        if waiting and (clip.split, clip.skeleton_name) != (
+            waiting[0].split,
+            waiting[0].skeleton_name,
+        ):
+            yield join_clips(waiting)
+            waiting, total = [], 0
+        waiting.append(clip)
+        total += len(clip)
+        if total >= num_frames:
+            yield join_clips(waiting)
+            waiting, total = [], 0
+    if waiting:
+        yield join_clips(waiting)

@@ -1,0 +1,155 @@
+"""Rows out of shards, in blocks of whole clips: which rows make a block, and reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from posemill.blocks import BLOCK_FRAMES
+from posemill.errors import RunError
+from posemill.stores.manifest import SHARDS_NAME
+from posemill.stores.schema import check_schema
+
+# Joined with what a block is chosen by; `rows_of` takes the rows.
+SELECT_ROWS = (
+    "SELECT clip_no, split, clip_id, name, row_offset, pieces.num_rows FROM pieces "
+    "JOIN clips USING (clip_no) JOIN shards USING (shard_no)"
+)
+
+
+class ShardRows(NamedTuple):
+    """Rows of a clip that lie behind each other in a shard."""
+
+    clip_no: int
+    split: str
+    clip_id: str
+    shard: str
+    offset: int
+    num_rows: int
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """Where the rows of some whole clips of one split are, clip by clip."""
+
+    rows: tuple[ShardRows, ...]
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """Split and id of each clip."""
+        return [(first.split, first.clip_id) for first, _ in self._clips()]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Frames of each clip."""
+        return [length for _, length in self._clips()]
+
+    def _clips(self) -> Iterator[tuple[ShardRows, int]]:
+        for _, pieces in groupby(self.rows, key=lambda each: each.clip_no):
+            rows = list(pieces)
+            yield rows[0], sum(each.num_rows for each in rows)
+
+
+def plan_blocks(found: Iterable[Sequence[Any]]) -> Iterator[BlockPlan]:
+    """Yield the blocks of a run, from the rows of `SELECT_ROWS` by clip and frame.
+
+    A block has about `BLOCK_FRAMES` frames, and more if that lets it end with a shard: what lies
+    in two blocks is unpacked twice.
+    """
+    block: list[ShardRows] = []
+    size = 0
+    clips = groupby((ShardRows(*row) for row in found), key=lambda each: each.clip_no)
+    for _, pieces in clips:
+        clip = list(pieces)
+        is_full = size >= BLOCK_FRAMES and (
+            block[-1].shard != clip[0].shard or size >= 2 * BLOCK_FRAMES
+        )
+        if block and (is_full or block[0].split != clip[0].split):
+            yield BlockPlan(tuple(block))
+            block, size = [], 0
+        block += clip
+        size += sum(each.num_rows for each in clip)
+    if block:
+        yield BlockPlan(tuple(block))
+
+
+def read_rows(
+    folder: Path, plan: BlockPlan, skeleton_name: str, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Return the rows of a block by clip and frame. Any number of threads may read at once.
+
+    Args:
+        folder: The run's.
+        plan: Which rows.
+        skeleton_name: The one every shard must have.
+        columns: `frame_index` among them; None for all.
+    """
+    tables = []
+    for shard, rows in groupby(_joined(plan.rows), key=lambda each: each.shard):
+        with _open(folder / SHARDS_NAME / shard, skeleton_name) as file:
+            tables += [_read(file, folder / SHARDS_NAME / shard, each, columns) for each in rows]
+    table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+    # A frame that was tried again later has rows of its own, inside the span of others.
+    if len(plan.rows) > len(plan.lengths):
+        indices = table.column("frame_index").to_numpy()
+        clips = np.repeat(np.arange(len(plan.lengths)), plan.lengths)
+        order: npt.NDArray[np.int64] = np.lexsort((indices, clips))
+        if (np.diff(order) != 1).any():
+            table = table.take(order)
+    return table
+
+
+def _joined(rows: Sequence[ShardRows]) -> Iterator[ShardRows]:
+    """Yield rows that follow each other in a shard, also of several clips, as one."""
+    last = rows[0]
+    for each in rows[1:]:
+        if each.shard == last.shard and each.offset == last.offset + last.num_rows:
+            last = last._replace(num_rows=last.num_rows + each.num_rows)
+        else:
+            yield last
+            last = each
+    yield last
+
+
+def _read(
+    file: pq.ParquetFile, path: Path, rows: ShardRows, columns: Sequence[str] | None
+) -> pa.Table:
+    """Return rows of an open shard; only the row groups that hold some are unpacked."""
+    sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+    stops = np.cumsum(np.array(sizes, np.int64))
+    end = rows.offset + rows.num_rows
+    if not sizes or end > stops[-1]:
+        left = max(0, sum(sizes) - rows.offset)
+        raise RunError(
+            f"{path}: the ledger counts {rows.num_rows} rows from {rows.offset}, the file "
+            f"has {left}; it was changed after the run"
+        )
+    first = int(np.searchsorted(stops, rows.offset, side="right"))
+    last = int(np.searchsorted(stops, end, side="left"))
+    chosen = None if columns is None else sorted(set(columns))
+    try:
+        table = file.read_row_groups(range(first, last + 1), columns=chosen, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    return table.slice(rows.offset - int(stops[first]) + sizes[first], rows.num_rows)
+
+
+def _open(path: Path, skeleton_name: str) -> pq.ParquetFile:
+    try:
+        file = pq.ParquetFile(path)
+    except FileNotFoundError as error:
+        raise RunError(f"{path} is missing, but the ledger counts on it") from error
+    except (OSError, pa.ArrowException) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    found = check_schema(file.schema_arrow, str(path))
+    if found != skeleton_name:
+        raise RunError(f"{path} has {found}, its run has {skeleton_name}")
+    return file
