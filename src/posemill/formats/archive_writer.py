@@ -6,6 +6,7 @@ every array from its offset in the file. `numpy.load` reads the same files.
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import tempfile
@@ -66,9 +67,11 @@ class Column:
         self.name = name
         self.dtype = np.dtype(dtype).newbyteorder("<")
         self.row_shape = row_shape
+        self.row_bytes = int(np.prod(row_shape, dtype=np.int64)) * int(self.dtype.itemsize)
         self.num_rows = 0
         self.crc = 0
         self.handle: IO[bytes] | None = None
+        self.offset: int | None = None  # of the entry, if the rows go straight to their place
 
     def append(self, rows: npt.NDArray[Any]) -> None:
         """Write rows behind the ones before."""
@@ -93,19 +96,24 @@ class Column:
     @property
     def num_bytes(self) -> int:
         """Bytes of the rows so far."""
-        row = int(np.prod(self.row_shape, dtype=np.int64)) * int(self.dtype.itemsize)
-        return self.num_rows * row
+        return self.num_rows * self.row_bytes
 
 
 class ArchiveWriter:
     """Writes an `.npz` whose arrays grow side by side; a context manager.
 
-    The first column goes straight to its place. The others wait in unnamed temporary files in the
-    same folder (they vanish with the process) and are appended at the end.
+    Where the number of rows is known, each column goes straight to its place in the file. Else
+    only the first does; the others wait in unnamed temporary files in the same folder (they vanish
+    with the process) and are appended at the end.
+
+    Args:
+        path: The file.
+        num_rows: How many rows each column will have, None where nobody knows.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, num_rows: int | None = None) -> None:
         self._path = path
+        self._num_rows = num_rows
         self._columns: list[Column] = []
         self._texts: dict[str, Texts] = {}
         self._entries: list[tuple[bytes, int, int, int]] = []  # name, CRC, size, offset
@@ -114,12 +122,14 @@ class ArchiveWriter:
     def column(self, name: str, dtype: npt.DTypeLike, row_shape: tuple[int, ...] = ()) -> Column:
         """Return a new column; declare the largest one first."""
         column = Column(name, dtype, row_shape)
-        if self._columns:
+        if self._columns and self._num_rows is None:
             column.handle = tempfile.TemporaryFile(dir=self._path.parent)  # noqa: SIM115
         else:
-            self._start(name)
-            self._file.write(column.header)
-            column.handle = self._file
+            column.offset = self._start(name)
+            column.handle = self._path.open("r+b")
+            column.handle.seek(self._file.tell() + _HEADER_BYTES)
+            if self._num_rows is not None:
+                self._file.seek(_HEADER_BYTES + self._num_rows * column.row_bytes, os.SEEK_CUR)
         self._columns.append(column)
         return column
 
@@ -130,9 +140,8 @@ class ArchiveWriter:
 
     def finish(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Append the waiting columns, small whole arrays and the texts, then the directory."""
-        self._end_first(self._columns[0])
-        for column in self._columns[1:]:
-            self._move(column)
+        for column in self._columns:
+            self._end(column)
         for name, array in arrays.items():
             plain = np.ascontiguousarray(array)
             whole = Column(name, plain.dtype, plain.shape[1:])
@@ -142,8 +151,12 @@ class ArchiveWriter:
             self._add(name, text.shape_of_column(name), text.blocks())
         self._write_directory()
 
-    def _start(self, name: str) -> None:
-        """Write a local header, its sizes still open, padded so that the data is aligned."""
+    def _start(self, name: str) -> int:
+        """Write a local header, its sizes still open, padded so that the data is aligned.
+
+        Returns:
+            Where it begins; the data begins where the file stands now.
+        """
         offset = self._file.tell()
         encoded = f"{name}.npy".encode("ascii")
         unpadded = offset + 30 + len(encoded) + 20 + 4
@@ -152,45 +165,52 @@ class ArchiveWriter:
         header = struct.pack("<4sHHHHHIIIHH", b"PK\x03\x04", 45, 0, 0, 0, 0x21, 0, _UINT32,
                              _UINT32, len(encoded), len(extra) + padding)  # fmt: skip
         self._file.write(header + encoded + extra + bytes(padding))
-        self._entries.append((encoded, 0, 0, offset))
+        # Whoever writes into the same file by another handle finds all that is before.
+        self._file.flush()
+        return offset
 
-    def _close_entry(self, crc: int, size: int) -> None:
-        """Write CRC and sizes into the local header of the entry that ends here."""
-        name, _, _, offset = self._entries[-1]
+    def _close_entry(self, name: str, offset: int, crc: int, size: int) -> None:
+        """Write CRC and sizes into a local header; the file stands behind the data again."""
+        encoded = f"{name}.npy".encode("ascii")
         end = self._file.tell()
         self._file.seek(offset + 14)
         self._file.write(struct.pack("<I", crc))
-        self._file.seek(offset + 30 + len(name) + 4)
+        self._file.seek(offset + 30 + len(encoded) + 4)
         self._file.write(struct.pack("<QQ", size, size))
         self._file.seek(end)
-        self._entries[-1] = (name, crc, size, offset)
+        self._entries.append((encoded, crc, size, offset))
 
-    def _end_first(self, column: Column) -> None:
-        header, end = column.header, self._file.tell()
-        self._file.seek(end - column.num_bytes - len(header))
-        self._file.write(header)
-        self._file.seek(end)
-        self._close_entry(column.crc_with_header, len(header) + column.num_bytes)
-
-    def _move(self, column: Column) -> None:
-        """Copy a waiting column to its place; its checksum is known already."""
+    def _end(self, column: Column) -> None:
+        """Complete a column: its header, and its rows if they were waiting. CRCs are known."""
         assert column.handle is not None
-        self._start(column.name)
-        self._file.write(column.header)
-        column.handle.seek(0)
-        shutil.copyfileobj(column.handle, self._file, _COPY_BYTES)
+        if self._num_rows not in (None, column.num_rows):
+            raise ValueError(
+                f"{column.name}: expected {self._num_rows} rows, got {column.num_rows}"
+            )
+        if column.offset is None:
+            offset = self._start(column.name)
+            self._file.write(column.header)
+            column.handle.seek(0)
+            shutil.copyfileobj(column.handle, self._file, _COPY_BYTES)
+        else:
+            offset = column.offset
+            end = column.handle.tell()
+            column.handle.seek(end - column.num_bytes - _HEADER_BYTES)
+            column.handle.write(column.header)
+            self._file.seek(max(end, self._file.tell()))
         column.handle.close()
-        self._close_entry(column.crc_with_header, len(column.header) + column.num_bytes)
+        self._close_entry(column.name, offset, column.crc_with_header,
+                          _HEADER_BYTES + column.num_bytes)  # fmt: skip
 
     def _add(self, name: str, column: Column, blocks: Iterator[bytes]) -> None:
-        self._start(name)
+        offset = self._start(name)
         self._file.write(column.header)
         crc, size = zlib.crc32(column.header), len(column.header)
         for block in blocks:
             self._file.write(block)
             crc = zlib.crc32(block, crc)
             size += len(block)
-        self._close_entry(crc, size)
+        self._close_entry(name, offset, crc, size)
 
     def _write_directory(self) -> None:
         start = self._file.tell()
@@ -216,7 +236,7 @@ class ArchiveWriter:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        for column in self._columns[1:]:
+        for column in self._columns:
             if column.handle is not None:
                 column.handle.close()
         for text in self._texts.values():

@@ -64,10 +64,27 @@ class NpzFormat:
         """Write one archive; see the module for its arrays."""
         return self.write_blocks(join_stream(clips), path, recipe=recipe)
 
-    def write_blocks(self, blocks: Iterable[ClipBlock], path: Path, *, recipe: Recipe) -> Summary:
-        """Write one archive of clips that come many at a time, which is faster."""
+    def write_blocks(
+        self,
+        blocks: Iterable[ClipBlock],
+        path: Path,
+        *,
+        recipe: Recipe,
+        num_frames: int | None = None,
+    ) -> Summary:
+        """Write one archive of clips that come many at a time, which is faster.
+
+        Args:
+            blocks: Of any splits, one skeleton.
+            path: The file.
+            recipe: Recorded; its `fill` is done here, the rest was before.
+            num_frames: The frames of all blocks; if known, nothing is written twice.
+        """
         summary, check = Summary(path, self.name), SkeletonCheck(self, path)
-        with atomic_path(path) as temporary, ArchiveWriter(temporary) as archive:
+        with (
+            atomic_path(path) as temporary,
+            ArchiveWriter(temporary, num_rows=num_frames) as archive,
+        ):
             columns: _Columns | None = None
             for block in blocks:
                 check.check_block(block)

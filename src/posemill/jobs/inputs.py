@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -81,11 +81,24 @@ class ClipInput:
         """
         return self._chosen(self._all_clips())
 
-    def blocks(self) -> Iterator[ClipBlock]:
-        """Yield what `clips` does, many clips at a time, read ahead by other threads."""
+    def plan_splits(self) -> dict[str, list[BlockPlan]]:
+        """Return the blocks of each split of a run as it is now; nothing for a file."""
+        if self.run is None:
+            return {}
+        return {
+            split: list(self.run.plan_blocks(split)) for split in self._splits or self.run.splits
+        }
+
+    def blocks(self, plans: Mapping[str, list[BlockPlan]]) -> Iterator[ClipBlock]:
+        """Yield what `clips` does, many clips at a time, read ahead by other threads.
+
+        Args:
+            plans: What `plan_splits` said.
+        """
         if self.run is None:
             return join_stream(read_ahead(self.clips()))
-        return self._chosen(map_ahead(self.run.read_block, self._plans(self.run)))
+        planned = (plan for each in plans.values() for plan in each)
+        return self._chosen(map_ahead(self.run.read_block, planned))
 
     def _chosen(self, items: Iterator[Item]) -> Iterator[Item]:
         """Yield the items of the chosen splits, then raise if one of these has none."""
@@ -110,10 +123,6 @@ class ClipInput:
                 yield from self.run.clips(split)
         elif self._format is not None:
             yield from self._format.read(self.path, size_wh=self._size_wh)
-
-    def _plans(self, run: Run) -> Iterator[BlockPlan]:
-        for split in self._splits or run.splits:
-            yield from run.plan_blocks(split)
 
     def facts(self) -> dict[str, Any]:
         """Return what is known of the origin, for the manifest of what is made of it."""

@@ -47,10 +47,15 @@ def prepare(
     recipe = check_recipe(recipe or Recipe(), NpzFormat())
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
+    plans = source.plan_splits()
+    num_frames = {split: sum(map(len, each)) for split, each in plans.items()}
     # A run is unpacked by other threads while this one shapes and writes.
-    blocks = watch(source.blocks(), source.num_frames)
+    blocks = watch(source.blocks(plans), source.num_frames)
     with writing(out):
-        return [_write_split(split, group, out, recipe) for split, group in _by_split(blocks, out)]
+        return [
+            _write_split(split, group, out, recipe, num_frames=num_frames.get(split))
+            for split, group in _by_split(blocks, out)
+        ]
 
 
 def _by_split(
@@ -68,7 +73,9 @@ def _by_split(
         yield split, group
 
 
-def _write_split(split: str, blocks: Iterator[ClipBlock], out: Path, recipe: Recipe) -> Prepared:
+def _write_split(
+    split: str, blocks: Iterator[ClipBlock], out: Path, recipe: Recipe, *, num_frames: int | None
+) -> Prepared:
     form, stats = NpzFormat(), SplitStats(split, recipe)
 
     def shaped() -> Iterator[ClipBlock]:
@@ -79,7 +86,7 @@ def _write_split(split: str, blocks: Iterator[ClipBlock], out: Path, recipe: Rec
 
     path, stats_path = out / f"{split}_keypoints.npz", out / f"{split}_stats.json"
     remove_leftovers(path)
-    form.write_blocks(shaped(), path, recipe=recipe)
+    form.write_blocks(shaped(), path, recipe=recipe, num_frames=num_frames)
     content = stats.to_dict() | {"keypoints_file": path.name, "num_bytes": path.stat().st_size}
     with atomic_path(stats_path) as temporary:
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

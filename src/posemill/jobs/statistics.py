@@ -14,6 +14,7 @@ from posemill.geometry import longest_gaps
 from posemill.records import IntArray
 
 _AXES = "xyz"
+_SUMMED_ROWS = 256  # so few float32 add up without loss; their sums go on as float64
 
 
 class SplitStats:
@@ -62,8 +63,10 @@ class SplitStats:
         # Whole rows at a time, x, y and z of all points side by side: several times faster than
         # picking the found ones. Zeros for missing points add nothing to a sum.
         rows = block.zeroed.reshape(len(block), -1)  # (T, 3 K)
-        self._sums += _per_axis(np.add, rows.sum(axis=0, dtype=np.float64))
-        self._squares += _per_axis(np.add, np.einsum("tk,tk->k", rows, rows, dtype=np.float64))
+        for start in range(0, len(rows), _SUMMED_ROWS):
+            some = rows[start : start + _SUMMED_ROWS]
+            self._sums += _per_axis(np.add, some.sum(axis=0))
+            self._squares += _per_axis(np.add, np.einsum("tk,tk->k", some, some))
         rows = block.frames.points.reshape(len(block), -1)
         self._low = np.fmin(self._low, _per_axis(np.fmin, np.fmin.reduce(rows)))
         self._high = np.fmax(self._high, _per_axis(np.fmax, np.fmax.reduce(rows)))

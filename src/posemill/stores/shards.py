@@ -42,6 +42,9 @@ class BlockPlan:
 
     rows: tuple[ShardRows, ...]
 
+    def __len__(self) -> int:
+        return sum(each.num_rows for each in self.rows)
+
     @property
     def names(self) -> list[tuple[str, str]]:
         """Split and id of each clip."""
@@ -136,9 +139,14 @@ def _read(
     last = int(np.searchsorted(stops, end, side="left"))
     chosen = None if columns is None else sorted(set(columns))
     try:
-        table = file.read_row_groups(range(first, last + 1), columns=chosen, use_threads=False)
+        # One at a time: what it takes to unpack them is then used again, not asked for anew.
+        groups = [
+            file.read_row_group(group, columns=chosen, use_threads=False)
+            for group in range(first, last + 1)
+        ]
     except (OSError, pa.ArrowException) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
+    table = pa.concat_tables(groups)
     return table.slice(rows.offset - int(stops[first]) + sizes[first], rows.num_rows)
 
 
