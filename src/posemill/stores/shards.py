@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from posemill.blocks import BLOCK_FRAMES
 from posemill.errors import RunError
 from posemill.stores.manifest import SHARDS_NAME
-from posemill.stores.schema import check_schema
+from posemill.stores.schema import check_schema, run_schema
 
 # Joined with what a block is chosen by; `rows_of` takes the rows.
 SELECT_ROWS = (
@@ -96,9 +96,12 @@ def read_rows(
         columns: `frame_index` among them; None for all.
     """
     tables = []
+    schema = run_schema(skeleton_name)
+    wanted = pa.schema([each for each in schema if columns is None or each.name in columns])
     for shard, rows in groupby(_joined(plan.rows), key=lambda each: each.shard):
-        with _open(folder / SHARDS_NAME / shard, skeleton_name) as file:
-            tables += [_read(file, folder / SHARDS_NAME / shard, each, columns) for each in rows]
+        path = folder / SHARDS_NAME / shard
+        with _open(path, skeleton_name) as file:
+            tables += [_read(file, path, each, wanted) for each in rows]
     table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
     # A frame that was tried again later has rows of its own, inside the span of others.
     if len(plan.rows) > len(plan.lengths):
@@ -122,9 +125,7 @@ def _joined(rows: Sequence[ShardRows]) -> Iterator[ShardRows]:
     yield last
 
 
-def _read(
-    file: pq.ParquetFile, path: Path, rows: ShardRows, columns: Sequence[str] | None
-) -> pa.Table:
+def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) -> pa.Table:
     """Return rows of an open shard; only the row groups that hold some are unpacked."""
     sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
     stops = np.cumsum(np.array(sizes, np.int64))
@@ -137,16 +138,16 @@ def _read(
         )
     first = int(np.searchsorted(stops, rows.offset, side="right"))
     last = int(np.searchsorted(stops, end, side="left"))
-    chosen = None if columns is None else sorted(set(columns))
     try:
         # One at a time: what it takes to unpack them is then used again, not asked for anew.
         groups = [
-            file.read_row_group(group, columns=chosen, use_threads=False)
+            file.read_row_group(group, columns=wanted.names, use_threads=False)
             for group in range(first, last + 1)
         ]
-    except (OSError, pa.ArrowException) as error:
+        # Shards differ in whether their lists may hold nulls; none does, so nothing is copied.
+        table = pa.concat_tables(groups).cast(wanted)
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
-    table = pa.concat_tables(groups)
     return table.slice(rows.offset - int(stops[first]) + sizes[first], rows.num_rows)
 
 

@@ -16,7 +16,7 @@ from posemill.records import PoseClip
 from posemill.stores.commits import CommitLog, Piece, Shard
 from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder, now_text
 from posemill.stores.names import plain_text
-from posemill.stores.schema import table_of
+from posemill.stores.schema import as_stored, table_of
 
 ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
 _FLOATS = ("keypoints", "scores")
@@ -30,7 +30,7 @@ def write_table(table: pa.Table, path: Path) -> int:
     """
     buffer = io.BytesIO()
     pq.write_table(
-        table,
+        as_stored(table),
         buffer,
         row_group_size=ROWS_PER_GROUP,
         compression="zstd",
