@@ -10,6 +10,7 @@ import pytest
 from format_clips import make_clip, make_clips
 
 from posemill.errors import FormatError
+from posemill.formats.archive_writer import ArchiveWriter
 from posemill.formats.contract import Recipe
 from posemill.formats.npz import NpzFormat, open_npz
 
@@ -195,3 +196,34 @@ def test_real_keypoints_of_another_maker_are_read(shared: Path) -> None:
     assert {len(clip) for clip in clips} == {30}
     assert {clip.split for clip in clips} == {"dev"}
     assert 0.5 < np.mean([clip.mask.mean() for clip in clips]) < 1
+
+
+@pytest.mark.parametrize("num_rows", [None, 5])
+def test_columns_go_to_their_places_whether_their_rows_were_counted_or_not(
+    tmp_path: Path, num_rows: int | None
+) -> None:
+    path = tmp_path / "a.npz"
+    large, small = np.arange(15.0).reshape(5, 3), np.arange(5, dtype=np.int64)
+    with ArchiveWriter(path, num_rows=num_rows) as archive:
+        columns = [archive.column("large", np.float32, (3,)), archive.column("small", np.int64)]
+        ids = archive.texts("ids")
+        for rows in (slice(0, 2), slice(2, 5)):
+            columns[0].append(large[rows])
+            columns[1].append(small[rows])
+        ids.extend(["one", "two"], np.array([2, 3]))
+        archive.finish({"extra": np.array([7])})
+    with zipfile.ZipFile(path) as zipped:
+        assert zipped.testzip() is None
+        assert zipped.namelist() == ["large.npy", "small.npy", "extra.npy", "ids.npy"]
+    data = np.load(path)
+    np.testing.assert_array_equal(data["large"], large)
+    np.testing.assert_array_equal(data["small"], small)
+    assert data["ids"].tolist() == ["one", "one", "two", "two", "two"]
+    assert [each.name for each in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_an_archive_with_other_rows_than_were_counted_is_not_finished(tmp_path: Path) -> None:
+    with ArchiveWriter(tmp_path / "a.npz", num_rows=3) as archive:
+        archive.column("x", np.int64).append(np.arange(2))
+        with pytest.raises(ValueError, match="x: expected 3 rows, got 2"):
+            archive.finish({})

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from posemill.formats.contract import Recipe
 from posemill.jobs.convert import digest_of, export_clips, import_clips, merge_clips
 from posemill.jobs.inputs import ClipInput
 from posemill.records import PoseClip
+from posemill.stores.commits import Failure
 from posemill.stores.manifest import Manifest
 from posemill.stores.reader import open_run
 from posemill.stores.writer import RunWriter
@@ -35,8 +37,10 @@ def make_clip(seed: int, *, skeleton: str = "holistic-543", **fields: object) ->
                     **(chosen | fields))  # type: ignore[arg-type]  # fmt: skip
 
 
-def write_run(folder: Path, *clips: PoseClip) -> Path:
+def write_run(folder: Path, *clips: PoseClip, failures: Sequence[Failure] = ()) -> Path:
     with RunWriter(folder, Manifest(clips[0].skeleton_name, engine={"engine": "fake"})) as writer:
+        for failure in failures:
+            writer.add_failure(failure)
         for clip in clips:
             writer.add(clip)
     return folder
@@ -114,6 +118,49 @@ def test_merging_keeps_every_clip_and_says_where_they_came_from(run, tmp_path: P
     paths = [each["path"] for each in merged.manifest.source["inputs"]]
     assert paths == [str(run), str(other)]
     assert digest_of(merged.clip("clip_2")) == digest_of(make_clip(2))
+
+
+def lost(clip_id: str, frame_index: int | None, num_frames: int = 1, split: str = "train"):
+    return Failure(clip_id, split, frame_index, num_frames, f"{clip_id}.png", "not a picture",
+                   f"{clip_id}: broken at {frame_index}")  # fmt: skip
+
+
+def test_merging_keeps_the_failures_of_its_inputs_with_their_reasons(tmp_path: Path) -> None:
+    found = [lost("clip_1", 4), lost("gone", None, 7), lost("unknown", None, 0, split="dev")]
+    one = write_run(tmp_path / "one", make_clip(1), make_clip(3, split="dev"), failures=found)
+    two = write_run(tmp_path / "two", make_clip(2), failures=[lost("clip_2", 9)])
+    summary = merge_clips([ClipInput(one), ClipInput(two)], tmp_path / "all")
+    assert summary.num_failures == 4
+    merged = open_run(tmp_path / "all")
+    assert {each.message: each for each in merged.failures()} == {
+        each.message: each for each in [*found, lost("clip_2", 9)]
+    }
+    counts = {each.split: each for each in merged.counts}
+    frames = 2 * len(make_clip(1))
+    assert (counts["train"].num_clips, counts["train"].clips_done) == (3, 3)
+    assert counts["train"].frames_failed == 9
+    assert (counts["train"].frames_out, counts["train"].frames_known) == (frames, frames + 9)
+    assert (counts["dev"].num_clips, counts["dev"].frames_failed) == (2, 0)
+    assert [clip.clip_id for clip in merged.clips()] == ["clip_1", "clip_3", "clip_2"]
+    again = merge_clips([ClipInput(tmp_path / "all")], tmp_path / "again")
+    assert again.num_failures == 4
+    assert open_run(tmp_path / "again").failures() == merged.failures()
+
+
+def test_a_failure_that_another_input_made_good_is_not_kept(tmp_path: Path) -> None:
+    tried = [lost("clip_1", None, 5), lost("gone", 1)]
+    one = write_run(tmp_path / "one", make_clip(2), failures=tried)
+    two = write_run(tmp_path / "two", make_clip(1), make_clip(2), failures=tried[1:])
+    merge_clips([ClipInput(one), ClipInput(two)], tmp_path / "all")
+    assert open_run(tmp_path / "all").failures() == tried[1:]
+
+
+def test_only_failures_of_the_chosen_splits_are_kept(tmp_path: Path) -> None:
+    found = [lost("clip_1", 4), lost("clip_3", 2, split="dev")]
+    run = write_run(tmp_path / "run", make_clip(1), make_clip(3, split="dev"), failures=found)
+    summary = merge_clips([ClipInput(run, splits=["dev"])], tmp_path / "all")
+    assert summary.num_failures == 1
+    assert open_run(tmp_path / "all").failures() == found[1:]
 
 
 def test_clips_that_differ_are_all_named_and_nothing_is_written(run, tmp_path: Path) -> None:

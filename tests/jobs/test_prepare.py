@@ -9,10 +9,13 @@ import pytest
 from posemill.errors import FormatError
 from posemill.formats import get_format
 from posemill.formats.contract import Recipe
+from posemill.geometry import fill_missing
 from posemill.jobs.inputs import ClipInput
 from posemill.jobs.prepare import prepare
+from posemill.jobs.shaping import layout_for, shape_clip
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
+from posemill.stores.reader import open_run
 from posemill.stores.writer import RunWriter
 
 
@@ -67,6 +70,63 @@ def test_the_statistics_are_those_of_the_arrays(run: Path, tmp_path: Path) -> No
                                 "fill": "zero"}  # fmt: skip
     assert stats["skeleton"] == "holistic-143"
     assert stats["keypoints_file"] == "train_keypoints.npz"
+
+
+@pytest.mark.parametrize("recipe", [
+    Recipe(), Recipe(fill="nan"), Recipe(fill="interpolate"), Recipe(interpolate=2),
+    Recipe(normalize="shoulders", interpolate=9), Recipe(normalize="bbox", layout="543"),
+    Recipe(layout="openpose-18")], ids=str)  # fmt: skip
+def test_blocks_give_what_clip_by_clip_gives(run, tmp_path, monkeypatch, recipe: Recipe) -> None:
+    """The borders of blocks do not show: one block of all clips, or one for each."""
+    whole = prepare(ClipInput(run), tmp_path / "whole", recipe=recipe)
+    monkeypatch.setattr("posemill.stores.shards.BLOCK_FRAMES", 1)
+    single = prepare(ClipInput(run), tmp_path / "single", recipe=recipe)
+    assert len(ClipInput(run).plan_splits()["train"]) > 1
+    for one, other in zip(whole, single, strict=True):
+        assert one.stats == other.stats
+        first, second = np.load(one.path), np.load(other.path)
+        assert first.files == second.files
+        for name in first.files:
+            np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+        form = get_format("npz")
+        shaped = [shape_clip(clip, recipe, layout_for(clip, recipe, form))
+                  for clip in open_run(run).clips(one.split)]  # fmt: skip
+        expected = [fill_missing(clip.points, recipe.fill or "zero") for clip in shaped]
+        np.testing.assert_array_equal(first["keypoints"], np.concatenate(expected))
+
+
+def test_a_file_is_prepared_like_the_run_it_came_from(run: Path, tmp_path: Path) -> None:
+    (made, _) = prepare(ClipInput(run), tmp_path / "a")
+    (again,) = prepare(ClipInput(made.path), tmp_path / "b")
+    assert made.stats == again.stats
+    assert made.path.read_bytes() == again.path.read_bytes()
+
+
+def test_gaps_are_those_of_clips_and_the_first_longest_names_its_clip(tmp_path: Path) -> None:
+    clips = [make_clip(number, frames=8) for number in (1, 2, 3)]
+    clips[0].points[:] = np.nan
+    clips[0].scores[:] = 0
+    clips[1].points[:3] = np.nan  # a gap over the border would be 8 + 3 frames
+    clips[1].scores[:3] = 0
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for clip in clips:
+            writer.add(clip)
+    (made,) = prepare(ClipInput(tmp_path / "run"), tmp_path / "out")
+    assert made.stats["longest_gap"] == 8
+    assert made.stats["parts"]["pose"]["longest_gap_clip"] == "clip_1"
+    assert made.stats["clips_without_points_sample"] == ["clip_1"]
+    assert made.stats["parts"]["pose"]["missing_rate"] == round(11 / 24, 6)
+
+
+def test_a_clip_of_infinity_is_named_also_inside_a_block(tmp_path: Path) -> None:
+    clips = [make_clip(number) for number in (1, 2, 3)]
+    clips[1].points[4, 520] = np.inf
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for clip in clips:
+            writer.add(clip)
+    with pytest.raises(FormatError, match="clip 'clip_2' holds infinity"):
+        prepare(ClipInput(tmp_path / "run"), tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_split_without_any_point_has_no_numbers_but_is_written(tmp_path: Path) -> None:

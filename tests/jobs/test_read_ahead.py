@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from posemill.jobs.read_ahead import read_ahead
+from posemill.jobs.read_ahead import map_ahead, read_ahead
 
 
 def test_items_keep_their_order_and_come_from_another_thread() -> None:
@@ -62,3 +62,39 @@ def test_no_more_than_the_depth_is_read_before_it_is_asked_for() -> None:
     next(items)
     items.close()
     assert len(made) <= 6
+
+
+def test_several_calls_run_at_once_and_their_results_keep_the_order() -> None:
+    both = threading.Barrier(2, timeout=30)  # passed only by two calls at once
+
+    def meet(number: int) -> int:
+        both.wait()
+        return number * number
+
+    assert list(map_ahead(meet, iter(range(10)), threads=2)) == [n * n for n in range(10)]
+
+
+def test_an_error_of_a_call_comes_out_at_its_place_and_the_threads_end() -> None:
+    results = map_ahead(lambda number: 6 // number, iter([1, 2, 0, 3]))
+    assert list(islice(results, 2)) == [6, 3]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert not [each for each in threading.enumerate() if each.name.startswith("map-ahead")]
+
+
+def test_leaving_calls_early_closes_the_stream_of_items() -> None:
+    closed, taken = [], []
+
+    def stream() -> Iterator[int]:
+        try:
+            for number in range(1_000_000):
+                taken.append(number)
+                yield number
+        finally:
+            closed.append(threading.current_thread())
+
+    results = map_ahead(abs, stream(), depth=3)
+    assert next(results) == 0
+    results.close()
+    assert closed == [threading.current_thread()]
+    assert len(taken) == 3

@@ -132,6 +132,42 @@ def test_floats_are_split_by_bytes_and_compressed_with_zstd(clips, tmp_path):
     assert {column.compression for column in columns} == {"ZSTD"}
 
 
+def test_shards_of_before_whose_lists_could_hold_nulls_are_read_beside_new_ones(clips, tmp_path):
+    write_run(tmp_path / "run", clips, rows_per_shard=1)
+    old = tmp_path / "run" / "shards" / "part-000001.parquet"
+    table = pq.read_table(old)
+    assert not table.schema.field("keypoints").type.value_field.nullable
+    pq.write_table(table.cast(run_schema("holistic-543")), old)
+    assert pq.read_table(old).schema.field("keypoints").type.value_field.nullable
+    run = open_run(tmp_path / "run")
+    for got, expected in zip(run.clips(), clips, strict=True):
+        assert_same(got, expected)
+    assert run.table().schema == run_schema("holistic-543")
+    np.testing.assert_array_equal(run.to_numpy("train")["points"][700:], clips[1].points)
+
+
+@pytest.mark.parametrize("block_frames", [1, 100, 4096])
+def test_blocks_are_whole_clips_of_one_split(clips, tmp_path, monkeypatch, block_frames):
+    monkeypatch.setattr("posemill.stores.shards.BLOCK_FRAMES", block_frames)
+    write_run(tmp_path / "run", clips)  # the first clip is longer than a row group
+    run = open_run(tmp_path / "run")
+    plans = list(run.plan_blocks())
+    blocks = [run.read_block(plan) for plan in plans]
+    sizes = {1: [700, 3, 8], 100: [700, 3, 8], 4096: [703, 8]}[block_frames]
+    assert [len(plan) for plan in plans] == [len(block) for block in blocks] == sizes
+    read = [clip for block in blocks for clip in block.clips]
+    for got, expected in zip(read, clips, strict=True):
+        assert_same(got, expected)
+    np.testing.assert_array_equal(blocks[0].frames.points[:700], clips[0].points)
+
+
+def test_a_clip_read_from_a_run_does_not_hold_on_to_its_neighbours(clips, tmp_path):
+    write_run(tmp_path / "run", clips)
+    small = list(open_run(tmp_path / "run").clips("train"))[1]
+    assert small.points.base is None
+    assert small.scores.base is None
+
+
 def test_numpy_and_torch_give_all_frames_with_the_starts_of_clips(clips, tmp_path):
     torch = pytest.importorskip("torch")
     write_run(tmp_path / "run", clips)

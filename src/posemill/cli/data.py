@@ -229,6 +229,7 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
     typer.echo(
         f"{summary.path}: {summary.num_clips} clips, {summary.num_frames} frames"
         + (f"; {again} came twice, equal" if again else "")
+        + (f"; {summary.num_failures} failures kept" if summary.num_failures else "")
         + (" (not written: --dry-run)" if dry_run else "")
     )
 

@@ -20,6 +20,7 @@ from posemill.jobs.inputs import ClipInput
 from posemill.jobs.read_ahead import read_ahead
 from posemill.jobs.shaping import check_recipe, layout_for, shape_clip
 from posemill.records import PoseClip
+from posemill.stores.commits import Failure
 from posemill.stores.manifest import MANIFEST_NAME, Manifest, check_folder
 from posemill.stores.writer import RunWriter
 
@@ -93,6 +94,7 @@ class RunSummary:
 
     Args:
         equal_duplicates: Clips that came again with the same content, and were written once.
+        num_failures: Rows of the inputs' ledgers that say what gave no keypoints; all are kept.
     """
 
     path: Path
@@ -100,6 +102,7 @@ class RunSummary:
     num_frames: int = 0
     splits: dict[str, int] = field(default_factory=dict)
     equal_duplicates: int = 0
+    num_failures: int = 0
 
     def count(self, clip: PoseClip) -> None:
         """Add a clip to the totals."""
@@ -141,7 +144,8 @@ def merge_clips(
     """Write the clips of several runs or files as one run.
 
     A clip that comes twice (same split and id) is written once if both are equal; all that are
-    not are named in the error, and nothing is written.
+    not are named in the error, and nothing is written. What gave no keypoints in the inputs is
+    kept with its reasons.
 
     Raises:
         RunError: Clips or skeletons do not go together, or `out` is taken.
@@ -157,6 +161,9 @@ def merge_clips(
                 target.add(clip, lambda name: _manifest(sources, name, recipe, kind))
                 summary.count(clip)
         conflicts.raise_if_any(kind)
+        for failure in _failures(sources, conflicts):
+            target.add_failure(failure)
+            summary.num_failures += 1
     summary.equal_duplicates = conflicts.num_equal
     return summary
 
@@ -176,6 +183,11 @@ class _Target:
             self._writer = RunWriter(self._folder, manifest_for(clip.skeleton_name))
         self._writer.add(clip)
 
+    def add_failure(self, failure: Failure) -> None:
+        """Write what gave no keypoints, after the first clip."""
+        if self._writer is not None:
+            self._writer.add_failure(failure)
+
     def __enter__(self) -> _Target:
         return self
 
@@ -194,7 +206,7 @@ def _shaped(
 ) -> Iterator[PoseClip]:
     skeletons: dict[str, Path] = {}
     for source in sources:
-        conflicts.source = source.path
+        conflicts.source = source
         for clip in source.clips():
             shaped = shape_clip(clip, recipe, recipe.layout or clip.skeleton_name)
             skeletons.setdefault(shaped.skeleton_name, source.path)
@@ -210,9 +222,9 @@ class _Conflicts:
     """Remembers every clip by a digest, and names those that came twice and differ."""
 
     def __init__(self) -> None:
-        self.source = Path()
+        self.source: ClipInput | None = None
         self.num_equal = 0
-        self._seen: dict[tuple[str, str], tuple[bytes, Path]] = {}
+        self._seen: dict[tuple[str, str], tuple[bytes, ClipInput | None]] = {}
         self._named: list[str] = []
 
     def is_new(self, clip: PoseClip) -> bool:
@@ -221,12 +233,17 @@ class _Conflicts:
         if key not in self._seen:
             self._seen[key] = (digest, self.source)
             return True
-        before, path = self._seen[key]
+        before, giver = self._seen[key]
         if before == digest:
             self.num_equal += 1
-        else:
-            self._named.append(f"{clip.split}/{clip.clip_id} ({path} and {self.source})")
+        elif giver is not None and self.source is not None:
+            paths = f"{giver.path} and {self.source.path}"
+            self._named.append(f"{clip.split}/{clip.clip_id} ({paths})")
         return False
+
+    def giver_of(self, split: str, clip_id: str) -> ClipInput | None:
+        """Return the input that gave a clip, None if none did."""
+        return self._seen.get((split, clip_id), (b"", None))[1]
 
     def raise_if_any(self, kind: str) -> None:
         """Raise with the names of the clips that differ."""
@@ -251,6 +268,21 @@ def digest_of(clip: PoseClip) -> bytes:
     for array in (points, clip.mask, clip.scores, clip.sizes_wh, clip.frame_indices):
         digest.update(array.tobytes())
     return digest.digest()
+
+
+def _failures(sources: Sequence[ClipInput], conflicts: _Conflicts) -> Iterator[Failure]:
+    """Yield what gave no keypoints, of each clip from one input.
+
+    That is the one that gave the clip: what failed elsewhere was made good. Where no input has
+    keypoints of it, it is the first that tried.
+    """
+    tried: dict[tuple[str, str], ClipInput] = {}
+    for source in sources:
+        for failure in source.failures():
+            name = failure.split, failure.clip_id
+            chosen = conflicts.giver_of(*name) or tried.setdefault(name, source)
+            if chosen is source:
+                yield failure
 
 
 def _manifest(

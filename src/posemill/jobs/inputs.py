@@ -13,6 +13,7 @@ from posemill.formats import detect_format, get_format
 from posemill.formats.contract import Format, Size
 from posemill.jobs.read_ahead import map_ahead, read_ahead
 from posemill.records import PoseClip
+from posemill.stores.commits import Failure
 from posemill.stores.manifest import MANIFEST_NAME
 from posemill.stores.reader import Run, open_run
 from posemill.stores.shards import BlockPlan
@@ -124,12 +125,17 @@ class ClipInput:
         elif self._format is not None:
             yield from self._format.read(self.path, size_wh=self._size_wh)
 
+    def failures(self) -> list[Failure]:
+        """Return what gave no keypoints in the chosen splits of a run; a file does not say."""
+        found = [] if self.run is None else self.run.failures()
+        return [each for each in found if self._splits is None or each.split in self._splits]
+
     def facts(self) -> dict[str, Any]:
         """Return what is known of the origin, for the manifest of what is made of it."""
         facts: dict[str, Any] = {"path": str(self.path), "kind": self.kind}
         if self.run is not None:
             facts["manifest"] = dataclasses.asdict(self.run.manifest)
-            facts["num_failures"] = len(self.run.failures())
+            facts["num_failures"] = len(self.failures())
         return facts
 
 

@@ -173,6 +173,22 @@ class CommitLog:
         )  # fmt: skip
         return shard_no
 
+    def add_failure(self, clip_no: int, failure: Failure) -> None:
+        """Record what gave no keypoints; the clip becomes longer by the frames that were lost."""
+        self._database.execute(
+            "INSERT INTO failures (clip_no, frame_index, num_frames, path, reason, message) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (clip_no, failure.frame_index, failure.num_frames, plain_text(failure.path),
+             failure.reason, plain_text(failure.message)),
+        )  # fmt: skip
+        lost = failure.num_frames
+        if lost:
+            self._database.execute(
+                "UPDATE clips SET num_frames = coalesce(num_frames, 0) + ? WHERE clip_no = ?",
+                (lost, clip_no),
+            )
+            self.count(failure.split, frames_known=lost, frames_failed=lost)
+
     def shard_names(self) -> set[str]:
         """Return the file names of all shards that count."""
         return {name for (name,) in self._database.execute("SELECT name FROM shards")}

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from posemill.errors import RunError
 from posemill.files import atomic_path
 from posemill.records import PoseClip
-from posemill.stores.commits import CommitLog, Piece, Shard
+from posemill.stores.commits import CommitLog, Failure, Piece, Shard
 from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder, now_text
 from posemill.stores.names import plain_text
 from posemill.stores.schema import as_stored, table_of
@@ -92,7 +92,8 @@ class RunWriter:
         self._log = CommitLog(self.folder)
         self._writer = ShardWriter(self.folder)
         self._waiting: list[PoseClip] = []
-        self._seen: set[tuple[str, str]] = set()
+        self._clip_nos: dict[tuple[str, str], int] = {}
+        self._failures: list[Failure] = []
         self._num_shards = 0
 
     def add(self, clip: PoseClip) -> None:
@@ -103,14 +104,21 @@ class RunWriter:
                 f"{self._manifest.skeleton_name}; convert it with as_skeleton"
             )
         name = plain_text(clip.split), plain_text(clip.clip_id)
-        if name in self._seen:
+        if name in self._clip_nos:
             raise ValueError(f"clip {clip.clip_id!r} of split {clip.split!r} was added before")
-        self._seen.add(name)
+        self._clip_nos[name] = len(self._clip_nos) + 1
         self._waiting.append(clip)
         if len(clip):
-            self._writer.add(len(self._seen), clip)
+            self._writer.add(self._clip_nos[name], clip)
         if self._writer.num_rows >= self._rows_per_shard:
             self._commit()
+
+    def add_failure(self, failure: Failure) -> None:
+        """Add what gave no keypoints: of a clip of this run, added before or after, or of another.
+
+        A clip of which there is nothing but failures comes behind all others.
+        """
+        self._failures.append(failure)
 
     def _commit(self) -> None:
         shard = None
@@ -125,10 +133,19 @@ class RunWriter:
                 self._log.add_shard(shard)
         self._waiting = []
 
+    def _commit_failures(self) -> None:
+        for failure in self._failures:
+            name = plain_text(failure.split), plain_text(failure.clip_id)
+            if name not in self._clip_nos:
+                self._clip_nos[name] = self._log.add_clip(failure.split, failure.clip_id, None)
+                self._log.count(failure.split, clips_done=1)
+            self._log.add_failure(self._clip_nos[name], failure)
+
     def finish(self) -> None:
         """Write what is left and mark the run as finished."""
         self._commit()
         with self._log.transaction():
+            self._commit_failures()
             self._log.set_meta(finished_at=now_text())
         self._log.close()
 
