@@ -39,10 +39,12 @@ def landmarks(
 ) -> None:
     """Find the 543 Holistic landmarks of one clip or folder, without making a run."""
     from posemill.cli.progress import show_progress
-    from posemill.jobs.landmarks import clip_at, estimate_landmarks, save_landmarks
+    from posemill.jobs.landmarks import check_out, clip_at, estimate_landmarks, save_landmarks
     from posemill.sources.frames import count_frames
 
-    with show_progress("landmarks", count_frames(clip_at(source))) as advance:
+    num_frames = count_frames(clip_at(source))
+    check_out(out, num_frames)
+    with show_progress("landmarks", num_frames) as advance:
         clip, errors = estimate_landmarks(
             source, mode=mode.value, device=device, threads=threads, runtime=runtime,
             on_frame=advance,

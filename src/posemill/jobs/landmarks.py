@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from posemill.errors import DecodeError, SourceError
+from posemill.errors import DecodeError, PosemillError, SourceError
 from posemill.estimators import Estimator, open_estimator
 from posemill.files import atomic_path
 from posemill.records import Clip, Frame, Keypoints, PoseClip
@@ -19,6 +23,9 @@ from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
 Mode = Literal["image", "video"]
 # Frames an engine gets at once in image mode.
 _BATCH = 8
+# float32 numbers of a frame in the file: pose with visibility, face, two hands, the size.
+_FRAME_BYTES = 4 * (33 * 4 + 468 * 3 + 2 * 21 * 3 + 2)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def estimate_landmarks(
@@ -118,23 +125,76 @@ def _nothing(skeleton_name: str) -> Keypoints:
     )
 
 
+def check_out(path: Path, num_frames: int | None = None) -> None:
+    """Raise before the work what would stop `save_landmarks` after it; leaves nothing behind.
+
+    Args:
+        path: The file that will be written.
+        num_frames: As many must fit on the disk, where the system can tell.
+
+    Raises:
+        PosemillError: The file cannot be written there.
+    """
+    with _writing(path):
+        if path.exists() and not path.is_file():
+            what = "a folder" if path.is_dir() else "not a file"
+            raise PosemillError(f"{path} is {what}; name a .npz file to write")
+        folder = path.parent
+        while not folder.exists():
+            folder = folder.parent
+        # Named as atomic_path names it: a name may be too long.
+        probe = folder / f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
+        try:
+            with probe.open("xb") as handle:
+                _reserve(handle.fileno(), (num_frames or 1) * _FRAME_BYTES)
+        finally:
+            probe.unlink(missing_ok=True)
+
+
+def _reserve(descriptor: int, num_bytes: int) -> None:
+    """Raise where the disk has no room for so many bytes; not every system can tell."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, num_bytes)
+    except OSError as error:
+        if error.errno in (*_NO_ROOM, errno.EFBIG):
+            raise
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn what a disk refuses into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        advice = "free some space, or choose" if error.errno in _NO_ROOM else "choose"
+        raise PosemillError(
+            f"{path} cannot be written: {error.strerror or error}; {advice} another place"
+        ) from error
+
+
 def save_landmarks(clip: PoseClip, path: Path) -> None:
     """Write a clip of all 543 landmarks part by part as npz.
 
     Arrays: `pose` (n, 33, 4) with visibility, `face` (n, 468, 3), `left_hand` and `right_hand`
     (n, 21, 3), all normalised, NaN for a part that was not found; `size_wh` (n, 2); `image_paths`.
+
+    Raises:
+        PosemillError: The file cannot be written there.
     """
     pose = clip.skeleton.part("pose")
     visibility = clip.scores[:, pose.start : pose.stop, None].copy()
     visibility[np.isnan(clip.part("pose")[..., :1])] = np.nan
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary, temporary.open("wb") as handle:
-        np.savez(
-            handle,
-            pose=np.concatenate([clip.part("pose"), visibility], -1),
-            face=clip.part("face"),
-            left_hand=clip.part("left_hand"),
-            right_hand=clip.part("right_hand"),
-            size_wh=clip.sizes_wh,
-            image_paths=np.array(clip.image_paths, dtype=np.str_),
-        )
+    arrays = {
+        "pose": np.concatenate([clip.part("pose"), visibility], -1),
+        "face": clip.part("face"),
+        "left_hand": clip.part("left_hand"),
+        "right_hand": clip.part("right_hand"),
+        "size_wh": clip.sizes_wh,
+        "image_paths": np.array(clip.image_paths, dtype=np.str_),
+    }
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(path) as temporary, temporary.open("wb") as handle:
+            np.savez(handle, **arrays)  # type: ignore[arg-type]
