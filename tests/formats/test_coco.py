@@ -102,3 +102,12 @@ def test_real_annotations_are_read(shared: Path) -> None:
     clips = list(COCO.read(shared / "datasets" / "coco_people" / "person_keypoints.json"))
     assert len(clips) == 40
     assert sum(clip.mask.any() for clip in clips) >= 35
+
+
+def test_the_folder_of_a_picture_is_a_part_of_its_id(tmp_path: Path) -> None:
+    names = ["a/0001.jpg", "b/0001.jpg", "b/0002.jpg", "b/0002.png", "/c/../d\\0001.v2.jpg"]
+    images = [{"id": i, "file_name": name, "width": 9, "height": 9} for i, name in enumerate(names)]
+    path = tmp_path / "plain.json"
+    path.write_text(json.dumps({"images": images, "annotations": []}))
+    assert [clip.clip_id for clip in COCO.read(path)] == [
+        "a/0001", "b/0001", "b/0002.jpg", "b/0002.png", "c/d/0001.v2"]  # fmt: skip

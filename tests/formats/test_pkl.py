@@ -82,5 +82,6 @@ FRAME = {"pose": np.ones((33, 3), np.float32)}
 )  # fmt: skip
 def test_what_does_not_fit_is_named_with_the_file(tmp_path, value, message: str) -> None:
     path = dump(tmp_path / "bad.pkl", value)
-    with pytest.raises(FormatError, match=rf"bad\.pkl.*{message}"):
+    with pytest.raises(FormatError, match=rf"bad\.pkl.*{message}") as caught:
         list(PKL.read(path))
+    assert str(caught.value).count("bad.pkl") == 1

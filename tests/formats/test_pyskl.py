@@ -102,3 +102,25 @@ def test_pictures_of_unknown_size_cannot_become_pixels(tmp_path: Path) -> None:
     clip = make_clip(1, skeleton="coco-133", size_wh=(0, 0))
     with pytest.raises(FormatError, match=r"pyskl holds pixels, but the picture size of .*--size"):
         PYSKL.write([clip], tmp_path / "a.pkl", recipe=Recipe())
+
+
+def test_an_id_of_two_splits_stays_two_clips_and_leaks_into_neither(tmp_path: Path) -> None:
+    names = [("train", "x"), ("dev", "x"), ("dev", "y"), ("test", "train/x")]
+    clips = [make_clip(i, skeleton="coco-133", split=split, clip_id=name)
+             for i, (split, name) in enumerate(names)]  # fmt: skip
+    PYSKL.write(clips, tmp_path / "a.pkl", recipe=Recipe())
+    data = pickle.loads((tmp_path / "a.pkl").read_bytes())
+    assert data["split"] == {"train": ["train/x_"], "dev": ["dev/x", "y"], "test": ["train/x"]}
+    assert [entry["frame_dir"] for entry in data["annotations"]] == [
+        "train/x_", "dev/x", "y", "train/x"]  # fmt: skip
+    back = list(PYSKL.read(tmp_path / "a.pkl"))
+    assert [(clip.split, clip.clip_id) for clip in back] == names
+    for one, other in zip(clips, back, strict=True):
+        np.testing.assert_allclose(one.points[..., :2], other.points[..., :2], atol=1e-6)
+
+
+def test_a_clip_that_comes_twice_in_a_split_is_refused(tmp_path: Path) -> None:
+    clips = [make_clip(i, skeleton="coco-133", clip_id="x") for i in range(2)]
+    with pytest.raises(FormatError, match=r"a\.pkl: clip train/x came twice; expected it once"):
+        PYSKL.write(clips, tmp_path / "a.pkl", recipe=Recipe())
+    assert list(tmp_path.iterdir()) == []

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import numpy as np
@@ -180,14 +181,26 @@ def _read_plain(path: Path) -> Iterator[PoseClip]:
         if annotation.get("keypoints") and not annotation.get("iscrowd"):
             people.setdefault(annotation["image_id"], []).append(annotation)
     expect_clips(path, len(content["images"]))
-    for image in content["images"]:
+    ids = _picture_ids([str(image["file_name"]) for image in content["images"]])
+    for image, clip_id in zip(content["images"], ids, strict=True):
         found = people.get(image["id"], [])
         # The largest person; a picture without any gives a clip without points.
         best = max(found, key=lambda one: float(one.get("area") or 0), default={})
         size = np.array([[image["width"], image["height"]]], np.int32)
         name = str(image["file_name"])
-        fields = {"clip_id": Path(name).stem, "sizes_wh": size, "image_paths": (name,)}
+        fields = {"clip_id": clip_id, "sizes_wh": size, "image_paths": (name,)}
         yield _clip(path, _points(best)[None], fields)
+
+
+def _picture_ids(names: list[str]) -> list[str]:
+    """Return an id per picture: its path without the ending, unless two differ only by that."""
+    paths = [PurePosixPath(name.replace("\\", "/")) for name in names]
+    # What leads to the root or upwards is no part of an id.
+    whole = ["/".join(part for part in path.parts if part not in ("/", "//", ".."))
+             for path in paths]  # fmt: skip
+    short = [name.removesuffix(path.suffix) for name, path in zip(whole, paths, strict=True)]
+    counts = Counter(short)
+    return [few if counts[few] == 1 else all_ for few, all_ in zip(short, whole, strict=True)]
 
 
 def _points(annotation: dict[str, Any]) -> npt.NDArray[np.float64]:

@@ -176,6 +176,8 @@ class SkeletonCheck:
 @contextmanager
 def reading(path: Path, format_name: str, *also: type[Exception]) -> Iterator[None]:
     """Turn whatever broken bytes raise inside the block into a `FormatError` with the path."""
+    if not path.exists():
+        raise FormatError(f"{path}: no such file or folder")
     try:
         yield
     except FormatError:

@@ -95,9 +95,10 @@ def open_pickle(path: Path) -> Iterator[Any]:
         # Not closed by hand: arrays may still point into it.
         data = mmap(handle.fileno(), 0, access=ACCESS_READ)
     try:
-        yield _Machine(data).run()
+        content = _Machine(data).run()
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from error
+    yield content  # what its user raises names the file itself
 
 
 class _Machine:

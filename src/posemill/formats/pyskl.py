@@ -4,12 +4,13 @@
 'original_shape', 'total_frames', 'keypoint' (1, T, K, 2) pixels, 'keypoint_score' (1, T, K)}, …]}`
 and `'posemill'`: JSON with version, skeleton, recipe and the class names. Labels are numbers there:
 ours are kept if they are all whole numbers, and counted in the order of their names if not.
+`frame_dir` names an annotation in the split lists, so it is the clip id where only one split has
+that id, `split/clip_id` where several have; `'posemill'` then says the ids.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -61,26 +62,31 @@ class PysklFormat:
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write one pickle; labels are filled in when all are known."""
         summary, check = Summary(path, self.name), SkeletonCheck(self, path)
-        splits: dict[str, list[str]] = {}
-        labels: list[tuple[int, str]] = []  # where the number goes, and of which label
+        keys: list[tuple[str, str]] = []  # split and id of each clip
+        labels: list[str] = []
+        sizes: list[int] = []  # bytes that wait
         with tempfile.TemporaryFile(dir=path.parent) as waiting:
             for clip in clips:
                 check(clip)
-                splits.setdefault(clip.split, []).append(clip.clip_id)
-                before, after = _pickled(clip)
-                labels.append((waiting.tell() + len(before) + 1, clip.label or ""))
-                waiting.write(before + out.pickled_int(-1) + after)
+                keys.append((clip.split, clip.clip_id))
+                labels.append(clip.label or "")
+                sizes.append(waiting.write(_pickled(clip)))
                 summary.count(clip)
             check.finish(summary)
-            numbers = _number_labels({label for _, label in labels if label})
-            for position, label in labels:
-                if label:
-                    waiting.seek(position)
-                    waiting.write(struct.pack("<i", numbers[label]))
+            numbers = _number_labels(set(labels) - {""})
+            names = _unique_names(keys, path)
             header = header_of(self.name, check.name, recipe)
             header["class_names"] = {str(number): name for name, number in numbers.items()}
+            header["clip_ids"] = {name: key[1] for key, name in names.items() if name != key[1]}
             with atomic_path(path) as temporary, temporary.open("wb") as handle:
-                _join(splits, waiting, json.dumps(header), handle)
+                handle.write(out.PRELUDE + out.DICT + out.MARK)
+                handle.write(out.pickled_text("annotations") + out.LIST + out.MARK)
+                waiting.seek(0)
+                for key, label, size in zip(keys, labels, sizes, strict=True):
+                    handle.write(_pickled_start(names[key], numbers.get(label, -1)))
+                    handle.write(waiting.read(size))
+                handle.write(out.APPENDS)
+                _write_end(names, json.dumps(header), handle)
         return summary
 
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
@@ -97,20 +103,44 @@ class PysklFormat:
                 yield _clip_of(path, annotation, split_of, header, size_wh=size_wh)
 
 
-def _pickled(clip: PoseClip) -> tuple[bytes, bytes]:
-    """Return the annotation's instructions before and after its label."""
+def _unique_names(keys: list[tuple[str, str]], path: Path) -> dict[tuple[str, str], str]:
+    """Return a `frame_dir` for each split and id: the id, or `split/id` where several have it."""
+    split_of: dict[str, set[str]] = {}
+    for split, clip_id in keys:
+        split_of.setdefault(clip_id, set()).add(split)
+    names: dict[tuple[str, str], str] = {}
+    taken = set(split_of)
+    for key in keys:
+        split, clip_id = key
+        if key in names:
+            raise FormatError(f"{path}: clip {split}/{clip_id} came twice; expected it once")
+        name = clip_id if len(split_of[clip_id]) == 1 else f"{split}/{clip_id}"
+        while name != clip_id and name in taken:
+            name += "_"
+        taken.add(name)
+        names[key] = name
+    return names
+
+
+def _pickled_start(name: str, label: int) -> bytes:
+    """Return the instructions that begin an annotation; `_pickled` ends it."""
+    return b"".join([out.DICT, out.MARK, out.pickled_text("frame_dir"), out.pickled_text(name),
+                     out.pickled_text("label"), out.pickled_int(label)])  # fmt: skip
+
+
+def _pickled(clip: PoseClip) -> bytes:
+    """Return the annotation's instructions after its name and label."""
     width, height = clip.sizes_wh[0].tolist() if len(clip) else (0, 0)
     shape = out.pickled_tuple([out.pickled_int(height), out.pickled_int(width)])
     pixels = np.nan_to_num(clip.points[..., :2]) * np.array([width, height], np.float32)
     scores = np.where(clip.mask, np.maximum(clip.scores, _LEAST_SCORE), 0).astype(np.float32)
-    before = [out.DICT, out.MARK, out.pickled_text("frame_dir"), out.pickled_text(clip.clip_id),
-              out.pickled_text("label")]  # fmt: skip
-    after = [out.pickled_text("img_shape"), shape, out.pickled_text("original_shape"), shape,
-             out.pickled_text("total_frames"), out.pickled_int(len(clip)),
-             out.pickled_text("keypoint"), out.pickled_array(pixels[None]),
-             out.pickled_text("keypoint_score"), out.pickled_array(scores[None]),
-             out.SETITEMS]  # fmt: skip
-    return b"".join(before), b"".join(after)
+    return b"".join([
+        out.pickled_text("img_shape"), shape, out.pickled_text("original_shape"), shape,
+        out.pickled_text("total_frames"), out.pickled_int(len(clip)),
+        out.pickled_text("keypoint"), out.pickled_array(pixels[None]),
+        out.pickled_text("keypoint_score"), out.pickled_array(scores[None]),
+        out.SETITEMS,
+    ])  # fmt: skip
 
 
 def _number_labels(labels: set[str]) -> dict[str, int]:
@@ -119,16 +149,15 @@ def _number_labels(labels: set[str]) -> dict[str, int]:
     return {label: number for number, label in enumerate(sorted(labels))}
 
 
-def _join(splits: dict[str, list[str]], waiting: IO[bytes], header: str, handle: IO[bytes]) -> None:
-    handle.write(out.PRELUDE + out.DICT + out.MARK)
-    handle.write(out.pickled_text("annotations") + out.LIST + out.MARK)
-    waiting.seek(0)
-    while piece := waiting.read(1 << 20):
-        handle.write(piece)
-    handle.write(out.APPENDS + out.pickled_text("split") + out.DICT + out.MARK)
-    for split, names in splits.items():
+def _write_end(names: dict[tuple[str, str], str], header: str, handle: IO[bytes]) -> None:
+    """Write what follows the annotations: the names of each split, and our header."""
+    splits: dict[str, list[str]] = {}
+    for (split, _), name in names.items():
+        splits.setdefault(split, []).append(name)
+    handle.write(out.pickled_text("split") + out.DICT + out.MARK)
+    for split, listed in splits.items():
         handle.write(out.pickled_text(split) + out.LIST + out.MARK)
-        handle.write(b"".join(map(out.pickled_text, names)) + out.APPENDS)
+        handle.write(b"".join(map(out.pickled_text, listed)) + out.APPENDS)
     handle.write(out.SETITEMS + out.pickled_text("posemill") + out.pickled_text(header))
     handle.write(out.SETITEMS + out.STOP)
 
@@ -177,7 +206,7 @@ def _clip_of(
         path, points, None if scores is None else np.clip(score, 0, 1), found,
         skeleton_name=skeleton_for(points.shape[1], path, header.get("skeleton")),
         sizes_wh=np.tile(np.array([width, height], np.int32), (len(points), 1)),
-        clip_id=name, split=split_of.get(name, "all"),
+        clip_id=str(header.get("clip_ids", {}).get(name, name)), split=split_of.get(name, "all"),
         label=None if label in (None, -1) else str(names.get(str(label), label)),
     )  # fmt: skip
 
