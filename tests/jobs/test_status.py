@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from posemill.errors import RunError
@@ -16,7 +19,7 @@ from posemill.jobs.log import follow_log, read_logs
 from posemill.jobs.run import extract
 from posemill.jobs.snapshot import Snapshot, Speedometer, read_live
 from posemill.jobs.status import read_status, stop_run
-from posemill.stores.commits import SplitCounts
+from posemill.stores.commits import CommitLog, SplitCounts
 from posemill.stores.lock import RunLock, holder_of
 from posemill.stores.manifest import Manifest
 
@@ -86,6 +89,109 @@ def test_one_that_does_not_listen_is_named(tmp_path):
     assert holder_of(tmp_path) is None, "the kernel drops the lock of the dead"
     with RunLock(tmp_path):
         assert holder_of(tmp_path).pid == os.getpid()  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def bystander():
+    """A process that has nothing to do with any run."""
+    command = [sys.executable, "-c", "print(input())"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        assert process.communicate("unharmed", timeout=30)[0] == "unharmed\n"
+
+
+def name_holder(folder, pid):
+    text = {"pid": pid, "host": socket.gethostname(), "started_at": "then"}
+    (folder / "lock").write_text(json.dumps(text))
+
+
+def refuse_lock(monkeypatch, error, *, also_to_read=False):
+    """Let opening a lock raise, as for another user's run or on a read-only disk."""
+    really_open = os.open
+
+    def refuse(path, flags, *more, **others):
+        if str(path).endswith("lock") and (also_to_read or flags & (os.O_RDWR | os.O_WRONLY)):
+            raise error
+        return really_open(path, flags, *more, **others)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_lock_that_cannot_be_written_is_asked_all_the_same(
+    make_tree, config_for, tmp_path, bystander, monkeypatch, code
+):
+    folder = tmp_path / "run"
+    extract(config_for(make_tree(SIZES)))
+    name_holder(folder, bystander.pid)  # what a killed coordinator left, its pid used again
+    refuse_lock(monkeypatch, OSError(code, os.strerror(code)))
+    assert read_status(folder).state == "finished"
+    assert stop_run(folder) is None
+    monkeypatch.undo()
+    with RunLock(folder):
+        refuse_lock(monkeypatch, OSError(code, os.strerror(code)))
+        assert holder_of(folder).pid == os.getpid()
+        assert read_status(folder).state == "running"
+
+
+def test_a_lock_that_cannot_be_read_is_not_guessed_at(tmp_path, bystander, monkeypatch):
+    Manifest("holistic-543").write(tmp_path)
+    name_holder(tmp_path, bystander.pid)
+    refuse_lock(monkeypatch, PermissionError(13, "Permission denied"), also_to_read=True)
+    status = read_status(tmp_path)
+    assert (status.state, status.holder) == ("unknown", None)
+    said = r"cannot tell whether somebody works on it, .*'lock' .*\(Permission denied\); ask as"
+    assert re.search(said, status.headline())
+    with pytest.raises(RunError, match=said):
+        stop_run(tmp_path)
+    log = CommitLog(tmp_path)
+    log.set_meta(finished_at="2026")
+    log.close()
+    assert read_status(tmp_path).state == "finished"
+
+
+def test_a_file_system_that_cannot_lock_is_said(tmp_path, monkeypatch):
+    Manifest("holistic-543").write(tmp_path)
+    name_holder(tmp_path, os.getpid())
+
+    def fail(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", fail)
+    with pytest.raises(RunError, match=r"cannot tell .*\(No locks available\)"):
+        stop_run(tmp_path)
+
+
+def test_no_signal_goes_to_a_process_that_does_not_have_the_lock_open(tmp_path, bystander):
+    Manifest("holistic-543").write(tmp_path)
+    with RunLock(tmp_path):
+        name_holder(tmp_path, bystander.pid)
+        said = rf"worked on, but not by pid {bystander.pid}, .*nothing was stopped: try again"
+        with pytest.raises(RunError, match=said):
+            stop_run(tmp_path)
+
+
+def test_a_pid_that_is_gone_is_not_a_traceback(tmp_path):
+    Manifest("holistic-543").write(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    with RunLock(tmp_path):
+        name_holder(tmp_path, process.pid)
+        with pytest.raises(RunError, match=f"but not by pid {process.pid}, .*nothing was stopped"):
+            stop_run(tmp_path)
+
+
+def test_another_users_coordinator_is_named_and_left_alone(tmp_path, monkeypatch):
+    Manifest("holistic-543").write(tmp_path)
+
+    def refuse(process):
+        raise psutil.AccessDenied(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "open_files", refuse)
+    with RunLock(tmp_path), pytest.raises(RunError, match=r"another user; nothing was stopped"):
+        stop_run(tmp_path)
 
 
 def test_logs_are_read_from_their_end(make_tree, config_for, tmp_path):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import psutil
 
 from posemill.errors import RunError
 from posemill.jobs.snapshot import Snapshot, read_live
@@ -22,9 +23,10 @@ from posemill.stores.commits import (
     read_reasons,
 )
 from posemill.stores.lock import Holder, describe, holder_of
-from posemill.stores.manifest import LEDGER_NAME, Manifest
+from posemill.stores.manifest import LEDGER_NAME, LOCK_NAME, Manifest
 
 _LIVE_FOR_SECONDS = 15.0
+State = Literal["running", "finished", "stopped", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -32,19 +34,22 @@ class Status:
     """How a run stands.
 
     Args:
-        state: `running`, `finished`, or `stopped`: begun, not finished, and nobody works on it.
+        state: `running`, `finished`, `stopped`: begun, not finished, and nobody works on it; or
+            `unknown`: not finished, and the lock that says whether it runs cannot be looked at.
         holder: Who works on it.
         snapshot: Counts, and the speed if somebody works on it.
         reasons: Why frames failed: reason, failures, frames; most frequent first.
+        doubt: Why the state is not known.
     """
 
     folder: Path
-    state: Literal["running", "finished", "stopped"]
+    state: State
     manifest: Manifest
     holder: Holder | None
     snapshot: Snapshot
     reasons: tuple[tuple[str, int, int], ...]
     finished_at: str | None
+    doubt: str = ""
 
     def headline(self) -> str:
         """Return one line about it."""
@@ -52,6 +57,8 @@ class Status:
             return f"{self.folder}: running, {describe(self.holder)}"
         if self.state == "finished":
             return f"{self.folder}: finished at {self.finished_at}"
+        if self.state == "unknown":
+            return self.doubt
         return f"{self.folder}: stopped before its end; the same extract command continues it"
 
     def to_json(self) -> dict[str, Any]:
@@ -83,7 +90,11 @@ def read_status(folder: Path) -> Status:
     """Return how the run in a folder stands."""
     manifest = Manifest.read(folder)
     # In this order: a run that ends in between shows as running, not as stopped.
-    holder = holder_of(folder)
+    holder, doubt = None, ""
+    try:
+        holder = holder_of(folder)
+    except RunError as error:  # what was committed can be told all the same
+        doubt = str(error)
     counts: list[SplitCounts] = []
     reasons: list[tuple[str, int, int]] = []
     meta: dict[str, str] = {}
@@ -91,13 +102,13 @@ def read_status(folder: Path) -> Status:
         with read_ledger(folder) as database:
             counts, meta = read_counts(database), read_meta(database)
             reasons = read_reasons(database)
-    state: Literal["running", "finished", "stopped"] = "stopped"
+    state: State = "unknown" if doubt else "stopped"
     if holder is not None:
         state = "running"
     elif "finished_at" in meta:
         state = "finished"
     return Status(folder, state, manifest, holder, _snapshot(folder, counts, holder),
-                  tuple(reasons), meta.get("finished_at"))  # fmt: skip
+                  tuple(reasons), meta.get("finished_at"), doubt)  # fmt: skip
 
 
 def list_failures(folder: Path) -> list[Failure]:
@@ -123,8 +134,10 @@ def _snapshot(folder: Path, counts: list[SplitCounts], holder: Holder | None) ->
 def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
     """Ask the coordinator of a run to stop, wait until it has; return its pid, None if none was.
 
+    A signal goes only to a process that is seen to have the lock open while it is held.
+
     Raises:
-        RunError: It runs on another machine, or does not end in time.
+        RunError: It runs on another machine, is not to be found, or does not end in time.
     """
     Manifest.read(folder)
     holder = holder_of(folder)
@@ -132,7 +145,13 @@ def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
         return None
     if holder.host != socket.gethostname():
         raise RunError(f"{folder} is worked on by {describe(holder)}: run posemill stop there")
-    os.kill(holder.pid, signal.SIGTERM)
+    if not _ask_to_end(folder, holder):
+        if holder_of(folder) is None:
+            return None  # it ended by itself in this moment
+        raise RunError(
+            f"{folder} is worked on, but not by pid {holder.pid}, which its file {LOCK_NAME!r} "
+            "names; nothing was stopped: try again, or stop it in the container it runs in"
+        )
     deadline = time.monotonic() + timeout_seconds
     while holder_of(folder) == holder:
         if time.monotonic() > deadline:
@@ -142,3 +161,27 @@ def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
             )
         time.sleep(0.05)
     return holder.pid
+
+
+def _ask_to_end(folder: Path, holder: Holder) -> bool:
+    """Send SIGTERM to the holder; return False if that process does not have the lock open."""
+    try:
+        process = psutil.Process(holder.pid)
+        if not any(_is_same(folder / LOCK_NAME, each.path) for each in process.open_files()):
+            return False
+        process.send_signal(signal.SIGTERM)  # looks whether the pid is still that process
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied as error:
+        raise RunError(
+            f"{folder} is worked on by {describe(holder)}, a process of another user; "
+            "nothing was stopped: ask them, or run posemill stop as that user"
+        ) from error
+    return True
+
+
+def _is_same(path: Path, other: str) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:  # gone by now
+        return False

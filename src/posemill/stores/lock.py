@@ -76,18 +76,35 @@ def describe(holder: Holder | None) -> str:
 
 
 def holder_of(folder: Path) -> Holder | None:
-    """Return who works on a run now, None if nobody does."""
+    """Return who works on a run now, None if nobody does.
+
+    What the file says counts only while somebody holds its lock: the dead leave their text.
+
+    Raises:
+        RunError: The lock cannot be asked, so nobody can say.
+    """
     path = folder / LOCK_NAME
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        # To ask takes no more than reading: the run may be another user's, or an archive.
+        descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return None
-    except PermissionError:
-        return _read_holder(path)  # another user's: what it says is all there is to know
+    except OSError as error:
+        raise RunError(_unknown_holder(path, error)) from error
     try:
-        return None if _try_lock(descriptor) else _read_holder(path)
+        return None if _try_lock(descriptor, is_shared=True) else _read_holder(path)
+    except OSError as error:
+        raise RunError(_unknown_holder(path, error)) from error
     finally:
         os.close(descriptor)
+
+
+def _unknown_holder(path: Path, error: OSError) -> str:
+    return (
+        f"{path.parent}: cannot tell whether somebody works on it, its file {LOCK_NAME!r} cannot "
+        f"be looked at ({error.strerror or error}); ask as the user and on the machine that "
+        "extract ran"
+    )
 
 
 def _read_holder(path: Path) -> Holder | None:
@@ -103,7 +120,7 @@ def _read_holder(path: Path) -> Holder | None:
 if sys.platform == "win32":  # pragma: no cover
     import msvcrt
 
-    def _try_lock(descriptor: int) -> bool:
+    def _try_lock(descriptor: int, *, is_shared: bool = False) -> bool:
         # Far behind the text, which others must be able to read.
         os.lseek(descriptor, 1 << 20, os.SEEK_SET)
         try:
@@ -114,9 +131,11 @@ if sys.platform == "win32":  # pragma: no cover
 else:
     import fcntl
 
-    def _try_lock(descriptor: int) -> bool:
+    def _try_lock(descriptor: int, *, is_shared: bool = False) -> bool:
+        # Shared: refused while the run is worked on, and two who ask do not see each other.
+        kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
