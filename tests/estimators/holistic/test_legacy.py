@@ -51,8 +51,81 @@ def test_static_pictures_are_independent_after_a_reset(
         ({"enable_segmentation": True}, "enable_segmentation=True is not supported"),
         ({"refine_face_landmarks": True}, r"refine_face_landmarks=True \(478 points\)"),
         ({"min_detection_confidence": 7}, "expected 0 to 1, got 7"),
+        ({"min_detection_confidence": "a"}, "min_detection_confidence: expected 0 to 1, got 'a'"),
+        ({"min_tracking_confidence": None}, "min_tracking_confidence: expected 0 to 1, got None"),
+        ({"min_tracking_confidence": float("nan")}, "expected 0 to 1, got nan"),
+        ({"threads": "two"}, "threads: expected at least 1, got 'two'"),
     ],
 )
 def test_what_is_not_supported_is_said(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         posemill.Holistic(**options)
+
+
+STOCK_ORDER = (
+    "static_image_mode", "model_complexity", "smooth_landmarks", "enable_segmentation",
+    "smooth_segmentation", "refine_face_landmarks", "min_detection_confidence",
+    "min_tracking_confidence",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("smooth_segmentation", [True, False])
+def test_all_eight_arguments_can_be_given_by_position_in_the_order_of_the_original(
+    model_files: dict[str, Path], photo: np.ndarray, smooth_segmentation: bool
+) -> None:
+    values = (True, 1, False, False, smooth_segmentation, False, 0.6, 0.7)
+    named = dict(zip(STOCK_ORDER, values, strict=True))
+    with posemill.Holistic(*values) as one, posemill.Holistic(**named) as other:
+        assert one.process(photo).pose_landmarks == other.process(photo).pose_landmarks
+        assert one._engine.min_detection_confidence == 0.6
+        assert one._engine.min_tracking_confidence == 0.7
+        assert one._engine.smooth_landmarks is False
+
+
+def test_values_by_position_that_are_not_supported_are_said_as_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"refine_face_landmarks=True \(478 points\)"):
+        posemill.Holistic(False, 1, True, False, True, True, 0.5, 0.5)
+    with pytest.raises(ConfigError, match="enable_segmentation=True is not supported"):
+        posemill.Holistic(False, 1, True, True)
+
+
+def test_a_closed_one_stays_closed_after_a_reset(
+    model_files: dict[str, Path], photo: np.ndarray
+) -> None:
+    holistic = posemill.Holistic()
+    holistic.close()
+    holistic.reset()
+    with pytest.raises(ValueError, match="this Holistic was closed; make a new one"):
+        holistic.process(photo)
+    holistic.close()  # twice does no harm
+
+
+def test_what_is_no_picture_is_refused_with_words(model_files: dict[str, Path]) -> None:
+    with posemill.Holistic() as holistic:
+        with pytest.raises(ValueError, match=r"expected a picture .* cv2\.imread returns None"):
+            holistic.process(None)
+        with pytest.raises(ValueError, match=r"expected a numpy array .*, got str; read the"):
+            holistic.process("photo.jpg")
+
+
+def test_fields_are_set_as_in_the_original(model_files: dict[str, Path], photo: np.ndarray) -> None:
+    with posemill.Holistic(static_image_mode=True) as holistic:
+        results = holistic.process(photo)
+    for part in (results.pose_landmarks, results.pose_world_landmarks):
+        assert all(point.HasField("visibility") for point in part.landmark)
+        assert not any(point.HasField("presence") for point in part.landmark)
+    for point in results.face_landmarks.landmark:
+        assert not point.HasField("visibility")
+        assert point.visibility == point.presence == 0.0
+
+
+def test_results_of_one_picture_do_not_change_with_the_next(
+    model_files: dict[str, Path], photo: np.ndarray
+) -> None:
+    with posemill.Holistic() as holistic:
+        first = holistic.process(photo)
+        kept = first.pose_landmarks.to_numpy()
+        for shift in (8, 16):
+            holistic.process(np.roll(photo, shift, axis=1))
+    read = [(point.x, point.y, point.z) for point in first.pose_landmarks.landmark]
+    np.testing.assert_array_equal(np.array(read, np.float32), kept)

@@ -108,10 +108,10 @@ class HolisticEstimator:
     ) -> None:
         for name, value in (("min_detection_confidence", min_detection_confidence),
                             ("min_tracking_confidence", min_tracking_confidence)):  # fmt: skip
-            if not 0 <= value <= 1:
-                raise ConfigError(f"{name}: expected 0 to 1, got {value}")
-        if threads < 1:
-            raise ConfigError(f"threads: expected at least 1, got {threads}")
+            if not isinstance(value, (int, float, np.number)) or not 0 <= value <= 1:
+                raise ConfigError(f"{name}: expected 0 to 1, got {value!r}")
+        if not isinstance(threads, (int, np.integer)) or threads < 1:
+            raise ConfigError(f"threads: expected at least 1, got {threads!r}")
         self.device, self.threads, self.runtime = device, threads, runtime
         self.smooth_landmarks = smooth_landmarks
         self.min_tracking_confidence = min_tracking_confidence

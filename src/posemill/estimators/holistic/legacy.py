@@ -2,47 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from posemill.errors import ConfigError
 from posemill.estimators.holistic.engine import HolisticEstimator
+from posemill.estimators.holistic.landmark_list import LandmarkList
 from posemill.estimators.holistic.state import HolisticState
-from posemill.records import FloatArray, Frame
-
-
-class Landmark(NamedTuple):
-    """One point: x and y normalised by the picture's size, z in the scale of x."""
-
-    x: float
-    y: float
-    z: float
-    visibility: float = 0.0
-
-    def HasField(self, name: str) -> bool:
-        """Return whether the point has that value: hands and faces have no visibility."""
-        return name in ("x", "y", "z") or (name == "visibility" and self.visibility > 0)
-
-
-class LandmarkList:
-    """The landmarks of one part, read as `.landmark[i].x` or as an array by `.to_numpy()`."""
-
-    def __init__(self, points: FloatArray, visibility: FloatArray | None = None) -> None:
-        self._points, self._visibility = points, visibility
-        columns = [points] if visibility is None else [points, visibility[:, None]]
-        self.landmark = [Landmark(*row) for row in np.hstack(columns).tolist()]
-
-    def __len__(self) -> int:
-        return len(self.landmark)
-
-    def __iter__(self) -> Iterator[Landmark]:
-        return iter(self.landmark)
-
-    def to_numpy(self) -> FloatArray:
-        """Return `(points, 3)` float32: x, y, z."""
-        return self._points.copy()
+from posemill.records import Frame
 
 
 class HolisticResults(NamedTuple):
@@ -57,7 +25,7 @@ class HolisticResults(NamedTuple):
 
 
 class Holistic:
-    """Drop-in for the legacy class: the same arguments, `process`, `reset`, `close`, `with`.
+    """Drop-in for the legacy class: the same arguments in the same order, and the same methods.
 
     Args:
         static_image_mode: Run the person detector on every picture and smooth nothing. As in the
@@ -74,22 +42,20 @@ class Holistic:
         threads: Threads inside one network call. Not in the original.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  old scripts may give them by position
         self,
         static_image_mode: bool = False,
         model_complexity: int = 1,
         smooth_landmarks: bool = True,
         enable_segmentation: bool = False,
-        *positional: Any,
         smooth_segmentation: bool = True,
         refine_face_landmarks: bool = False,
         min_detection_confidence: float = 0.5,
         min_tracking_confidence: float = 0.5,
+        *,
         device: str = "cpu",
         threads: int = 1,
     ) -> None:
-        if positional:
-            raise TypeError("Holistic: name the arguments from the fifth on, such as device='cpu'")
         if model_complexity != 1:
             raise ConfigError(
                 f"model_complexity={model_complexity} is not supported: only the models of "
@@ -111,13 +77,27 @@ class Holistic:
             min_tracking_confidence=min_tracking_confidence,
         )  # fmt: skip
         self._static = bool(static_image_mode)
-        self._state: HolisticState | None = None
-        self.reset()
+        # None after close.
+        self._state: HolisticState | None = self._new_state()
 
     def process(self, image: Frame) -> HolisticResults:
-        """Return what is in an RGB picture `(height, width, 3)` uint8."""
+        """Return what is in an RGB picture `(height, width, 3)` uint8.
+
+        Raises:
+            ValueError: No such picture, or `close` was called before.
+        """
         if self._state is None:
             raise ValueError("this Holistic was closed; make a new one")
+        if image is None:
+            raise ValueError(
+                "image: expected a picture (height, width, 3) uint8 RGB, got None; cv2.imread "
+                "returns None for a file it cannot read: check its path"
+            )
+        if not isinstance(image, np.ndarray):
+            raise ValueError(
+                f"image: expected a numpy array (height, width, 3) uint8 RGB, got "
+                f"{type(image).__name__}; read the picture first, for instance with cv2.imread"
+            )
         frame = self._engine.find([image], [self._state])[0]
         body = frame.body
         parts = {name: LandmarkList(points) for name, points in frame.parts.items()}
@@ -134,12 +114,17 @@ class Holistic:
         )
 
     def reset(self) -> None:
-        """Forget all pictures seen so far."""
-        self._state = self._engine.new_state()
-        self._state.follows_pose = not self._static
-        self._state.keeps_world = True
+        """Forget all pictures seen so far; nothing to do after `close`."""
+        if self._state is not None:
+            self._state = self._new_state()
+
+    def _new_state(self) -> HolisticState:
+        state = self._engine.new_state()
+        state.follows_pose = not self._static
+        state.keeps_world = True
         if self._static:
-            self._state.smooths = False
+            state.smooths = False
+        return state
 
     def close(self) -> None:
         """Free the networks."""

@@ -1,0 +1,94 @@
+"""Landmarks behave as the original's messages do."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from posemill.estimators.holistic.landmark_list import Landmark, LandmarkList
+
+
+@pytest.fixture
+def hand() -> LandmarkList:
+    """21 points without visibility."""
+    return LandmarkList(np.arange(63, dtype=np.float32).reshape(21, 3))
+
+
+@pytest.fixture
+def body() -> LandmarkList:
+    """33 points; the visibility of the first is 0, and set."""
+    points = np.arange(99, dtype=np.float32).reshape(33, 3)
+    return LandmarkList(points, np.linspace(0, 1, 33, dtype=np.float32))
+
+
+def test_fields_not_set_read_zero(hand: LandmarkList, body: LandmarkList) -> None:
+    assert (hand.landmark[1].x, hand.landmark[1].visibility, hand.landmark[1].presence) == (3, 0, 0)
+    assert not hand.landmark[1].HasField("visibility")
+    assert not hand.landmark[1].HasField("presence")
+    assert body.landmark[0].HasField("visibility")  # 0.0 is a value
+    assert not body.landmark[0].HasField("presence")
+    assert body.landmark[32].visibility == 1.0
+
+
+def test_a_field_that_is_not_there_is_named(hand: LandmarkList) -> None:
+    with pytest.raises(ValueError, match="a landmark has no field 'w'; it has x, y, z, visib"):
+        hand.landmark[0].HasField("w")
+    with pytest.raises(AttributeError, match="w"):
+        hand.landmark[0].w = 1.0
+
+
+def test_what_is_assigned_lasts_and_is_in_the_array(hand: LandmarkList) -> None:
+    hand.landmark[2].x = 0.25
+    hand.landmark[2].visibility = 0.5
+    hand.landmark[2].presence = 0.0
+    assert hand.landmark[2].x == 0.25
+    assert hand.landmark[2].HasField("visibility")
+    assert hand.landmark[2].HasField("presence")
+    assert hand.to_numpy()[2].tolist() == [0.25, 7, 8]
+    hand.landmark[2].ClearField("visibility")
+    hand.landmark[2].ClearField("x")
+    assert (hand.landmark[2].x, hand.landmark[2].visibility) == (0, 0)
+    assert not hand.landmark[2].HasField("visibility")
+
+
+def test_a_part_is_read_by_length_index_slice_and_iteration(hand: LandmarkList) -> None:
+    assert len(hand) == len(hand.landmark) == 21
+    assert [point.x for point in hand.landmark[-3:]] == [54, 57, 60]
+    assert [point.z for point in hand.landmark] == list(range(2, 63, 3))
+    assert [point.y for point in hand] == list(range(1, 62, 3))
+    assert hand.landmark[0] is hand.landmark[0]
+    with pytest.raises(IndexError):
+        hand.landmark[21]
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))])
+@pytest.mark.parametrize("looked_at", [True, False])
+def test_copies_are_equal_and_their_own(body: LandmarkList, again: object, looked_at: bool) -> None:
+    if looked_at:
+        body.landmark[3].y = -1.0
+    other = again(body)  # type: ignore[operator]
+    assert other == body
+    other.landmark[0].x = 9.0
+    assert other != body
+    assert body.landmark[0].x == 0
+
+
+def test_a_landmark_takes_over_another_and_is_printed_as_the_original() -> None:
+    point = Landmark()
+    point.CopyFrom(Landmark(0.5, 0.25, -1.0, 0.75))
+    assert point == Landmark(x=0.5, y=0.25, z=-1.0, visibility=0.75)
+    assert str(point) == "x: 0.5\ny: 0.25\nz: -1.0\nvisibility: 0.75\n"
+    part = LandmarkList(np.ones((1, 3), np.float32))
+    assert str(part) == "landmark {\n  x: 1.0\n  y: 1.0\n  z: 1.0\n}\n"
+
+
+def test_the_array_is_a_copy_and_the_engines_array_is_not_kept() -> None:
+    points = np.ones((21, 3), np.float32)
+    part = LandmarkList(points)
+    points[:] = 7
+    part.to_numpy()[:] = 8
+    assert part.landmark[0].x == 1
+    assert part.to_numpy().dtype == np.float32
