@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -105,3 +106,34 @@ def test_without_h5py_the_extra_is_named(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(MissingExtraError, match=r"needs 'h5py'; run: pip install 'posemill\[form"):
         HDF5.write(make_clips(), tmp_path / "a.h5", recipe=Recipe())
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from format_clips import make_clip
+from posemill.formats.contract import Recipe
+from posemill.formats.hdf5 import Hdf5Format
+
+out = Path(sys.argv[1])
+clips = [make_clip(i, frames=20) for i in range(8)]
+Hdf5Format().write(clips[:1], out, recipe=Recipe())
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+for limit in (0, 1000, 60_000, 110_000, 230_000, 240_000, 300_000):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        Hdf5Format().write(clips, out, recipe=Recipe())
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
+def test_a_disk_that_is_full_gives_one_error_and_keeps_the_old_file(tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path / "a.h5"), str(Path(__file__).parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["File too large"] * 7
+    assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]
+    assert [clip.clip_id for clip in HDF5.read(tmp_path / "a.h5")] == ["clip_0"]

@@ -6,7 +6,9 @@ with version, skeleton and recipe. Chunks carry checksums.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,9 +31,10 @@ from posemill.formats.contract import (
     reading,
     skeleton_for,
 )
+from posemill.formats.patient_file import PatientFile
 from posemill.geometry import fill_missing
 from posemill.records import PoseClip
-from posemill.skeletons import get_skeleton
+from posemill.skeletons import Skeleton, get_skeleton
 
 _CHUNK_FRAMES = 64
 # name -> (dtype, row shape with None for the number of keypoints)
@@ -76,24 +79,19 @@ class Hdf5Format:
         h5py = _h5py()
         summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         per_clip: dict[str, list[Any]] = {name: [] for name in _CLIP_SETS}
-        with atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
+        with atomic_path(path) as temporary, _new_file(h5py, temporary) as file:
             for clip in clips:
                 check(clip)
                 if not summary.num_clips:
-                    _create(file, clip.skeleton.num_points)
-                _append(file, clip, summary.num_frames, recipe)
+                    file.do(_create, clip.skeleton.num_points)
+                file.do(_append, clip, summary.num_frames, recipe)
                 row = (summary.num_frames, len(clip), clip.clip_id, clip.split, info_text(clip))
                 for values, value in zip(per_clip.values(), row, strict=True):
                     values.append(value)
                 summary.count(clip)
             check.finish(summary)
-            text = h5py.string_dtype()
-            for name, values in per_clip.items():
-                kind = np.int64 if _CLIP_SETS[name] == "iu" else text
-                file.create_dataset(name, data=np.array(values, kind), dtype=kind)
-            names = np.array(get_skeleton(check.name).point_names, text)
-            file.create_dataset("keypoint_names", data=names, dtype=text)
-            file.attrs["posemill"] = header_text(self.name, check.name, recipe)
+            header = header_text(self.name, check.name, recipe)
+            file.do(_finish, per_clip, get_skeleton(check.name), header)
         return summary
 
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
@@ -126,6 +124,35 @@ class Hdf5Format:
                 )  # fmt: skip
 
 
+class _Worker:
+    """Does all work on one HDF5 file, in a thread of its own: Ctrl-C cannot cut it in two there."""
+
+    def __init__(self, h5py: Any, disk: PatientFile, thread: ThreadPoolExecutor) -> None:
+        self._disk, self._thread = disk, thread
+        self._file = thread.submit(h5py.File, disk, "w").result()
+
+    def do(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Call `work(file, *arguments)`; OSError if the disk failed."""
+        self._thread.submit(work, self._file, *arguments).result()
+        self._disk.raise_failure()
+
+    def close(self) -> None:
+        """End the file after whatever is still at work."""
+        self._thread.submit(self._file.close).result()
+
+
+@contextmanager
+def _new_file(h5py: Any, path: Path) -> Iterator[_Worker]:
+    with PatientFile(path) as disk:
+        with ThreadPoolExecutor(1, "hdf5") as thread:
+            file = _Worker(h5py, disk, thread)
+            try:
+                yield file
+            finally:
+                file.close()
+        disk.raise_failure()
+
+
 def _create(file: Any, num_points: int) -> None:
     for name, (dtype, row) in _FRAME_SETS.items():
         shape = tuple(num_points if length is None else length for length in row)
@@ -149,6 +176,16 @@ def _append(file: Any, clip: PoseClip, start: int, recipe: Recipe) -> None:
     for name, rows in values.items():
         file[name].resize(start + len(clip), axis=0)
         file[name][start:] = rows
+
+
+def _finish(file: Any, per_clip: dict[str, list[Any]], skeleton: Skeleton, header: str) -> None:
+    text = _h5py().string_dtype()
+    for name, values in per_clip.items():
+        kind = np.int64 if _CLIP_SETS[name] == "iu" else text
+        file.create_dataset(name, data=np.array(values, kind), dtype=kind)
+    names = np.array(skeleton.point_names, text)
+    file.create_dataset("keypoint_names", data=names, dtype=text)
+    file.attrs["posemill"] = header
 
 
 def _open_sets(path: Path, file: Any, h5py: Any) -> dict[str, Any]:
