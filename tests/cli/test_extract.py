@@ -206,9 +206,16 @@ def test_progress_is_plain_lines_without_a_terminal(capsys, monkeypatch):
         now = time.monotonic()
         monkeypatch.setattr(time, "monotonic", lambda: now + 11)
         view.show(snapshot)
-    expected = "60/200 frames (30.0%), 20.0 frames/s, 0:00:07 left, 1 failed; train 50/200"
+    expected = "60/200 frames (30.0%), 20.0 frames/s, 0:00:07 left, 1 failed"
     assert capsys.readouterr().err.strip() == expected == describe(snapshot)
     assert duration(100_000) == "27:46:40"
+
+
+def test_the_splits_of_the_progress_line_add_up_to_its_total():
+    counts = (SplitCounts("train", 2, 1, 200, 49, 1), SplitCounts("dev", 1, 0, 32, 0, 0))
+    line = describe(Snapshot(counts, {"train": 10, "dev": 5}))
+    assert line.startswith("65/232 frames (28.0%)")
+    assert line.endswith("; train 60/200, dev 5/32")
 
 
 def test_progress_is_bars_on_a_terminal(capsys, monkeypatch):

@@ -17,7 +17,7 @@ import pytest
 from posemill.errors import RunError
 from posemill.jobs.log import follow_log, read_logs
 from posemill.jobs.run import extract
-from posemill.jobs.snapshot import Snapshot, Speedometer, read_live
+from posemill.jobs.snapshot import Snapshot, Speedometer, read_live, write_live
 from posemill.jobs.status import read_status, stop_run
 from posemill.stores.commits import CommitLog, SplitCounts
 from posemill.stores.lock import RunLock, holder_of
@@ -222,6 +222,19 @@ def test_a_snapshot_adds_up_its_splits():
         (SplitCounts("a", 2, 1, 20, 9, 1), SplitCounts("b", 1, 0, 5, 0, 0)), {"b": 3}
     )
     assert (snapshot.frames_known, snapshot.frames_done, snapshot.frames_failed) == (25, 13, 1)
+
+
+def test_frames_committed_since_the_live_file_are_not_counted_twice(tmp_path):
+    Manifest("holistic-543").write(tmp_path)
+    write_live(tmp_path, Snapshot((SplitCounts("a", 2, 1, 20, 4, 1),), {"a": 8}, 3.0))
+    log = CommitLog(tmp_path)
+    log.count("a", num_clips=2, frames_known=20, frames_out=10, frames_failed=1)
+    with RunLock(tmp_path):
+        snapshot = read_status(tmp_path).snapshot
+        assert (snapshot.frames_done, snapshot.in_flight) == (13, {"a": 2})
+        log.count("a", frames_out=7)
+        assert read_status(tmp_path).snapshot.frames_done == 18
+    log.close()
 
 
 def test_a_broken_live_file_is_ignored(tmp_path):

@@ -43,6 +43,24 @@ def test_a_shard_is_rewritten_without_rows_that_were_given_up(tmp_path):
     assert not list((tmp_path / "run" / "shards").iterdir())
 
 
+def test_damaged_rows_are_not_written_anew(tmp_path):
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for number, name in enumerate("abc"):
+            writer.add(make_clip(name, number))
+    (shard,) = (tmp_path / "run" / "shards").iterdir()
+    content = bytearray(shard.read_bytes())
+    page = pq.ParquetFile(shard).metadata.row_group(0).column(0).dictionary_page_offset
+    content[page + 40] ^= 1
+    shard.write_bytes(content)
+    log = CommitLog(tmp_path / "run")
+    with log.transaction():
+        log._database.execute("DELETE FROM pieces WHERE clip_no = 2")
+    with pytest.raises(RunError, match=r"part-000000\.parquet (is damaged|cannot be read).*; put"):
+        compact(tmp_path / "run", log)
+    log.close()
+    assert shard.exists()
+
+
 def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
     def refuse(_descriptor):
         raise OSError(95, "Operation not supported")

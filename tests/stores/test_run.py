@@ -338,6 +338,66 @@ def test_damaged_shards_are_named(clips, tmp_path):
         list(run.clips())
 
 
+def column_spans(shard: Path, name: str) -> list[tuple[int, int]]:
+    """Return from where to where the pages of a column are in a shard."""
+    metadata = pq.ParquetFile(shard).metadata
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
+    return [
+        (each.data_page_offset, each.data_page_offset + each.total_compressed_size)
+        for each in columns
+        if each.path_in_schema.startswith(name)
+    ]
+
+
+@pytest.mark.parametrize("name", ["keypoints", "scores"])
+def test_one_changed_bit_among_the_keypoints_is_noticed(clips, tmp_path, name):
+    write_run(tmp_path / "run", clips)
+    run, shard = open_run(tmp_path / "run"), tmp_path / "run" / "shards" / "part-000000.parquet"
+    content = shard.read_bytes()
+    for start, stop in column_spans(shard, name):
+        for place in np.linspace(start + 100, stop - 1, 8).astype(int):
+            changed = bytearray(content)
+            changed[place] ^= 4
+            shard.write_bytes(changed)
+            with pytest.raises(
+                RunError,
+                match=r"part-000000\.parquet is damaged: its content no longer fits its checksum; "
+                "put back a copy of the file, or extract anew into another folder",
+            ):
+                list(run.clips())
+
+
+def test_a_changed_bit_anywhere_is_an_error_or_changes_nothing(tmp_path):
+    paths = tuple(f"a/{index}.png" for index in range(4))
+    clip = make_clip("a", 4, skeleton="holistic-143", image_paths=paths, extra={"speaker": "x"})
+    write_run(tmp_path / "run", [clip])
+    run, shard = open_run(tmp_path / "run"), tmp_path / "run" / "shards" / "part-000000.parquet"
+    content = shard.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    places = [*range(0, footer * 8, 421), *range(footer * 8, len(content) * 8, 131)]
+    num_errors = 0
+    for place in places:
+        changed = bytearray(content)
+        changed[place // 8] ^= 1 << place % 8
+        shard.write_bytes(changed)
+        try:
+            (got,) = run.clips()
+        except RunError:
+            num_errors += 1
+        else:
+            assert_same(got, clip)
+    assert num_errors > len(places) / 2
+
+
+def test_a_shard_of_before_there_were_checksums_is_read(clips, tmp_path):
+    write_run(tmp_path / "run", clips)
+    shard = tmp_path / "run" / "shards" / "part-000000.parquet"
+    pq.write_table(pq.read_table(shard), shard)
+    for got, expected in zip(open_run(tmp_path / "run").clips(), clips, strict=True):
+        assert_same(got, expected)
+
+
 def test_differences_between_manifests_are_spelled_out():
     one = Manifest("holistic-543", options={"mode": "video", "keep": 543}, engine={"a": "1"})
     other = Manifest("holistic-143", options={"mode": "image", "keep": 543}, engine={})

@@ -64,7 +64,7 @@ class ProgressView:
         for index, each in enumerate(snapshot.counts):
             if each.split not in self._tasks:
                 self._tasks[each.split] = self._bars.add_task(each.split, note="")
-            done = each.frames_out + each.frames_failed + snapshot.in_flight.get(each.split, 0)
+            done = snapshot.done_by_split[each.split]
             note = f"{each.frames_failed} failed" if each.frames_failed else ""
             if index == len(snapshot.counts) - 1:
                 note += "  " + speed_text(snapshot)
@@ -93,14 +93,14 @@ def duration(seconds: float) -> str:
 
 
 def describe(snapshot: Snapshot) -> str:
-    """Return one line: frames done, share, speed, failures, and the splits."""
+    """Return one line: frames done, share, speed, failures, and the splits if there are several."""
     done, known = snapshot.frames_done, snapshot.frames_known
     share = f" ({done / known:.1%})" if known else ""
-    splits = ", ".join(
-        f"{each.split} {each.frames_out + each.frames_failed}/{each.frames_known}"
-        for each in snapshot.counts
+    line = f"{done}/{known} frames{share}, {speed_text(snapshot)}, {snapshot.frames_failed} failed"
+    if len(snapshot.counts) < 2:
+        return line
+    by_split = snapshot.done_by_split
+    splits = (
+        f"{each.split} {by_split[each.split]}/{each.frames_known}" for each in snapshot.counts
     )
-    return (
-        f"{done}/{known} frames{share}, {speed_text(snapshot)}, "
-        f"{snapshot.frames_failed} failed; {splits}"
-    )
+    return f"{line}; {', '.join(splits)}"

@@ -44,10 +44,17 @@ class Snapshot:
         return sum(each.frames_known for each in self.counts)
 
     @property
+    def done_by_split(self) -> dict[str, int]:
+        """Frames that are out, failed, or in flight, of each split."""
+        return {
+            each.split: each.frames_out + each.frames_failed + self.in_flight.get(each.split, 0)
+            for each in self.counts
+        }
+
+    @property
     def frames_done(self) -> int:
         """Frames that are out, failed, or in flight."""
-        committed = sum(each.frames_out + each.frames_failed for each in self.counts)
-        return committed + sum(self.in_flight.values())
+        return sum(self.done_by_split.values())
 
     @property
     def frames_failed(self) -> int:
@@ -76,7 +83,12 @@ class Speedometer:
 
 def write_live(folder: Path, snapshot: Snapshot) -> None:
     """Leave the speed where `status` finds it. Not flushed: it is worth nothing after a crash."""
-    content = {**asdict(snapshot), "counts": None, "written_at": time.time()}
+    content = {
+        **asdict(snapshot),
+        "counts": None,
+        "done_by_split": snapshot.done_by_split,
+        "written_at": time.time(),
+    }
     temporary = folder / f".{LIVE_NAME}.tmp"
     with suppress(OSError):  # a full disk is met where it matters
         temporary.write_text(json.dumps(content), encoding="utf-8")

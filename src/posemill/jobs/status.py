@@ -121,9 +121,14 @@ def _snapshot(folder: Path, counts: list[SplitCounts], holder: Holder | None) ->
     live = read_live(folder)
     if holder is None or time.time() - live.get("written_at", 0) > _LIVE_FOR_SECONDS:
         return Snapshot(tuple(counts))
+    # What was in flight then may be committed by now: it must not count twice.
+    done = live.get("done_by_split", {})
     return Snapshot(
         tuple(counts),
-        in_flight=live["in_flight"],
+        in_flight={
+            each.split: max(0, done.get(each.split, 0) - each.frames_out - each.frames_failed)
+            for each in counts
+        },
         frames_per_second=live["frames_per_second"],
         seconds_left=live["seconds_left"],
         elapsed_seconds=live["elapsed_seconds"],

@@ -7,8 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from posemill.errors import RunError
 from posemill.stores.commits import CommitLog
 from posemill.stores.manifest import SHARDS_NAME
+from posemill.stores.shards import damage_message
 from posemill.stores.writer import write_table
 
 
@@ -25,7 +27,7 @@ def compact(folder: Path, log: CommitLog) -> int:
         moved: list[tuple[int, int]] = []
         parts, offset = [], 0
         if pieces:
-            table = pq.read_table(old, use_threads=False)
+            table = _read(old)
             for piece_no, row_offset, num_rows in pieces:
                 parts.append(table.slice(row_offset, num_rows))
                 moved.append((piece_no, offset))
@@ -37,6 +39,13 @@ def compact(folder: Path, log: CommitLog) -> int:
             log.remove_shard(shard_no)
         old.unlink(missing_ok=True)
     return len(stale)
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        return pq.read_table(path, use_threads=False, page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
+        raise RunError(damage_message(path, error)) from error
 
 
 def _next_name(name: str) -> str:

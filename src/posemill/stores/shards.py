@@ -147,18 +147,28 @@ def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) 
         # Shards differ in whether their lists may hold nulls; none does, so nothing is copied.
         table = pa.concat_tables(groups).cast(wanted)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
+        raise RunError(damage_message(path, error)) from error
     return table.slice(rows.offset - int(stops[first]) + sizes[first], rows.num_rows)
 
 
 def _open(path: Path, skeleton_name: str) -> pq.ParquetFile:
     try:
-        file = pq.ParquetFile(path)
+        # A shard of before there were checksums has none to compare, and is read as it is.
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        found = check_schema(file.schema_arrow, str(path))
     except FileNotFoundError as error:
         raise RunError(f"{path} is missing, but the ledger counts on it") from error
-    except (OSError, pa.ArrowException) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
-    found = check_schema(file.schema_arrow, str(path))
+    except (OSError, ValueError, pa.ArrowException) as error:  # or names that are no text
+        raise RunError(damage_message(path, error)) from error
     if found != skeleton_name:
         raise RunError(f"{path} has {found}, its run has {skeleton_name}")
     return file
+
+
+def damage_message(path: Path, error: Exception) -> str:
+    """Return what to tell about a shard that cannot be read, or whose checksums do not fit."""
+    if "CRC checksum" in str(error):
+        what = f"{path} is damaged: its content no longer fits its checksum"
+    else:
+        what = f"{path} cannot be read: {' '.join(str(error).split())}"
+    return f"{what}; put back a copy of the file, or extract anew into another folder"

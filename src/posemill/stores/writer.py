@@ -35,6 +35,8 @@ def write_table(table: pa.Table, path: Path) -> int:
         row_group_size=ROWS_PER_GROUP,
         compression="zstd",
         compression_level=3,
+        # What a disk or a copy changes later is noticed, not read as keypoints.
+        write_page_checksum=True,
         # Words repeat from row to row, floats do not: their bytes are sorted by significance.
         use_dictionary=[name for name in table.column_names if name not in _FLOATS],
         column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in _FLOATS},
