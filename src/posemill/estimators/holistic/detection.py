@@ -69,33 +69,34 @@ class Detector:
             logits: `(anchors,)`.
         """
         # Most anchors are far below the threshold: only the others' scores are worth their price.
-        kept = np.flatnonzero(logits >= self._min_logit)
-        scores = sigmoid(np.minimum(logits[kept], _MAX_LOGIT))
-        sides = boxes[kept, 2:4]
-        good = (scores >= self._min_score) & (sides[:, 0] >= 0) & (sides[:, 1] >= 0)
-        kept, scores = kept[good], scores[good]
+        kept = (logits >= self._min_logit).nonzero()[0]
+        values, scores = boxes[kept], sigmoid(np.minimum(logits[kept], _MAX_LOGIT))
+        good = (scores >= self._min_score) & (values[:, 2] >= 0) & (values[:, 3] >= 0)
+        if not good.all():
+            kept, values, scores = kept[good], values[good], scores[good]
         if not len(kept):
             return None
-        values = boxes[kept] / np.float32(self._size)
+        values /= np.float32(self._size)
+        pairs = values.reshape(len(kept), -1, 2)  # centre, size, points
         anchors = self._anchors[kept]
-        values[:, :2] += anchors
-        values[:, 4:].reshape(len(kept), -1, 2)[:] += anchors[:, None]
+        pairs[:, 0] += anchors
+        pairs[:, 2:] += anchors[:, None]
         top = int(scores.argmax())
-        cluster = _overlap(values, top) > _MIN_OVERLAP
-        if not cluster.any():
-            cluster[top] = True
+        cluster = (_overlap(values, top) > _MIN_OVERLAP).nonzero()[0]
+        if not len(cluster):
+            cluster = np.array([top])
         weights = scores[cluster]
         # Added one after the other, best first, as the original does.
         order = np.argsort(-weights, kind="stable")
         weights = weights[order]
-        summed = (values[cluster, 4:][order] * weights[:, None]).cumsum(0)[-1]
-        points = summed / weights.cumsum()[-1]
-        return points.reshape(-1, 2).astype(np.float32)
+        summed = (pairs[cluster[order], 2:] * weights[:, None, None]).sum(0)
+        return summed / weights.cumsum()[-1]
 
 
 def _overlap(boxes: FloatArray, top: int) -> FloatArray:
     """Return intersection over union of each box (centre, size) with the one at `top`."""
-    low, high = boxes[:, :2] - boxes[:, 2:4] / 2, boxes[:, :2] + boxes[:, 2:4] / 2
+    reach = boxes[:, 2:4] / 2
+    low, high = boxes[:, :2] - reach, boxes[:, :2] + reach
     sides = np.minimum(high, high[top]) - np.maximum(low, low[top])
     sides = np.maximum(sides, 0)
     shared = sides[:, 0] * sides[:, 1]
