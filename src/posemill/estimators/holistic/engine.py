@@ -27,6 +27,9 @@ from posemill.weights.networks import CONVERTER_VERSION, NETWORKS
 # Frames that go through the stages together.
 _MAX_BATCH = {"cpu": 8, "gpu": 32}
 _LARGEST_CROP = 256
+# All else follows from the body: one pixel of its crop off by one grey level moves a hand's
+# landmarks by up to a fifth of a pixel. With LiteRT no crop may differ, for its digits are wanted.
+_EXACT_CROPS = ("pose_landmark_full",)
 
 
 @dataclass
@@ -118,8 +121,7 @@ class HolisticEstimator:
         self.min_detection_confidence = min_detection_confidence
         self._max_batch = _MAX_BATCH["cpu" if device == "cpu" else "gpu"]
         cv2.setNumThreads(threads)
-        # Where stock's digits are wanted, not a bit of a crop may differ.
-        grid = None if runtime == "litert" else SampleGrid(_LARGEST_CROP)
+        grid = SampleGrid(_LARGEST_CROP)
 
         def network(
             name: str, *, repeats_border: bool = True, stretches: bool = False
@@ -127,7 +129,7 @@ class HolisticEstimator:
             opened = open_network(name, runtime=runtime, device=device, threads=threads)
             cropper = Cropper(
                 opened.size, repeats_border=repeats_border, stretches=stretches,
-                grid=grid,
+                grid=None if runtime == "litert" or name in _EXACT_CROPS else grid,
             )  # fmt: skip
             return CropNetwork(opened, cropper)
 
