@@ -142,6 +142,12 @@ def test_a_folder_of_splits_is_read_as_one(tmp_path: Path) -> None:
          "expected 133 points a frame, got 143"),
         ({"keypoints": np.ones((2, 143, 3)), "meta": np.array(["[]"])},
          "expected an object as header, got list"),
+        ({"keypoints": np.ones((5, 143, 3)), "video_ids": np.array(["a", "b", "b", "a", "b"])},
+         r"behind each other, but 'a' of video_ids begins again at frame 3; sort the frames"),
+        ({"keypoints": np.full((2, 143, 3), 365.0)},
+         r"got pixels \(their median is 365\) .*not known; give it: .* --size WIDTHxHEIGHT"),
+        ({"keypoints": np.full((2, 18, 2), 365), "sizes_wh": np.array([[640, 480], [0, 0]])},
+         r"got pixels \(their median is 365\)"),
         ({"keypoints": np.array([[{}]], object)}, "Python objects; unpickling it could run code"),
     ],
 )  # fmt: skip
@@ -180,9 +186,9 @@ def test_a_zip_bomb_is_refused_before_it_unpacks(tmp_path: Path) -> None:
         list(NPZ.read(path))
 
 
-def test_a_line_break_in_a_path_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="a path or id with a line break or a NUL"):
-        NPZ.write([make_clip(1, clip_id="a\nb")], tmp_path / "a.npz", recipe=Recipe())
+def test_a_nul_in_an_id_is_refused_with_the_id(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"'a\\x00b' holds a NUL character.*; change this id"):
+        NPZ.write([make_clip(1, clip_id="a\0b")], tmp_path / "a.npz", recipe=Recipe())
 
 
 def test_extra_that_is_not_json_is_refused(tmp_path: Path) -> None:
@@ -227,3 +233,36 @@ def test_an_archive_with_other_rows_than_were_counted_is_not_finished(tmp_path: 
         archive.column("x", np.int64).append(np.arange(2))
         with pytest.raises(ValueError, match="x: expected 3 rows, got 2"):
             archive.finish({})
+
+
+def test_clips_cut_by_lengths_alone_are_numbered(tmp_path: Path) -> None:
+    points = np.random.default_rng(0).random((10, 143, 3)).astype(np.float32)
+    path = save(tmp_path / "two.npz", keypoints=points, lengths=np.array([5, 5]))
+    assert [(clip.clip_id, len(clip)) for clip in NPZ.read(path)] == [
+        ("two_0000", 5), ("two_0001", 5)]  # fmt: skip
+    path = save(tmp_path / "one.npz", keypoints=points, lengths=np.array([10]))
+    assert [clip.clip_id for clip in NPZ.read(path)] == ["one"]
+    ids = np.array(["a"] * 7 + ["b"] * 3)
+    path = save(tmp_path / "x.npz", keypoints=points, video_ids=ids, lengths=np.array([5, 2, 3]))
+    assert [clip.clip_id for clip in NPZ.read(path)] == ["a_0000", "a_0001", "b"]
+
+
+def test_pixels_of_another_maker_are_divided_by_the_size(tmp_path: Path) -> None:
+    points = np.zeros((3, 143, 3), np.float32)
+    points[:, 5:] = [320, 120, 64]
+    path = save(tmp_path / "big.npz", keypoints=points)
+    (clip,) = NPZ.read(path, size_wh=(640, 480))
+    np.testing.assert_allclose(clip.points[0, 5], [0.5, 0.25, 0.1])
+    assert not clip.mask[:, :5].any()
+    sizes = np.array([[640, 480], [640, 480], [320, 240]])
+    path = save(tmp_path / "own.npz", keypoints=points[..., :2].astype(int), sizes_wh=sizes)
+    (clip,) = NPZ.read(path)
+    np.testing.assert_allclose(clip.points[:, 5, 0], [0.5, 0.5, 1])
+
+
+def test_our_own_points_are_never_taken_for_pixels(tmp_path: Path) -> None:
+    clip = make_clip(1)
+    clip.points[...] *= 100
+    NPZ.write([clip], tmp_path / "a.npz", recipe=Recipe())
+    (back,) = NPZ.read(tmp_path / "a.npz")
+    np.testing.assert_array_equal(back.points, clip.points)

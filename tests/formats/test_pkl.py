@@ -73,6 +73,8 @@ FRAME = {"pose": np.ones((33, 3), np.float32)}
         ({"dev": []}, "split 'dev': expected a list 'keypoints'"),
         ({"dev": {"keypoints": [FRAME], "video_ids": ["a", "b"]}},
          "has 1 keypoints and 2 video_ids"),
+        ({"dev": {"keypoints": [None] * 3, "video_ids": ["a", "b", "a"]}},
+         "but 'a' of video_ids begins again at frame 2; sort the frames by clip"),
         ({"dev": {"keypoints": [3]}}, "'dev' frame 0: expected parts by name"),
         ({"dev": {"keypoints": [{"face": np.ones((33, 3))}]}},
          r"'dev' frame 0: expected face \(68, 3\) or None, got float64 \(33, 3\)"),

@@ -251,10 +251,13 @@ class Texts:
         self.num_rows = 0
         self._width = 1
         self._repeats: list[npt.NDArray[np.int64]] = []  # of each string, where given
-        self._file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=folder)  # noqa: SIM115
+        # Names of files that are not UTF-8 have lone surrogates, which numpy keeps.
+        self._file = tempfile.TemporaryFile(  # noqa: SIM115
+            "w+", encoding="utf-8", errors="surrogatepass", newline="", dir=folder
+        )
 
     def extend(self, texts: Sequence[str], repeats: npt.NDArray[np.int64] | None = None) -> None:
-        """Add strings; a line break inside one is an error.
+        """Add strings; a NUL inside one is an error.
 
         Args:
             texts: The strings.
@@ -262,10 +265,14 @@ class Texts:
         """
         if not texts:
             return
-        joined = "\n".join(texts)
-        if joined.count("\n") != len(texts) - 1 or "\0" in joined:
-            raise FormatError("a path or id with a line break or a NUL cannot be stored")
-        self._file.write(joined + "\n")
+        joined = "\0".join(texts)
+        if joined.count("\0") != len(texts) - 1:
+            bad = next(text for text in texts if "\0" in text)
+            raise FormatError(
+                f"{bad[:200]!r} holds a NUL character, which npz cannot store; change this id, "
+                "path or label where it comes from"
+            )
+        self._file.write(joined + "\0")
         self._width = max(self._width, max(map(len, texts)))
         if repeats is None:
             self.num_rows += len(texts)
@@ -283,12 +290,13 @@ class Texts:
         """Yield the rows as fixed-width strings, then forget them."""
         self._file.seek(0)
         repeats = np.concatenate(self._repeats) if self._repeats else None
-        start = 0
-        while lines := self._file.readlines(_REPEATED_CHARS if self._repeats else _CHARS):
-            rows = np.array([line[:-1] for line in lines], f"<U{self._width}")
+        start, rest = 0, ""
+        while piece := self._file.read(_REPEATED_CHARS if self._repeats else _CHARS):
+            *texts, rest = (rest + piece).split("\0")
+            rows = np.array(texts, f"<U{self._width}")
             if repeats is not None:
                 rows = np.repeat(rows, repeats[start : start + len(rows)])
-            start += len(lines)
+            start += len(texts)
             yield rows.tobytes()
         self._file.close()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -274,6 +274,18 @@ def read_header(text: str) -> dict[str, Any]:
     if not isinstance(header, dict):
         raise ValueError(f"expected an object as header, got {type(header).__name__}")
     return header
+
+
+def expect_together(path: Path, ids: Sequence[object], starts: Sequence[int]) -> None:
+    """Raise if frames of one id are apart: `ids` of the pieces, and the frame each begins at."""
+    seen: set[object] = set()
+    for name, start in zip(ids, starts, strict=True):
+        if name in seen:
+            raise FormatError(
+                f"{path}: expected the frames of a clip behind each other, but {str(name)[:80]!r} "
+                f"of video_ids begins again at frame {start}; sort the frames by clip"
+            )
+        seen.add(name)
 
 
 def expect_clips(path: Path, num_clips: int) -> None:

@@ -24,6 +24,7 @@ from posemill.formats.contract import (
     SkeletonCheck,
     Summary,
     expect_clips,
+    expect_together,
     header_text,
     make_clip,
     reading,
@@ -134,12 +135,14 @@ def _clips_of(path: Path, split: str, lists: Any, size_wh: Size | None) -> Itera
     ids = [str(value) for value in _strings(lists, "video_ids", len(frames))]
     if not any(ids):
         ids = [name.rpartition("/")[0] or split for name in paths]
-    for clip_id, group in groupby(range(len(frames)), key=ids.__getitem__):
-        rows = list(group)
+    pieces = [list(group) for _, group in groupby(range(len(frames)), key=ids.__getitem__)]
+    starts = [rows[0] for rows in pieces]
+    expect_together(path, [ids[start] for start in starts], starts)
+    for rows in pieces:
         points = np.stack([_frame(path, split, index, frames[index]) for index in rows])
         named = tuple(paths[index] for index in rows)
         yield make_clip(
-            path, points, None, None, skeleton_name=_SKELETON, clip_id=clip_id, split=split,
+            path, points, None, None, skeleton_name=_SKELETON, clip_id=ids[rows[0]], split=split,
             sizes_wh=np.tile(np.array(size_wh or (0, 0), np.int32), (len(rows), 1)),
             image_paths=named if any(named) else (),
         )  # fmt: skip

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from format_clips import assert_same, make_clip
+
+from posemill.errors import FormatError
+from posemill.formats import detect_format
+from posemill.jobs.landmarks import save_landmarks
+
+
+@pytest.mark.parametrize("paths", [(), ("a.png", "b.png", "c.png")])
+def test_the_file_of_landmarks_is_one_clip_of_all_points(tmp_path: Path, paths) -> None:
+    clip = make_clip(1, frames=3, skeleton="holistic-543", clip_id="hello", split="all",
+                     image_paths=paths, label=None, fps=None)  # fmt: skip
+    pose = clip.skeleton.part("pose")
+    clip.scores[:, : pose.start] = clip.mask[:, : pose.start]
+    clip.scores[:, pose.stop :] = clip.mask[:, pose.stop :]
+    save_landmarks(clip, tmp_path / "hello.npz")
+    (back,) = detect_format(tmp_path / "hello.npz").read(tmp_path / "hello.npz")
+    assert_same(clip, back)
+
+
+def arrays(**changes: object) -> dict[str, object]:
+    shapes = {"pose": (2, 33, 4), "face": (2, 468, 3), "left_hand": (2, 21, 3),
+              "right_hand": (2, 21, 3)}  # fmt: skip
+    return {name: np.full(shape, 0.5, np.float32) for name, shape in shapes.items()} | changes
+
+
+def test_pose_without_visibility_and_sizes_counts_as_seen(tmp_path: Path) -> None:
+    path = tmp_path / "dev_keypoints.npz"
+    np.savez(path, **arrays(pose=np.full((2, 33, 3), 0.5)))  # type: ignore[arg-type]
+    (clip,) = detect_format(path).read(path, size_wh=(64, 48))
+    assert (clip.split, clip.sizes_wh.tolist()) == ("dev", [[64, 48]] * 2)
+    assert (clip.scores == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"face": np.ones((2, 478, 3))},
+         r"expected 'face' of shape \(2, 468, 3\), got float64 \(2, 478, 3\)"),
+        ({"pose": np.ones((2, 9))}, r"'pose' of shape \(2, 33, 3\) or \(2, 33, 4\), got"),
+        ({"pose": np.ones(())}, "holds no clips"),
+        ({"size_wh": np.ones((3, 2), int)}, r"sizes_wh: expected shape \(2, 2\)"),
+        ({"image_paths": np.array(["a"])}, "image_paths: expected 2 or none, got 1"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named_with_the_file(tmp_path, changes, message: str) -> None:
+    path = tmp_path / "bad.npz"
+    np.savez(path, **arrays(**changes))
+    with pytest.raises(FormatError, match=rf"bad\.npz.*{message}"):
+        list(detect_format(path).read(path))
