@@ -31,14 +31,14 @@ from posemill.formats.contract import (
     reading,
 )
 from posemill.formats.folders import fields_of, from_pixels, record_of, to_pixels
-from posemill.formats.json_text import load_json, numbers, read_line_list
+from posemill.formats.json_text import is_line_list, load_json, numbers, read_line_list
+from posemill.formats.openpose_json import IS_OPENPOSE
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 
 _SKELETON = "coco-133"
 _FIELDS = {"keypoints": ("body", 17), "foot_kpts": ("feet", 6), "face_kpts": ("face", 68),
            "lefthand_kpts": ("left_hand", 21), "righthand_kpts": ("right_hand", 21)}  # fmt: skip
-_FIRST_LINE = '{"info": {"description": "posemill", "posemill": '
 
 
 class CocoFormat:
@@ -61,7 +61,7 @@ class CocoFormat:
         with path.open("rb") as handle:
             start = handle.read(1 << 16)
         words = (b'"images"', b'"annotations"', b'"categories"')
-        return b'"people"' not in start and any(word in start for word in words)
+        return not IS_OPENPOSE.search(start) and any(word in start for word in words)
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write one file; videos and annotations wait in temporary files."""
@@ -72,7 +72,8 @@ class CocoFormat:
             tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as annotations,
             tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as videos,
         ):
-            handle.write(_FIRST_LINE + header_text(self.name, _SKELETON, recipe) + "},\n")
+            header = header_text(self.name, _SKELETON, recipe)
+            handle.write(f'{{"info": {{"description": "posemill", "posemill": {header}}},\n')
             handle.write(f'"categories": [{json.dumps(_category())}],\n"images": [')
             for clip in clips:
                 check(clip)
@@ -92,9 +93,17 @@ class CocoFormat:
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
         """Yield the clips of our file, or a clip per picture of a plain one."""
         with reading(path, self.name):
-            with path.open("rb") as handle:
-                is_ours = handle.read(len(_FIRST_LINE)) == _FIRST_LINE.encode()
-            yield from _read_ours(path) if is_ours else _read_plain(path)
+            if is_line_list(path, "images", line=2):
+                names = ("videos", "images", "annotations")
+                yield from _read_ours(path, *(read_line_list(path, name) for name in names))
+                return
+            content = load_json(path)
+            if not isinstance(content, dict) or not isinstance(content.get("images"), list):
+                raise FormatError(f"{path}: expected an object with a list 'images'")
+            is_ours = _has_our_videos(content)
+            yield from (
+                _read_ours(path, *_sorted(content)) if is_ours else _read_plain(path, content)
+            )
 
 
 def _put(handle: IO[str], record: dict[str, Any], *, is_first: bool) -> None:
@@ -149,11 +158,30 @@ def _box(points: npt.NDArray[np.float64]) -> list[float]:
     return [round(value, 3) for value in (*low.tolist(), *(high - low).tolist())]
 
 
-def _read_ours(path: Path) -> Iterator[PoseClip]:
+def _has_our_videos(content: dict[str, Any]) -> bool:
+    videos = content.get("videos")
+    if not isinstance(videos, list) or not videos:
+        return False
+    return all(
+        isinstance(video, dict) and {"clip_id", "sizes_wh"} <= set(video) for video in videos
+    )
+
+
+def _sorted(content: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return videos, pictures and annotations of a file of ours in the order it had at first."""
+    order = {video["id"]: index for index, video in enumerate(content["videos"])}
+    images = sorted(content["images"], key=lambda one: (order[one["video_id"]], one["frame_id"]))
+    by_image = {one["image_id"]: one for one in content.get("annotations") or []}
+    found = [by_image[image["id"]] for image in images if image["id"] in by_image]
+    return content["videos"], images, found
+
+
+def _read_ours(
+    path: Path, videos: Iterable[Any], pictures: Iterable[Any], annotations: Iterable[Any]
+) -> Iterator[PoseClip]:
     """Read pictures and annotations side by side: the n-th of both belong together."""
-    videos = read_line_list(path, "videos")
-    images = groupby(read_line_list(path, "images"), key=lambda image: image["video_id"])
-    annotations = read_line_list(path, "annotations")
+    images = groupby(pictures, key=lambda image: image["video_id"])
+    annotations = iter(annotations)
     waiting = next(images, None)
     count = 0
     for record in videos:
@@ -172,10 +200,7 @@ def _read_ours(path: Path) -> Iterator[PoseClip]:
     expect_clips(path, count)
 
 
-def _read_plain(path: Path) -> Iterator[PoseClip]:
-    content = load_json(path)
-    if not isinstance(content, dict) or not isinstance(content.get("images"), list):
-        raise FormatError(f"{path}: expected an object with a list 'images'")
+def _read_plain(path: Path, content: dict[str, Any]) -> Iterator[PoseClip]:
     people: dict[Any, list[dict[str, Any]]] = {}
     for annotation in content.get("annotations") or []:
         if annotation.get("keypoints") and not annotation.get("iscrowd"):

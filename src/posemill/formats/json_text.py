@@ -1,7 +1,7 @@
 """JSON from strangers, and JSON larger than memory.
 
-Our own files have one record per line inside a list, so that they can be read line by line; other
-files are loaded whole, up to a limit.
+Our own files have one record per line inside a list, so that they can be read line by line. Other
+files, also ours after another tool saved them anew, are loaded whole, up to a limit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def load_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> Any:
     size = path.stat().st_size
     if size > max_bytes:
         raise FormatError(
-            f"{path}: {size} bytes of JSON in one value; expected at most {max_bytes}: split it"
+            f"{path}: {size} bytes of JSON in one value; expected at most {max_bytes}: split it "
+            "(what posemill writes itself, a record a line, may be larger)"
         )
     return parse_json(path.read_bytes())
 
@@ -61,10 +62,21 @@ def read_line_list(path: Path, key: str) -> Iterator[Any]:
             yield parse_json(line.removesuffix(b","))
 
 
-def is_line_list(path: Path, key: str) -> bool:
-    """Return True if a file is one of ours: its first line opens the list `key`."""
+def is_line_list(path: Path, key: str, *, line: int) -> bool:
+    """Return True if a file has our lines: this one opens the list `key`, the next is a record.
+
+    Args:
+        path: The file.
+        key: Of the list.
+        line: Counted from 0.
+    """
     with path.open("rb") as handle:
-        return handle.readline(1 << 16).rstrip().endswith(f'"{key}": ['.encode())
+        for _ in range(line):
+            if not handle.readline(1 << 16).endswith(b"\n"):
+                return False
+        opening, first = handle.readline(1 << 16), handle.readline(MAX_LINE_BYTES)
+    is_record = first.startswith(b"{") and first.rstrip().endswith((b"}", b"},"))
+    return opening.endswith(f'"{key}": [\n'.encode()) and (is_record or first.startswith(b"]"))
 
 
 def numbers(values: Any, width: int, *, what: str) -> npt.NDArray[np.float64]:

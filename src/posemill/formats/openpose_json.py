@@ -8,6 +8,7 @@ several people the largest is read.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -55,6 +56,8 @@ _MEANS = {"neck": ("left_shoulder", "right_shoulder"), "mid_hip": ("left_hip", "
 _PARTS = {"face_keypoints_2d": ("face", 70), "hand_left_keypoints_2d": ("left_hand", 21),
           "hand_right_keypoints_2d": ("right_hand", 21)}  # fmt: skip
 _MAX_FRAME_BYTES = 1 << 22
+# What a file of people or of our clips says early, however it is laid out.
+IS_OPENPOSE = re.compile(rb'"people"\s*:|"clips"\s*:\s*\[')
 _LOSSES = ("z", "x and y beyond a thousandth of a pixel; scores beyond a millionth")
 
 
@@ -229,7 +232,7 @@ class OpenPoseFileFormat:
             return False
         with path.open("rb") as handle:
             start = handle.read(4096)
-        return b'"people"' in start or b'"clips": [' in start
+        return IS_OPENPOSE.search(start) is not None
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write one file, a line per clip."""
@@ -254,20 +257,36 @@ class OpenPoseFileFormat:
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
         """Yield the clips of our file, or the one clip of a list or an object of frames."""
         with reading(path, self.name):
-            if is_line_list(path, "clips"):
-                count = 0
-                for record in read_line_list(path, "clips"):
-                    frames = list(record["frames"].values())
-                    fields = fields_of(record, len(frames))
-                    yield _clip(path, frames, fields, record["skeleton"])
-                    count += 1
-                expect_clips(path, count)
+            if is_line_list(path, "clips", line=0):
+                yield from _read_clips(path, read_line_list(path, "clips"))
                 return
             content = load_json(path)
+            if isinstance(content, dict) and isinstance(content.get("clips"), list):
+                yield from _read_clips(path, content["clips"])
+                return
             if isinstance(content, dict):
-                content = [content] if "people" in content else list(content.values())
+                content = [content] if "people" in content else _in_order(content)
             if not isinstance(content, list):
                 raise FormatError(f"{path}: expected frames with 'people', got {content!r:.80}")
             expect_clips(path, len(content))
             fields = {"clip_id": path.stem, "sizes_wh": same_sizes(size_wh, len(content))}
             yield _clip(path, content, fields, None)
+
+
+def _read_clips(path: Path, records: Iterable[Any]) -> Iterator[PoseClip]:
+    """Yield the clips of our own file."""
+    count = 0
+    for record in records:
+        if not isinstance(record, dict) or not isinstance(record.get("frames"), dict):
+            raise FormatError(f"{path}: expected clips with an object 'frames', got {record!r:.80}")
+        frames = _in_order(record["frames"])
+        yield _clip(path, frames, fields_of(record, len(frames)), record["skeleton"])
+        count += 1
+    expect_clips(path, count)
+
+
+def _in_order(frames: dict[str, Any]) -> list[Any]:
+    """Return frames by their numbers: a tool that sorts keys puts "10" before "2"."""
+    if all(key.isdecimal() for key in frames):
+        return [frames[key] for key in sorted(frames, key=int)]
+    return list(frames.values())
