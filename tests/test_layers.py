@@ -32,6 +32,7 @@ WRAPPED = {
     "onnx": {"weights"},
     "tflite": {"weights"},
     "av": {"decoders", "inspection"},
+    "PIL": {"inspection"},
     "pyarrow": {"stores", "formats"},
 }
 

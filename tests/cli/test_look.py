@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from posemill.cli.app import build_app, main
 from posemill.cli.printing import print_json
+from posemill.inspection import fonts
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter
@@ -147,3 +148,22 @@ def test_what_cannot_be_done_is_said_with_exit_code_2(
         main([str(run) if each == "RUN" else each for each in arguments])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_visualize_says_what_to_do_where_no_font_has_the_letters_of_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("POSEMILL_FONT", raising=False)
+    monkeypatch.setattr(fonts, "system_fonts", lambda: ())
+    fonts._fonts.cache_clear()
+    points = np.random.default_rng(0).random((2, 543, 3), np.float32)
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for clip_id in ("你好", "再见"):
+            sizes = np.full((2, 2), (320, 240), np.int32)
+            writer.add(PoseClip(points, np.ones((2, 543), np.float32), sizes, clip_id=clip_id))
+    code, out, err = invoke("visualize", tmp_path / "run", "--out", tmp_path / "pictures")
+    fonts._fonts.cache_clear()
+    assert code == 0
+    assert "你好_frame000000.png" in out
+    assert "no font of this machine has the letters of" in err
+    assert "install a font that has them" in err

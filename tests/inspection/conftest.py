@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from posemill.inspection import fonts
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 
@@ -86,3 +88,45 @@ def _make_clip(
 def make_clip() -> Callable[..., PoseClip]:
     """A function that returns clips of a made-up person; see `_make_clip`."""
     return _make_clip
+
+
+@pytest.fixture
+def no_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without any font."""
+    monkeypatch.delenv("POSEMILL_FONT", raising=False)
+    monkeypatch.setattr(fonts, "system_fonts", lambda: ())
+    fonts._fonts.cache_clear()
+    yield
+    fonts._fonts.cache_clear()
+
+
+@pytest.fixture
+def small_font(no_fonts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A font with ASCII, U+4F60 and U+597D, every letter a box of its own width; the only one."""
+    builder_module = pytest.importorskip("fontTools.fontBuilder")
+    pens = pytest.importorskip("fontTools.pens.ttGlyphPen")
+    letters = {code: f"u{code:04X}" for code in [*range(32, 127), 0x4F60, 0x597D]}
+
+    def box(width: int) -> Any:
+        pen = pens.TTGlyphPen(None)
+        pen.moveTo((50, 0))
+        for corner in ((50, 700), (width, 700), (width, 0)):
+            pen.lineTo(corner)
+        pen.closePath()
+        return pen.glyph()
+
+    widths = {name: 300 + code % 97 for code, name in letters.items()}
+    widths.update({".notdef": 900, letters[0x4F60]: 1000, letters[0x597D]: 800})
+    builder = builder_module.FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder(list(widths))
+    builder.setupCharacterMap(letters)
+    builder.setupGlyf({name: box(width) for name, width in widths.items()})
+    builder.setupHorizontalMetrics({name: (width + 100, 50) for name, width in widths.items()})
+    builder.setupHorizontalHeader(ascent=900, descent=-200)
+    builder.setupOS2()
+    builder.setupPost()
+    builder.setupNameTable({"familyName": "Boxes", "styleName": "Regular"})
+    path = tmp_path / "boxes.ttf"
+    builder.save(path)
+    monkeypatch.setenv("POSEMILL_FONT", str(path))
+    return path

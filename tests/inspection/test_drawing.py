@@ -102,12 +102,13 @@ def test_a_drawn_original_does_not_say_that_it_is_gone(said: list[str], make_cli
     assert "original picture not available" not in said
 
 
+@pytest.mark.usefixtures("no_fonts")
 def test_title_names_clip_and_frame_in_letters_the_font_has(
     said: list[str], make_clip: Maker
 ) -> None:
     clip = make_clip(clip_id="Grüße/中\n1", frame_indices=np.arange(10) + 40)
     draw(grey_frame(), clip, 2)
-    assert said[0] == "Grusse/??1  frame 42"
+    assert said[0] == "Grusse/U+4E2DU+000A1  frame 42"
 
 
 def test_small_pictures_are_enlarged_and_large_ones_kept(make_clip: Maker) -> None:

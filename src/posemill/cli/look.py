@@ -84,6 +84,7 @@ def visualize(
     """Draw sampled frames, with contact sheets, or with --video whole clips as movies."""
     from posemill.cli.progress import show_progress
     from posemill.inspection.gallery import Wish, draw_gallery
+    from posemill.inspection.lettering import lacks_font
     from posemill.inspection.material import open_material
     from posemill.inspection.originals import Originals
 
@@ -97,6 +98,9 @@ def visualize(
     else:
         typer.echo("\n".join(map(str, paths)))
     _say_gone(found)
+    names = (path.relative_to(out).with_suffix("").parts for path in paths)
+    if advice := lacks_font(part for parts in names for part in parts):
+        typer.secho(advice, err=True, fg="yellow")
 
 
 def report(

@@ -18,7 +18,8 @@ from posemill.estimators.devices import list_gpus, list_providers
 from posemill.files import cache_folder
 from posemill.weights.pull import list_files
 
-_BASE_PACKAGES = ("numpy", "av", "onnx", "tflite", "pyarrow", "psutil", "typer", "rich")
+_BASE_PACKAGES = ("numpy", "av", "onnx", "tflite", "pyarrow", "pillow", "psutil", "typer",
+                  "rich")  # fmt: skip
 _OPENCV_PACKAGES = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless",
                     "opencv-contrib-python")  # fmt: skip
 _RUNTIME_PACKAGES = ("onnxruntime", "onnxruntime-gpu")

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import cv2
 import numpy as np
 
+from posemill.inspection.fonts import FONT_SETTING, coverage_in, find_font, width_in
 from posemill.inspection.palette import Colour, part_colours, part_label
 from posemill.records import Frame
 
 _UNITS = 21  # height of a capital in both fonts at scale 1
-_SPELLED_OUT = str.maketrans(
-    {"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "æ": "ae", "…": "...", "–": "-"}
-)
+# Letters that have no accent to drop.
+_SPELLED_OUT = str.maketrans({"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "æ": "ae",
+                              "Æ": "AE", "œ": "oe", "Œ": "OE", "đ": "d", "Đ": "D", "ı": "i",
+                              "…": "...", "–": "-", "—": "-", "‘": "'", "’": "'", "“": '"',
+                              "”": '"'})  # fmt: skip
+_FOREIGN = re.compile(r"[^ -~]+")
+_SPELLED_LETTERS = 4  # of a longer word only two, and a checksum
 BACKGROUND: Colour = (27, 30, 36)
 _BRIGHT: Colour = (236, 238, 242)
 _DIM: Colour = (160, 166, 176)
@@ -22,15 +30,45 @@ _ALARM: Colour = (255, 120, 110)
 
 
 def plain_text(text: str, max_characters: int = 200) -> str:
-    """Return text the picture font has: accents dropped, all else outside ASCII a `?`, one line."""
-    decomposed = unicodedata.normalize("NFKD", text.translate(_SPELLED_OUT))
-    kept = "".join(mark for mark in decomposed if not unicodedata.combining(mark))
-    line = "".join(mark if " " <= mark <= "~" else "?" for mark in kept)
+    """Return one line that can be written on a picture and tells the text from others.
+
+    That is the text itself where a font of this machine has its letters, else `spell_out` of it.
+    Blanks of all kinds become a space; what is no letter (a line feed) is spelled out.
+    """
+    line = _one_line(text)
+    if not line.isascii() and find_font(line) is None:
+        line = spell_out(line)
     return line if len(line) <= max_characters else line[: max_characters - 3] + "..."
+
+
+def spell_out(text: str) -> str:
+    """Return text in ASCII: accents dropped, other letters as code points such as `U+4F60+597D`.
+
+    A word of many letters is its first two and a checksum of all, so that different words differ.
+    """
+    return _FOREIGN.sub(_code_points, "".join(map(_without_accent, text)))
+
+
+def lacks_font(texts: Iterable[str]) -> str | None:
+    """Return what to do where some text had to be spelled out in code points; None: none had to."""
+    for text in texts:
+        line = _one_line(text)
+        if not "".join(map(_without_accent, line)).isascii() and find_font(line) is None:
+            return (
+                f"no font of this machine has the letters of {text!r}: pictures show such names "
+                f"as code points ({plain_text(text, 40)}); install a font that has them, for "
+                f"instance Noto Sans CJK (Debian: apt install fonts-noto-cjk), or name a font file "
+                f"by {FONT_SETTING}"
+            )
+    return None
 
 
 def text_size(text: str, height: int) -> int:
     """Return the width in pixels of text whose capitals are `height` pixels high."""
+    if not text.isascii():
+        if font := find_font(text):
+            return width_in(font, text, height)
+        text = spell_out(text)
     (width, _), _ = cv2.getTextSize(text, _font(height), height / _UNITS, 1)
     return int(width)
 
@@ -38,7 +76,13 @@ def text_size(text: str, height: int) -> int:
 def write_text(
     picture: Frame, text: str, at_xy: tuple[int, int], *, height: int, colour: Colour = _BRIGHT
 ) -> None:
-    """Write one line of plain text into the picture, its lower left corner at `at_xy`."""
+    """Write one line of text into the picture, its lower left corner at `at_xy`."""
+    if not text.isascii():
+        if font := find_font(text):
+            coverage, (left, top) = coverage_in(font, text, height)
+            _blend(picture, coverage, (at_xy[0] + left, at_xy[1] + top), colour)
+            return
+        text = spell_out(text)
     scale = height / _UNITS
     cv2.putText(picture, text, at_xy, _font(height), scale, colour, 1, cv2.LINE_AA)
 
@@ -93,6 +137,45 @@ def add_legend(
             _write_entry(footer, name, found, at_xy=at_xy, height=height)
             x += entry_width
     return np.concatenate([picture, footer])
+
+
+def _one_line(text: str) -> str:
+    return "".join(map(_one_mark, unicodedata.normalize("NFC", text)))
+
+
+def _one_mark(mark: str) -> str:
+    category = unicodedata.category(mark)
+    if category.startswith("Z"):
+        return " "
+    return _code_points(mark) if category.startswith("C") else mark
+
+
+def _without_accent(mark: str) -> str:
+    """Return the letter in ASCII where only accents or its width keep it from that, else itself."""
+    decomposed = unicodedata.normalize("NFKD", mark.translate(_SPELLED_OUT))
+    kept = "".join(each for each in decomposed if not unicodedata.combining(each))
+    return kept if kept.isascii() else mark
+
+
+def _code_points(word: str | re.Match[str]) -> str:
+    letters = word if isinstance(word, str) else word[0]
+    codes = [f"{ord(letter):04X}" for letter in letters]
+    if len(codes) <= _SPELLED_LETTERS:
+        return "U+" + "+".join(codes)
+    checksum = zlib.crc32(letters.encode("utf-8", "surrogatepass")) & 0xFFFFFF
+    return f"U+{codes[0]}+{codes[1]}~{checksum:06x}"
+
+
+def _blend(
+    picture: Frame, coverage: np.ndarray[Any, Any], at_xy: tuple[int, int], colour: Colour
+) -> None:
+    """Paint a colour into the picture where the patch at `at_xy` covers it, cut at the edges."""
+    x, y = at_xy
+    place = picture[max(0, y) : max(0, y + coverage.shape[0]),
+                    max(0, x) : max(0, x + coverage.shape[1])]  # fmt: skip
+    patch = coverage[max(0, -y) :, max(0, -x) :][: place.shape[0], : place.shape[1], None]
+    share = patch.astype(np.float32) / 255
+    place[:] = np.rint(place * (1 - share) + np.array(colour, np.float32) * share)
 
 
 def _font(height: int) -> int:
