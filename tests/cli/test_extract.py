@@ -48,8 +48,8 @@ def test_counts_come_first_and_add_up_at_the_end(tree, tmp_path):
     assert "train: 2 clips, 10 frames" in result.stderr
     assert "plan: 1 process (serial) x 1 thread on cpu" in result.stderr
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert ["train", "2", "10", "10", "0"] in rows
-    assert ["dev", "1", "5", "5", "0"] in rows
+    assert ["train", "2", "0", "10", "10", "0"] in rows
+    assert ["dev", "1", "0", "5", "5", "0"] in rows
 
 
 def test_the_other_spellings_work_and_splits_take_several_words(tree, tmp_path):

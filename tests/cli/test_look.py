@@ -46,7 +46,7 @@ def test_view_shows_splits_presence_and_sample_rows(run: Path) -> None:
     lines = out.splitlines()
     assert lines[0] == f"{run}  run  holistic-543  finished"
     dev = next(line.split() for line in lines if line.startswith("dev"))
-    assert dev == ["dev", "1", "8", "8", "320x240", "100%", "50.0%", "100%", "100%", "0"]
+    assert dev == ["dev", "1", "8", "8", "320x240", "100%", "50.0%", "100%", "100%", "0", "0"]
     assert any(line.startswith("total") for line in lines)
     assert "[red]b?[2J" in out  # neither markup nor a command to the terminal
 
@@ -81,7 +81,7 @@ def test_a_split_of_which_nothing_could_be_read_shows(run: Path) -> None:
     code, out, _ = invoke("view", run)
     assert code == 0
     row = next(line.split() for line in out.splitlines() if line.startswith("test"))
-    assert row == ["test", "0", "0", "0", "unknown", "-", "-", "-", "-", "9"]
+    assert row == ["test", "0", "0", "0", "unknown", "-", "-", "-", "-", "0", "9"]
 
 
 def test_names_that_are_no_text_are_escaped_in_json(capsys: pytest.CaptureFixture[str]) -> None:

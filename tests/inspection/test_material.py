@@ -126,7 +126,9 @@ def test_an_unknown_format_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_without_keypoints_is_said(tmp_path: Path) -> None:
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")):
-        pass
+    writer = RunWriter(tmp_path / "run", Manifest("holistic-543"))
     with pytest.raises(RunError, match=r"holds no keypoints yet; .* posemill status"):
+        open_material(tmp_path / "run")
+    writer.finish()
+    with pytest.raises(RunError, match=r"holds no keypoints; .* posemill status"):
         open_material(tmp_path / "run")

@@ -73,6 +73,12 @@ def test_bad_videos_lose_what_cannot_be_read_and_nothing_else(config_for, tmp_pa
     counts = summary.counts[0]
     assert counts.frames_known == counts.frames_out + counts.frames_failed
     assert counts.clips_done == counts.num_clips == 4
+    assert counts.clips_failed == 2
+    assert run.counts[0] == counts
+    (videos / "junk.mkv").unlink()
+    write_video(videos / "junk.mkv", 5)
+    again = extract(config_for(videos, retry_failed=True))
+    assert (again.counts[0].clips_failed, again.counts[0].clips_done) == (1, 4)
 
 
 def test_an_error_of_the_engine_costs_one_frame(make_tree, config_for, tmp_path, paint):

@@ -157,9 +157,16 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
         print_json(summary.to_json())
         return
     print_table(
-        ["split", "clips", "frames in", "frames out", "failed"],
+        ["split", "clips", "clips failed", "frames in", "frames out", "frames failed"],
         [
-            (each.split, each.num_clips, each.frames_known, each.frames_out, each.frames_failed)
+            (
+                each.split,
+                each.num_clips,
+                each.clips_failed,
+                each.frames_known,
+                each.frames_out,
+                each.frames_failed,
+            )
             for each in summary.counts
         ],
     )

@@ -148,8 +148,12 @@ def _print_view(result: dict[str, Any]) -> None:
     labels = [name.replace("_", " ") for name in names]
     columns = ["split", "clips", "frames", "length", "size", *labels]
     if any("frames_failed" in each for each in result["splits"]):
-        columns.append("failed")
+        columns += ["clips failed", "frames failed"]
     print_table(columns, [_split_row(each, names) for each in result["splits"]])
+    if result["reasons"]:
+        typer.echo("\nwhat gave no keypoints\n")
+        columns = ["reason", "failures", "frames", "clips"]
+        print_table(columns, [[each[name] for name in columns] for each in result["reasons"]])
     if result["sample_rows"]:
         typer.echo("\nsample rows (points found of each part)\n")
         print_table(
@@ -172,7 +176,7 @@ def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
     more = f" +{split['num_sizes'] - 1}" if split["num_sizes"] > 1 else ""
     span = "-".join(dict.fromkeys(str(lengths[name]) for name in ("min", "max")))
     name = "total" if split["split"] == ALL_SPLITS else split["split"]
-    failed = [split["frames_failed"]] if "frames_failed" in split else []
+    failed = [split[name] for name in ("clips_failed", "frames_failed") if name in split]
     return [
         name, split["num_clips"], split["num_frames"], span,
         _size(usual["width"], usual["height"]) + more,

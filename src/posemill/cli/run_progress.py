@@ -61,11 +61,14 @@ class ProgressView:
         self._bars.update(self._tasks["counting"], completed=done, visible=done < total)
 
     def _draw(self, snapshot: Snapshot) -> None:
+        from posemill.jobs.snapshot import failed_text
+
         for index, each in enumerate(snapshot.counts):
             if each.split not in self._tasks:
                 self._tasks[each.split] = self._bars.add_task(each.split, note="")
             done = snapshot.done_by_split[each.split]
-            note = f"{each.frames_failed} failed" if each.frames_failed else ""
+            failed = each.frames_failed, each.clips_failed
+            note = failed_text(*failed) if any(failed) else ""
             if index == len(snapshot.counts) - 1:
                 note += "  " + speed_text(snapshot)
             self._bars.update(
@@ -94,9 +97,12 @@ def duration(seconds: float) -> str:
 
 def describe(snapshot: Snapshot) -> str:
     """Return one line: frames done, share, speed, failures, and the splits if there are several."""
+    from posemill.jobs.snapshot import failed_text
+
     done, known = snapshot.frames_done, snapshot.frames_known
     share = f" ({done / known:.1%})" if known else ""
-    line = f"{done}/{known} frames{share}, {speed_text(snapshot)}, {snapshot.frames_failed} failed"
+    failed = failed_text(snapshot.frames_failed, snapshot.clips_failed)
+    line = f"{done}/{known} frames{share}, {speed_text(snapshot)}, {failed}"
     if len(snapshot.counts) < 2:
         return line
     by_split = snapshot.done_by_split

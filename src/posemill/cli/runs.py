@@ -75,10 +75,10 @@ def _print_status(found: Status) -> None:
     typer.echo(found.headline())
     typer.echo(describe(found.snapshot))
     print_table(
-        ["split", "clips", "done", "frames", "out", "failed"],
+        ["split", "clips", "done", "clips failed", "frames", "out", "frames failed"],
         [
-            (each.split, each.num_clips, each.clips_done, each.frames_known, each.frames_out,
-             each.frames_failed)
+            (each.split, each.num_clips, each.clips_done, each.clips_failed, each.frames_known,
+             each.frames_out, each.frames_failed)
             for each in found.snapshot.counts
         ],
     )  # fmt: skip

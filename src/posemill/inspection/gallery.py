@@ -59,7 +59,10 @@ def draw_gallery(
             )
     chosen = choose_frames(outlines, wish.num_samples, wish.seed)
     if not chosen:
-        raise PosemillError(f"{material.path}: no frames to draw")
+        raise PosemillError(
+            f"{material.path}: no frames to draw; what gave no keypoints, and why: "
+            f"posemill view {material.path}"
+        )
     if wish.video is None:
         yield from draw_samples(material, chosen, out, originals=originals)
     else:

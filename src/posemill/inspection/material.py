@@ -58,6 +58,9 @@ class Material(Protocol):
     def num_failed(self) -> dict[str, int]:
         """Return how many frames gave no keypoints, by split; empty where that is not recorded."""
 
+    def num_clips_failed(self) -> dict[str, int]:
+        """Return how many clips gave none at all, by split; empty where that is not recorded."""
+
     def facts(self) -> dict[str, Any]:
         """Return what the material says about its making."""
 
@@ -91,9 +94,11 @@ class _RunMaterial:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.run = Run(path)
-        if not self.run.num_frames:
+        # One in which everything failed has reasons to show.
+        if not self.run.num_frames and not self.run.failures():
+            yet = " yet" * (not self.run.is_finished)
             raise RunError(
-                f"{path}: the run holds no keypoints yet; see how far it is with: "
+                f"{path}: the run holds no keypoints{yet}; see how far it is with: "
                 f"posemill status {path}"
             )
 
@@ -143,6 +148,10 @@ class _RunMaterial:
         """Return the ledger's counts."""
         return {each.split: each.frames_failed for each in self.run.counts}
 
+    def num_clips_failed(self) -> dict[str, int]:
+        """Return the ledger's counts."""
+        return {each.split: each.clips_failed for each in self.run.counts}
+
     def facts(self) -> dict[str, Any]:
         """Return the manifest, and whether the run is finished."""
         return {"is_finished": self.run.is_finished, **asdict(self.run.manifest)}
@@ -187,6 +196,10 @@ class _FileMaterial:
         return None
 
     def num_failed(self) -> dict[str, int]:
+        """A file does not know what is not in it."""
+        return {}
+
+    def num_clips_failed(self) -> dict[str, int]:
         """A file does not know what is not in it."""
         return {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from posemill.inspection.originals import Originals
 from posemill.inspection.page import page, picture_uri, section, table, text
 from posemill.inspection.palette import lack_words, part_label
 from posemill.inspection.quality import ClipQuality, measure
+from posemill.inspection.summary import group_failures
 from posemill.inspection.totals import RunQuality
 from posemill.records import PoseClip
 
@@ -50,19 +52,25 @@ def write_report(
     """
     facts, failures = material.facts(), material.failures()
     name = material.path.resolve().name or str(material.path)
-    body = [
+    head = [
         f'<p class="quiet">posemill report</p><h1>{text(name)}</h1>',
         f'<p class="quiet">{text(_subtitle(material, facts))}</p>',
-        _tiles(quality, sum(material.num_failed().values())),
-        findings.presence_section(quality),
-        findings.motion_section(quality),
-        findings.spread_section(quality),
-        _failures_section(material, failures),
-        _worst_section(material, quality, originals),
-        findings.strips_section(quality),
-        _facts_section(facts),
-        findings.method_section(),
+        _tiles(quality, material),
     ]
+    failed, origin = _failures_section(material, failures), _facts_section(facts)
+    body = [*head, failed, origin]
+    if quality.num_clips:  # else everything failed, and there is nothing to measure
+        body = [
+            *head,
+            findings.presence_section(quality),
+            findings.motion_section(quality),
+            findings.spread_section(quality),
+            failed,
+            _worst_section(material, quality, originals),
+            findings.strips_section(quality),
+            origin,
+            findings.method_section(),
+        ]
     with writing(out), atomic_path(out) as temporary:
         temporary.write_text(page(f"{name} - posemill report", body), encoding="utf-8")
 
@@ -102,12 +110,13 @@ def _subtitle(material: Material, facts: Mapping[str, Any]) -> str:
     )
 
 
-def _tiles(quality: RunQuality, num_failed: int) -> str:
+def _tiles(quality: RunQuality, material: Material) -> str:
     splits = quality.splits.values()
     tiles = [
         (f"{quality.num_clips:,}", "clips"),
         (f"{quality.num_frames:,}", "frames"),
-        (f"{num_failed:,}", "frames failed"),
+        (f"{sum(material.num_clips_failed().values()):,}", "clips failed"),
+        (f"{sum(material.num_failed().values()):,}", "frames failed"),
         (f"{sum(p.num_jumps for s in splits for p in s.parts.values()):,}", "jumps"),
         (f"{sum(s.num_swaps for s in splits):,}", "left/right suspects"),
         (f"{sum(s.num_frozen for s in splits):,}", "frozen frames"),
@@ -163,18 +172,10 @@ def _failures_section(material: Material, failures: list[dict[str, Any]]) -> str
         return section("Failures", "<p>An exported file does not record failures.</p>")
     if not failures:
         return section("Failures", "<p>None: every clip and every frame was read.</p>")
-    by_reason: dict[str, list[dict[str, Any]]] = {}
-    for failure in failures:
-        by_reason.setdefault(str(failure["reason"]), []).append(failure)
-    ordered = sorted(by_reason.items(), key=lambda item: -len(item[1]))
     reasons = table(
         ["reason", "failures", "frames lost", "clips"],
-        [
-            (reason, len(group), sum(int(each["num_frames"] or 0) for each in group),
-             len({(each["split"], each["clip_id"]) for each in group}))
-            for reason, group in ordered
-        ],
-    )  # fmt: skip
+        [astuple(each) for each in group_failures(failures)],
+    )
     rows = [
         (each["split"], each["clip_id"], "whole clip" if each["frame_index"] is None else
          str(each["frame_index"]), each["reason"], each["message"])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -84,22 +84,62 @@ def describe(
         num_rows: Sample rows, one from each of the first clips.
     """
     chosen = None if splits is None else list(splits)
-    facts, failed = material.facts(), material.num_failed()
+    facts, failed, clips_failed = (
+        material.facts(), material.num_failed(), material.num_clips_failed()
+    )  # fmt: skip
     # A split of which nothing could be read has no outlines, and must show all the same.
     expected = [name for name in chosen or failed if name in failed]
     summaries = summarize(outlines, expected)
     rows = [each.to_dict() for each in summaries]
     if failed:
         for row in rows:
-            row["frames_failed"] = failed.get(row["split"], sum(failed[name] for name in expected))
+            for key, counts in (("clips_failed", clips_failed), ("frames_failed", failed)):
+                row[key] = counts.get(row["split"], sum(counts[name] for name in expected))
     return {
         "path": str(material.path),
         "kind": material.kind,
-        "skeleton_names": list(summaries[-1].skeleton_names) if summaries else [],
+        "skeleton_names": _skeleton_names(summaries, facts),
         **({"is_finished": facts["is_finished"]} if "is_finished" in facts else {}),
         "splits": rows,
+        "reasons": [asdict(each) for each in group_failures(material.failures(), chosen)],
         "sample_rows": sample_rows(material.clips(chosen), num_rows) if num_rows else [],
     }
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Failures of one sort: how many, the frames lost with them, and the clips they are in."""
+
+    reason: str
+    failures: int
+    frames: int
+    clips: int
+
+
+def group_failures(
+    failures: Iterable[Mapping[str, Any]], splits: Iterable[str] | None = None
+) -> list[Reason]:
+    """Return why frames and clips gave no keypoints, the most frequent reason first.
+
+    Args:
+        failures: What `Material.failures` says.
+        splits: Only of these; all where None.
+    """
+    chosen = None if splits is None else set(splits)
+    by_reason: dict[str, list[Mapping[str, Any]]] = {}
+    for failure in failures:
+        if chosen is None or failure["split"] in chosen:
+            by_reason.setdefault(str(failure["reason"]), []).append(failure)
+    reasons = [
+        Reason(
+            reason,
+            len(group),
+            sum(int(each["num_frames"] or 0) for each in group),
+            len({(each["split"], each["clip_id"]) for each in group}),
+        )
+        for reason, group in by_reason.items()
+    ]
+    return sorted(reasons, key=lambda each: -each.failures)
 
 
 def summarize(outlines: Iterable[Outline], splits: Iterable[str] = ()) -> list[SplitSummary]:
@@ -116,6 +156,12 @@ def summarize(outlines: Iterable[Outline], splits: Iterable[str] = ()) -> list[S
         total.add(outline)
     summaries = list(by_split.values())
     return [*summaries, total] if len(summaries) > 1 else summaries
+
+
+def _skeleton_names(summaries: list[SplitSummary], facts: Mapping[str, Any]) -> list[str]:
+    """Return the layouts of the clips; where there are none, what the run is for."""
+    found = list(summaries[-1].skeleton_names) if summaries else []
+    return found or ([str(facts["skeleton_name"])] if "skeleton_name" in facts else [])
 
 
 def sample_rows(clips: Iterable[PoseClip], count: int) -> list[dict[str, Any]]:

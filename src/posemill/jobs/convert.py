@@ -155,24 +155,33 @@ def merge_clips(
     totals = [source.num_frames for source in sources]
     total = None if None in totals else sum(each or 0 for each in totals)
     clips = watch(_shaped(sources, recipe, conflicts), total)
-    with nullcontext() if dry_run else _new_run(out) as folder, _Target(folder) as target:
+    with (
+        nullcontext() if dry_run else _new_run(out) as folder,
+        _Target(folder, recipe.layout or _skeleton_of(sources)) as target,
+    ):
         for clip in clips:
             if conflicts.is_new(clip):
                 target.add(clip, lambda name: _manifest(sources, name, recipe, kind))
                 summary.count(clip)
         conflicts.raise_if_any(kind)
         for failure in _failures(sources, conflicts):
-            target.add_failure(failure)
+            target.add_failure(failure, lambda name: _manifest(sources, name, recipe, kind))
             summary.num_failures += 1
     summary.equal_duplicates = conflicts.num_equal
     return summary
 
 
 class _Target:
-    """A run that begins with its first clip; without a folder, nothing is written."""
+    """A run that begins with its first clip; without a folder, nothing is written.
 
-    def __init__(self, folder: Path | None) -> None:
+    Args:
+        folder: Of the run.
+        skeleton_name: The run's, if it gets no clip but failures.
+    """
+
+    def __init__(self, folder: Path | None, skeleton_name: str) -> None:
         self._folder = folder
+        self._skeleton_name = skeleton_name
         self._writer: RunWriter | None = None
 
     def add(self, clip: PoseClip, manifest_for: Callable[[str], Manifest]) -> None:
@@ -183,10 +192,13 @@ class _Target:
             self._writer = RunWriter(self._folder, manifest_for(clip.skeleton_name))
         self._writer.add(clip)
 
-    def add_failure(self, failure: Failure) -> None:
-        """Write what gave no keypoints, after the first clip."""
-        if self._writer is not None:
-            self._writer.add_failure(failure)
+    def add_failure(self, failure: Failure, manifest_for: Callable[[str], Manifest]) -> None:
+        """Write what gave no keypoints, after all clips."""
+        if self._folder is None:
+            return
+        if self._writer is None:
+            self._writer = RunWriter(self._folder, manifest_for(self._skeleton_name))
+        self._writer.add_failure(failure)
 
     def __enter__(self) -> _Target:
         return self
@@ -201,13 +213,18 @@ class _Target:
             self._writer.__exit__(kind, error, trace)
 
 
+def _skeleton_of(sources: Sequence[ClipInput]) -> str:
+    """Return what the first run among the inputs is for."""
+    return next((source.run.skeleton_name for source in sources if source.run is not None), "")
+
+
 def _shaped(
     sources: Sequence[ClipInput], recipe: Recipe, conflicts: _Conflicts
 ) -> Iterator[PoseClip]:
     skeletons: dict[str, Path] = {}
     for source in sources:
         conflicts.source = source
-        for clip in source.clips():
+        for clip in source.clips(has_room_for_failures=True):
             shaped = shape_clip(clip, recipe, recipe.layout or clip.skeleton_name)
             skeletons.setdefault(shaped.skeleton_name, source.path)
             if len(skeletons) > 1:

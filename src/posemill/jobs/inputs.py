@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,13 +74,18 @@ class ClipInput:
         """The splits that will be read, None where only reading would tell."""
         return self._splits or (self.run.splits if self.run is not None else None)
 
-    def clips(self) -> Iterator[PoseClip]:
+    def clips(self, *, has_room_for_failures: bool = False) -> Iterator[PoseClip]:
         """Yield the clips, those of a run split by split.
+
+        Args:
+            has_room_for_failures: A split of which everything failed is no error, as `failures`
+                are taken too.
 
         Raises:
             FormatError, RunError: Nothing is there, or a chosen split is not.
         """
-        return self._chosen(self._all_clips())
+        failed = {each.split for each in self.failures()} if has_room_for_failures else set()
+        return self._chosen(self._all_clips(), failed)
 
     def plan_splits(self) -> dict[str, list[BlockPlan]]:
         """Return the blocks of each split of a run as it is now; nothing for a file."""
@@ -101,9 +106,9 @@ class ClipInput:
         planned = (plan for each in plans.values() for plan in each)
         return self._chosen(map_ahead(self.run.read_block, planned))
 
-    def _chosen(self, items: Iterator[Item]) -> Iterator[Item]:
-        """Yield the items of the chosen splits, then raise if one of these has none."""
-        seen = set()
+    def _chosen(self, items: Iterator[Item], failed: Collection[str] = ()) -> Iterator[Item]:
+        """Yield the items of the chosen splits; raise if one of these has none and not `failed`."""
+        seen = set(failed)
         for item in items:
             if self._splits is None or item.split in self._splits:
                 seen.add(item.split)

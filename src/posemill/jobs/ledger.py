@@ -21,7 +21,13 @@ from posemill.errors import RunError
 from posemill.jobs.messages import DECODING, Commit, Lost, Unit, UnitProgress
 from posemill.jobs.plan import PlannedUnit
 from posemill.records import Clip
-from posemill.stores.commits import CommitLog, SplitCounts, read_counts, read_reasons
+from posemill.stores.commits import (
+    CommitLog,
+    SplitCounts,
+    read_clips_failed,
+    read_counts,
+    read_reasons,
+)
 from posemill.stores.names import plain_text
 
 _TABLES = """
@@ -60,6 +66,8 @@ class Ledger(CommitLog):
         super().__init__(folder)
         self._database.executescript(_TABLES)
         self._flushed_at = 0.0
+        # Counted once, then kept up to date: the coordinator asks several times a second.
+        self._clips_failed: dict[str, int] | None = None
 
     @property
     def is_planned(self) -> bool:
@@ -218,13 +226,16 @@ class Ledger(CommitLog):
         ).fetchone()
         if left is not None:
             return
-        known, found = self._database.execute(
-            "SELECT num_frames, (SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE clip_no = :n) "
-            "+ (SELECT coalesce(sum(num_frames), 0) FROM failures WHERE clip_no = :n) "
+        known, rows, lost = self._database.execute(
+            "SELECT num_frames, (SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE clip_no = "
+            ":n), (SELECT sum(num_frames) FROM failures WHERE clip_no = :n) "
             "FROM clips WHERE clip_no = :n",
             {"n": clip_no},
         ).fetchone()
         self.count(split, clips_done=1)
+        if self._clips_failed is not None and not rows and lost is not None:
+            self._clips_failed[split] = self._clips_failed.get(split, 0) + 1
+        found = rows + (lost or 0)
         if known is None or found > known:  # a video that did not say, or said too little
             self._database.execute(
                 "UPDATE clips SET num_frames = ? WHERE clip_no = ?", (found, clip_no)
@@ -261,6 +272,7 @@ class Ledger(CommitLog):
         A single picture of an image-mode clip becomes a unit of its own. Where frames depend on
         each other, or a whole rest was lost, the unit starts anew and its rows no longer count.
         """
+        self._clips_failed = None
         with self.transaction():
             rows = self._database.execute(
                 "SELECT failure_no, failures.unit_no, failures.clip_no, frame_index, is_chain OR "
@@ -323,7 +335,9 @@ class Ledger(CommitLog):
 
     def counts(self) -> list[SplitCounts]:
         """Return the counts of every split, what is not flushed yet included."""
-        return read_counts(self._database)
+        if self._clips_failed is None:
+            self._clips_failed = read_clips_failed(self._database)
+        return read_counts(self._database, self._clips_failed)
 
     def reasons(self) -> list[tuple[str, int, int]]:
         """Return reasons, how many failures each has and how many frames, most frequent first."""

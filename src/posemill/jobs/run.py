@@ -22,7 +22,7 @@ from posemill.jobs.log import RunLog
 from posemill.jobs.messages import WorkerSettings
 from posemill.jobs.opening import open_ledger
 from posemill.jobs.signals import StopSignals
-from posemill.jobs.snapshot import Snapshot
+from posemill.jobs.snapshot import Snapshot, failed_text
 from posemill.jobs.worker import MakeWorker, disk_message
 from posemill.jobs.workers import WorkerPlan, plan_workers
 from posemill.sources import ClipList, find_clips
@@ -180,7 +180,8 @@ def _finish(folder: Path, ledger: Ledger, log: RunLog) -> Summary:
         ledger.set_meta(finished_at=now_text())
     summary = Summary(folder, tuple(ledger.counts()), tuple(ledger.reasons()))
     log.write("finished: " + ", ".join(
-        f"{each.split} {each.frames_out} frames, {each.frames_failed} failed"
+        f"{each.split} {each.frames_out} frames, "
+        + failed_text(each.frames_failed, each.clips_failed)
         for each in summary.counts
     ))  # fmt: skip
     return summary

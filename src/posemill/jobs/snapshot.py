@@ -61,6 +61,19 @@ class Snapshot:
         """Frames that gave no keypoints."""
         return sum(each.frames_failed for each in self.counts)
 
+    @property
+    def clips_failed(self) -> int:
+        """Clips that gave no keypoints at all."""
+        return sum(each.clips_failed for each in self.counts)
+
+
+def failed_text(num_frames: int, num_clips: int) -> str:
+    """Return `3 failed`, which are frames; `3 frames and 1 clip failed` if a whole clip did."""
+    if not num_clips:
+        return f"{num_frames} failed"
+    clips = f"{num_clips} clip{'s' * (num_clips > 1)} failed"
+    return f"{num_frames} frame{'s' * (num_frames > 1)} and {clips}" if num_frames else clips
+
 
 class Speedometer:
     """Frames per second over the last minute."""

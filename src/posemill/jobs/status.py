@@ -76,6 +76,7 @@ class Status:
             "frames_known": snapshot.frames_known,
             "frames_done": snapshot.frames_done,
             "frames_failed": snapshot.frames_failed,
+            "clips_failed": snapshot.clips_failed,
             "frames_per_second": snapshot.frames_per_second,
             "seconds_left": snapshot.seconds_left,
             "splits": [asdict(each) for each in snapshot.counts],

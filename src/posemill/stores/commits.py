@@ -8,7 +8,7 @@ date in the same transactions, so that asking for them costs nothing.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,7 @@ CREATE TABLE IF NOT EXISTS failures (
   failure_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, unit_no INTEGER, frame_index INTEGER,
   num_frames INTEGER NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS failures_by_unit ON failures (unit_no);
+CREATE INDEX IF NOT EXISTS failures_by_clip ON failures (clip_no);
 """
 
 
@@ -87,7 +88,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """How far a split is. `frames_known` counts frames of clips whose length is known."""
+    """How far a split is.
+
+    Args:
+        frames_known: Frames of clips whose length is known.
+        clips_failed: Those of the clips done that gave no keypoints at all. Their frames are among
+            `frames_failed` where their length is known.
+    """
 
     split: str
     num_clips: int
@@ -95,6 +102,7 @@ class SplitCounts:
     frames_known: int
     frames_out: int
     frames_failed: int
+    clips_failed: int = 0
 
 
 class CommitLog:
@@ -269,15 +277,31 @@ def read_ledger(folder: Path) -> Iterator[sqlite3.Connection]:
         database.close()
 
 
-def read_counts(database: sqlite3.Connection) -> list[SplitCounts]:
-    """Return the counts of every split, in the order of the source."""
-    return [
-        SplitCounts(*row)
-        for row in database.execute(
-            "SELECT split, num_clips, clips_done, frames_known, frames_out, frames_failed "
-            "FROM splits ORDER BY rowid"
-        )
-    ]
+def read_counts(
+    database: sqlite3.Connection, clips_failed: Mapping[str, int] | None = None
+) -> list[SplitCounts]:
+    """Return the counts of every split, in the order of the source.
+
+    Args:
+        database: The ledger.
+        clips_failed: What `read_clips_failed` said, where it is known already.
+    """
+    failed = read_clips_failed(database) if clips_failed is None else clips_failed
+    rows: Iterable[Sequence[Any]] = database.execute(
+        "SELECT split, num_clips, clips_done, frames_known, frames_out, frames_failed "
+        "FROM splits ORDER BY rowid"
+    )
+    return [SplitCounts(*(*row, failed.get(row[0], 0))) for row in rows]
+
+
+def read_clips_failed(database: sqlite3.Connection) -> dict[str, int]:
+    """Return how many clips gave no keypoints at all, by split. Takes time for each failure."""
+    rows = database.execute(
+        "SELECT split, count(*) FROM (SELECT clip_no, sum(num_frames) AS lost FROM failures "
+        "GROUP BY clip_no) JOIN clips USING (clip_no) WHERE lost >= coalesce(clips.num_frames, 0) "
+        "AND NOT EXISTS (SELECT 1 FROM pieces WHERE pieces.clip_no = clips.clip_no) GROUP BY split"
+    )
+    return {str(split): int(count) for split, count in rows}
 
 
 def read_failures(database: sqlite3.Connection) -> Iterator[Failure]:
