@@ -86,6 +86,26 @@ def test_a_round_trip_gives_the_clips_back_but_for_the_declared_losses(form, tmp
         assert_same(without(clip, lost), back[key], tolerance=tolerance)
 
 
+@pytest.mark.parametrize("name", ["a\nb", "\\xff\\xfe", "a\\b/c", "\udcff\udcfe", "a\rb", " a "])
+def test_strange_names_go_round_or_are_refused_with_what_to_do(form, tmp_path, name) -> None:
+    paths = tuple(f"{name}/{index}.png" for index in range(6))
+    clip = make_clip(1, skeleton=form.layouts[0], clip_id=name, image_paths=paths)
+    if name == "\udcff\udcfe" and form.name in ("hdf5", "parquet", "huggingface"):
+        with pytest.raises(FormatError, match=r"expected Unicode, got .*run of it first"):
+            form.write([clip], out_of(form, tmp_path), recipe=Recipe())
+        return
+    form.write([clip], out_of(form, tmp_path), recipe=Recipe())
+    (back,) = form.read(out_of(form, tmp_path))
+    assert back.clip_id == name
+    assert back.image_paths in (paths, ())
+
+
+def test_a_name_with_half_a_character_is_refused(tmp_path) -> None:
+    np.savez(tmp_path / "a.npz", keypoints=np.ones((1, 18, 2)), video_ids=np.array(["\ud800"]))
+    with pytest.raises(FormatError, match=r"'\\ud800' is no name: it holds half a character"):
+        list(get_format("npz").read(tmp_path / "a.npz"))
+
+
 def test_what_was_written_is_recognised(form, tmp_path) -> None:
     form.write(usual_clips(form), out_of(form, tmp_path), recipe=Recipe())
     assert detect_format(out_of(form, tmp_path)).name == form.name

@@ -80,10 +80,10 @@ def test_a_folder_that_is_not_ours_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "thesis.tex").exists()
 
 
-@pytest.mark.parametrize("clip_id", ["../x", "/etc/x", "", "a/../../x", "a\\b"])
+@pytest.mark.parametrize("clip_id", ["../x", "/etc/x", "", "a/../../x"])
 def test_an_id_that_leads_out_of_the_folder_is_refused(tmp_path: Path, clip_id: str) -> None:
     clip = make_clip(1, skeleton="openpose-18", clip_id=clip_id)
-    with pytest.raises(FormatError, match="cannot be a path inside a folder"):
+    with pytest.raises(FormatError, match=r"cannot be a path inside a folder: .*one file"):
         TXT.write([clip], tmp_path / "out", recipe=Recipe())
 
 

@@ -7,6 +7,7 @@ memory. Readers trust nothing: whatever is in the file, the caller sees clips or
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,9 @@ CORRUPT: tuple[type[Exception], ...] = (
     ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, EOFError,
     struct.error, zlib.error, RecursionError, MemoryError, OSError,
 )  # fmt: skip
+
+# Half of a surrogate pair; U+DC80 to U+DCFF are bytes of file names that are not UTF-8.
+_HALF_A_CHARACTER = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 Size = tuple[int, int]
 
@@ -126,6 +130,18 @@ def header_of(format_name: str, skeleton_name: str, recipe: Recipe) -> dict[str,
 def header_text(format_name: str, skeleton_name: str, recipe: Recipe) -> str:
     """Return `header_of` as JSON."""
     return json.dumps(header_of(format_name, skeleton_name, recipe))
+
+
+def expect_unicode(clip: PoseClip, path: Path) -> None:
+    """Raise if a name of the clip is no Unicode: bytes that are not UTF-8, as Python shows them."""
+    for text in (clip.clip_id, clip.split, clip.label or "", *clip.image_paths):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise FormatError(
+                f"{path}: clip {clip.clip_id[:80]!r}: expected Unicode, got {text[:200]!r}; make a "
+                "run of it first (posemill import), where such bytes are written as \\xNN"
+            ) from error
 
 
 class SkeletonCheck:
@@ -234,6 +250,9 @@ def make_clip(
     scores = mask if scores is None else scores
     with np.errstate(all="ignore"):
         plain = np.where(mask, scores, 0).astype(np.float32)
+    for text in (fields.get("clip_id", ""), *fields.get("image_paths", ())):
+        if _HALF_A_CHARACTER.search(text):
+            raise FormatError(f"{where}: {text[:200]!r} is no name: it holds half a character")
     if not np.isfinite(full[mask]).all():
         raise FormatError(f"{where}: a found point is infinite or not a number")
     if not np.isfinite(plain).all() or (plain < 0).any() or (plain > 1).any():

@@ -69,12 +69,19 @@ def new_folder(path: Path, format_name: str, recipe: Recipe) -> Iterator[tuple[P
 
 
 def place_of(clip: PoseClip) -> str:
-    """Return `split/clip_id` (without the split if there is none), safe below a folder."""
+    """Return `split/clip_id` (without the split if there is none), safe below a folder.
+
+    A backslash, which ends a folder's name elsewhere, becomes `%5C`; the index has the id itself.
+    """
     place = clip.clip_id if clip.split == "all" else f"{clip.split}/{clip.clip_id}"
+    place = place.replace("\\", "%5C")
     parts = PurePosixPath(place).parts
-    is_safe = is_inside(place) and is_inside(clip.clip_id) and "\\" not in place
+    is_safe = is_inside(place) and is_inside(clip.clip_id)
     if not clip.clip_id or not parts or "\0" in place or not is_safe:
-        raise FormatError(f"clip id {place!r} cannot be a path inside a folder")
+        raise FormatError(
+            f"clip id {place!r} cannot be a path inside a folder: it is empty, begins with / or "
+            "holds .. or a NUL; choose a format that is one file (parquet, npz, webdataset …)"
+        )
     return "/".join(parts)
 
 
@@ -129,8 +136,9 @@ def read_index(folder: Path) -> Iterator[dict[str, Any]]:
             record = parse_json(line)
             if not isinstance(record, dict):
                 raise ValueError(f"{INDEX}: expected an object a line")
-            if "place" in record and not is_inside(str(record["place"])):
-                raise ValueError(f"{INDEX}: {record['place']!r} leads out of the folder")
+            place = str(record.get("place", ""))
+            if not is_inside(place) or "\\" in place:
+                raise ValueError(f"{INDEX}: {place!r} leads out of the folder")
             yield record
 
 

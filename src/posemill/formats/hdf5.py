@@ -23,6 +23,7 @@ from posemill.formats.contract import (
     SkeletonCheck,
     Summary,
     expect_clips,
+    expect_unicode,
     header_text,
     info_text,
     make_clip,
@@ -82,6 +83,7 @@ class Hdf5Format:
         with atomic_path(path) as temporary, _new_file(h5py, temporary) as file:
             for clip in clips:
                 check(clip)
+                expect_unicode(clip, path)
                 if not summary.num_clips:
                     file.do(_create, clip.skeleton.num_points)
                 file.do(_append, clip, summary.num_frames, recipe)

@@ -25,6 +25,7 @@ from posemill.formats.contract import (
     SkeletonCheck,
     Summary,
     expect_clips,
+    expect_unicode,
     header_text,
     info_text,
     make_clip,
@@ -73,6 +74,7 @@ class HuggingFaceFormat:
             try:
                 for clip in clips:
                     check(clip)
+                    expect_unicode(clip, path)
                     index.place(clip)
                     if clip.split not in splits:
                         header = header_text(self.name, check.name, recipe)

@@ -25,6 +25,7 @@ from posemill.formats.contract import (
     SkeletonCheck,
     Summary,
     expect_clips,
+    expect_unicode,
     header_text,
     info_text,
     make_clip,
@@ -85,6 +86,7 @@ class ParquetFormat:
             try:
                 for clip in clips:
                     check(clip)
+                    expect_unicode(clip, path)
                     if writer is None:
                         schema = _schema(check.name, header_text(self.name, check.name, recipe))
                         writer = _open_writer(temporary, schema)
