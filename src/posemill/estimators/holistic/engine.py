@@ -27,9 +27,6 @@ from posemill.weights.networks import CONVERTER_VERSION, NETWORKS
 # Frames that go through the stages together.
 _MAX_BATCH = {"cpu": 8, "gpu": 32}
 _LARGEST_CROP = 256
-# All else follows from the body: one pixel of its crop off by one grey level moves a hand's
-# landmarks by up to a fifth of a pixel. With LiteRT no crop may differ, for its digits are wanted.
-_EXACT_CROPS = ("pose_landmark_full",)
 
 
 @dataclass
@@ -129,7 +126,7 @@ class HolisticEstimator:
             opened = open_network(name, runtime=runtime, device=device, threads=threads)
             cropper = Cropper(
                 opened.size, repeats_border=repeats_border, stretches=stretches,
-                grid=None if runtime == "litert" or name in _EXACT_CROPS else grid,
+                grid=None if runtime == "litert" else grid,
             )  # fmt: skip
             return CropNetwork(opened, cropper)
 
