@@ -75,3 +75,17 @@ def test_a_clip_without_frames_by_number_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"clips": [{"frames": 3}]}')
     with pytest.raises(FormatError, match="expected clips with an object 'frames', got"):
         list(get_format("openpose-file").read(tmp_path / "a.json"))
+
+
+def test_a_clip_too_long_for_a_line_is_refused_when_written_and_when_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form, path = get_format("openpose-file"), tmp_path / "a.json"
+    clips = [make_clip(i, skeleton="openpose-18", frames=frames) for i, frames in ((1, 1), (2, 9))]
+    form.write(clips, path, recipe=Recipe())
+    monkeypatch.setattr("posemill.formats.json_text.MAX_LINE_BYTES", 2000)
+    with pytest.raises(FormatError, match=r"a\.json: clip 'clip_2': \d+ bytes of JSON; expected"):
+        form.write(clips, path, recipe=Recipe())
+    with pytest.raises(FormatError, match="a record of 'clips' has 2000 bytes or more"):
+        list(form.read(path))
+    assert detect_format(path).name == "openpose-file"

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from posemill.errors import FormatError
 
 MAX_JSON_BYTES = 1 << 28  # lists of nothing take twenty times as much memory
-MAX_LINE_BYTES = 1 << 27
+MAX_LINE_BYTES = MAX_JSON_BYTES
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -55,11 +55,24 @@ def read_line_list(path: Path, key: str) -> Iterator[Any]:
                 break
         while True:
             line = handle.readline(MAX_LINE_BYTES).strip()
+            if len(line) >= MAX_LINE_BYTES - 2:
+                raise ValueError(f"a record of {key!r} has {MAX_LINE_BYTES} bytes or more")
             if not line:
                 raise ValueError(f"is cut off in the list {key!r}")
             if line.startswith(b"]"):
                 return
             yield parse_json(line.removesuffix(b","))
+
+
+def line_of(record: dict[str, Any], what: str) -> str:
+    """Return a record as a line of JSON that `read_line_list` can read again."""
+    line = json.dumps(record)
+    if len(line) >= MAX_LINE_BYTES - 4:
+        raise FormatError(
+            f"{what}: {len(line)} bytes of JSON; expected less than {MAX_LINE_BYTES}: cut it into "
+            "several clips, or choose another format"
+        )
+    return line
 
 
 def is_line_list(path: Path, key: str, *, line: int) -> bool:
@@ -75,7 +88,8 @@ def is_line_list(path: Path, key: str, *, line: int) -> bool:
             if not handle.readline(1 << 16).endswith(b"\n"):
                 return False
         opening, first = handle.readline(1 << 16), handle.readline(MAX_LINE_BYTES)
-    is_record = first.startswith(b"{") and first.rstrip().endswith((b"}", b"},"))
+    is_cut = len(first) == MAX_LINE_BYTES  # by us; whoever reads it says so
+    is_record = first.startswith(b"{") and (is_cut or first.rstrip().endswith((b"}", b"},")))
     return opening.endswith(f'"{key}": [\n'.encode()) and (is_record or first.startswith(b"]"))
 
 

@@ -42,7 +42,7 @@ from posemill.formats.folders import (
     split_and_id,
     to_pixels,
 )
-from posemill.formats.json_text import is_line_list, load_json, numbers, read_line_list
+from posemill.formats.json_text import is_line_list, line_of, load_json, numbers, read_line_list
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 
@@ -248,7 +248,8 @@ class OpenPoseFileFormat:
                     for index, points in enumerate(to_pixels(clip))
                 }
                 record = record_of(clip) | {"skeleton": clip.skeleton_name, "frames": frames}
-                handle.write((",\n" if summary.num_clips else "") + json.dumps(record))
+                line = line_of(record, f"{path}: clip {clip.clip_id!r}")
+                handle.write((",\n" if summary.num_clips else "") + line)
                 summary.count(clip)
             check.finish(summary)
             handle.write("\n]}\n")

@@ -22,13 +22,14 @@ class PatientFile:
     def __init__(self, path: Path) -> None:
         self._raw = path.open("w+b", buffering=0)
         self._at = 0
-        self._failure: OSError | None = None
+        # Not the error itself: it would keep alive all that its traceback leads to.
+        self._failure: tuple[int | None, str | None] | None = None
         self._held: list[tuple[int, bytes]] = []  # in the order of writing
 
     def raise_failure(self) -> None:
         """Raise the first error of the disk, if there was one."""
         if self._failure is not None:
-            raise self._failure
+            raise OSError(*self._failure)
 
     def write(self, data: memoryview) -> int:
         """Write at the position; return how many bytes, which is always all."""
@@ -40,7 +41,7 @@ class PatientFile:
                 while done < len(view):
                     done += self._raw.write(view[done:])
         except OSError as error:
-            self._failure = error
+            self._failure = error.errno, error.strerror
         if done < len(view):
             self._held.append((self._at + done, bytes(view[done:])))
         self._at += len(view)
@@ -87,7 +88,7 @@ class PatientFile:
             if self._failure is None:
                 self._raw.truncate(size)
         except OSError as error:
-            self._failure = error
+            self._failure = error.errno, error.strerror
         return size
 
     def flush(self) -> None:
