@@ -18,7 +18,7 @@ BLOCK_FRAMES = 4096
 
 @dataclass(frozen=True, eq=False)
 class ClipBlock:
-    """Clips of one split and one skeleton.
+    """Clips of one split and one skeleton, normalised in one way.
 
     Args:
         frames: The rows of all of them, as though they were one clip; named like the first.
@@ -96,15 +96,12 @@ def join_stream(
 ) -> Iterator[ClipBlock]:
     """Yield the clips in blocks of at least so many frames, in order; fewer before a border.
 
-    A border is where the split or the skeleton changes, and the end.
+    A border is where the split, the skeleton or the normalisation changes, and the end.
     """
     waiting: list[PoseClip] = []
     total = 0
     for clip in clips:
-        if waiting and (clip.split, clip.skeleton_name) != (
-            waiting[0].split,
-            waiting[0].skeleton_name,
-        ):
+        if waiting and _kind_of(clip) != _kind_of(waiting[0]):
             yield join_clips(waiting)
             waiting, total = [], 0
         waiting.append(clip)
@@ -114,3 +111,7 @@ def join_stream(
             waiting, total = [], 0
     if waiting:
         yield join_clips(waiting)
+
+
+def _kind_of(clip: PoseClip) -> tuple[str, str, str]:
+    return clip.split, clip.skeleton_name, clip.normalized

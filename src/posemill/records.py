@@ -17,6 +17,7 @@ Frame = npt.NDArray[np.uint8]  # (height, width, 3), RGB
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+NORMALIZATIONS = ("none", "shoulders", "bbox")
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,9 @@ class PoseClip:
         skeleton_name: A name `posemill.skeletons.get_skeleton` knows.
         frame_indices: `(frames,)`: position of each row in its source; 0, 1, 2 … by default.
         image_paths: One per frame, or empty where the source was a video.
+        normalized: `none`; `shoulders` or `bbox` for points that were centred and scaled: they
+            have no place in the picture any more, and are not normalised again.
+        interpolated: Gaps of up to this many frames were closed by straight lines.
     """
 
     points: FloatArray
@@ -90,6 +94,8 @@ class PoseClip:
     label: str | None = None
     fps: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    normalized: str = "none"
+    interpolated: int = 0
 
     def __post_init__(self) -> None:
         frames, keypoints = len(self.points), self.skeleton.num_points
@@ -153,6 +159,14 @@ class PoseClip:
         """Return `(frames, keypoints, 2)`: x and y in pixels of the original frames."""
         return self.points[..., :2] * self.sizes_wh[:, None, :].astype(np.float32)
 
+    def with_size(self, size_wh: tuple[int, int] | None) -> PoseClip:
+        """Return the clip with this size, in pixels, for the frames whose own is not known."""
+        unknown = np.asarray((self.sizes_wh <= 0).any(axis=1))
+        if size_wh is None or not unknown.any():
+            return self
+        sizes = np.where(unknown[:, None], np.array(size_wh, np.int32), self.sizes_wh)
+        return dataclasses.replace(self, sizes_wh=sizes.astype(np.int32))
+
     def as_skeleton(self, name: str) -> PoseClip:
         """Return the same clip in another layout, by the declared map between the two.
 
@@ -170,6 +184,29 @@ class PoseClip:
             scores[:, target] = self.scores[:, chosen].min(1) if chosen else 0
         scores[np.isnan(points[..., 0])] = 0
         return dataclasses.replace(self, points=points, scores=scores, skeleton_name=name)
+
+
+def fields_of_recipe(recipe: Any) -> dict[str, Any]:
+    """Return the fields of a clip that a recorded recipe decides, for `PoseClip`.
+
+    Args:
+        recipe: What a file or a manifest says was done to its clips; None where nothing is said.
+
+    Raises:
+        ValueError: It is not a recipe, or of a posemill that knows more than this one.
+    """
+    if recipe is None:
+        return {}
+    if not isinstance(recipe, Mapping):
+        raise ValueError(f"expected an object as recipe, got {type(recipe).__name__}")
+    normalized, interpolated = recipe.get("normalize", "none"), recipe.get("interpolate", 0)
+    if normalized not in NORMALIZATIONS:
+        raise ValueError(
+            f"unknown normalisation {str(normalized)[:80]!r}; known: {', '.join(NORMALIZATIONS)}"
+        )
+    if not isinstance(interpolated, int) or interpolated < 0:
+        raise ValueError(f"interpolate: expected 0 or more frames, got {interpolated!r:.80}")
+    return {"normalized": normalized, "interpolated": interpolated}
 
 
 @cache

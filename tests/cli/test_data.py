@@ -122,3 +122,39 @@ def test_the_help_of_export_names_every_format() -> None:
     text = " ".join(call("export", "--help").output.replace("│", " ").split())
     for name in FORMATS:
         assert name in text
+
+
+@pytest.mark.parametrize("command", ["prepare", "export", "merge", "import", "view"])
+def test_options_that_errors_name_are_taken_by_every_command(tmp_path, command: str) -> None:
+    frame = {"version": 1.3, "people": [{"pose_keypoints_2d": [32.0, 24.0, 0.5] * 25}]}
+    (tmp_path / "frames.txt").write_text(json.dumps([frame] * 3))
+    args = [] if command == "view" else ["--out", tmp_path / "out"]
+    args += ["--to", "npz"] if command == "export" else []
+    bare = CliRunner().invoke(build_app(), [command, str(tmp_path / "frames.txt"), *map(str, args)])
+    assert "name it by --from" in str(bare.exception)
+    args += ["--from", "openpose-file"]
+    result = call(command, tmp_path / "frames.txt", *args)
+    assert "give one by --size WIDTHxHEIGHT" in str(result.exception)
+    result = call(command, tmp_path / "frames.txt", *args, "--size", "64x48", "--json")
+    assert result.exit_code == 0, result.output
+    assert '"num_frames": 3' in result.stdout
+
+
+def test_merge_takes_runs_beside_files_of_the_named_format(run: Path, tmp_path: Path) -> None:
+    call("export", run, "--to", "npz", "--layout", "543", "--out", tmp_path / "a.npz")
+    (tmp_path / "a.npz").rename(tmp_path / "a")
+    result = call("merge", run, tmp_path / "a", "--from", "npz", "--out", tmp_path / "all")
+    assert result.exit_code == 0, result.output
+    assert "2 came twice, equal" in result.stdout
+
+
+def test_a_pkl_is_normalised_by_the_size_that_is_given(run: Path, tmp_path: Path) -> None:
+    call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
+    options = ("--normalize", "shoulders", "--out")
+    result = call("prepare", tmp_path / "a.pkl", *options, tmp_path / "a")
+    assert "needs the size of the pictures" in str(result.exception)
+    result = call("prepare", tmp_path / "a.pkl", *options, tmp_path / "a", "--size", "64x48")
+    assert result.exit_code == 0, result.output
+    call("prepare", run, *options, tmp_path / "b")
+    one, other = (np.load(tmp_path / name / "train_keypoints.npz")["keypoints"] for name in "ab")
+    np.testing.assert_allclose(one, other, atol=1e-6)

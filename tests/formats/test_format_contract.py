@@ -121,6 +121,28 @@ def test_the_recipe_is_in_the_file(form, tmp_path) -> None:
     assert b'"interpolate": 7' in plain
 
 
+def test_a_reader_gives_back_what_was_done_to_the_clips(form, tmp_path) -> None:
+    how = "none" if form.has_pixels else "bbox"
+    clips = [dataclasses.replace(clip, normalized=how, interpolated=3)
+             for clip in usual_clips(form)]  # fmt: skip
+    form.write(clips, out_of(form, tmp_path), recipe=Recipe())
+    back = list(form.read(out_of(form, tmp_path)))
+    assert {(clip.normalized, clip.interpolated) for clip in back} == {(how, 3)}
+
+
+def test_normalised_clips_do_not_go_into_pixels_or_with_others(form, tmp_path) -> None:
+    first, *others = usual_clips(form)
+    first = dataclasses.replace(first, normalized="shoulders")
+    message = (
+        "pixels of the picture, but clip 'clip_1' is normalised by 'shoulders'"
+        if form.has_pixels
+        else "by 'none', the clips before it by 'shoulders'; one file holds one normalisation"
+    )
+    with pytest.raises(FormatError, match=message):
+        form.write([first, *others], out_of(form, tmp_path), recipe=Recipe())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_clips_are_an_error_and_leave_nothing(form, tmp_path) -> None:
     with pytest.raises(FormatError, match=r"out.*no clips to write; expected at least one"):
         form.write(iter([]), out_of(form, tmp_path), recipe=Recipe())

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +17,15 @@ import pytest
 from posemill.errors import ConfigError, FormatError, RunError
 from posemill.formats import FORMATS, get_format
 from posemill.formats.contract import Recipe
-from posemill.jobs.convert import digest_of, export_clips, import_clips, merge_clips
+from posemill.jobs.convert import (
+    count_export,
+    digest_of,
+    export_clips,
+    import_clips,
+    merge_clips,
+)
 from posemill.jobs.inputs import ClipInput
+from posemill.jobs.prepare import prepare
 from posemill.records import PoseClip
 from posemill.stores.commits import Failure
 from posemill.stores.manifest import Manifest
@@ -248,3 +257,62 @@ def test_a_killed_export_leaves_the_old_file_or_none(run, tmp_path: Path, name: 
     assert [clip.clip_id for clip in ClipInput(out).clips()] == ["clip_3"]
     export_clips(ClipInput(run), name, out)
     assert len(list(ClipInput(out).clips())) == 3
+
+
+def normalised(run: Path, out: Path, name: str = "npz", how: str = "shoulders") -> Path:
+    export_clips(ClipInput(run), name, out, recipe=Recipe(normalize=how))
+    return out
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if not get_format(name).has_pixels])
+def test_a_run_of_a_normalised_file_is_not_taken_for_pixels(run, tmp_path, name: str) -> None:
+    path = normalised(run, tmp_path / f"file{get_format(name).suffix}", name)
+    import_clips(ClipInput(path), tmp_path / "back")
+    back = open_run(tmp_path / "back")
+    assert back.manifest.options["recipe"]["normalize"] == "shoulders"
+    assert {clip.normalized for clip in back.clips()} == {"shoulders"}
+    for source in (path, tmp_path / "back"):
+        with pytest.raises(FormatError, match="txt holds pixels of the picture, but clip"):
+            export_clips(ClipInput(source), "txt", tmp_path / "txt")
+        with pytest.raises(FormatError, match="txt holds pixels of the picture, but clip"):
+            count_export(ClipInput(source), "txt", recipe=Recipe())
+        with pytest.raises(ConfigError, match="was normalised by 'shoulders' before"):
+            export_clips(ClipInput(source), "npz", tmp_path / "x", recipe=Recipe(normalize="bbox"))
+
+
+def test_merging_different_normalisations_is_refused_by_name(run, tmp_path: Path) -> None:
+    one = normalised(run, tmp_path / "one.npz")
+    other = normalised(run, tmp_path / "other.npz", how="none")
+    with pytest.raises(RunError, match=r"one.npz has 'shoulders', .*other.npz has 'none'; merge"):
+        merge_clips([ClipInput(one), ClipInput(other)], tmp_path / "all")
+    assert not (tmp_path / "all").exists()
+
+
+def test_a_merged_run_says_the_longest_gap_that_was_closed(tmp_path: Path) -> None:
+    paths = []
+    for number, interpolate in ((1, 0), (2, 5), (3, 2)):
+        run = write_run(tmp_path / f"run{number}", make_clip(number))
+        paths.append(tmp_path / f"{number}.npz")
+        export_clips(ClipInput(run), "npz", paths[-1], recipe=Recipe(interpolate=interpolate))
+    merge_clips([ClipInput(path) for path in paths], tmp_path / "all")
+    assert open_run(tmp_path / "all").clip("clip_3").interpolated == 5
+
+
+def test_a_run_of_an_unknown_recipe_is_refused(tmp_path: Path) -> None:
+    manifest = Manifest("holistic-543", options={"recipe": {"normalize": "hips"}})
+    with RunWriter(tmp_path / "run", manifest) as writer:
+        writer.add(make_clip(1))
+    with pytest.raises(RunError, match="a recipe with unknown normalisation 'hips'; known: none"):
+        open_run(tmp_path / "run")
+
+
+def test_the_reading_threads_end_with_an_error_that_somebody_keeps(run, tmp_path: Path) -> None:
+    export_clips(ClipInput(run), "pkl", tmp_path / "a.pkl")
+    kept = []
+    for write in (partial(export_clips, format_name="npz"), prepare):
+        with pytest.raises(ConfigError, match="needs the size of the pictures") as caught:
+            write(
+                ClipInput(tmp_path / "a.pkl"), out=tmp_path / "x", recipe=Recipe(normalize="bbox")
+            )
+        kept.append(caught.value)
+    assert not [each for each in threading.enumerate() if each.name.startswith("read-ahead")]

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from posemill.errors import FormatError
+from posemill.errors import ConfigError, FormatError
 from posemill.formats import get_format
 from posemill.formats.contract import Recipe
 from posemill.geometry import fill_missing
@@ -152,3 +153,27 @@ def test_a_split_named_like_a_path_is_refused(tmp_path: Path) -> None:
     get_format("npz").write([make_clip(1, split="../x")], tmp_path / "a.npz", recipe=Recipe())
     with pytest.raises(FormatError, match="its name cannot be a file's"):
         prepare(ClipInput(tmp_path / "a.npz"), tmp_path / "out")
+
+
+def test_what_was_normalised_stays_so_in_name_when_it_is_prepared_again(run, tmp_path) -> None:
+    prepare(ClipInput(run), tmp_path / "a", recipe=Recipe(normalize="shoulders", interpolate=2))
+    (made, _) = prepare(ClipInput(tmp_path / "a"), tmp_path / "b", recipe=Recipe(fill="nan"))
+    expected = {"layout": None, "normalize": "shoulders", "interpolate": 2, "fill": "nan"}
+    assert made.stats["options"] == expected
+    assert json.loads(str(np.load(made.path)["meta"][0]))["recipe"] == expected
+    with pytest.raises(ConfigError, match="was normalised by 'shoulders' before"):
+        prepare(ClipInput(tmp_path / "b"), tmp_path / "c", recipe=Recipe(normalize="bbox"))
+
+
+def test_a_size_that_is_given_counts_where_a_run_has_none(tmp_path: Path) -> None:
+    clip = dataclasses.replace(make_clip(1), sizes_wh=np.zeros((10, 2), np.int32))
+    for name, each in (("bare", clip), ("whole", clip.with_size((200, 100)))):
+        with RunWriter(tmp_path / name, Manifest("holistic-543")) as writer:
+            writer.add(each)
+    recipe = Recipe(normalize="bbox")
+    with pytest.raises(ConfigError, match="give it by --size WIDTHxHEIGHT"):
+        prepare(ClipInput(tmp_path / "bare"), tmp_path / "out", recipe=recipe)
+    (given,) = prepare(ClipInput(tmp_path / "bare", size_wh=(200, 100)), tmp_path / "a",
+                       recipe=recipe)  # fmt: skip
+    (known,) = prepare(ClipInput(tmp_path / "whole"), tmp_path / "b", recipe=recipe)
+    assert given.path.read_bytes() == known.path.read_bytes()

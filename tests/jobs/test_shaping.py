@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from posemill.errors import ConfigError
 from posemill.formats import get_format
 from posemill.formats.contract import Recipe
 from posemill.jobs.shaping import layout_for, shape_clip
@@ -51,6 +52,30 @@ def test_without_shoulders_nothing_is_found() -> None:
     shaped = shape_clip(clip, Recipe(normalize="shoulders"), "openpose-18")
     assert not shaped.mask.any()
     assert not shaped.scores.any()
+
+
+def test_a_clip_says_what_was_done_to_it() -> None:
+    shaped = shape_clip(clip_of([0.2, 0.8]), Recipe(normalize="bbox", interpolate=2), "openpose-18")
+    assert (shaped.normalized, shaped.interpolated) == ("bbox", 2)
+    again = shape_clip(shaped, Recipe(interpolate=1), "openpose-18")
+    assert (again.normalized, again.interpolated) == ("bbox", 2)
+
+
+def test_normalising_twice_is_refused() -> None:
+    shaped = shape_clip(clip_of([0.2, 0.8]), Recipe(normalize="bbox"), "openpose-18")
+    for how in ("shoulders", "bbox"):
+        with pytest.raises(ConfigError, match=f"by 'bbox' before; leave out --normalize {how}"):
+            shape_clip(shaped, Recipe(normalize=how), "openpose-18")
+
+
+@pytest.mark.parametrize("how", ["shoulders", "bbox"])
+def test_without_a_picture_size_there_are_no_lengths_to_normalise_by(how: str) -> None:
+    clip = clip_of([0.2, 0.8], size_wh=(0, 0))
+    with pytest.raises(ConfigError, match=rf"--normalize {how} needs the size .* --size WIDTHx"):
+        shape_clip(clip, Recipe(normalize=how), "openpose-18")
+    given = shape_clip(clip.with_size((200, 100)), Recipe(normalize=how), "openpose-18")
+    known = shape_clip(clip_of([0.2, 0.8]), Recipe(normalize=how), "openpose-18")
+    np.testing.assert_array_equal(given.points, known.points)
 
 
 @pytest.mark.parametrize(

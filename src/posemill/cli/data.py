@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from posemill.cli.picture_size import PictureSize, parse_size
 from posemill.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ Source = Annotated[
 Splits = Annotated[list[str] | None, typer.Option(help="Only these splits; all by default.")]
 FromFormat = Annotated[
     str | None, typer.Option("--from", help="Format of the file; found out by default.")
-]
-PictureSize = Annotated[
-    str | None,
-    typer.Option("--size", metavar="WxH", help="Size of the pictures, where a file lacks it."),
 ]
 Layout = Annotated[
     str | None,
@@ -71,6 +68,8 @@ def merge(
     ],
     *,
     out: Annotated[Path, typer.Option(help="Folder of the new run.")],
+    from_format: FromFormat = None,
+    size: PictureSize = None,
     layout: Layout = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -78,9 +77,9 @@ def merge(
     """Join runs or result files into one run; clips that come twice must be equal."""
     from posemill.formats.contract import Recipe
     from posemill.jobs.convert import merge_clips
-    from posemill.jobs.inputs import ClipInput
+    from posemill.jobs.inputs import open_inputs
 
-    sources = [ClipInput(path) for path in inputs]
+    sources = open_inputs(inputs, format_name=from_format, size_wh=parse_size(size))
     _warn_unfinished(*sources)
     recipe = Recipe(layout=layout)
     summary = merge_clips(sources, out, recipe=recipe, dry_run=dry_run, watch=_bar("merging"))
@@ -91,6 +90,8 @@ def prepare(
     path: Source,
     *,
     out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("model_input_data"),
+    from_format: FromFormat = None,
+    size: PictureSize = None,
     splits: Splits = None,
     layout: Layout = None,
     normalize: Normalize = "none",
@@ -104,7 +105,7 @@ def prepare(
     from posemill.jobs.prepare import prepare as prepare_splits
 
     recipe = _recipe(layout, normalize, interpolate, fill)
-    source = ClipInput(path, splits=splits)
+    source = ClipInput(path, format_name=from_format, size_wh=parse_size(size), splits=splits)
     _warn_unfinished(source)
     if dry_run:
         _print_dry_run(source, recipe, "npz", as_json=as_json)
@@ -118,6 +119,8 @@ def export(
     *,
     to: Annotated[str, typer.Option(metavar="FORMAT", help=_FORMATS_HELP)],
     out: Annotated[Path, typer.Option(help="The file, or the folder, to write.")],
+    from_format: FromFormat = None,
+    size: PictureSize = None,
     splits: Splits = None,
     layout: Layout = None,
     normalize: Normalize = "none",
@@ -132,7 +135,7 @@ def export(
     from posemill.jobs.inputs import ClipInput
 
     recipe, form = _recipe(layout, normalize, interpolate, fill), get_format(to)
-    source = ClipInput(path, splits=splits)
+    source = ClipInput(path, format_name=from_format, size_wh=parse_size(size), splits=splits)
     _warn_unfinished(source)
     if dry_run:
         _print_dry_run(source, recipe, to, as_json=as_json)
@@ -157,7 +160,7 @@ def import_(
     from posemill.jobs.convert import import_clips
     from posemill.jobs.inputs import ClipInput
 
-    source = ClipInput(path, format_name=from_format, size_wh=_size(size), splits=splits)
+    source = ClipInput(path, format_name=from_format, size_wh=parse_size(size), splits=splits)
     recipe = Recipe(layout=layout)
     summary = import_clips(source, out, recipe=recipe, dry_run=dry_run, watch=_bar("importing"))
     _print_run(summary, as_json=as_json, dry_run=dry_run)
@@ -174,15 +177,6 @@ def _recipe(layout: str | None, normalize: str, interpolate: int, fill: Any) -> 
     from posemill.formats.contract import Recipe
 
     return Recipe(layout=layout, normalize=normalize, interpolate=interpolate, fill=fill)
-
-
-def _size(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    width, _, height = text.lower().partition("x")
-    if not (width.isdecimal() and height.isdecimal() and int(width) and int(height)):
-        raise typer.BadParameter(f"expected WIDTHxHEIGHT such as 1280x720, got {text!r}")
-    return int(width), int(height)
 
 
 def _bar(description: str) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from posemill.cli.picture_size import PictureSize, parse_size
 from posemill.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def view(
     detailed: Annotated[bool, typer.Option("--detailed", help="Every clip, every part.")] = False,
     rows: Annotated[int, typer.Option(min=0, help="Sample rows to show.")] = 5,
     from_format: FromFormat = None,
+    size: PictureSize = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is in a run or an exported file: clips, frames, sizes, presence of the parts."""
@@ -51,7 +53,7 @@ def view(
     from posemill.inspection.quality import measure
     from posemill.inspection.summary import clip_row, describe
 
-    material = open_material(path, format_name=from_format)
+    material = open_material(path, format_name=from_format, size_wh=parse_size(size))
     total = material.num_frames(splits)
     outlines = track(material.outlines(splits), "counting", total, lambda each: len(each.present))
     result = describe(material, outlines, splits=splits, num_rows=rows)
@@ -79,6 +81,7 @@ def visualize(
     ] = None,
     originals: OriginalsRoot = None,
     from_format: FromFormat = None,
+    size: PictureSize = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw sampled frames, with contact sheets, or with --video whole clips as movies."""
@@ -88,7 +91,7 @@ def visualize(
     from posemill.inspection.material import open_material
     from posemill.inspection.originals import Originals
 
-    material = open_material(path, format_name=from_format)
+    material = open_material(path, format_name=from_format, size_wh=parse_size(size))
     found = Originals.of(material.facts(), moved_to=originals)
     wish = Wish(num_samples=num_samples, splits=splits, clip_ids=clips, seed=seed, video=video)
     with show_progress("drawing frames") as found.on_frame:
@@ -110,6 +113,7 @@ def report(
     splits: Splits = None,
     originals: OriginalsRoot = None,
     from_format: FromFormat = None,
+    size: PictureSize = None,
 ) -> None:
     """Write one HTML file: presence, gaps, jumps, suspected swaps, the worst clips, failures."""
     from posemill.cli.progress import show_progress, track
@@ -117,7 +121,7 @@ def report(
     from posemill.inspection.originals import Originals
     from posemill.inspection.report import measure_all, write_report
 
-    material = open_material(path, format_name=from_format)
+    material = open_material(path, format_name=from_format, size_wh=parse_size(size))
     total = material.num_frames(splits)
     quality = measure_all(track(material.clips(splits), "measuring", total, len))
     found = Originals.of(material.facts(), moved_to=originals)

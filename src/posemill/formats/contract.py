@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
@@ -23,12 +23,11 @@ from posemill import __version__
 from posemill.blocks import ClipBlock
 from posemill.errors import ConfigError, FormatError
 from posemill.geometry import Fill
-from posemill.records import PoseClip
+from posemill.records import NORMALIZATIONS, PoseClip
 from posemill.skeletons import SKELETON_NAMES, get_skeleton
 
 # As users spell layouts -> skeleton names; the full names work too.
 LAYOUTS = {"543": "holistic-543", "143": "holistic-143"} | {name: name for name in SKELETON_NAMES}
-NORMALIZATIONS = ("none", "shoulders", "bbox")
 FILLS: tuple[str, ...] = get_args(Fill)
 # What broken bytes make the standard library and numpy raise.
 CORRUPT: tuple[type[Exception], ...] = (
@@ -73,6 +72,12 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, for JSON."""
         return asdict(self)
+
+    def after(self, clip: PoseClip) -> Recipe:
+        """Return the recipe to record: this one, and what was done to the clip before it."""
+        normalize = self.normalize if clip.normalized == "none" else clip.normalized
+        interpolate = max(self.interpolate, clip.interpolated)
+        return replace(self, normalize=normalize, interpolate=interpolate)
 
 
 def _expect_one_of(name: str, value: str, known: tuple[str, ...]) -> None:
@@ -145,11 +150,12 @@ def expect_unicode(clip: PoseClip, path: Path) -> None:
 
 
 class SkeletonCheck:
-    """Sees that all clips of a file have one skeleton, and one the format can hold."""
+    """Sees that all clips of a file have one skeleton and one normalisation it can hold."""
 
     def __init__(self, form: Format, path: Path) -> None:
         self.form, self.path = form, path
         self.name = ""
+        self.normalized = ""
 
     def __call__(self, clip: PoseClip) -> None:
         """Raise if the clip does not go with the ones before."""
@@ -164,6 +170,7 @@ class SkeletonCheck:
                 f"{self.path}: {self.form.name} holds {' or '.join(self.form.layouts)}, clip "
                 f"{clip.clip_id!r} is {self.name}"
             )
+        self._check_normalized(clip)
         if np.isinf(clip.points).any() or not np.isfinite(clip.scores).all():
             raise FormatError(
                 f"{self.path}: clip {clip.clip_id!r} holds infinity or a score that is no number"
@@ -171,7 +178,21 @@ class SkeletonCheck:
         if self.form.has_pixels and len(clip) and not (clip.sizes_wh > 0).all():
             raise FormatError(
                 f"{self.path}: {self.form.name} holds pixels, but the picture size of clip "
-                f"{clip.clip_id!r} is not known; give one when importing (--size 1280x720)"
+                f"{clip.clip_id!r} is not known; give it by --size WIDTHxHEIGHT"
+            )
+
+    def _check_normalized(self, clip: PoseClip) -> None:
+        self.normalized = self.normalized or clip.normalized
+        if clip.normalized != self.normalized:
+            raise FormatError(
+                f"{self.path}: clip {clip.clip_id!r} is normalised by {clip.normalized!r}, the "
+                f"clips before it by {self.normalized!r}; one file holds one normalisation"
+            )
+        if self.form.has_pixels and clip.normalized != "none":
+            raise FormatError(
+                f"{self.path}: {self.form.name} holds pixels of the picture, but clip "
+                f"{clip.clip_id!r} is normalised by {clip.normalized!r}: take the run it was made "
+                "of, or choose npz, pkl, hdf5, webdataset, parquet or huggingface"
             )
 
     def check_block(self, block: ClipBlock) -> None:

@@ -20,7 +20,7 @@ from posemill.errors import FormatError
 from posemill.files import atomic_folder
 from posemill.formats.contract import Recipe, Size, header_of
 from posemill.formats.json_text import MAX_LINE_BYTES, parse_json
-from posemill.records import IntArray, PoseClip
+from posemill.records import IntArray, PoseClip, fields_of_recipe
 
 INDEX = "posemill.jsonl"
 _USUAL_SPLITS = {"train", "dev", "val", "valid", "validation", "test"}
@@ -39,7 +39,7 @@ class IndexWriter:
         """Note the clip and return the path, inside the folder, that its files go to or below."""
         if self._handle is None:
             self._handle = (self._folder / INDEX).open("w", encoding="utf-8")
-            header = header_of(self._format_name, clip.skeleton_name, self._recipe)
+            header = header_of(self._format_name, clip.skeleton_name, self._recipe.after(clip))
             self._handle.write(json.dumps(header) + "\n")
         relative = place_of(clip)
         if relative in self._taken:
@@ -106,6 +106,7 @@ def record_of(clip: PoseClip) -> dict[str, Any]:
         "label": clip.label,
         "fps": clip.fps,
         "extra": dict(clip.extra),
+        "recipe": {"normalize": clip.normalized, "interpolate": clip.interpolated},
     }
 
 
@@ -126,6 +127,7 @@ def fields_of(record: dict[str, Any], num_frames: int) -> dict[str, Any]:
         "label": None if record["label"] is None else str(record["label"]),
         "fps": None if record["fps"] is None else float(record["fps"]),
         "extra": dict(record["extra"]),
+        **fields_of_recipe(record.get("recipe")),
     }  # fmt: skip
 
 

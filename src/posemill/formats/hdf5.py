@@ -34,7 +34,7 @@ from posemill.formats.contract import (
 )
 from posemill.formats.patient_file import PatientFile
 from posemill.geometry import fill_missing
-from posemill.records import PoseClip
+from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import Skeleton, get_skeleton
 
 _CHUNK_FRAMES = 64
@@ -80,6 +80,7 @@ class Hdf5Format:
         h5py = _h5py()
         summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         per_clip: dict[str, list[Any]] = {name: [] for name in _CLIP_SETS}
+        whole = recipe
         with atomic_path(path) as temporary, _new_file(h5py, temporary) as file:
             for clip in clips:
                 check(clip)
@@ -87,12 +88,13 @@ class Hdf5Format:
                 if not summary.num_clips:
                     file.do(_create, clip.skeleton.num_points)
                 file.do(_append, clip, summary.num_frames, recipe)
+                whole = whole.after(clip)
                 row = (summary.num_frames, len(clip), clip.clip_id, clip.split, info_text(clip))
                 for values, value in zip(per_clip.values(), row, strict=True):
                     values.append(value)
                 summary.count(clip)
             check.finish(summary)
-            header = header_text(self.name, check.name, recipe)
+            header = header_text(self.name, check.name, whole)
             file.do(_finish, per_clip, get_skeleton(check.name), header)
         return summary
 
@@ -103,6 +105,7 @@ class Hdf5Format:
             header = read_header(str(file.attrs.get("posemill", "{}")))
             sets = _open_sets(path, file, h5py)
             skeleton = skeleton_for(sets["keypoints"].shape[1], path, header.get("skeleton"))
+            made = fields_of_recipe(header.get("recipe"))
             _check_sets(path, sets)
             clips = {name: sets[name][()] for name in _CLIP_SETS}
             expect_clips(path, len(clips["lengths"]))
@@ -122,7 +125,7 @@ class Hdf5Format:
                     frame_indices=sets["frame_index"][rows].astype(np.int64),
                     clip_id=texts["clip_ids"], split=texts["splits"],
                     image_paths=paths if any(paths) else (),
-                    **read_info(_text(clips["clip_info"][index])),
+                    **read_info(_text(clips["clip_info"][index])), **made,
                 )  # fmt: skip
 
 

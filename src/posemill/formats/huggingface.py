@@ -37,7 +37,7 @@ from posemill.formats.contract import (
 from posemill.formats.folders import new_folder
 from posemill.formats.parquet import check_unpacked_size
 from posemill.geometry import fill_missing
-from posemill.records import PoseClip
+from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 
 _GROUP_FRAMES = 2048
@@ -69,6 +69,7 @@ class HuggingFaceFormat:
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write a Parquet file per split, the dataset card and our index."""
         summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        whole = recipe
         with new_folder(path, self.name, recipe) as (folder, index):
             splits: dict[str, _SplitWriter] = {}
             try:
@@ -77,7 +78,8 @@ class HuggingFaceFormat:
                     expect_unicode(clip, path)
                     index.place(clip)
                     if clip.split not in splits:
-                        header = header_text(self.name, check.name, recipe)
+                        whole = whole.after(clip)
+                        header = header_text(self.name, check.name, whole)
                         splits[clip.split] = _SplitWriter(folder, clip, header)
                     splits[clip.split].add(clip, recipe)
                     summary.count(clip)
@@ -85,7 +87,7 @@ class HuggingFaceFormat:
             finally:
                 for writer in splits.values():
                     writer.close()
-            _write_card(folder, check.name, summary, recipe)
+            _write_card(folder, check.name, summary, whole)
         return summary
 
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
@@ -215,12 +217,15 @@ def _read_file(path: Path) -> Iterator[PoseClip]:
         check_unpacked_size(path, file)
         for batch in file.iter_batches(16):
             for row in range(batch.num_rows):
-                yield _clip_of(path, batch.slice(row, 1), split, name)
+                yield _clip_of(path, batch.slice(row, 1), split, header)
     finally:
         file.close()
 
 
-def _clip_of(path: Path, batch: pa.RecordBatch, split: str, skeleton: str) -> PoseClip:
+def _clip_of(
+    path: Path, batch: pa.RecordBatch, split: str, header: dict[str, Any]
+) -> PoseClip:  # fmt: skip
+    skeleton = str(header["skeleton"])
     plain = {name: batch[name][0].as_py() for name in ("clip_id", "num_frames", "extra",
              "frame_index", "image_paths")}  # fmt: skip
     count, frames = get_skeleton(skeleton).num_points, int(plain["num_frames"])
@@ -240,5 +245,5 @@ def _clip_of(path: Path, batch: pa.RecordBatch, split: str, skeleton: str) -> Po
         split=split, clip_id=str(plain["clip_id"]), sizes_wh=array("sizes_wh"),
         frame_indices=np.array(plain["frame_index"], np.int64).reshape(frames),
         image_paths=tuple(str(one) for one in plain["image_paths"] or ()),
-        **read_info(str(plain["extra"] or "{}")),
+        **read_info(str(plain["extra"] or "{}")), **fields_of_recipe(header.get("recipe")),
     )  # fmt: skip

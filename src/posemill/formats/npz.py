@@ -77,16 +77,18 @@ class NpzFormat:
             ArchiveWriter(temporary, num_rows=num_frames) as archive,
         ):
             columns: _Columns | None = None
+            whole = recipe
             for block in blocks:
                 check.check_block(block)
                 if columns is None:
                     columns = _Columns(archive, get_skeleton(check.name))
+                whole = whole.after(block.frames)
                 columns.append(block, recipe)
                 for clip in block.clips:
                     summary.count(clip)
             check.finish(summary)
             assert columns is not None
-            columns.finish(header_text(self.name, check.name, recipe))
+            columns.finish(header_text(self.name, check.name, whole))
         return summary
 
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:

@@ -23,7 +23,7 @@ from posemill.formats.contract import (
     skeleton_for,
 )
 from posemill.formats.landmarks_file import has_landmarks, read_landmarks
-from posemill.records import PoseClip
+from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 
 _SPLIT_IN_NAME = re.compile(r"(\w+?)_keypoints\.npz$")
@@ -55,6 +55,7 @@ def clips_of(arrays: MappedNpz, *, size_wh: Size | None = None) -> Iterator[Pose
         )
     header = read_header(str(arrays["meta"].reshape(-1)[0])) if "meta" in arrays else {}
     skeleton = skeleton_for(keypoints.shape[1], path, header.get("skeleton"))
+    made = fields_of_recipe(header.get("recipe"))
     _check_names(arrays, skeleton)
     frames = _frame_arrays(arrays, len(keypoints))
     lengths = _lengths(arrays, frames, len(keypoints))
@@ -75,7 +76,7 @@ def clips_of(arrays: MappedNpz, *, size_wh: Size | None = None) -> Iterator[Pose
             skeleton_name=skeleton, clip_id=ids[index],
             split=given.get("splits") or default_split,
             frame_indices=_cut(frames, "frame_index", rows, np.arange(length, dtype=np.int64)),
-            image_paths=_paths(frames, rows), **_info(given),
+            image_paths=_paths(frames, rows), **_info(given), **made,
         )  # fmt: skip
 
 

@@ -241,7 +241,7 @@ class OpenPoseFileFormat:
             for clip in clips:
                 check(clip)
                 if not summary.num_clips:
-                    header = header_text(self.name, clip.skeleton_name, recipe)
+                    header = header_text(self.name, clip.skeleton_name, recipe.after(clip))
                     handle.write(f'{{"version": 1.3, "posemill": {header}, "clips": [\n')
                 frames = {
                     str(index): {"people": people_of(points, clip.skeleton_name)}

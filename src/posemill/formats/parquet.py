@@ -35,7 +35,7 @@ from posemill.formats.contract import (
     skeleton_for,
 )
 from posemill.geometry import fill_missing
-from posemill.records import PoseClip
+from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 
 _GROUP_ROWS = 4096
@@ -88,7 +88,8 @@ class ParquetFormat:
                     check(clip)
                     expect_unicode(clip, path)
                     if writer is None:
-                        schema = _schema(check.name, header_text(self.name, check.name, recipe))
+                        header = header_text(self.name, check.name, recipe.after(clip))
+                        schema = _schema(check.name, header)
                         writer = _open_writer(temporary, schema)
                     waiting.append(_batch_of(clip, schema, recipe))
                     summary.count(clip)
@@ -108,12 +109,12 @@ class ParquetFormat:
         with reading(path, self.name, pa.ArrowException):
             file = pq.ParquetFile(path, page_checksum_verification=True)
             try:
-                skeleton = _check_file(path, file)
+                header = _check_file(path, file)
                 count = 0
                 rows = _rows(file)
                 for (split, clip_id), group in groupby(rows, key=lambda row: row[0]):
                     pieces = [piece for _, piece in group]
-                    yield _clip_of(path, pieces, skeleton, split=split, clip_id=clip_id)
+                    yield _clip_of(path, pieces, header, split=split, clip_id=clip_id)
                     count += 1
                 expect_clips(path, count)
             finally:
@@ -158,7 +159,8 @@ def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBat
     )
 
 
-def _check_file(path: Path, file: pq.ParquetFile) -> str:
+def _check_file(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
+    """Return the header of a file whose columns are ours."""
     schema = file.schema_arrow
     header = read_header(((schema.metadata or {}).get(_KEY) or b"{}").decode())
     name = str(header.get("skeleton"))
@@ -169,7 +171,7 @@ def _check_file(path: Path, file: pq.ParquetFile) -> str:
             got = schema.field(field.name).type if field.name in schema.names else "no such column"
             raise FormatError(f"{path}: expected column '{field.name}' {field.type}, got {got}")
     check_unpacked_size(path, file)
-    return name
+    return header
 
 
 def check_unpacked_size(path: Path, file: pq.ParquetFile) -> None:
@@ -195,9 +197,10 @@ def _rows(file: pq.ParquetFile) -> Iterator[tuple[tuple[str, str], pa.RecordBatc
 
 
 def _clip_of(
-    path: Path, pieces: list[pa.RecordBatch], skeleton: str, *, split: str, clip_id: str
+    path: Path, pieces: list[pa.RecordBatch], header: dict[str, Any], *, split: str, clip_id: str
 ) -> PoseClip:
     table = pa.Table.from_batches(pieces).combine_chunks()
+    skeleton = str(header["skeleton"])
     rows, count = table.num_rows, get_skeleton(skeleton).num_points
 
     def column(name: str, *row: int) -> npt.NDArray[Any]:
@@ -218,4 +221,5 @@ def _clip_of(
         frame_indices=column("frame_index").astype(np.int64),
         image_paths=() if None in paths else tuple(paths),
         **read_info(str(table["clip_info"][0].as_py() or "{}")),
+        **fields_of_recipe(header.get("recipe")),
     )  # fmt: skip

@@ -27,10 +27,11 @@ from posemill.formats.contract import (
     expect_together,
     header_text,
     make_clip,
+    read_header,
     reading,
 )
 from posemill.formats.pickle_reader import array_of, has_annotations, open_pickle
-from posemill.records import PoseClip
+from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 
 _SKELETON = "holistic-143"
@@ -60,15 +61,17 @@ class PklFormat:
         """Write one pickle; the lists of each split wait in temporary files."""
         summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         waiting: dict[str, dict[str, IO[bytes]]] = {}
+        whole = recipe
         try:
             for clip in clips:
                 check(clip)
                 if clip.split not in waiting:
                     waiting[clip.split] = _new_lists(path.parent)
                 _write_frames(clip, waiting[clip.split])
+                whole = whole.after(clip)
                 summary.count(clip)
             check.finish(summary)
-            header = header_text(self.name, _SKELETON, recipe)
+            header = header_text(self.name, _SKELETON, whole)
             with atomic_path(path) as temporary, temporary.open("wb") as handle:
                 _join(waiting, header, handle)
         finally:
@@ -138,13 +141,15 @@ def _clips_of(path: Path, split: str, lists: Any, size_wh: Size | None) -> Itera
     pieces = [list(group) for _, group in groupby(range(len(frames)), key=ids.__getitem__)]
     starts = [rows[0] for rows in pieces]
     expect_together(path, [ids[start] for start in starts], starts)
+    header = lists.get("posemill")
+    made = fields_of_recipe(read_header(header).get("recipe")) if isinstance(header, str) else {}
     for rows in pieces:
         points = np.stack([_frame(path, split, index, frames[index]) for index in rows])
         named = tuple(paths[index] for index in rows)
         yield make_clip(
             path, points, None, None, skeleton_name=_SKELETON, clip_id=ids[rows[0]], split=split,
             sizes_wh=np.tile(np.array(size_wh or (0, 0), np.int32), (len(rows), 1)),
-            image_paths=named if any(named) else (),
+            image_paths=named if any(named) else (), **made,
         )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from posemill.formats.contract import (
     skeleton_for,
 )
 from posemill.formats.pickle_reader import array_of, has_annotations, open_pickle
-from posemill.records import PoseClip
+from posemill.records import PoseClip, fields_of_recipe
 
 _LEAST_SCORE = 1e-6  # a found point of score 0 would count as missing
 
@@ -62,6 +62,7 @@ class PysklFormat:
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write one pickle; labels are filled in when all are known."""
         summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        whole = recipe
         keys: list[tuple[str, str]] = []  # split and id of each clip
         labels: list[str] = []
         sizes: list[int] = []  # bytes that wait
@@ -71,11 +72,12 @@ class PysklFormat:
                 keys.append((clip.split, clip.clip_id))
                 labels.append(clip.label or "")
                 sizes.append(waiting.write(_pickled(clip)))
+                whole = whole.after(clip)
                 summary.count(clip)
             check.finish(summary)
             numbers = _number_labels(set(labels) - {""})
             names = _unique_names(keys, path)
-            header = header_of(self.name, check.name, recipe)
+            header = header_of(self.name, check.name, whole)
             header["class_names"] = {str(number): name for name, number in numbers.items()}
             header["clip_ids"] = {name: key[1] for key, name in names.items() if name != key[1]}
             with atomic_path(path) as temporary, temporary.open("wb") as handle:
@@ -208,6 +210,7 @@ def _clip_of(
         sizes_wh=np.tile(np.array([width, height], np.int32), (len(points), 1)),
         clip_id=str(header.get("clip_ids", {}).get(name, name)), split=split_of.get(name, "all"),
         label=None if label in (None, -1) else str(names.get(str(label), label)),
+        **fields_of_recipe(header.get("recipe")),
     )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from posemill.formats.contract import (
 from posemill.formats.folders import fields_of, record_of
 from posemill.formats.json_text import parse_json
 from posemill.geometry import fill_missing
-from posemill.records import PoseClip
+from posemill.records import PoseClip, fields_of_recipe
 
 _MAX_MEMBER_BYTES = 1 << 31
 _ARRAYS = ("keypoints", "mask", "scores", "sizes_wh", "frame_index")
@@ -63,7 +63,7 @@ class WebDatasetFormat:
             for clip in clips:
                 check(clip)
                 key = _key_of(clip, summary.num_clips, taken)
-                header = header_of(self.name, clip.skeleton_name, recipe)
+                header = header_of(self.name, clip.skeleton_name, recipe.after(clip))
                 info = json.dumps(record_of(clip) | {"posemill": header}).encode()
                 for name, array in _arrays_of(clip, recipe).items():
                     _add(tar, f"{key}.{name}.npy", _npy_bytes(array))
@@ -143,5 +143,6 @@ def _clip_of(path: Path, key: str, sample: dict[str, bytes]) -> PoseClip:
     fields = fields_of(record, len(points))
     fields["sizes_wh"] = arrays["sizes_wh"].astype(np.int32)
     fields["frame_indices"] = arrays["frame_index"].astype(np.int64)
+    fields |= fields_of_recipe(record["posemill"].get("recipe"))
     name = skeleton_for(points.shape[1], path, record["posemill"]["skeleton"])
     return make_clip(path, points, arrays["scores"], arrays["mask"], skeleton_name=name, **fields)

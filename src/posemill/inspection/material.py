@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from posemill.errors import FormatError, PosemillError, RunError
 from posemill.formats import Format, detect_format, get_format
+from posemill.formats.contract import Size
 from posemill.records import BoolArray, PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.stores.manifest import MANIFEST_NAME
@@ -68,12 +69,15 @@ class Material(Protocol):
         """Return what gave no keypoints, each with the fields of `posemill.stores` failures."""
 
 
-def open_material(path: Path, *, format_name: str | None = None) -> Material:
+def open_material(
+    path: Path, *, format_name: str | None = None, size_wh: Size | None = None
+) -> Material:
     """Return the run or the file at a path.
 
     Args:
         path: A run folder, or a file or folder in one of the formats.
         format_name: Taken as this format; by default it is found out.
+        size_wh: The pictures' size, for clips that do not say it.
 
     Raises:
         PosemillError: There is nothing, or nothing that can be read.
@@ -81,9 +85,9 @@ def open_material(path: Path, *, format_name: str | None = None) -> Material:
     if not path.exists():
         raise PosemillError(f"{path}: no such file or folder; expected a run or an exported file")
     if format_name is None and path.is_dir() and (path / MANIFEST_NAME).exists():
-        return _RunMaterial(path)
+        return _RunMaterial(path, size_wh)
     form = detect_format(path) if format_name is None else get_format(format_name)
-    return _FileMaterial(path, form)
+    return _FileMaterial(path, form, size_wh)
 
 
 class _RunMaterial:
@@ -91,8 +95,8 @@ class _RunMaterial:
 
     kind = "run"
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, size_wh: Size | None = None) -> None:
+        self.path, self.size_wh = path, size_wh
         self.run = Run(path)
         # One in which everything failed has reasons to show.
         if not self.run.num_frames and not self.run.failures():
@@ -112,7 +116,7 @@ class _RunMaterial:
     def clips(self, splits: Iterable[str] | None = None) -> Iterator[PoseClip]:
         """Yield clips, one in memory at a time."""
         for split in self._chosen(splits):
-            yield from self.run.clips(split)
+            yield from (clip.with_size(self.size_wh) for clip in self.run.clips(split))
 
     def outlines(self, splits: Iterable[str] | None = None) -> Iterator[Outline]:
         """Yield outlines out of the small columns."""
@@ -122,6 +126,8 @@ class _RunMaterial:
             table = self.run.table(split, ["clip_id", "width", "height", *flags])
             present = np.stack([table.column(flag).to_numpy() for flag in flags], 1)
             sizes = np.stack([table.column(side).to_numpy() for side in ("width", "height")], 1)
+            if self.size_wh is not None:
+                sizes = np.where((sizes <= 0).any(1, keepdims=True), self.size_wh, sizes)
             ids = table.column("clip_id").to_pylist()
             # Rows come by clip: a new id starts a new clip.
             starts = [row for row in range(len(ids)) if not row or ids[row] != ids[row - 1]]
@@ -137,7 +143,7 @@ class _RunMaterial:
     def pick(self, names: Iterable[ClipName]) -> Iterator[PoseClip]:
         """Yield clips by name."""
         for split, clip_id in names:
-            yield self.run.clip(clip_id, split)
+            yield self.run.clip(clip_id, split).with_size(self.size_wh)
 
     def num_frames(self, splits: Iterable[str] | None = None) -> int | None:
         """Return the sum of the ledger's counts."""
@@ -164,18 +170,18 @@ class _RunMaterial:
 class _FileMaterial:
     """An exported file, or a folder of files."""
 
-    def __init__(self, path: Path, form: Format) -> None:
-        self.path, self.form = path, form
+    def __init__(self, path: Path, form: Format, size_wh: Size | None = None) -> None:
+        self.path, self.form, self.size_wh = path, form, size_wh
         self.kind = form.name
 
     def clips(self, splits: Iterable[str] | None = None) -> Iterator[PoseClip]:
         """Yield clips as the format's reader gives them."""
         wanted = None if splits is None else set(splits)
         seen: dict[str, int] = {}
-        for clip in self.form.read(self.path):
+        for clip in self.form.read(self.path, size_wh=self.size_wh):
             seen[clip.split] = seen.get(clip.split, 0) + 1
             if wanted is None or clip.split in wanted:
-                yield clip
+                yield clip.with_size(self.size_wh)
         for split in sorted((wanted or set()) - set(seen)):
             raise FormatError(_no_split(self.path, split, seen))
         if not seen:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
@@ -15,9 +16,9 @@ from posemill.blocks import ClipBlock
 from posemill.errors import FormatError, RunError
 from posemill.files import atomic_folder, remove_leftovers
 from posemill.formats import get_format
-from posemill.formats.contract import Recipe, Summary
+from posemill.formats.contract import Recipe, SkeletonCheck, Summary
 from posemill.jobs.inputs import ClipInput
-from posemill.jobs.read_ahead import read_ahead
+from posemill.jobs.read_ahead import closing_stream, read_ahead
 from posemill.jobs.shaping import check_recipe, layout_for, shape_clip
 from posemill.records import PoseClip
 from posemill.stores.commits import Failure
@@ -69,22 +70,29 @@ def export_clips(
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(out)
-    clips = watch(read_ahead(source.clips()), source.num_frames)
-    shaped = (shape_clip(clip, recipe, layout_for(clip, recipe, form)) for clip in clips)
-    with writing(out):
+    stream = watch(read_ahead(source.clips()), source.num_frames)
+    with writing(out), closing_stream(stream) as clips:
+        shaped = (shape_clip(clip, recipe, layout_for(clip, recipe, form)) for clip in clips)
         return form.write(shaped, out, recipe=recipe)
 
 
 def count_export(
     source: ClipInput, format_name: str, *, recipe: Recipe, watch: Watch = unwatched
 ) -> tuple[Summary, list[str]]:
-    """Return what `export_clips` would write, and in which layouts; nothing is written."""
+    """Return what `export_clips` would write, and in which layouts; nothing is written.
+
+    Raises:
+        ConfigError, FormatError: As `export_clips` would.
+    """
     form = get_format(format_name)
     check_recipe(recipe, form)
     summary, layouts = Summary(Path(), format_name), set()
+    check = SkeletonCheck(form, source.path)
     for clip in watch(source.clips(), source.num_frames):
-        layouts.add(layout_for(clip, recipe, form))
-        summary.count(clip)
+        shaped = shape_clip(clip, recipe, layout_for(clip, recipe, form))
+        check(shaped)
+        layouts.add(shaped.skeleton_name)
+        summary.count(shaped)
     return summary, sorted(layouts)
 
 
@@ -148,7 +156,7 @@ def merge_clips(
     kept with its reasons.
 
     Raises:
-        RunError: Clips or skeletons do not go together, or `out` is taken.
+        RunError: Clips, skeletons or normalisations do not go together, or `out` is taken.
     """
     recipe = recipe or Recipe()
     summary, conflicts = RunSummary(out), _Conflicts()
@@ -157,15 +165,15 @@ def merge_clips(
     clips = watch(_shaped(sources, recipe, conflicts), total)
     with (
         nullcontext() if dry_run else _new_run(out) as folder,
-        _Target(folder, recipe.layout or _skeleton_of(sources)) as target,
+        _Target(folder, recipe, partial(_manifest, sources, kind)) as target,
     ):
         for clip in clips:
             if conflicts.is_new(clip):
-                target.add(clip, lambda name: _manifest(sources, name, recipe, kind))
+                target.add(clip)
                 summary.count(clip)
         conflicts.raise_if_any(kind)
         for failure in _failures(sources, conflicts):
-            target.add_failure(failure, lambda name: _manifest(sources, name, recipe, kind))
+            target.add_failure(failure, recipe.layout or _skeleton_of(sources))
             summary.num_failures += 1
     summary.equal_duplicates = conflicts.num_equal
     return summary
@@ -176,28 +184,35 @@ class _Target:
 
     Args:
         folder: Of the run.
-        skeleton_name: The run's, if it gets no clip but failures.
+        recipe: What is done to the clips.
+        manifest_for: Makes the manifest, of a skeleton's name and all that was done to the clips.
     """
 
-    def __init__(self, folder: Path | None, skeleton_name: str) -> None:
-        self._folder = folder
-        self._skeleton_name = skeleton_name
+    def __init__(
+        self, folder: Path | None, recipe: Recipe, manifest_for: Callable[[str, Recipe], Manifest]
+    ) -> None:
+        self._folder, self._recipe, self._manifest_for = folder, recipe, manifest_for
         self._writer: RunWriter | None = None
 
-    def add(self, clip: PoseClip, manifest_for: Callable[[str], Manifest]) -> None:
+    def add(self, clip: PoseClip) -> None:
         """Write a clip."""
         if self._folder is None:
             return
+        whole = self._recipe.after(clip)
         if self._writer is None:
-            self._writer = RunWriter(self._folder, manifest_for(clip.skeleton_name))
+            self._writer = RunWriter(self._folder, self._manifest_for(clip.skeleton_name, whole))
+        elif whole != self._recipe:
+            # Inputs may differ in this: a run says the longest gap that may have been closed.
+            self._manifest_for(clip.skeleton_name, whole).write(self._folder)
+        self._recipe = whole
         self._writer.add(clip)
 
-    def add_failure(self, failure: Failure, manifest_for: Callable[[str], Manifest]) -> None:
-        """Write what gave no keypoints, after all clips."""
+    def add_failure(self, failure: Failure, skeleton_name: str) -> None:
+        """Write what gave no keypoints, after all clips; the skeleton is that of a run of none."""
         if self._folder is None:
             return
         if self._writer is None:
-            self._writer = RunWriter(self._folder, manifest_for(self._skeleton_name))
+            self._writer = RunWriter(self._folder, self._manifest_for(skeleton_name, self._recipe))
         self._writer.add_failure(failure)
 
     def __enter__(self) -> _Target:
@@ -222,6 +237,7 @@ def _shaped(
     sources: Sequence[ClipInput], recipe: Recipe, conflicts: _Conflicts
 ) -> Iterator[PoseClip]:
     skeletons: dict[str, Path] = {}
+    normalized: dict[str, Path] = {}
     for source in sources:
         conflicts.source = source
         for clip in source.clips(has_room_for_failures=True):
@@ -231,6 +247,13 @@ def _shaped(
                 said = ", ".join(f"{path} has {name}" for name, path in skeletons.items())
                 raise RunError(
                     f"skeletons do not go together: {said}; give one --layout that both can become"
+                )
+            normalized.setdefault(shaped.normalized, source.path)
+            if len(normalized) > 1:
+                said = ", ".join(f"{path} has {name!r}" for name, path in normalized.items())
+                raise RunError(
+                    f"normalisations do not go together: {said}; merge what they were made of, and "
+                    "normalise the result"
                 )
             yield shaped
 
@@ -303,8 +326,8 @@ def _failures(sources: Sequence[ClipInput], conflicts: _Conflicts) -> Iterator[F
 
 
 def _manifest(
-    sources: Sequence[ClipInput], skeleton_name: str, recipe: Recipe, kind: str
-) -> Manifest:
+    sources: Sequence[ClipInput], kind: str, skeleton_name: str, recipe: Recipe
+) -> Manifest:  # fmt: skip
     facts: list[dict[str, Any]] = [source.facts() for source in sources]
     engines = [each.get("manifest", {}).get("engine") or {} for each in facts]
     engine = engines[0] if all(each == engines[0] for each in engines) else {}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from posemill.blocks import ClipBlock, join_stream
+from posemill.blocks import ClipBlock, join_clips, join_stream
 from posemill.errors import FormatError, RunError
 from posemill.formats import detect_format, get_format
 from posemill.formats.contract import Format, Size
@@ -27,7 +27,7 @@ class ClipInput:
     Args:
         path: A run folder, or a file or folder in one of the formats.
         format_name: Taken as this format; by default it is found out.
-        size_wh: The pictures' size, for files of pixels that do not say it.
+        size_wh: The pictures' size, for clips that do not say it.
         splits: Only these; all by default.
     """
 
@@ -104,7 +104,13 @@ class ClipInput:
         if self.run is None:
             return join_stream(read_ahead(self.clips()))
         planned = (plan for each in plans.values() for plan in each)
-        return self._chosen(map_ahead(self.run.read_block, planned))
+        return self._chosen(map(self._sized, map_ahead(self.run.read_block, planned)))
+
+    def _sized(self, block: ClipBlock) -> ClipBlock:
+        """Return the block with the size of the pictures, where it is not known."""
+        if self._size_wh is None or (block.frames.sizes_wh > 0).all():
+            return block
+        return join_clips([clip.with_size(self._size_wh) for clip in block.clips])
 
     def _chosen(self, items: Iterator[Item], failed: Collection[str] = ()) -> Iterator[Item]:
         """Yield the items of the chosen splits; raise if one of these has none and not `failed`."""
@@ -126,9 +132,10 @@ class ClipInput:
     def _all_clips(self) -> Iterator[PoseClip]:
         if self.run is not None:
             for split in self._splits or self.run.splits:
-                yield from self.run.clips(split)
+                yield from (clip.with_size(self._size_wh) for clip in self.run.clips(split))
         elif self._format is not None:
-            yield from self._format.read(self.path, size_wh=self._size_wh)
+            for clip in self._format.read(self.path, size_wh=self._size_wh):
+                yield clip.with_size(self._size_wh)
 
     def failures(self) -> list[Failure]:
         """Return what gave no keypoints in the chosen splits of a run; a file does not say."""
@@ -142,6 +149,20 @@ class ClipInput:
             facts["manifest"] = dataclasses.asdict(self.run.manifest)
             facts["num_failures"] = len(self.failures())
         return facts
+
+
+def open_inputs(
+    paths: Sequence[Path], *, format_name: str | None = None, size_wh: Size | None = None
+) -> list[ClipInput]:
+    """Return several inputs; `format_name` is that of the files among them, a run is a run."""
+    return [
+        ClipInput(
+            path,
+            format_name=None if (path / MANIFEST_NAME).is_file() else format_name,
+            size_wh=size_wh,
+        )
+        for path in paths
+    ]
 
 
 def _of_splits(splits: tuple[str, ...] | None) -> str:

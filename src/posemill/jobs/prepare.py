@@ -17,7 +17,7 @@ from posemill.formats.contract import Recipe
 from posemill.formats.npz import NpzFormat
 from posemill.jobs.convert import Watch, unwatched, writing
 from posemill.jobs.inputs import ClipInput
-from posemill.jobs.read_ahead import read_ahead
+from posemill.jobs.read_ahead import closing_stream, read_ahead
 from posemill.jobs.shaping import check_recipe, layout_for, shape_block
 from posemill.jobs.statistics import SplitStats
 
@@ -51,8 +51,8 @@ def prepare(
     plans = source.plan_splits()
     num_frames = {split: sum(map(len, each)) for split, each in plans.items()}
     # A run is unpacked by threads of its own.
-    blocks = watch(source.blocks(plans), source.num_frames)
-    with writing(out):
+    stream = watch(source.blocks(plans), source.num_frames)
+    with writing(out), closing_stream(stream) as blocks:
         return [
             _write_split(split, group, out, recipe, num_frames=num_frames.get(split))
             for split, group in _by_split(blocks, out)
@@ -88,8 +88,8 @@ def _write_split(
     path, stats_path = out / f"{split}_keypoints.npz", out / f"{split}_stats.json"
     remove_leftovers(path)
     # Shaping and counting go on in a thread of their own while this one writes.
-    ready = read_ahead(shaped(), depth=2)
-    form.write_blocks(ready, path, recipe=recipe, num_frames=num_frames)
+    with closing_stream(read_ahead(shaped(), depth=2)) as ready:
+        form.write_blocks(ready, path, recipe=recipe, num_frames=num_frames)
     content = stats.to_dict() | {"keypoints_file": path.name, "num_bytes": path.stat().st_size}
     with atomic_path(stats_path) as temporary:
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -32,6 +33,19 @@ def read_ahead(items: Iterator[Item], *, depth: int = 8) -> Generator[Item, None
             # In its own thread: what it holds open (SQLite) may only be closed there.
             pool.submit(items.close).result()
         pool.shutdown()
+
+
+@contextmanager
+def closing_stream(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
+    """Yield the items; end their threads with the block, also if an error leaves them unread.
+
+    Else the garbage collector would, at a time when the threads may be gone, and wait for them.
+    """
+    try:
+        yield items
+    finally:
+        if isinstance(items, Generator):
+            items.close()
 
 
 def map_ahead(

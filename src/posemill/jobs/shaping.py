@@ -56,7 +56,11 @@ def layout_for(clip: PoseClip, recipe: Recipe, form: Format) -> str:
 
 
 def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:
-    """Return the clip as the recipe wants it."""
+    """Return the clip as the recipe wants it.
+
+    Raises:
+        ConfigError: It cannot have that layout, was normalised before, or lacks picture sizes.
+    """
     try:
         clip = clip.as_skeleton(layout)
     except ValueError as error:
@@ -65,7 +69,10 @@ def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:
         clip = _close_gaps(clip, recipe.interpolate)
     if recipe.normalize != "none":
         clip = _normalize(clip, recipe.normalize)
-    return clip
+    made = recipe.after(clip)
+    if (made.normalize, made.interpolate) == (clip.normalized, clip.interpolated):
+        return clip
+    return dataclasses.replace(clip, normalized=made.normalize, interpolated=made.interpolate)
 
 
 def shape_block(block: ClipBlock, recipe: Recipe, layout: str) -> ClipBlock:
@@ -94,6 +101,17 @@ def _close_gaps(clip: PoseClip, max_gap: int) -> PoseClip:
 
 
 def _normalize(clip: PoseClip, how: str) -> PoseClip:
+    if clip.normalized != "none":
+        raise ConfigError(
+            f"clip {clip.clip_id!r} was normalised by {clip.normalized!r} before; leave out "
+            f"--normalize {how}, or take the run it was made of"
+        )
+    if not (clip.sizes_wh > 0).all():
+        # Shares of width and height are lengths only where the picture's shape is known.
+        raise ConfigError(
+            f"clip {clip.clip_id!r}: --normalize {how} needs the size of the pictures, which is "
+            "not known; give it by --size WIDTHxHEIGHT"
+        )
     square = to_square_units(clip.points, clip.sizes_wh)
     if how == "shoulders":
         points = normalize_by_shoulders(square, shoulders_of(clip.skeleton))

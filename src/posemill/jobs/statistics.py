@@ -35,6 +35,7 @@ class SplitStats:
     def add(self, block: ClipBlock) -> None:
         """Count the clips of a block."""
         frames = block.frames
+        self.recipe = self.recipe.after(frames)
         if not self._skeleton:
             self._skeleton = frames.skeleton_name
             self._part_names = frames.skeleton.part_names

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from posemill.blocks import ClipBlock
 from posemill.errors import MissingExtraError, RunError
-from posemill.records import PoseClip
+from posemill.records import PoseClip, fields_of_recipe
 from posemill.stores.commits import (
     Failure,
     SplitCounts,
@@ -41,6 +41,10 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.manifest = Manifest.read(folder)
+        try:
+            self._made = fields_of_recipe(self.manifest.options.get("recipe"))
+        except ValueError as error:
+            raise RunError(f"{folder}: its manifest has a recipe with {error}") from error
         with read_ledger(folder) as database:
             self._counts = read_counts(database)
             self._meta = read_meta(database)
@@ -115,7 +119,8 @@ class Run:
     def read_block(self, plan: BlockPlan) -> ClipBlock:
         """Return neighbouring clips in shared arrays. Any number of threads may read at once."""
         table = read_rows(self.folder, plan, self.skeleton_name, CLIP_COLUMNS)
-        return block_of(table, plan.names, plan.lengths, self.skeleton_name)
+        made = {"skeleton_name": self.skeleton_name, **self._made}
+        return block_of(table, plan.names, plan.lengths, made)
 
     def clip(self, clip_id: str, split: str | None = None) -> PoseClip:
         """Return one clip; `split` is needed only where two splits have the same id."""

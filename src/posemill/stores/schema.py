@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,10 @@ def _dump_extra(clip: PoseClip) -> str | None:
 
 
 def block_of(
-    table: pa.Table, names: Sequence[tuple[str, str]], lengths: Sequence[int], skeleton_name: str
+    table: pa.Table,
+    names: Sequence[tuple[str, str]],
+    lengths: Sequence[int],
+    made: Mapping[str, Any],
 ) -> ClipBlock:
     """Return the clips whose rows these are.
 
@@ -123,9 +126,10 @@ def block_of(
         table: The columns `CLIP_COLUMNS`, by clip and frame.
         names: Split and id of each clip.
         lengths: Frames of each, at least one.
-        skeleton_name: The layout of the keypoints.
+        made: What all clips of the run have in common, as fields of `PoseClip`: their skeleton,
+            and how they were normalised and interpolated.
     """
-    arrays = arrays_of(table, skeleton_name)
+    arrays = arrays_of(table, made["skeleton_name"])
     starts = np.cumsum(lengths) - lengths
     # What is the same in all rows of a clip is taken from its first.
     same = table.select(["label", "fps", "extra"]).take(starts).to_pydict()
@@ -137,7 +141,7 @@ def block_of(
         clips.append(
             PoseClip(
                 **{name: values[rows] for name, values in arrays.items()},
-                skeleton_name=skeleton_name,
+                **made,
                 clip_id=clip_id,
                 split=split,
                 image_paths=() if None in paths[rows] else tuple(paths[rows]),
@@ -146,7 +150,7 @@ def block_of(
                 extra=json.loads(extra) if extra else {},
             )
         )
-    frames = PoseClip(**arrays, skeleton_name=skeleton_name, split=names[0][0], clip_id=names[0][1])
+    frames = PoseClip(**arrays, **made, split=names[0][0], clip_id=names[0][1])
     return ClipBlock(frames, tuple(clips))
 
 
