@@ -34,13 +34,17 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
     expect_clips(path, frames)
     parts = dict(_parts(arrays, frames))
     points = np.concatenate([part[..., :3] for part in parts.values()], axis=1)
-    mask = np.isfinite(points).all(axis=2)
+    mask = ~np.isnan(points).any(axis=2)
     scores = mask.astype(np.float32)
     if parts["pose"].shape[2] == 4:
         pose = get_skeleton(_SKELETON).part("pose")
         scores[:, pose.start : pose.stop] = np.nan_to_num(parts["pose"][..., 3])
     sizes = np.tile(np.array(size_wh or (0, 0), np.int32), (frames, 1))
     if "size_wh" in arrays:
+        if arrays["size_wh"].dtype.kind not in "iu":
+            raise FormatError(
+                f"{path}: expected 'size_wh' of whole numbers, got {arrays['size_wh'].dtype}"
+            )
         sizes = arrays["size_wh"].astype(np.int32)
     paths = tuple(map(str, arrays["image_paths"].reshape(-1))) if "image_paths" in arrays else ()
     return make_clip(
