@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import re
@@ -162,6 +163,21 @@ def test_a_file_system_that_cannot_lock_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("fcntl.flock", fail)
     with pytest.raises(RunError, match=r"cannot tell .*\(No locks available\)"):
         stop_run(tmp_path)
+
+
+def test_one_who_only_asks_does_not_keep_a_run_from_starting(tmp_path, monkeypatch):
+    really_flock, asked = fcntl.flock, []
+
+    def flock(descriptor, operation):
+        asked.append(operation)
+        if len(asked) == 1:
+            raise BlockingIOError
+        really_flock(descriptor, operation)
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with RunLock(tmp_path):
+        assert holder_of(tmp_path).pid == os.getpid()
+    assert len(asked) == 3
 
 
 def test_no_signal_goes_to_a_process_that_does_not_have_the_lock_open(tmp_path, bystander):

@@ -14,6 +14,8 @@ from types import TracebackType
 from posemill.errors import RunError
 from posemill.stores.manifest import LOCK_NAME, now_text
 
+_LOCK_TRIES = 10
+
 
 @dataclass(frozen=True)
 class Holder:
@@ -34,7 +36,7 @@ class RunLock:
     def __enter__(self) -> RunLock:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            is_ours = _try_lock(descriptor)
+            is_ours = _lock_patiently(descriptor)
         except OSError as error:
             os.close(descriptor)
             raise RunError(
@@ -66,6 +68,15 @@ class RunLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _lock_patiently(descriptor: int) -> bool:
+    """Return whether the lock is ours; `status` and the like have it for an instant to ask."""
+    for _ in range(_LOCK_TRIES):
+        if _try_lock(descriptor):
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def describe(holder: Holder | None) -> str:
