@@ -78,9 +78,16 @@ def test_short_gaps_are_closed_and_long_ones_and_the_ends_stay() -> None:
     assert new[:, 0].tolist() == [False, False, True] + [False] * 6
 
 
+def test_frames_that_have_no_row_count_as_missing() -> None:
+    points, indices = line(0, NAN, 10, 11), np.array([0, 1, 10, 11], np.int64)
+    for max_gap, is_closed in ((2, False), (8, False), (9, True)):
+        _, new = geometry.interpolate_gaps(points, max_gap, frame_indices=indices)
+        assert new.any() == is_closed, max_gap
+
+
 def test_gaps_follow_the_time_of_the_frames() -> None:
     closed, _ = geometry.interpolate_gaps(
-        line(0, NAN, 10), 1, frame_indices=np.array([0, 1, 10], np.int64)
+        line(0, NAN, 10), 9, frame_indices=np.array([0, 1, 10], np.int64)
     )
     np.testing.assert_allclose(closed, line(0, 1, 10))
 

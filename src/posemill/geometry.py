@@ -94,7 +94,8 @@ def interpolate_gaps(
     Args:
         points: `(frames, keypoints, 3)`.
         max_gap: The longest run of missing frames to close. Runs at either end stay.
-        frame_indices: `(frames,)` rising positions in time; 0, 1, 2 … by default.
+        frame_indices: `(frames,)` rising positions in time; 0, 1, 2 … by default. Positions
+            between them that have no row are missing frames too.
 
     Returns:
         The points, and `(frames, keypoints)`: True where a point is new.
@@ -102,8 +103,12 @@ def interpolate_gaps(
     if max_gap < 0:
         raise ValueError(f"max_gap: expected 0 or more frames, got {max_gap}")
     before, after = _neighbours(~np.isnan(points[..., 0]))
-    inside = (before >= 0) & (after < len(points))
-    new = np.isnan(points[..., 0]) & inside & (after - before - 1 <= max_gap)
+    inside = np.isnan(points[..., 0]) & (before >= 0) & (after < len(points))
+    if not inside.any():
+        return points, inside
+    times = np.arange(len(points)) if frame_indices is None else frame_indices
+    new: BoolArray = inside
+    new[inside] = times[after[inside]] - times[before[inside]] - 1 <= max_gap
     if not new.any():
         return points, new
     return _between(points, new, before, after, frame_indices=frame_indices), new

@@ -51,7 +51,7 @@ def test_export_and_import_go_there_and_back(run: Path, tmp_path: Path) -> None:
     result = call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
     assert result.exit_code == 0, result.output
     assert "a.pkl: 2 clips, 8 frames (pkl)" in result.stdout
-    assert "not kept by this format: scores" in result.stderr
+    assert "not kept: scores" in result.stderr
     result = call("import", tmp_path / "a.pkl", "--out", tmp_path / "back", "--size", "64x48")
     assert result.exit_code == 0, result.output
     assert "train: 1 clips\ndev: 1 clips\n" in result.stdout
@@ -158,3 +158,30 @@ def test_a_pkl_is_normalised_by_the_size_that_is_given(run: Path, tmp_path: Path
     call("prepare", run, *options, tmp_path / "b")
     one, other = (np.load(tmp_path / name / "train_keypoints.npz")["keypoints"] for name in "ab")
     np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_points_that_a_layout_leaves_out_are_said_when_it_is_written(run, tmp_path) -> None:
+    said = "400 of 468 points of face (holistic-543 as holistic-143)"
+    for args in (("export", run, "--to", "npz", "--out", tmp_path / "a.npz"),
+                 ("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl"),
+                 ("export", run, "--to", "npz", "--out", tmp_path / "a.npz", "--dry-run"),
+                 ("prepare", run, "--out", tmp_path / "model")):  # fmt: skip
+        assert said in call(*args).stderr
+        assert said in call(*args, "--json").stdout
+    whole = call("export", run, "--to", "npz", "--layout", "543", "--out", tmp_path / "b.npz")
+    assert "not kept" not in whole.stderr
+
+
+def test_a_dry_run_of_prepare_looks_at_the_names_of_splits(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add(make_clip(1, "a/b"))
+    result = call("prepare", tmp_path / "run", "--dry-run", "--out", tmp_path / "out")
+    assert "name of split 'a/b' cannot be part of a file's name" in str(result.exception)
+
+
+def test_normalised_keypoints_are_not_said_to_miss_their_pictures(run: Path, tmp_path) -> None:
+    call("prepare", run, "--normalize", "shoulders", "--out", tmp_path / "model")
+    result = call("visualize", tmp_path / "model", "--num-samples", 2, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "4 frames of normalised keypoints drawn on a blank canvas" in result.stderr
+    assert "--originals" not in result.stderr

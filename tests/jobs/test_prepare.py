@@ -11,6 +11,7 @@ from posemill.errors import ConfigError, FormatError
 from posemill.formats import get_format
 from posemill.formats.contract import Recipe
 from posemill.geometry import fill_missing
+from posemill.jobs.convert import count_export, export_clips
 from posemill.jobs.inputs import ClipInput
 from posemill.jobs.prepare import prepare
 from posemill.jobs.shaping import layout_for, shape_clip
@@ -149,10 +150,60 @@ def test_a_file_whose_splits_are_mixed_is_refused(tmp_path: Path) -> None:
         prepare(ClipInput(tmp_path / "a.npz"), tmp_path / "out")
 
 
-def test_a_split_named_like_a_path_is_refused(tmp_path: Path) -> None:
-    get_format("npz").write([make_clip(1, split="../x")], tmp_path / "a.npz", recipe=Recipe())
-    with pytest.raises(FormatError, match="its name cannot be a file's"):
-        prepare(ClipInput(tmp_path / "a.npz"), tmp_path / "out")
+@pytest.mark.parametrize("kind", ["file", "run"])
+@pytest.mark.parametrize("split", ["../x", "a\tb", "x" * 300], ids=["path", "tab", "long"])
+def test_a_split_that_cannot_be_a_file_is_refused_before_another_is_written(
+    tmp_path: Path, split: str, kind: str
+) -> None:
+    path, clips = tmp_path / "a", [make_clip(1), make_clip(2, split=split)]
+    if kind == "run":
+        with RunWriter(path, Manifest("holistic-543")) as writer:
+            for clip in clips:
+                writer.add(clip)
+    else:
+        path = tmp_path / "a.npz"
+        get_format("npz").write(clips, path, recipe=Recipe())
+    with pytest.raises(FormatError, match=r"name of split .* cannot be part of a file's name; lea"):
+        prepare(ClipInput(path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_split_may_be_named_in_any_letters_and_with_spaces(tmp_path: Path) -> None:
+    for split in ("val odd", "验证"):
+        path = tmp_path / f"{split}.npz"
+        get_format("npz").write([make_clip(1, split=split)], path, recipe=Recipe())
+        (made,) = prepare(ClipInput(path), tmp_path / "out")
+        assert made.path.name == f"{split}_keypoints.npz"
+        (clip,) = ClipInput(made.path).clips()
+        assert clip.split == split
+
+
+def test_nothing_is_drawn_between_loose_pictures(tmp_path: Path) -> None:
+    extract = Manifest("holistic-543", source={"path": "/data", "layout": "pictures"})
+    merged = {"inputs": [{"kind": "pkl"}, {"manifest": dataclasses.asdict(extract)}]}
+    for name, manifest in (("run", extract), ("all", Manifest("holistic-543", source=merged))):
+        with RunWriter(tmp_path / name, manifest) as writer:
+            writer.add(make_clip(1))
+        source, form = ClipInput(tmp_path / name), get_format("npz").name
+        for recipe, option in ((Recipe(interpolate=2), "--interpolate 2"),
+                               (Recipe(fill="interpolate"), "--fill interpolate")):  # fmt: skip
+            message = f"{name} holds loose pictures, .* in time: leave out {option}, or"
+            with pytest.raises(ConfigError, match=message):
+                prepare(source, tmp_path / "out", recipe=recipe)
+            with pytest.raises(ConfigError, match=message):
+                export_clips(source, form, tmp_path / "out.npz", recipe=recipe)
+            with pytest.raises(ConfigError, match=message):
+                count_export(source, form, recipe=recipe)
+        assert len(prepare(source, tmp_path / "out")) == 1
+
+
+def test_points_that_are_left_out_are_said(run: Path, tmp_path: Path) -> None:
+    said = "400 of 468 points of face (holistic-543 as holistic-143)"
+    assert [each.losses for each in prepare(ClipInput(run), tmp_path / "out")] == [(said,)] * 2
+    whole = prepare(ClipInput(run), tmp_path / "out", recipe=Recipe(layout="543"))
+    assert [each.losses for each in whole] == [()] * 2
+    again = prepare(ClipInput(tmp_path / "out"), tmp_path / "b")
+    assert again[0].losses == (said,)
 
 
 def test_what_was_normalised_stays_so_in_name_when_it_is_prepared_again(run, tmp_path) -> None:

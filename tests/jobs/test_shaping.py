@@ -6,7 +6,7 @@ import pytest
 from posemill.errors import ConfigError
 from posemill.formats import get_format
 from posemill.formats.contract import Recipe
-from posemill.jobs.shaping import layout_for, shape_clip
+from posemill.jobs.shaping import dropped_points, layout_for, shape_clip
 from posemill.records import PoseClip
 
 
@@ -66,6 +66,20 @@ def test_normalising_twice_is_refused() -> None:
     for how in ("shoulders", "bbox"):
         with pytest.raises(ConfigError, match=f"by 'bbox' before; leave out --normalize {how}"):
             shape_clip(shaped, Recipe(normalize=how), "openpose-18")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "words"),
+    [
+        ("holistic-543", "holistic-543", ""),
+        ("holistic-543", "holistic-143",
+         "400 of 468 points of face (holistic-543 as holistic-143)"),
+        ("holistic-143", "openpose-18", "68 of 68 points of face, 21 of 21 points of left hand, "
+         "21 of 21 points of right hand, 16 of 33 points of pose (holistic-143 as openpose-18)"),
+    ],
+)  # fmt: skip
+def test_points_without_a_use_are_counted_by_part(source: str, target: str, words: str) -> None:
+    assert dropped_points(source, target) == words
 
 
 @pytest.mark.parametrize("how", ["shoulders", "bbox"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,12 +102,14 @@ def prepare(
 ) -> None:
     """Write {split}_keypoints.npz, the input of a model, and {split}_stats.json."""
     from posemill.jobs.inputs import ClipInput
+    from posemill.jobs.prepare import check_splits
     from posemill.jobs.prepare import prepare as prepare_splits
 
     recipe = _recipe(layout, normalize, interpolate, fill)
     source = ClipInput(path, format_name=from_format, size_wh=parse_size(size), splits=splits)
     _warn_unfinished(source)
     if dry_run:
+        check_splits(source, watch=_bar("looking"))
         _print_dry_run(source, recipe, "npz", as_json=as_json)
         return
     made = prepare_splits(source, out, recipe=recipe, watch=_bar("preparing"))
@@ -130,18 +132,17 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a run or a file in another format."""
-    from posemill.formats import get_format
     from posemill.jobs.convert import export_clips
     from posemill.jobs.inputs import ClipInput
 
-    recipe, form = _recipe(layout, normalize, interpolate, fill), get_format(to)
+    recipe = _recipe(layout, normalize, interpolate, fill)
     source = ClipInput(path, format_name=from_format, size_wh=parse_size(size), splits=splits)
     _warn_unfinished(source)
     if dry_run:
         _print_dry_run(source, recipe, to, as_json=as_json)
         return
     summary = export_clips(source, to, out, recipe=recipe, watch=_bar("exporting"))
-    _print_exported(summary, recipe, form.losses, as_json=as_json)
+    _print_exported(summary, recipe, as_json=as_json)
 
 
 def import_(
@@ -190,8 +191,8 @@ def _bar(description: str) -> Any:
 
 def _print_prepared(made: list[Prepared], *, as_json: bool) -> None:
     if as_json:
-        print_json([{"path": each.path, "stats_path": each.stats_path} | each.stats
-                    for each in made])  # fmt: skip
+        print_json([{"path": each.path, "stats_path": each.stats_path, "losses": each.losses}
+                    | each.stats for each in made])  # fmt: skip
         return
     print_table(
         ("split", "clips", "frames", "missing", "longest gap", "file"),
@@ -199,18 +200,21 @@ def _print_prepared(made: list[Prepared], *, as_json: bool) -> None:
           f"{each.stats['missing_rate']:.1%}", each.stats["longest_gap"], each.path)
          for each in made],
     )  # fmt: skip
+    _say_losses(loss for each in made for loss in each.losses)
 
 
-def _print_exported(
-    summary: Summary, recipe: Recipe, losses: tuple[str, ...], *, as_json: bool
-) -> None:
+def _print_exported(summary: Summary, recipe: Recipe, *, as_json: bool) -> None:
     if as_json:
-        print_json(vars(summary) | {"losses": losses, "recipe": recipe.to_dict()})
+        print_json(vars(summary) | {"recipe": recipe.to_dict()})
         return
     counts = f"{summary.num_clips} clips, {summary.num_frames} frames"
     typer.echo(f"{summary.path}: {counts} ({summary.format_name})")
-    if losses:
-        typer.echo(f"not kept by this format: {'; '.join(losses)}", err=True)
+    _say_losses(summary.losses)
+
+
+def _say_losses(losses: Iterable[str]) -> None:
+    if words := "; ".join(dict.fromkeys(losses)):
+        typer.echo(f"not kept: {words}", err=True)
 
 
 def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
@@ -234,9 +238,10 @@ def _print_dry_run(source: Any, recipe: Recipe, format_name: str, *, as_json: bo
     summary, layouts = count_export(source, format_name, recipe=recipe, watch=_bar("counting"))
     result = {"splits": summary.splits, "num_clips": summary.num_clips,
               "num_frames": summary.num_frames, "layout": layouts, "recipe": recipe.to_dict(),
-              "dry_run": True}  # fmt: skip
+              "losses": summary.losses, "dry_run": True}  # fmt: skip
     if as_json:
         print_json(result)
         return
     typer.echo(f"{summary.num_clips} clips, {summary.num_frames} frames as {', '.join(layouts)} "
                f"({format_name}); nothing was written: --dry-run")  # fmt: skip
+    _say_losses(summary.losses)

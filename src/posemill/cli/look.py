@@ -132,6 +132,13 @@ def report(
 
 
 def _say_gone(originals: Originals) -> None:
+    if originals.num_unplaced:
+        typer.secho(
+            f"{originals.num_unplaced} frames of normalised keypoints drawn on a blank canvas: "
+            "they have no place in the original pictures",
+            err=True,
+            fg="yellow",
+        )
     if originals.num_gone:
         total = originals.num_gone + originals.num_read
         typer.secho(

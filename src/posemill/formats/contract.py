@@ -94,6 +94,7 @@ class Summary:
     num_clips: int = 0
     num_frames: int = 0
     splits: dict[str, int] = field(default_factory=dict)
+    losses: tuple[str, ...] = ()  # what was in the clips and is not in the file
 
     def count(self, clip: PoseClip) -> None:
         """Add a clip to the totals."""

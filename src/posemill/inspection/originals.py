@@ -11,6 +11,7 @@ from typing import Any
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
 from posemill.errors import DecodeError, PosemillError
+from posemill.inspection.placing import model_bounds
 from posemill.records import Clip, Frame, PoseClip
 from posemill.sources import LAYOUTS, find_clips
 
@@ -36,6 +37,7 @@ class Originals:
         self.on_frame: Callable[[], None] = lambda: None  # called before each frame is handed out
         self.num_read = 0
         self.num_gone = 0
+        self.num_unplaced = 0  # frames of normalised keypoints, for which no picture is looked for
         self.first_reason = ""
 
     @classmethod
@@ -44,8 +46,18 @@ class Originals:
         return cls(list(_recorded_places(facts)), moved_to=moved_to)
 
     def frames(self, clip: PoseClip, indices: Sequence[int]) -> Iterator[tuple[int, Frame | None]]:
-        """Yield each of the rows (in ascending order) with its frame, None where it is gone."""
+        """Yield each of the rows (in ascending order) with its frame, None where it is gone.
+
+        Also None for all rows of a clip that was centred and scaled for a model: it is not drawn
+        on its pictures.
+        """
         ordered = sorted(set(indices))
+        if model_bounds(clip) is not None:
+            for index in ordered:
+                self.num_unplaced += 1
+                self.on_frame()
+                yield index, None
+            return
         source = self._pictures(clip, ordered) if clip.image_paths else self._video(clip, ordered)
         for index, frame in source:
             self.num_read += frame is not None

@@ -13,9 +13,9 @@ _MAX_FRAMES = 64  # looked at per clip: a movie asks for every frame of it
 def model_bounds(clip: PoseClip) -> tuple[FloatArray, FloatArray] | None:
     """Return the corners around all points of a clip that was centred and scaled for a model.
 
-    None for a clip in picture coordinates. They are told apart by where the points lie: in a
-    picture mostly between 0 and 1, around 0 for a model (hips and knees below the picture's edge
-    are usual, a third of the points left of it is not).
+    None for a clip in picture coordinates. Our files say which it is. Those of others are told
+    apart by where the points lie: in a picture mostly between 0 and 1, around 0 for a model (hips
+    and knees below the picture's edge are usual, a third of the points left of it is not).
     """
     step = max(1, len(clip) // _MAX_FRAMES)
     flat = clip.points[::step, :, :2].reshape(-1, 2)
@@ -23,7 +23,7 @@ def model_bounds(clip: PoseClip) -> tuple[FloatArray, FloatArray] | None:
     if not len(flat):
         return None
     far = ((flat <= -0.5) | (flat >= 1.5)).any(1).mean()
-    if far < 0.4 and (flat[:, 0] < 0).mean() < 0.33:
+    if clip.normalized == "none" and far < 0.4 and (flat[:, 0] < 0).mean() < 0.33:
         return None
     low, high = np.percentile(flat, (1, 99), axis=0).astype(np.float32)
     return low, high

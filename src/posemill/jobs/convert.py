@@ -16,10 +16,16 @@ from posemill.blocks import ClipBlock
 from posemill.errors import FormatError, RunError
 from posemill.files import atomic_folder, remove_leftovers
 from posemill.formats import get_format
-from posemill.formats.contract import Recipe, SkeletonCheck, Summary
+from posemill.formats.contract import Format, Recipe, SkeletonCheck, Summary
 from posemill.jobs.inputs import ClipInput
 from posemill.jobs.read_ahead import closing_stream, read_ahead
-from posemill.jobs.shaping import check_recipe, layout_for, shape_clip
+from posemill.jobs.shaping import (
+    check_recipe,
+    dropped_points,
+    expect_order,
+    layout_for,
+    shape_clip,
+)
 from posemill.records import PoseClip
 from posemill.stores.commits import Failure
 from posemill.stores.manifest import MANIFEST_NAME, Manifest, check_folder
@@ -67,13 +73,28 @@ def export_clips(
     """
     form = get_format(format_name)
     recipe = check_recipe(recipe or Recipe(), form)
+    expect_order(source, recipe)
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(out)
     stream = watch(read_ahead(source.clips()), source.num_frames)
+    dropped: dict[str, None] = {}
     with writing(out), closing_stream(stream) as clips:
-        shaped = (shape_clip(clip, recipe, layout_for(clip, recipe, form)) for clip in clips)
-        return form.write(shaped, out, recipe=recipe)
+        summary = form.write(_shaped_for(form, clips, recipe, dropped), out, recipe=recipe)
+    summary.losses = (*form.losses, *dropped)
+    return summary
+
+
+def _shaped_for(
+    form: Format, clips: Iterator[PoseClip], recipe: Recipe, dropped: dict[str, None]
+) -> Iterator[PoseClip]:
+    """Yield the clips as they go into a format; note which points that leaves out."""
+    for clip in clips:
+        layout = layout_for(clip, recipe, form)
+        shaped = shape_clip(clip, recipe, layout)
+        if words := dropped_points(clip.skeleton_name, layout):
+            dropped[words] = None
+        yield shaped
 
 
 def count_export(
@@ -85,14 +106,16 @@ def count_export(
         ConfigError, FormatError: As `export_clips` would.
     """
     form = get_format(format_name)
-    check_recipe(recipe, form)
+    recipe = check_recipe(recipe, form)
+    expect_order(source, recipe)
     summary, layouts = Summary(Path(), format_name), set()
-    check = SkeletonCheck(form, source.path)
-    for clip in watch(source.clips(), source.num_frames):
-        shaped = shape_clip(clip, recipe, layout_for(clip, recipe, form))
-        check(shaped)
-        layouts.add(shaped.skeleton_name)
-        summary.count(shaped)
+    check, dropped = SkeletonCheck(form, source.path), dict[str, None]()
+    clips = watch(source.clips(), source.num_frames)
+    for clip in _shaped_for(form, clips, recipe, dropped):
+        check(clip)
+        layouts.add(clip.skeleton_name)
+        summary.count(clip)
+    summary.losses = (*form.losses, *dropped)
     return summary, sorted(layouts)
 
 

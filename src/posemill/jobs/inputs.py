@@ -137,6 +137,11 @@ class ClipInput:
             for clip in self._format.read(self.path, size_wh=self._size_wh):
                 yield clip.with_size(self._size_wh)
 
+    @property
+    def has_loose_pictures(self) -> bool:
+        """Whether a run says that pictures it was made of do not follow each other in time."""
+        return self.run is not None and _has_layout(self.run.manifest.source, "pictures")
+
     def failures(self) -> list[Failure]:
         """Return what gave no keypoints in the chosen splits of a run; a file does not say."""
         found = [] if self.run is None else self.run.failures()
@@ -163,6 +168,14 @@ def open_inputs(
         )
         for path in paths
     ]
+
+
+def _has_layout(source: Mapping[str, Any], layout: str) -> bool:
+    """Return whether a manifest's source, or one of a run that was merged into it, had a layout."""
+    inputs = [each for each in source.get("inputs") or () if isinstance(each, Mapping)]
+    return source.get("layout") == layout or any(
+        _has_layout((each.get("manifest") or {}).get("source") or {}, layout) for each in inputs
+    )
 
 
 def _of_splits(splits: tuple[str, ...] | None) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -18,20 +17,27 @@ from posemill.formats.npz import NpzFormat
 from posemill.jobs.convert import Watch, unwatched, writing
 from posemill.jobs.inputs import ClipInput
 from posemill.jobs.read_ahead import closing_stream, read_ahead
-from posemill.jobs.shaping import check_recipe, layout_for, shape_block
+from posemill.jobs.shaping import (
+    check_recipe,
+    dropped_points,
+    expect_order,
+    layout_for,
+    shape_block,
+)
 from posemill.jobs.statistics import SplitStats
 
-_SPLIT_NAME = re.compile(r"[\w.-]{1,100}$")
+_MAX_NAME_BYTES = 150  # of a split, so that the files' names stay below the usual 255
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """One split on the disk."""
+    """One split on the disk; `losses` says in words which points of the clips are left out."""
 
     split: str
     path: Path
     stats_path: Path
     stats: dict[str, Any]
+    losses: tuple[str, ...] = ()
 
 
 def prepare(
@@ -46,6 +52,8 @@ def prepare(
         watch: Sees every clip pass.
     """
     recipe = check_recipe(recipe or Recipe(), NpzFormat())
+    expect_order(source, recipe)
+    check_splits(source, watch=watch)
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     plans = source.plan_splits()
@@ -55,33 +63,46 @@ def prepare(
     with writing(out), closing_stream(stream) as blocks:
         return [
             _write_split(split, group, out, recipe, num_frames=num_frames.get(split))
-            for split, group in _by_split(blocks, out)
+            for split, group in groupby(blocks, key=lambda block: block.split)
         ]
 
 
-def _by_split(
-    blocks: Iterator[ClipBlock], out: Path
-) -> Iterator[tuple[str, Iterator[ClipBlock]]]:  # fmt: skip
-    """Yield each split with its blocks, which must follow each other, as those of a run do."""
-    done: set[str] = set()
-    for split, group in groupby(blocks, key=lambda block: block.split):
-        if split in done or not _SPLIT_NAME.match(split):
+def check_splits(source: ClipInput, *, watch: Watch = unwatched) -> None:
+    """Raise if splits cannot become files: by their names, or as their clips are not together.
+
+    A file is read through for it: nothing is written before all of its splits are known.
+    """
+    splits: Sequence[str] = source.splits or ()
+    if source.run is None:
+        with closing_stream(watch(read_ahead(source.clips()), None)) as clips:
+            splits = [split for split, _ in groupby(clips, key=lambda clip: clip.split)]
+    for split in splits:
+        is_name = split.isprintable() and not {"/", "\\"} & set(split)
+        if not (split and is_name and len(split.encode()) <= _MAX_NAME_BYTES):
             raise FormatError(
-                f"{out}: clips of split {split!r} come in several places, or its name cannot be a "
-                "file's; make a run of them first: posemill import FILE --out RUN"
+                f"{source.path}: the name of split {split!r:.200} cannot be part of a file's name; "
+                "leave it out by --splits, or write one file: posemill export --to npz"
             )
-        done.add(split)
-        yield split, group
+    for split in sorted(set(splits)):
+        if splits.count(split) > 1:
+            raise FormatError(
+                f"{source.path}: clips of split {split!r} come in several places; make a run of "
+                "them first: posemill import FILE --out RUN"
+            )
 
 
 def _write_split(
     split: str, blocks: Iterator[ClipBlock], out: Path, recipe: Recipe, *, num_frames: int | None
 ) -> Prepared:
     form, stats = NpzFormat(), SplitStats(split, recipe)
+    dropped: dict[str, None] = {}
 
     def shaped() -> Iterator[ClipBlock]:
         for block in blocks:
-            ready = shape_block(block, recipe, layout_for(block.frames, recipe, form))
+            layout = layout_for(block.frames, recipe, form)
+            ready = shape_block(block, recipe, layout)
+            if words := dropped_points(block.skeleton_name, layout):
+                dropped[words] = None
             stats.add(ready)
             yield ready
 
@@ -93,4 +114,4 @@ def _write_split(
     content = stats.to_dict() | {"keypoints_file": path.name, "num_bytes": path.stat().st_size}
     with atomic_path(stats_path) as temporary:
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    return Prepared(split, path, stats_path, content)
+    return Prepared(split, path, stats_path, content, tuple(dropped))

@@ -16,7 +16,9 @@ from posemill.geometry import (
     shoulders_of,
     to_square_units,
 )
+from posemill.jobs.inputs import ClipInput
 from posemill.records import PoseClip
+from posemill.skeletons import get_skeleton, point_map
 
 
 def check_recipe(recipe: Recipe, form: Format) -> Recipe:
@@ -38,6 +40,33 @@ def check_recipe(recipe: Recipe, form: Format) -> Recipe:
     if form.has_mask and recipe.fill is None:
         return dataclasses.replace(recipe, fill="zero")
     return recipe
+
+
+def expect_order(source: ClipInput, recipe: Recipe) -> None:
+    """Raise if lines would be drawn between pictures that have nothing to do with each other."""
+    draws_lines = {
+        f"--interpolate {recipe.interpolate}": recipe.interpolate > 0,
+        "--fill interpolate": recipe.fill == "interpolate",
+    }
+    for option, is_chosen in draws_lines.items():
+        if is_chosen and source.has_loose_pictures:
+            raise ConfigError(
+                f"{source.path} holds loose pictures, which do not follow each other in time: "
+                f"leave out {option}, or take a run without them"
+            )
+
+
+def dropped_points(source_name: str, target_name: str) -> str:
+    """Return which points of a skeleton another one has no use for, in words; empty for none."""
+    if source_name == target_name:
+        return ""
+    used = {index for indices in point_map(source_name, target_name) for index in indices}
+    words = []
+    for part in get_skeleton(source_name).parts:
+        gone = len(part) - len(used.intersection(range(part.start, part.stop)))
+        if gone:
+            words.append(f"{gone} of {len(part)} points of {part.name.replace('_', ' ')}")
+    return f"{', '.join(words)} ({source_name} as {target_name})" if words else ""
 
 
 def layout_for(clip: PoseClip, recipe: Recipe, form: Format) -> str:
