@@ -100,14 +100,15 @@ def test_workers_killed_at_random_moments_are_replaced(tree, tmp_path, config_fo
 
     def kill_workers() -> None:
         while not is_over.wait(rng.uniform(0.1, 2.0)) and len(kills) < 8:
-            workers = [
-                each for each in psutil.Process().children()
-                if "resource_tracker" not in " ".join(each.cmdline())
-            ]  # fmt: skip
-            if workers:
-                chosen = rng.choice(workers)
-                chosen.kill()
-                kills.append(chosen.pid)
+            with suppress(psutil.NoSuchProcess):  # one that ended while it was looked at
+                workers = [
+                    each for each in psutil.Process().children()
+                    if "resource_tracker" not in " ".join(each.cmdline())
+                ]  # fmt: skip
+                if workers:
+                    chosen = rng.choice(workers)
+                    chosen.kill()
+                    kills.append(chosen.pid)
 
     killer = threading.Thread(target=kill_workers)
     killer.start()
