@@ -185,3 +185,13 @@ def test_normalised_keypoints_are_not_said_to_miss_their_pictures(run: Path, tmp
     assert result.exit_code == 0, result.output
     assert "4 frames of normalised keypoints drawn on a blank canvas" in result.stderr
     assert "--originals" not in result.stderr
+
+
+def test_the_recipe_that_is_printed_is_all_that_was_done(run: Path, tmp_path: Path) -> None:
+    call("prepare", run, "--normalize", "bbox", "--out", tmp_path / "model")
+    for more in ((), ("--dry-run",)):
+        result = call("export", tmp_path / "model", "--to", "hdf5", "--interpolate", 2, "--json",
+                      "--out", tmp_path / "a.h5", *more)  # fmt: skip
+        assert json.loads(result.stdout)["recipe"] == {
+            "layout": None, "normalize": "bbox", "interpolate": 2, "fill": "zero"
+        }  # fmt: skip

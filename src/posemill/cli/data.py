@@ -142,7 +142,7 @@ def export(
         _print_dry_run(source, recipe, to, as_json=as_json)
         return
     summary = export_clips(source, to, out, recipe=recipe, watch=_bar("exporting"))
-    _print_exported(summary, recipe, as_json=as_json)
+    _print_exported(summary, as_json=as_json)
 
 
 def import_(
@@ -203,9 +203,9 @@ def _print_prepared(made: list[Prepared], *, as_json: bool) -> None:
     _say_losses(loss for each in made for loss in each.losses)
 
 
-def _print_exported(summary: Summary, recipe: Recipe, *, as_json: bool) -> None:
+def _print_exported(summary: Summary, *, as_json: bool) -> None:
     if as_json:
-        print_json(vars(summary) | {"recipe": recipe.to_dict()})
+        print_json(vars(summary))
         return
     counts = f"{summary.num_clips} clips, {summary.num_frames} frames"
     typer.echo(f"{summary.path}: {counts} ({summary.format_name})")
@@ -237,7 +237,7 @@ def _print_dry_run(source: Any, recipe: Recipe, format_name: str, *, as_json: bo
 
     summary, layouts = count_export(source, format_name, recipe=recipe, watch=_bar("counting"))
     result = {"splits": summary.splits, "num_clips": summary.num_clips,
-              "num_frames": summary.num_frames, "layout": layouts, "recipe": recipe.to_dict(),
+              "num_frames": summary.num_frames, "layout": layouts, "recipe": summary.recipe,
               "losses": summary.losses, "dry_run": True}  # fmt: skip
     if as_json:
         print_json(result)

@@ -95,6 +95,7 @@ class Summary:
     num_frames: int = 0
     splits: dict[str, int] = field(default_factory=dict)
     losses: tuple[str, ...] = ()  # what was in the clips and is not in the file
+    recipe: dict[str, Any] = field(default_factory=dict)  # all that was done to the clips
 
     def count(self, clip: PoseClip) -> None:
         """Add a clip to the totals."""

@@ -78,23 +78,33 @@ def export_clips(
         out.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(out)
     stream = watch(read_ahead(source.clips()), source.num_frames)
-    dropped: dict[str, None] = {}
+    shaping = _Shaping(form, recipe)
     with writing(out), closing_stream(stream) as clips:
-        summary = form.write(_shaped_for(form, clips, recipe, dropped), out, recipe=recipe)
-    summary.losses = (*form.losses, *dropped)
-    return summary
+        return shaping.note(form.write(shaping.shape(clips), out, recipe=recipe))
 
 
-def _shaped_for(
-    form: Format, clips: Iterator[PoseClip], recipe: Recipe, dropped: dict[str, None]
-) -> Iterator[PoseClip]:
-    """Yield the clips as they go into a format; note which points that leaves out."""
-    for clip in clips:
-        layout = layout_for(clip, recipe, form)
-        shaped = shape_clip(clip, recipe, layout)
-        if words := dropped_points(clip.skeleton_name, layout):
-            dropped[words] = None
-        yield shaped
+class _Shaping:
+    """Clips as they go into a format, and what that does to them."""
+
+    def __init__(self, form: Format, recipe: Recipe) -> None:
+        self._form, self._recipe, self._whole = form, recipe, recipe
+        self._dropped: dict[str, None] = {}
+
+    def shape(self, clips: Iterator[PoseClip]) -> Iterator[PoseClip]:
+        """Yield the clips as the recipe wants them."""
+        for clip in clips:
+            layout = layout_for(clip, self._recipe, self._form)
+            shaped = shape_clip(clip, self._recipe, layout)
+            self._whole = self._whole.after(shaped)
+            if words := dropped_points(clip.skeleton_name, layout):
+                self._dropped[words] = None
+            yield shaped
+
+    def note(self, summary: Summary) -> Summary:
+        """Return the summary with what is lost and what was done, now and before."""
+        summary.losses = (*self._form.losses, *self._dropped)
+        summary.recipe = self._whole.to_dict()
+        return summary
 
 
 def count_export(
@@ -109,14 +119,12 @@ def count_export(
     recipe = check_recipe(recipe, form)
     expect_order(source, recipe)
     summary, layouts = Summary(Path(), format_name), set()
-    check, dropped = SkeletonCheck(form, source.path), dict[str, None]()
-    clips = watch(source.clips(), source.num_frames)
-    for clip in _shaped_for(form, clips, recipe, dropped):
+    check, shaping = SkeletonCheck(form, source.path), _Shaping(form, recipe)
+    for clip in shaping.shape(watch(source.clips(), source.num_frames)):
         check(clip)
         layouts.add(clip.skeleton_name)
         summary.count(clip)
-    summary.losses = (*form.losses, *dropped)
-    return summary, sorted(layouts)
+    return shaping.note(summary), sorted(layouts)
 
 
 @dataclass
