@@ -130,13 +130,15 @@ def test_torchrun_is_recognised_and_its_world_is_used(settings: Settings, tmp_pa
     train(fields | {"mode": "single", "out": str(tmp_path / "single")})
     config = tmp_path / "config.toml"
     write_config(TrainConfig(**fields), config)
-    subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
          "-m", "posemill", "train", str(config)],
         env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},
-        check=True,
+        check=False,
         capture_output=True,
+        text=True,
     )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
     summary = RunFolder(fields["out"]).read_summary()
     assert (summary["processes"], summary["mode"]) == (2, "multi_process")
     assert summary["mode_reason"] == "torchrun started 2 processes"

@@ -40,7 +40,9 @@ def train(
     """Train a model on keypoints: one process or many, continued after a kill with --resume."""
     # Before torch is loaded: waiting OpenMP threads sleep instead of spinning on shared cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    from posemill.training.distributed import leave_at_once
     from posemill.training.front import train as run_training
+    from posemill.training.launch import under_torchrun
     from posemill.training.resolve import resolve_config
 
     resolved = resolve_config(config, flags)
@@ -49,11 +51,13 @@ def train(
         return
     result = run_training(resolved)
     if os.environ.get("RANK", "0") != "0":
-        return
+        leave_at_once()
     if as_json:
         print_json({"out": str(result.out), **result.summary})
     else:
         _print_summary(result.out, result.summary)
+    if under_torchrun():
+        leave_at_once()
 
 
 def _print_config(resolved: Resolved, as_json: bool) -> None:

@@ -26,7 +26,7 @@ import torch
 from posemill import errors
 from posemill.errors import ConfigError, DeviceError, PosemillError, TrainingError
 from posemill.training.config import TrainConfig
-from posemill.training.distributed import World, join_world
+from posemill.training.distributed import World, join_world, leave_at_once
 from posemill.training.precision import choose_device, choose_precision, cpu_has_fast_bf16
 from posemill.training.presets import count_cores, loader_workers
 from posemill.training.resolve import Resolved
@@ -229,6 +229,7 @@ def _rank_main(task: RankTask, seat: _Seat, shared: Path) -> None:
         world.close()
         if rank == 0:
             (shared / "result.json").write_text(json.dumps(dict(result)), encoding="utf-8")
+        leave_at_once()
     except PosemillError as error:
         note = {"kind": type(error).__name__, "message": str(error)}
         (shared / f"error-{rank}.json").write_text(json.dumps(note), encoding="utf-8")
