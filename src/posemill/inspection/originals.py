@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,9 @@ from posemill.errors import DecodeError, PosemillError
 from posemill.inspection.placing import model_bounds
 from posemill.records import Clip, Frame, PoseClip
 from posemill.sources import LAYOUTS, find_clips
+from posemill.stores.names import plain_text
+
+_BYTE = re.compile(r"\\x([89a-f][0-9a-f])")  # as a run writes a byte that is not UTF-8
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Originals:
             yield row, self._read(clip, clip.image_paths[row])
 
     def _read(self, clip: PoseClip, name: str) -> Frame | None:
-        candidates = list(self._candidates(clip, Path(name)))
+        candidates = [_on_disk(path) for path in self._candidates(clip, Path(name))]
         found = next((path for path in candidates if path.exists()), candidates[0])
         try:
             return read_picture(found)
@@ -82,8 +86,9 @@ class Originals:
         """Yield where a picture may be: at the new place, where it was, below the old roots."""
         if self.moved_to is not None:
             for place in self.places:
-                if path.is_relative_to(place.root):
-                    yield self.moved_to / path.relative_to(place.root)
+                root = plain_text(str(place.root))
+                if path.is_relative_to(root):
+                    yield self.moved_to / path.relative_to(root)
             yield from _below(self.moved_to, clip, path)
         yield path
         if not path.is_absolute():
@@ -136,6 +141,19 @@ class Originals:
 
     def _note(self, error: PosemillError) -> None:
         self.first_reason = self.first_reason or str(error)
+
+
+def _on_disk(path: Path) -> Path:
+    r"""Return a path as the file system has it, where a run wrote `\xNN` for bytes of its names."""
+    if not _BYTE.search(str(path)) or path.exists():
+        return path
+    found = Path(path.anchor)
+    for part in path.relative_to(path.anchor).parts:
+        found /= part
+        if not found.exists():
+            # So Python spells the byte 0xNN of a name; a name with the letters themselves exists.
+            found = found.with_name(_BYTE.sub(lambda hit: chr(0xDC00 + int(hit[1], 16)), part))
+    return found
 
 
 def _below(root: Path, clip: PoseClip, path: Path) -> Iterator[Path]:

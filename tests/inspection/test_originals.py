@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from posemill.inspection.originals import Originals, Place
+from posemill.records import PoseClip
+from posemill.stores.manifest import Manifest
+from posemill.stores.reader import open_run
+from posemill.stores.writer import RunWriter
+
+Maker = Callable[..., PoseClip]
+
+pytestmark = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are Unicode")
+
+
+def write_pictures(folder: Path, names: list[bytes]) -> tuple[str, ...]:
+    """Write pictures of different greys; return their paths as Python spells them."""
+    folder.mkdir(parents=True)
+    for number, name in enumerate(names):
+        _, data = cv2.imencode(".png", np.full((48, 64, 3), 50 * number, np.uint8))
+        (folder / os.fsdecode(name)).write_bytes(data.tobytes())
+    return tuple(str(folder / os.fsdecode(name)) for name in names)
+
+
+def stored(clip: PoseClip, folder: Path) -> PoseClip:
+    """Return the clip as a run gives it back."""
+    with RunWriter(folder, Manifest("holistic-543")) as writer:
+        writer.add(clip)
+    return next(open_run(folder).clips())
+
+
+NAMES = [b"bild\xff1.png", b"bild\\xff2.png", "bär3.png".encode()]
+
+
+@pytest.mark.parametrize("folder", [b"plain", b"b\xfcrger", b"text\\xfc"])
+def test_pictures_with_names_that_are_not_utf8_are_found(make_clip, tmp_path, folder) -> None:
+    paths = write_pictures(tmp_path / os.fsdecode(folder) / "a", NAMES)
+    clip = stored(make_clip(3, clip_id="a", image_paths=paths), tmp_path / "run")
+    assert clip.image_paths[0].endswith(r"a/bild\xff1.png")
+    originals = Originals()
+    frames = [frame for _, frame in originals.frames(clip, range(3))]
+    assert (originals.num_read, originals.first_reason) == (3, "")
+    assert [int(frame.mean()) for frame in frames if frame is not None] == [0, 50, 100]
+
+
+def test_such_pictures_are_found_below_the_new_root_of_a_moved_dataset(
+    make_clip: Maker, tmp_path: Path
+) -> None:
+    old = tmp_path / os.fsdecode(b"alt\xfc")
+    paths = write_pictures(old / "x", NAMES)
+    clip = stored(make_clip(3, clip_id="other", image_paths=paths), tmp_path / "run")
+    old.rename(tmp_path / "new")
+    originals = Originals([Place(old)], moved_to=tmp_path / "new")
+    list(originals.frames(clip, range(3)))
+    assert (originals.num_read, originals.first_reason) == (3, "")
+
+
+def test_such_a_picture_that_is_gone_is_said(make_clip: Maker, tmp_path: Path) -> None:
+    clip = make_clip(1, image_paths=(str(tmp_path / r"bild\xff.png"),))
+    originals = Originals()
+    assert list(originals.frames(clip, [0])) == [(0, None)]
+    assert "missing: no such file" in originals.first_reason
