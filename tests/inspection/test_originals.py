@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
+from posemill.inspection.movies import write_movie
 from posemill.inspection.originals import Originals, Place
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
@@ -60,6 +61,17 @@ def test_such_pictures_are_found_below_the_new_root_of_a_moved_dataset(
     originals = Originals([Place(old)], moved_to=tmp_path / "new")
     list(originals.frames(clip, range(3)))
     assert (originals.num_read, originals.first_reason) == (3, "")
+
+
+def test_videos_below_a_root_whose_name_is_not_utf8_are_found(make_clip, tmp_path) -> None:
+    root = tmp_path / os.fsdecode(b"filme\xfc")
+    root.mkdir()
+    frames = (np.zeros((48, 64, 3), np.uint8) for _ in range(2))
+    write_movie(root / "a.mp4", frames, kind="mp4")
+    # As a manifest says it.
+    originals = Originals.of({"source": {"path": str(tmp_path / r"filme\xfc"), "layout": "videos"}})
+    list(originals.frames(make_clip(2, clip_id="a"), range(2)))
+    assert (originals.num_read, originals.first_reason) == (2, "")
 
 
 def test_such_a_picture_that_is_gone_is_said(make_clip: Maker, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ class Originals:
         found: dict[tuple[str, str], Clip] = {}
         for place in [Place(self.moved_to)] if self.moved_to else self.places:
             try:
-                clips = find_clips(place.root, layout=place.layout)
+                clips = find_clips(_on_disk(place.root), layout=place.layout)
             except PosemillError as error:
                 self._note(error)
                 continue
