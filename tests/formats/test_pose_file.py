@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import dataclasses
+import io
+import json
 import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import make_clip, make_clips
+from format_clips import assert_same, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats.contract import Recipe
-from posemill.formats.pose_file import PoseFormat, encode_clip
+from posemill.formats.pose_file import PoseFormat, encode_clip, encode_note
 
 POSE = PoseFormat()
 
@@ -100,3 +103,62 @@ def test_files_that_do_not_fit_are_named(tmp_path: Path, change, message: str) -
 def test_a_picture_larger_than_the_header_can_say_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"clip 'clip_1': 70000x480 is too large for \.pose"):
         POSE.write([make_clip(1, size_wh=(70000, 480))], tmp_path / "a.pose", recipe=Recipe())
+
+
+def test_one_file_keeps_the_recipe_and_all_that_its_clip_has(tmp_path: Path) -> None:
+    clip = make_clip(1, clip_id="deep/er", split="dev", extra={"signer": "ä"}, fps=None,
+                     frame_indices=np.arange(0, 12, 2))  # fmt: skip
+    clip = dataclasses.replace(clip, interpolated=4)
+    recipe = Recipe(layout="143", interpolate=3)
+    POSE.write([clip], tmp_path / "a.pose", recipe=recipe)
+    (back,) = POSE.read(tmp_path / "a.pose")
+    assert_same(clip, back, tolerance=1e-6)
+    assert (back.normalized, back.interpolated) == ("none", 4)
+    text = (tmp_path / "a.pose").read_bytes()
+    said = json.loads(text[text.rindex(b'{"posemill"') :])
+    assert said["recipe"]["layout"] == "holistic-143"
+    assert (said["format"], said["recipe"]["interpolate"]) == ("pose", 4)
+
+
+def test_a_file_of_a_folder_knows_its_clip_also_outside_of_it(tmp_path: Path) -> None:
+    clips = [dataclasses.replace(clip, interpolated=2) for clip in make_clips()]
+    POSE.write(clips, tmp_path / "all", recipe=Recipe())
+    (tmp_path / "all" / "dev" / "one.pose").rename(tmp_path / "other.pose")
+    (back,) = POSE.read(tmp_path / "other.pose")
+    assert_same(clips[3], back, tolerance=1e-6)
+    assert back.interpolated == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"start_frame": 2, "end_frame": 5}, {"start_time": 80}])
+def test_pose_format_does_not_see_what_stands_behind_the_body(options) -> None:
+    package = pytest.importorskip("pose_format")
+    clip = make_clip(1)
+    plain, noted = encode_clip(clip), encode_clip(clip) + encode_note(clip, Recipe(interpolate=7))
+    for opened in (bytes, io.BytesIO):
+        one, other = (package.Pose.read(opened(data), **options) for data in (plain, noted))
+        np.testing.assert_array_equal(one.body.data, other.body.data)
+        np.testing.assert_array_equal(one.body.confidence, other.body.confidence)
+        assert len(other.body.data) == {0: 6, 2: 3, 1: 4}[len(options)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda note: note[:-3], "cut off at byte"),
+        (lambda note: b"posemill" + struct.pack("<I", 2) + b"[]", "expected an object with 'clip'"),
+        (lambda note: note.replace(b'"num_frames": 6', b'"num_frames": 5'), "expected 5 frames"),
+        (lambda note: note.replace(b'"interpolate": 0', b'"interpolate":"0'), "not a readable"),
+    ],
+)
+def test_a_note_that_does_not_fit_is_an_error(tmp_path: Path, change, message: str) -> None:
+    clip = make_clip(1)
+    path = tmp_path / "bad.pose"
+    path.write_bytes(encode_clip(clip) + change(encode_note(clip, Recipe())))
+    with pytest.raises(FormatError, match=rf"bad\.pose.*{message}"):
+        list(POSE.read(path))
+
+
+def test_bytes_of_others_behind_the_body_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "b.pose").write_bytes(encode_clip(make_clip(1)) + b"something else")
+    (clip,) = POSE.read(tmp_path / "b.pose")
+    assert (clip.clip_id, clip.split) == ("b", "all")

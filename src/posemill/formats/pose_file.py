@@ -3,13 +3,17 @@
 Header: version, width/height/depth, components (name, points, limbs, colours, "XYZC"). Body: fps,
 frames, people, coordinates in pixels, confidences (0 = missing). Depth is the width: our z has
 the scale of x. Names are those pose-format gives the same points, in ASCII.
+
+Behind the body, where readers of version 0.2 do not look as they know its length, stands what the
+format has no place for: `posemill`, a length (uint32), and as much JSON: version, skeleton, recipe
+and the clip's record as in `posemill.jsonl`.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,7 @@ from posemill.formats.contract import (
     SkeletonCheck,
     Summary,
     expect_clips,
+    header_of,
     make_clip,
     reading,
 )
@@ -32,13 +37,16 @@ from posemill.formats.folders import (
     header_in,
     new_folder,
     read_index,
+    record_of,
     split_and_id,
 )
+from posemill.formats.json_text import line_of, parse_json
 from posemill.records import PoseClip
 from posemill.skeletons import Part, Skeleton, get_skeleton
 
 _VERSION = 0.2
 _LEAST_SCORE = 1e-6
+_NOTE = b"posemill"
 # Component names of pose-format -> (skeleton, its parts in the order of the components).
 _COMPONENTS: dict[tuple[str, ...], str] = {
     ("POSE_LANDMARKS", "FACE_LANDMARKS", "LEFT_HAND_LANDMARKS", "RIGHT_HAND_LANDMARKS"):
@@ -73,20 +81,21 @@ class PoseFormat:
         """Write a file per clip; one clip to `path` itself if that ends in `.pose`."""
         summary, check = Summary(path, self.name), SkeletonCheck(self, path)
         if path.suffix == ".pose":
-            return self._write_one(clips, path, check)
+            return self._write_one(clips, path, recipe, check)
         with new_folder(path, self.name, recipe) as (_, index):
             for clip in clips:
                 check(clip)
                 place = index.place(clip)
                 place.parent.mkdir(parents=True, exist_ok=True)
-                place.with_name(place.name + ".pose").write_bytes(encode_clip(clip))
+                content = encode_clip(clip) + encode_note(clip, recipe)
+                place.with_name(place.name + ".pose").write_bytes(content)
                 summary.count(clip)
             check.finish(summary)
         return summary
 
     def _write_one(
-        self, clips: Iterable[PoseClip], path: Path, check: SkeletonCheck
-    ) -> Summary:  # fmt: skip
+        self, clips: Iterable[PoseClip], path: Path, recipe: Recipe, check: SkeletonCheck
+    ) -> Summary:
         summary = Summary(path, self.name)
         with atomic_path(path) as temporary:
             for clip in clips:
@@ -97,7 +106,7 @@ class PoseFormat:
                         f"{path}: a .pose file holds one clip, {clip.clip_id!r} is the second; "
                         "give a folder's name to get a file per clip"
                     )
-                temporary.write_bytes(encode_clip(clip))
+                temporary.write_bytes(encode_clip(clip) + encode_note(clip, recipe))
             check.finish(summary)
         return summary
 
@@ -105,7 +114,7 @@ class PoseFormat:
         """Yield the clips, of several people the one with the highest mean confidence."""
         with reading(path, self.name):
             if path.is_file():
-                yield decode_clip(path, {"clip_id": path.stem})
+                yield decode_clip(path)
                 return
             count = 0
             for file, fields in _files(path):
@@ -129,7 +138,7 @@ def _files(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def encode_clip(clip: PoseClip) -> bytes:
-    """Return the bytes of a `.pose` file."""
+    """Return the bytes of a `.pose` file, without a note."""
     width, height = clip.sizes_wh[0].tolist() if len(clip) else (0, 0)
     if max(width, height) > 65535:
         raise FormatError(f"clip {clip.clip_id!r}: {width}x{height} is too large for .pose")
@@ -146,6 +155,13 @@ def encode_clip(clip: PoseClip) -> bytes:
     confidence = np.where(found, np.maximum(clip.scores, _LEAST_SCORE), 0).astype("<f4")
     body = struct.pack("<fIH", clip.fps or 0, len(clip), 1)
     return b"".join((*header, body, data.tobytes(), confidence.tobytes()))
+
+
+def encode_note(clip: PoseClip, recipe: Recipe) -> bytes:
+    """Return what stands behind the body: all that was done to the clip, and its record."""
+    header = header_of(PoseFormat.name, clip.skeleton_name, recipe.after(clip))
+    text = line_of(header | {"clip": record_of(clip)}, f"clip {clip.clip_id!r}").encode("ascii")
+    return _NOTE + struct.pack("<I", len(text)) + text
 
 
 def _parts(skeleton: Skeleton) -> tuple[Part, ...]:
@@ -215,9 +231,21 @@ class _Cursor:
         self.at += size
         return array.astype(np.float32)
 
+    def note(self) -> dict[str, Any]:
+        """Return what stands behind the body; empty in files of other makers."""
+        if not self.data.startswith(_NOTE, self.at):
+            return {}
+        self.at += len(_NOTE)
+        (length,) = self.take("<I")
+        (text,) = self.take(f"<{length}s")
+        note = parse_json(text)
+        if not isinstance(note, dict) or not isinstance(note.get("clip"), dict):
+            raise ValueError("expected an object with 'clip' behind the body")
+        return note
 
-def decode_clip(path: Path, fields: dict[str, Any]) -> PoseClip:
-    """Return the clip of a `.pose` file; `fields` are those of the clip that it cannot hold."""
+
+def decode_clip(path: Path, fields: Mapping[str, Any] | None = None) -> PoseClip:
+    """Return the clip of a `.pose` file; `fields` replace what the file says about it."""
     cursor = _Cursor(path)
     (version,) = cursor.take("<f")
     if not abs(version - _VERSION) < 1e-3:
@@ -241,13 +269,16 @@ def decode_clip(path: Path, fields: dict[str, Any]) -> PoseClip:
         scale = np.array([width or 1, height or 1, depth or width or 1], np.float32)
         points = data[:, person] / scale[:dims]
     found = scores > 0
+    note = cursor.note()
+    noted = fields_of(note["clip"], frames) if note else {}
     given = {
+        "clip_id": path.stem,
         "sizes_wh": np.tile(np.array([width, height], np.int32), (frames, 1)),
         "fps": float(fps) or None,
+        **noted,
+        **(fields or {}),
     }
-    return make_clip(
-        path, points, np.clip(scores, 0, 1), found, skeleton_name=skeleton, **(given | fields)
-    )
+    return make_clip(path, points, np.clip(scores, 0, 1), found, skeleton_name=skeleton, **given)
 
 
 def _read_component(cursor: _Cursor) -> tuple[str, int, str]:
