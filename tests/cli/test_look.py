@@ -67,6 +67,32 @@ def test_view_as_json_has_the_same_numbers_for_programs(run: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["run", "npz", "folder"])
+def test_view_says_what_was_done_to_the_keypoints(run: Path, tmp_path: Path, kind: str) -> None:
+    plain = json.loads(invoke("view", run, "--json")[1])
+    assert (plain["normalized"], plain["interpolated"]) == (["none"], 0)
+    path = tmp_path / "a.npz"
+    options = ("--normalize", "shoulders", "--interpolate", 3)
+    if kind == "folder":
+        path = tmp_path / "model"
+        invoke("prepare", run, *options, "--out", path)
+    else:
+        invoke("export", run, *options, "--to", "npz", "--out", path)
+    if kind == "run":
+        invoke("import", path, "--out", tmp_path / "back")
+        path = tmp_path / "back"
+    first = invoke("view", path)[1].splitlines()[0]
+    assert "holistic-143  normalised by shoulders  gaps of up to 3 frames closed" in first
+    result = json.loads(invoke("view", path, "--json")[1])
+    assert (result["normalized"], result["interpolated"]) == (["shoulders"], 3)
+
+
+def test_view_says_that_only_some_files_of_a_folder_are_normalised(run, tmp_path) -> None:
+    invoke("prepare", run, "--splits", "train", "--normalize", "bbox", "--out", tmp_path / "model")
+    invoke("prepare", run, "--splits", "dev", "--out", tmp_path / "model")
+    assert "holistic-143  some normalised by bbox" in invoke("view", tmp_path / "model")[1]
+
+
 def test_a_split_of_which_nothing_could_be_read_shows(run: Path) -> None:
     with sqlite3.connect(run / "ledger.sqlite") as database:
         database.execute(

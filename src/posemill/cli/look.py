@@ -153,7 +153,8 @@ def _say_gone(originals: Originals) -> None:
 def _print_view(result: dict[str, Any]) -> None:
     state = {True: "finished", False: "not finished"}.get(result.get("is_finished", ""), "")
     skeletons = ", ".join(result["skeleton_names"])
-    typer.echo("  ".join(filter(None, [result["path"], result["kind"], skeletons, state])))
+    head = [result["path"], result["kind"], skeletons, *_done_to(result), state]
+    typer.echo("  ".join(filter(None, head)))
     typer.echo()
     names = list(result["splits"][-1]["presence"])
     labels = [name.replace("_", " ") for name in names]
@@ -177,6 +178,14 @@ def _print_view(result: dict[str, Any]) -> None:
         columns = ["split", "clip", "frames", *labels]
         columns += ["jumps", "swaps", "frozen", "badness", "why"]
         print_table(columns, [_clip_row(each, names) for each in clips])
+
+
+def _done_to(result: dict[str, Any]) -> list[str]:
+    """Return in words what was done to the keypoints; nothing where they are as they were found."""
+    normalized, longest = result["normalized"], result["interpolated"]
+    some = "some " if len(normalized) > 1 else ""
+    words = [f"{some}normalised by {name}" for name in normalized if name != "none"]
+    return words + ([f"gaps of up to {longest} frames closed"] if longest else [])
 
 
 def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:

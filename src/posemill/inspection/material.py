@@ -14,7 +14,7 @@ import numpy.typing as npt
 from posemill.errors import FormatError, PosemillError, RunError
 from posemill.formats import Format, detect_format, get_format
 from posemill.formats.contract import Size
-from posemill.records import BoolArray, PoseClip
+from posemill.records import BoolArray, PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 from posemill.stores.manifest import MANIFEST_NAME
 from posemill.stores.reader import Run
@@ -29,6 +29,7 @@ class Outline:
     Args:
         present: `(frames, parts)`: which parts were found.
         sizes_wh: `(frames, 2)` in pixels.
+        normalized: As in `PoseClip`, as is `interpolated`.
     """
 
     split: str
@@ -36,6 +37,8 @@ class Outline:
     skeleton_name: str
     present: BoolArray
     sizes_wh: npt.NDArray[np.int32]
+    normalized: str = "none"
+    interpolated: int = 0
 
 
 class Material(Protocol):
@@ -122,6 +125,7 @@ class _RunMaterial:
         """Yield outlines out of the small columns."""
         names = get_skeleton(self.run.skeleton_name).part_names
         flags = [f"has_{name}" for name in names]
+        made = fields_of_recipe(self.run.manifest.options.get("recipe"))
         for split in self._chosen(splits):
             table = self.run.table(split, ["clip_id", "width", "height", *flags])
             present = np.stack([table.column(flag).to_numpy() for flag in flags], 1)
@@ -138,6 +142,7 @@ class _RunMaterial:
                     self.run.skeleton_name,
                     present[start:stop].astype(bool),
                     sizes[start:stop].astype(np.int32),
+                    **made,
                 )
 
     def pick(self, names: Iterable[ClipName]) -> Iterator[PoseClip]:
@@ -190,7 +195,15 @@ class _FileMaterial:
     def outlines(self, splits: Iterable[str] | None = None) -> Iterator[Outline]:
         """Yield outlines; the keypoints are read for it."""
         for clip in self.clips(splits):
-            yield Outline(clip.split, clip.clip_id, clip.skeleton_name, clip.present, clip.sizes_wh)
+            yield Outline(
+                clip.split,
+                clip.clip_id,
+                clip.skeleton_name,
+                clip.present,
+                clip.sizes_wh,
+                clip.normalized,
+                clip.interpolated,
+            )
 
     def pick(self, names: Iterable[ClipName]) -> Iterator[PoseClip]:
         """Yield clips by name, in the order of the file."""

@@ -29,6 +29,8 @@ class SplitSummary:
     present: Counter[str] = field(default_factory=Counter)
     part_names: tuple[str, ...] = ()
     skeleton_names: tuple[str, ...] = ()
+    normalized: tuple[str, ...] = ()
+    interpolated: int = 0
 
     def add(self, outline: Outline) -> None:
         """Count a clip."""
@@ -36,6 +38,8 @@ class SplitSummary:
         self.part_names = tuple(dict.fromkeys((*self.part_names, *names)))
         known = (*self.skeleton_names, outline.skeleton_name)
         self.skeleton_names = tuple(dict.fromkeys(known))
+        self.normalized = tuple(dict.fromkeys((*self.normalized, outline.normalized)))
+        self.interpolated = max(self.interpolated, outline.interpolated)
         self.lengths.append(len(outline.present))
         self.num_frames += len(outline.present)
         sizes, counts = np.unique(outline.sizes_wh, axis=0, return_counts=True)
@@ -99,6 +103,9 @@ def describe(
         "path": str(material.path),
         "kind": material.kind,
         "skeleton_names": _skeleton_names(summaries, facts),
+        # What was done to the clips; several words where a folder's files differ.
+        "normalized": list(summaries[-1].normalized) if summaries else [],
+        "interpolated": summaries[-1].interpolated if summaries else 0,
         **({"is_finished": facts["is_finished"]} if "is_finished" in facts else {}),
         "splits": rows,
         "reasons": [asdict(each) for each in group_failures(material.failures(), chosen)],
