@@ -145,7 +145,7 @@ def test_a_folder_of_splits_is_read_as_one(tmp_path: Path) -> None:
         ({"keypoints": np.ones((5, 143, 3)), "video_ids": np.array(["a", "b", "b", "a", "b"])},
          r"behind each other, but 'a' of video_ids begins again at frame 3; sort the frames"),
         ({"keypoints": np.full((2, 143, 3), 365.0)},
-         r"got pixels \(their median is 365\) .*not known; give it: .* --size WIDTHxHEIGHT"),
+         r"got pixels \(their median is 365\) .*not known; give it by --size WIDTHxHEIGHT"),
         ({"keypoints": np.full((2, 18, 2), 365), "sizes_wh": np.array([[640, 480], [0, 0]])},
          r"got pixels \(their median is 365\)"),
         ({"keypoints": np.array([[{}]], object)}, "Python objects; unpickling it could run code"),

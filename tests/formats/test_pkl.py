@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from pathlib import Path
 
@@ -87,3 +88,43 @@ def test_what_does_not_fit_is_named_with_the_file(tmp_path, value, message: str)
     with pytest.raises(FormatError, match=rf"bad\.pkl.*{message}") as caught:
         list(PKL.read(path))
     assert str(caught.value).count("bad.pkl") == 1
+
+
+def in_pixels(clip, width: int, height: int) -> dict[str, object]:
+    scale = np.array([width, height, width])
+    frames = [
+        {part.name: clip.part(part.name)[row] * scale if is_there else None
+         for part, is_there in zip(clip.skeleton.parts, present, strict=True)}
+        for row, present in enumerate(clip.present)
+    ]  # fmt: skip
+    return {"train": {"keypoints": frames, "video_ids": [clip.clip_id] * len(clip)}}
+
+
+def test_pixels_of_another_maker_are_divided_by_the_size_that_is_given(tmp_path: Path) -> None:
+    clip = make_clip(1)
+    path = dump(tmp_path / "a.pkl", in_pixels(clip, 640, 480))
+    (back,) = PKL.read(path, size_wh=(640, 480))
+    np.testing.assert_allclose(back.points, clip.points, atol=1e-6)
+    assert back.sizes_wh[0].tolist() == [640, 480]
+
+
+def test_pixels_of_pictures_whose_size_is_not_known_are_refused(tmp_path: Path) -> None:
+    path = dump(tmp_path / "a.pkl", in_pixels(make_clip(1), 640, 480))
+    message = r"a\.pkl: expected x and y divided .* got pixels \(their median is \d+\) of .*--size"
+    with pytest.raises(FormatError, match=message):
+        list(PKL.read(path))
+
+
+def test_normalised_points_stay_as_they_are_whatever_the_size(tmp_path: Path) -> None:
+    clip = make_clip(1)
+    path = dump(tmp_path / "a.pkl", in_pixels(clip, 1, 1))
+    (back,) = PKL.read(path, size_wh=(640, 480))
+    np.testing.assert_array_equal(back.points, clip.points)
+
+
+def test_our_own_file_says_itself_that_it_holds_no_pixels(tmp_path: Path) -> None:
+    clip = make_clip(1)
+    far = dataclasses.replace(clip, points=clip.points * 50, normalized="shoulders")
+    PKL.write([far], tmp_path / "a.pkl", recipe=Recipe())
+    (back,) = PKL.read(tmp_path / "a.pkl")
+    np.testing.assert_array_equal(back.points, far.points)

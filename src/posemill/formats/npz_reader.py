@@ -23,13 +23,11 @@ from posemill.formats.contract import (
     skeleton_for,
 )
 from posemill.formats.landmarks_file import has_landmarks, read_landmarks
+from posemill.formats.pixels import divide_pixels, median_of_pixels
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 
 _SPLIT_IN_NAME = re.compile(r"(\w+?)_keypoints\.npz$")
-# Normalised points are rarely outside -1..2; a median beyond this is one of pixels.
-_LEAST_PIXELS = 4
-_LOOKED_AT = 256  # frames
 
 
 def clips_of(arrays: MappedNpz, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
@@ -63,7 +61,7 @@ def clips_of(arrays: MappedNpz, *, size_wh: Size | None = None) -> Iterator[Pose
     expect_clips(path, len(lengths))
     default_split = _split_of(path)
     ids = _clip_ids(arrays, frames, lengths)
-    pixels = 0.0 if "posemill" in header else _median_of_pixels(keypoints)
+    pixels = 0.0 if "posemill" in header else median_of_pixels(keypoints)
     start = 0
     for index, length in enumerate(lengths):
         rows = slice(start, start + length)
@@ -71,7 +69,7 @@ def clips_of(arrays: MappedNpz, *, size_wh: Size | None = None) -> Iterator[Pose
         given = {name: str(values[index]) for name, values in per_clip.items()}
         points, sizes = np.array(keypoints[rows]), _sizes(frames, rows, length, size_wh)
         yield make_clip(
-            path, _divided(path, points, sizes, pixels) if pixels else points,
+            path, divide_pixels(path, points, sizes, pixels) if pixels else points,
             _cut(frames, "scores", rows), _cut(frames, "mask", rows), sizes_wh=sizes,
             skeleton_name=skeleton, clip_id=ids[index],
             split=given.get("splits") or default_split,
@@ -101,31 +99,6 @@ def _clip_ids(
             ids[index] = f"{name}_{seen[name]:04d}"
             seen[name] += 1
     return ids
-
-
-def _median_of_pixels(keypoints: npt.NDArray[Any]) -> float:
-    """Return the median of x and y if they are pixels, 0 if they are normalised."""
-    step = max(1, len(keypoints) // _LOOKED_AT)
-    with np.errstate(all="ignore"):
-        values = np.abs(np.asarray(keypoints[::step, :, :2], np.float32))
-    found = values[np.isfinite(values) & (values > 0)]
-    median = float(np.median(found)) if found.size else 0.0
-    return median if median > _LEAST_PIXELS else 0.0
-
-
-def _divided(
-    path: Path, points: npt.NDArray[Any], sizes_wh: npt.NDArray[np.int32], median: float
-) -> npt.NDArray[np.float32]:
-    """Return pixels divided by the pictures' width and height, z by the width."""
-    if not (sizes_wh > 0).all():
-        raise FormatError(
-            f"{path}: expected x and y divided by the pictures' size, got pixels (their median is "
-            f"{median:.0f}) of pictures whose size is not known; give it: posemill import "
-            "--size WIDTHxHEIGHT"
-        )
-    with np.errstate(all="ignore"):  # what is not a number is refused later
-        scale = sizes_wh[:, [0, 1, 0][: points.shape[2]]].astype(np.float32)
-        return points.astype(np.float32) / scale[:, None]
 
 
 def _info(given: Mapping[str, str]) -> dict[str, Any]:

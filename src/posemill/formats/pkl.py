@@ -8,7 +8,7 @@ split `'posemill'`: JSON with version and recipe.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
@@ -31,6 +31,7 @@ from posemill.formats.contract import (
     reading,
 )
 from posemill.formats.pickle_reader import array_of, has_annotations, open_pickle
+from posemill.formats.pixels import LOOKED_AT, divide_pixels, median_of_pixels
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 
@@ -142,13 +143,17 @@ def _clips_of(path: Path, split: str, lists: Any, size_wh: Size | None) -> Itera
     starts = [rows[0] for rows in pieces]
     expect_together(path, [ids[start] for start in starts], starts)
     header = lists.get("posemill")
-    made = fields_of_recipe(read_header(header).get("recipe")) if isinstance(header, str) else {}
+    ours = read_header(header) if isinstance(header, str) else {}
+    made = fields_of_recipe(ours.get("recipe"))
+    seen = range(0, len(frames), max(1, len(frames) // LOOKED_AT))
+    pixels = 0.0 if ours else median_of_pixels(_points(path, split, seen, frames))
     for rows in pieces:
-        points = np.stack([_frame(path, split, index, frames[index]) for index in rows])
+        points = _points(path, split, rows, frames)
+        sizes = np.tile(np.array(size_wh or (0, 0), np.int32), (len(rows), 1))
         named = tuple(paths[index] for index in rows)
         yield make_clip(
-            path, points, None, None, skeleton_name=_SKELETON, clip_id=ids[rows[0]], split=split,
-            sizes_wh=np.tile(np.array(size_wh or (0, 0), np.int32), (len(rows), 1)),
+            path, divide_pixels(path, points, sizes, pixels) if pixels else points, None, None,
+            skeleton_name=_SKELETON, clip_id=ids[rows[0]], split=split, sizes_wh=sizes,
             image_paths=named if any(named) else (), **made,
         )  # fmt: skip
 
@@ -160,6 +165,10 @@ def _strings(lists: Any, name: str, length: int) -> list[Any]:
     if len(values) != length:
         raise ValueError(f"a split has {length} keypoints and {len(values)} {name}")
     return values
+
+
+def _points(path: Path, split: str, rows: Sequence[int], frames: list[Any]) -> np.ndarray[Any, Any]:
+    return np.stack([_frame(path, split, index, frames[index]) for index in rows])
 
 
 def _frame(path: Path, split: str, index: int, frame: Any) -> np.ndarray[Any, Any]:
