@@ -17,6 +17,7 @@ from posemill.files import (
     atomic_path,
     cache_folder,
     exclusive_lock,
+    new_folders,
     remove_leftovers,
     sha256_of,
 )
@@ -151,3 +152,20 @@ def test_leftovers_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path: Pa
         os.utime(path, (1, 1))
     remove_leftovers(target)
     assert sorted(tmp_path.iterdir()) == sorted([fresh, alive, other])
+
+
+def write_and_fail(folder: Path) -> None:
+    (folder / "kept").touch()
+    raise ZeroDivisionError
+
+
+def test_new_folders_go_again_if_the_work_fails(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for folder in (mine / "a" / "b", mine):
+        with pytest.raises(KeyboardInterrupt), new_folders(folder):
+            raise KeyboardInterrupt
+        assert list(tmp_path.rglob("*")) == [mine]
+    with pytest.raises(ZeroDivisionError), new_folders(mine / "a" / "b"):
+        write_and_fail(mine / "a")
+    assert sorted(tmp_path.rglob("*")) == [mine, mine / "a", mine / "a" / "kept"]

@@ -11,7 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -97,6 +97,21 @@ def cache_folder() -> Path:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "posemill"
+
+
+@contextmanager
+def new_folders(folder: Path) -> Iterator[None]:
+    """Make a folder and those above it; if the block fails, remove those we made that are empty."""
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        # From below upwards; `rmdir` refuses what is not empty.
+        with suppress(OSError):
+            for each in made:
+                each.rmdir()
+        raise
 
 
 @contextmanager

@@ -195,3 +195,15 @@ def test_the_recipe_that_is_printed_is_all_that_was_done(run: Path, tmp_path: Pa
         assert json.loads(result.stdout)["recipe"] == {
             "layout": None, "normalize": "bbox", "interpolate": 2, "fill": "zero"
         }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "args", [("prepare",), ("export", "--to", "npz"), ("import",)], ids=lambda args: args[0]
+)
+def test_what_fails_leaves_no_folders_behind(run: Path, tmp_path: Path, args) -> None:
+    call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
+    before = sorted(tmp_path.iterdir())
+    wrong = ("--layout", "543", "--out", tmp_path / "x" / "y")
+    result = call(args[0], tmp_path / "a.pkl", *args[1:], *wrong)
+    assert "choose another --layout" in str(result.exception)
+    assert sorted(tmp_path.iterdir()) == before

@@ -128,7 +128,7 @@ def test_a_clip_of_infinity_is_named_also_inside_a_block(tmp_path: Path) -> None
             writer.add(clip)
     with pytest.raises(FormatError, match="clip 'clip_2' holds infinity"):
         prepare(ClipInput(tmp_path / "run"), tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_split_without_any_point_has_no_numbers_but_is_written(tmp_path: Path) -> None:

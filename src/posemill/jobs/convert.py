@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from posemill.blocks import ClipBlock
 from posemill.errors import FormatError, RunError
-from posemill.files import atomic_folder, remove_leftovers
+from posemill.files import atomic_folder, new_folders, remove_leftovers
 from posemill.formats import get_format
 from posemill.formats.contract import Format, Recipe, SkeletonCheck, Summary
 from posemill.jobs.inputs import ClipInput
@@ -74,12 +74,10 @@ def export_clips(
     form = get_format(format_name)
     recipe = check_recipe(recipe or Recipe(), form)
     expect_order(source, recipe)
-    with writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(out)
     stream = watch(read_ahead(source.clips()), source.num_frames)
     shaping = _Shaping(form, recipe)
-    with writing(out), closing_stream(stream) as clips:
+    with writing(out), closing_stream(stream) as clips, new_folders(out.parent):
+        remove_leftovers(out)
         return shaping.note(form.write(shaping.shape(clips), out, recipe=recipe))
 
 
@@ -155,7 +153,7 @@ def _new_run(out: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes the run when the block ends well."""
     if check_folder(out):
         raise RunError(f"{out} holds a run already; choose another folder")
-    with writing(out), atomic_folder(out, marker=MANIFEST_NAME) as folder:
+    with writing(out), new_folders(out.parent), atomic_folder(out, marker=MANIFEST_NAME) as folder:
         yield folder
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from posemill.blocks import ClipBlock
 from posemill.errors import FormatError
-from posemill.files import atomic_path, remove_leftovers
+from posemill.files import atomic_path, new_folders, remove_leftovers
 from posemill.formats.contract import Recipe
 from posemill.formats.npz import NpzFormat
 from posemill.jobs.convert import Watch, unwatched, writing
@@ -54,13 +54,11 @@ def prepare(
     recipe = check_recipe(recipe or Recipe(), NpzFormat())
     expect_order(source, recipe)
     check_splits(source, watch=watch)
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
     plans = source.plan_splits()
     num_frames = {split: sum(map(len, each)) for split, each in plans.items()}
     # A run is unpacked by threads of its own.
     stream = watch(source.blocks(plans), source.num_frames)
-    with writing(out), closing_stream(stream) as blocks:
+    with writing(out), closing_stream(stream) as blocks, new_folders(out):
         return [
             _write_split(split, group, out, recipe, num_frames=num_frames.get(split))
             for split, group in groupby(blocks, key=lambda block: block.split)
