@@ -162,14 +162,20 @@ def test_a_pkl_is_normalised_by_the_size_that_is_given(run: Path, tmp_path: Path
 
 def test_points_that_a_layout_leaves_out_are_said_when_it_is_written(run, tmp_path) -> None:
     said = "400 of 468 points of face (holistic-543 as holistic-143)"
+    whole = call("export", run, "--to", "npz", "--layout", "543", "--out", tmp_path / "b.npz")
+    assert "not kept" not in whole.stderr
     for args in (("export", run, "--to", "npz", "--out", tmp_path / "a.npz"),
                  ("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl"),
                  ("export", run, "--to", "npz", "--out", tmp_path / "a.npz", "--dry-run"),
-                 ("prepare", run, "--out", tmp_path / "model")):  # fmt: skip
-        assert said in call(*args).stderr
+                 ("prepare", run, "--out", tmp_path / "model"),
+                 ("merge", run, "--layout", "143", "--dry-run", "--out", tmp_path / "new"),
+                 ("import", tmp_path / "b.npz", "--layout", "143", "--dry-run", "--out",
+                  tmp_path / "new")):  # fmt: skip
+        assert said in call(*args).stderr.partition("not kept: ")[2]
         assert said in call(*args, "--json").stdout
-    whole = call("export", run, "--to", "npz", "--layout", "543", "--out", tmp_path / "b.npz")
-    assert "not kept" not in whole.stderr
+    result = call("merge", run, "--layout", "143", "--out", tmp_path / "new")
+    assert result.stderr == f"not kept: {said}\n"
+    assert call("merge", run, "--out", tmp_path / "same").stderr == ""
 
 
 def test_a_dry_run_of_prepare_looks_at_the_names_of_splits(tmp_path: Path) -> None:

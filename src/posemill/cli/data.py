@@ -230,6 +230,7 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
         + (f"; {summary.num_failures} failures kept" if summary.num_failures else "")
         + (" (not written: --dry-run)" if dry_run else "")
     )
+    _say_losses(summary.losses)
 
 
 def _print_dry_run(source: Any, recipe: Recipe, format_name: str, *, as_json: bool) -> None:

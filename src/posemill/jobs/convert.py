@@ -132,6 +132,7 @@ class RunSummary:
     Args:
         equal_duplicates: Clips that came again with the same content, and were written once.
         num_failures: Rows of the inputs' ledgers that say what gave no keypoints; all are kept.
+        losses: In words, which points of the clips the chosen layout leaves out.
     """
 
     path: Path
@@ -140,6 +141,7 @@ class RunSummary:
     splits: dict[str, int] = field(default_factory=dict)
     equal_duplicates: int = 0
     num_failures: int = 0
+    losses: tuple[str, ...] = ()
 
     def count(self, clip: PoseClip) -> None:
         """Add a clip to the totals."""
@@ -191,7 +193,8 @@ def merge_clips(
     summary, conflicts = RunSummary(out), _Conflicts()
     totals = [source.num_frames for source in sources]
     total = None if None in totals else sum(each or 0 for each in totals)
-    clips = watch(_shaped(sources, recipe, conflicts), total)
+    dropped: dict[str, None] = {}
+    clips = watch(_shaped(sources, recipe, conflicts, dropped), total)
     with (
         nullcontext() if dry_run else _new_run(out) as folder,
         _Target(folder, recipe, partial(_manifest, sources, kind)) as target,
@@ -204,7 +207,7 @@ def merge_clips(
         for failure in _failures(sources, conflicts):
             target.add_failure(failure, recipe.layout or _skeleton_of(sources))
             summary.num_failures += 1
-    summary.equal_duplicates = conflicts.num_equal
+    summary.equal_duplicates, summary.losses = conflicts.num_equal, tuple(dropped)
     return summary
 
 
@@ -263,7 +266,7 @@ def _skeleton_of(sources: Sequence[ClipInput]) -> str:
 
 
 def _shaped(
-    sources: Sequence[ClipInput], recipe: Recipe, conflicts: _Conflicts
+    sources: Sequence[ClipInput], recipe: Recipe, conflicts: _Conflicts, dropped: dict[str, None]
 ) -> Iterator[PoseClip]:
     skeletons: dict[str, Path] = {}
     normalized: dict[str, Path] = {}
@@ -271,6 +274,8 @@ def _shaped(
         conflicts.source = source
         for clip in source.clips(has_room_for_failures=True):
             shaped = shape_clip(clip, recipe, recipe.layout or clip.skeleton_name)
+            if words := dropped_points(clip.skeleton_name, shaped.skeleton_name):
+                dropped[words] = None
             skeletons.setdefault(shaped.skeleton_name, source.path)
             if len(skeletons) > 1:
                 said = ", ".join(f"{path} has {name}" for name, path in skeletons.items())
