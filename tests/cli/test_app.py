@@ -29,6 +29,8 @@ def register(app: typer.Typer) -> None:
         errors: dict[str, BaseException] = {
             "known": WeightsError("expected this, got that; do the other"),
             "interrupt": KeyboardInterrupt(),
+            "forbidden": PermissionError(13, "Permission denied", "runs/a"),
+            "strange": OSError("without a file"),
         }
         raise errors[how]
 
@@ -99,9 +101,22 @@ def test_our_errors_are_one_line_and_code_2(
     assert capsys.readouterr().err == "posemill: expected this, got that; do the other\n"
 
 
+def test_a_file_the_system_refuses_is_one_line_and_code_2(
+    app: typer.Typer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as info:
+        main(["fail", "forbidden"])
+    assert info.value.code == 2
+    assert capsys.readouterr().err == "posemill: runs/a: Permission denied\n"
+    with pytest.raises(OSError, match="without a file"):
+        main(["fail", "strange"])
+
+
 def test_debug_shows_the_traceback(app: typer.Typer) -> None:
     with pytest.raises(PosemillError, match="expected this, got that"):
         main(["--debug", "fail", "known"])
+    with pytest.raises(PermissionError):
+        main(["--debug", "fail", "forbidden"])
 
 
 def test_an_interrupt_is_code_130_and_is_said(

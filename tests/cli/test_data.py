@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posemill.cli.app import build_app, main
+from posemill.errors import PosemillError
 from posemill.formats import FORMATS
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
@@ -213,3 +215,36 @@ def test_what_fails_leaves_no_folders_behind(run: Path, tmp_path: Path, args) ->
     result = call(args[0], tmp_path / "a.pkl", *args[1:], *wrong)
     assert "choose another --layout" in str(result.exception)
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            ("export", "--to", "npz", "--out", "there"),
+            r"there is a folder; expected the name of a "
+            r"file, as there.keypoints\.npz",
+        ),
+        (("export", "--to", "pkl", "--out", ""), r"\. is a folder; .* as keypoints\.pkl"),
+        (("export", "--to", "txt", "--out", "."), r"expected the name of a folder, as keypoints"),
+        (("merge", "--out", "."), r"expected the name of a folder, as keypoints"),
+        (("prepare", "--out", "file"), "cannot be written: file is a file, expected a folder"),
+        (("prepare", "--out", "file/x"), "cannot be written: file is a file, expected a folder"),
+    ],
+)
+def test_an_out_that_is_in_the_way_is_said(run, tmp_path, monkeypatch, args, message) -> None:
+    (tmp_path / "work" / "there").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    Path("file").touch()
+    result = call(args[0], run, *args[1:])
+    assert isinstance(result.exception, PosemillError)
+    assert re.search(message, str(result.exception))
+    assert sorted(path.name for path in Path().iterdir()) == ["file", "there"]
+
+
+def test_a_new_run_in_the_empty_folder_we_are_in_is_refused(run, tmp_path, monkeypatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    for args in (("merge", run), ("import", run), ("export", run, "--to", "pose")):
+        result = call(*args, "--out", ".")
+        assert "expected the name of a folder" in str(result.exception)

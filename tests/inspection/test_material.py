@@ -116,8 +116,15 @@ def test_nothing_at_the_path_is_said(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_run_is_said(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="none of the formats known"):
+    with pytest.raises(FormatError, match="the folder is empty; expected a run or files of a"):
         open_material(tmp_path)
+    for name in ("a", "b", "c", "{d}"):
+        (tmp_path / name).mkdir()
+    message = r"no run \(it holds 'a', 'b', 'c' …\), and none of the formats .*posemill extract, or"
+    with pytest.raises(FormatError, match=message):
+        open_material(tmp_path)
+    with pytest.raises(FormatError, match=r"\{d\}: the folder is empty"):
+        open_material(tmp_path / "{d}")
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:

@@ -53,5 +53,8 @@ def test_what_is_in_the_way_of_a_file_is_said(tmp_path: Path) -> None:
     message = r"x.png cannot be written: .*; choose another place"
     with pytest.raises(PosemillError, match=message), writing(below):
         pass
+    with pytest.raises(KeyboardInterrupt), writing(tmp_path / "new" / "x.png"):
+        raise KeyboardInterrupt
+    assert not (tmp_path / "new").exists()
     with writing(tmp_path / "new" / "x.png"):
         (tmp_path / "new" / "x.png").write_text("written")

@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
+from posemill.errors import PosemillError
 from posemill.inspection.movies import write_movie
 from posemill.inspection.originals import Originals, Place
 from posemill.records import PoseClip
@@ -79,3 +80,8 @@ def test_such_a_picture_that_is_gone_is_said(make_clip: Maker, tmp_path: Path) -
     originals = Originals()
     assert list(originals.frames(clip, [0])) == [(0, None)]
     assert "missing: no such file" in originals.first_reason
+
+
+def test_a_folder_of_originals_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(PosemillError, match=r"--originals .*nowhere: no such file or folder"):
+        Originals.of({}, moved_to=tmp_path / "nowhere")

@@ -217,7 +217,7 @@ def test_a_split_of_a_run_without_keypoints_is_not_passed_over(tmp_path: Path) -
 
 def test_a_place_that_cannot_be_written_is_named(run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(FormatError, match=r"a\.npz: cannot be written: (Not a dir|File exists)"):
+    with pytest.raises(FormatError, match=r"a\.npz: cannot be written: .*file is a file, exp"):
         export_clips(ClipInput(run), "npz", tmp_path / "file" / "a.npz")
     with pytest.raises(FormatError, match="cannot be written"):
         merge_clips([ClipInput(run)], tmp_path / "file" / "x")

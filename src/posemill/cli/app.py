@@ -117,6 +117,12 @@ def main(args: list[str] | None = None) -> Any:
             raise
         typer.secho(f"posemill: {error}", err=True, fg="red")
         sys.exit(error.exit_code)
+    except OSError as error:
+        # What no module expects, such as a folder that may not be entered.
+        if "--debug" in arguments or error.filename is None:
+            raise
+        typer.secho(f"posemill: {error.filename}: {error.strerror}", err=True, fg="red")
+        sys.exit(PosemillError.exit_code)
     except (KeyboardInterrupt, SystemExit) as error:
         # Typer turns an interrupt into a silent exit.
         code = getattr(error, "code", 130)

@@ -61,4 +61,17 @@ def detect_format(path: Path) -> Format:
         form = get_format(name)
         if form.sniff(path):
             return form
-    raise FormatError(f"{path}: none of the formats known: {', '.join(known)}; name it by --from")
+    seen, advice = _words_on_folder(path) if path.is_dir() else ("", "")
+    raise FormatError(
+        f"{path}: {seen}none of the formats known: {', '.join(known)}; {advice}name it by --from"
+    )
+
+
+def _words_on_folder(path: Path) -> tuple[str, str]:
+    """Return what else to say of a folder that is in no format: what is in it, what to do."""
+    names = sorted(each.name for each in path.iterdir())
+    if not names:
+        raise FormatError(f"{path}: the folder is empty; expected a run or files of a format")
+    shown = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "")
+    advice = "name a run or a file in it, find keypoints of pictures by posemill extract, or "
+    return f"no run (it holds {shown}), and ", advice

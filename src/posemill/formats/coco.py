@@ -247,7 +247,7 @@ def _points(annotation: dict[str, Any]) -> npt.NDArray[np.float64]:
 
 
 def _clip(path: Path, pixels: npt.NDArray[np.float64], fields: dict[str, Any]) -> PoseClip:
-    points = from_pixels(pixels, fields["sizes_wh"])
+    points = from_pixels(path, pixels, fields["sizes_wh"])
     return make_clip(
         path, points, np.clip(pixels[..., 2], 0, 1), pixels[..., 2] > 0,
         skeleton_name=_SKELETON, **fields,

@@ -194,11 +194,14 @@ def to_pixels(clip: PoseClip) -> npt.NDArray[np.float64]:
 
 
 def from_pixels(
-    pixels: npt.NDArray[Any], sizes_wh: npt.NDArray[np.int32]
+    path: Path, pixels: npt.NDArray[Any], sizes_wh: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.float32]:
-    """Return x and y divided by each frame's size, and z 0."""
+    """Return x and y divided by each frame's size, and z 0; `path` is for messages."""
     if not (sizes_wh > 0).all():
-        raise ValueError("the pictures' sizes are not known; give one by --size WIDTHxHEIGHT")
+        raise FormatError(
+            f"{path}: holds pixels of pictures whose sizes are not known; give one by --size "
+            "WIDTHxHEIGHT"
+        )
     points = np.zeros((*pixels.shape[:2], 3), np.float32)
     with np.errstate(all="ignore"):  # `make_clip` refuses what is not a number after it
         points[..., :2] = pixels[..., :2] / sizes_wh[:, None, :]

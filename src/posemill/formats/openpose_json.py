@@ -145,7 +145,7 @@ def _clip(path: Path, frames: list[Any], fields: dict[str, Any], skeleton: str |
             raise ValueError(f"frame {index} is {said}, others are {name}")
         pixels[index, : len(points)] = points
     return make_clip(
-        path, from_pixels(pixels, fields["sizes_wh"]), np.clip(pixels[..., 2], 0, 1),
+        path, from_pixels(path, pixels, fields["sizes_wh"]), np.clip(pixels[..., 2], 0, 1),
         pixels[..., 2] > 0, skeleton_name=name, **fields,
     )  # fmt: skip
 

@@ -163,8 +163,13 @@ def _check_file(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
     """Return the header of a file whose columns are ours."""
     schema = file.schema_arrow
     header = read_header(((schema.metadata or {}).get(_KEY) or b"{}").decode())
+    if not header:
+        raise FormatError(
+            f"{path}: expected a table that posemill exported, got one without its header; of a "
+            "run, name the folder, not a shard"
+        )
     name = str(header.get("skeleton"))
-    skeleton_for(get_skeleton(name).num_points if header else 0, path, name)
+    skeleton_for(get_skeleton(name).num_points, path, name)
     expected = _schema(name, "")
     for field in expected:
         if field.name not in schema.names or schema.field(field.name).type != field.type:

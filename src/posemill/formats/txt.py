@@ -100,7 +100,7 @@ class TxtFormat:
                     sizes_wh = same_sizes(size_wh, len(files))
                     fields = {"split": split, "clip_id": clip_id, "sizes_wh": sizes_wh}
                 found = ~np.isnan(pixels[..., 0])
-                points = from_pixels(pixels, fields["sizes_wh"])
+                points = from_pixels(path, pixels, fields["sizes_wh"])
                 yield make_clip(path, points, None, found, skeleton_name=_SKELETON, **fields)
                 count += 1
             expect_clips(path, count)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from posemill.errors import PosemillError
+from posemill.files import new_folders
 
 _MAX_BYTES = 100  # per folder or file name; file systems take 255
 _UNFIT = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\]')
@@ -42,8 +43,8 @@ def writing(path: Path) -> Iterator[None]:
     if path.is_dir():
         raise PosemillError(f"{path} is a folder; name a file")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield
+        with new_folders(path.parent):
+            yield
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise PosemillError(f"{path} cannot be written: {reason}; choose another place") from error

@@ -46,7 +46,13 @@ class Originals:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], *, moved_to: Path | None = None) -> Originals:
-        """Return the originals of a run, by what its manifest says about the source."""
+        """Return the originals of a run, by what its manifest says about the source.
+
+        Raises:
+            PosemillError: There is nothing at `moved_to`.
+        """
+        if moved_to is not None and not moved_to.exists():
+            raise PosemillError(f"--originals {moved_to}: no such file or folder")
         return cls(list(_recorded_places(facts)), moved_to=moved_to)
 
     def frames(self, clip: PoseClip, indices: Sequence[int]) -> Iterator[tuple[int, Frame | None]]:

@@ -54,6 +54,9 @@ def writing(out: Path) -> Iterator[None]:
         yield
     except (OSError, sqlite3.Error) as error:
         said = getattr(error, "strerror", None) or error
+        file = next((each for each in (out, *out.parents) if each.is_file()), None)
+        if isinstance(error, FileExistsError | NotADirectoryError) and file is not None:
+            said = f"{file} is a file, expected a folder; choose another name"
         raise FormatError(f"{out}: cannot be written: {said}") from error
 
 
@@ -74,11 +77,19 @@ def export_clips(
     form = get_format(format_name)
     recipe = check_recipe(recipe or Recipe(), form)
     expect_order(source, recipe)
+    _expect_name(out, form.suffix)
     stream = watch(read_ahead(source.clips()), source.num_frames)
     shaping = _Shaping(form, recipe)
     with writing(out), closing_stream(stream) as clips, new_folders(out.parent):
         remove_leftovers(out)
         return shaping.note(form.write(shaping.shape(clips), out, recipe=recipe))
+
+
+def _expect_name(out: Path, suffix: str = "") -> None:
+    """Raise where a folder that is there is given, and a new file or folder has to be named."""
+    if out.name in ("", "..") or (suffix and out.is_dir()):
+        kind, example = ("file", f"keypoints{suffix}") if suffix else ("folder", "keypoints")
+        raise FormatError(f"{out} is a folder; expected the name of a {kind}, as {out / example}")
 
 
 class _Shaping:
@@ -153,6 +164,7 @@ class RunSummary:
 @contextmanager
 def _new_run(out: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes the run when the block ends well."""
+    _expect_name(out)
     if check_folder(out):
         raise RunError(f"{out} holds a run already; choose another folder")
     with writing(out), new_folders(out.parent), atomic_folder(out, marker=MANIFEST_NAME) as folder:
