@@ -90,14 +90,13 @@ class Originals:
 
     def _candidates(self, clip: PoseClip, path: Path) -> Iterator[Path]:
         """Yield where a picture may be: at the new place, where it was, below the old roots."""
+        inside = [(place.root, _inside(place.root, path)) for place in self.places]
         if self.moved_to is not None:
-            for place in self.places:
-                root = plain_text(str(place.root))
-                if path.is_relative_to(root):
-                    yield self.moved_to / path.relative_to(root)
+            yield from (self.moved_to / rest for _, rest in inside if rest is not None)
             yield from _below(self.moved_to, clip, path)
         yield path
         if not path.is_absolute():
+            yield from (root / rest for root, rest in inside if rest is not None)
             for place in self.places:
                 yield from _below(place.root, clip, path)
 
@@ -162,10 +161,27 @@ def _on_disk(path: Path) -> Path:
     return found
 
 
+def _inside(root: Path, path: Path) -> Path | None:
+    """Return what of a picture's path is inside of a dataset's root; None if it is outside.
+
+    A path that is not absolute began where the extraction was started, which is not recorded: it
+    is taken as inside where it begins with the last names of the root.
+    """
+    above = Path(plain_text(str(root)))
+    if path.is_absolute():
+        return path.relative_to(above) if path.is_relative_to(above) else None
+    parts = [part for part in path.parts if part != ".."]
+    for count in range(len(parts) - 1, 0, -1):
+        if above.parts[-count:] == tuple(parts[:count]):
+            return Path(*parts[count:])
+    return None
+
+
 def _below(root: Path, clip: PoseClip, path: Path) -> Iterator[Path]:
     """Yield the usual places of a clip's picture below a dataset's root."""
-    if not path.is_absolute():
-        yield root / path
+    parts = [part for part in path.parts if part not in ("..", path.anchor)]
+    for start in range(len(parts) - 1):
+        yield root.joinpath(*parts[start:])
     yield root / clip.clip_id / path.name
     yield root / clip.split / clip.clip_id / path.name
     yield root / path.name
