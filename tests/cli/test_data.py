@@ -12,6 +12,7 @@ from posemill.cli.app import build_app, main
 from posemill.errors import PosemillError
 from posemill.formats import FORMATS
 from posemill.records import PoseClip
+from posemill.stores.commits import Failure
 from posemill.stores.manifest import Manifest
 from posemill.stores.reader import open_run
 from posemill.stores.writer import RunWriter
@@ -248,3 +249,19 @@ def test_a_new_run_in_the_empty_folder_we_are_in_is_refused(run, tmp_path, monke
     for args in (("merge", run), ("import", run), ("export", run, "--to", "pose")):
         result = call(*args, "--out", ".")
         assert "expected the name of a folder" in str(result.exception)
+
+
+def test_a_split_that_a_file_does_not_have_is_named_with_those_it_has(run, tmp_path) -> None:
+    call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
+    for args in (("prepare",), ("export", "--to", "npz"), ("import",)):
+        result = call(args[0], tmp_path / "a.pkl", *args[1:], "--splits", "tarin", "--out",
+                      tmp_path / "x")  # fmt: skip
+        assert re.search("no clips of split 'tarin'; .*; it has dev, train", str(result.exception))
+
+
+def test_a_run_in_which_everything_failed_says_where_the_reasons_are(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add_failure(Failure("a", "train", None, 2, "a.png", "not an image", "?"))
+    for args in (("prepare",), ("export", "--to", "npz")):
+        result = call(args[0], tmp_path / "run", *args[1:], "--out", tmp_path / "x")
+        assert re.search("holds no clips; .* why: posemill view .*run", str(result.exception))

@@ -114,14 +114,19 @@ class ClipInput:
 
     def _chosen(self, items: Iterator[Item], failed: Collection[str] = ()) -> Iterator[Item]:
         """Yield the items of the chosen splits; raise if one of these has none and not `failed`."""
-        seen = set(failed)
+        seen, there = set(failed), set[str]()
         for item in items:
+            there.add(item.split)
             if self._splits is None or item.split in self._splits:
                 seen.add(item.split)
                 yield item
         if not seen:
             kind = RunError if self.run is not None else FormatError
-            raise kind(f"{self.path}: holds no clips{_of_splits(self._splits)}; expected some")
+            advice = f"; it has {', '.join(sorted(there))}" if there else ""
+            if self.failures():
+                advice = f"; what failed, and why: posemill view {self.path}"
+            what = f"holds no clips{_of_splits(self._splits)}; expected some"
+            raise kind(f"{self.path}: {what}{advice}")
         missing = [split for split in self.splits or () if split not in seen]
         if missing:
             raise (RunError if self.run is not None else FormatError)(
