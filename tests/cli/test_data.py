@@ -265,3 +265,10 @@ def test_a_run_in_which_everything_failed_says_where_the_reasons_are(tmp_path: P
     for args in (("prepare",), ("export", "--to", "npz")):
         result = call(args[0], tmp_path / "run", *args[1:], "--out", tmp_path / "x")
         assert re.search("holds no clips; .* why: posemill view .*run", str(result.exception))
+
+
+@pytest.mark.parametrize("command", ["merge", "import"])
+def test_a_dry_run_refuses_the_folder_that_the_run_itself_would(run, command: str) -> None:
+    for more in ((), ("--dry-run",)):
+        result = call(command, run, "--out", run, *more)
+        assert "holds a run already; choose another folder" in str(result.exception)

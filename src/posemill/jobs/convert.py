@@ -164,9 +164,6 @@ class RunSummary:
 @contextmanager
 def _new_run(out: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes the run when the block ends well."""
-    _expect_name(out)
-    if check_folder(out):
-        raise RunError(f"{out} holds a run already; choose another folder")
     with writing(out), new_folders(out.parent), atomic_folder(out, marker=MANIFEST_NAME) as folder:
         yield folder
 
@@ -202,6 +199,9 @@ def merge_clips(
         RunError: Clips, skeletons or normalisations do not go together, or `out` is taken.
     """
     recipe = recipe or Recipe()
+    _expect_name(out)
+    if check_folder(out):
+        raise RunError(f"{out} holds a run already; choose another folder")
     summary, conflicts = RunSummary(out), _Conflicts()
     totals = [source.num_frames for source in sources]
     total = None if None in totals else sum(each or 0 for each in totals)
