@@ -1,6 +1,6 @@
 """The engine against stock MediaPipe 0.10.21: CPU time on the same frames, in turns.
 
-    python benchmarks/against_stock.py [--frames FOLDER] [--rounds 7] [--json]
+    python benchmarks/against_stock.py [--frames FOLDER] [--rounds 7] [--runtime NAME] [--json]
 
 One process each, one thread each (stock runs its hand and face chains on threads of its own, so
 CPU time of the whole process is counted). Prints the ratio for image mode (a stock object used
@@ -52,11 +52,13 @@ OUR_WORKER = """
 import resource, sys, time
 import numpy as np
 from posemill.estimators.holistic import HolisticEstimator
-from posemill.estimators.runtime import OnnxNetwork
+from posemill.estimators.litert_network import LiteRTNetwork
+from posemill.estimators.onnx_network import OnnxNetwork
 frames = np.load(sys.argv[1])
 frames = [frames[name] for name in frames.files]
-engine = HolisticEstimator(device="cpu", threads=1)
-inside, run = 0.0, OnnxNetwork.run
+engine = HolisticEstimator(device="cpu", threads=1, runtime=sys.argv[2])
+kind = LiteRTNetwork if engine.runtime == "litert" else OnnxNetwork
+inside, run = 0.0, kind.run
 def timed(network, pixels):
     global inside
     start = time.process_time()
@@ -68,7 +70,7 @@ for line in sys.stdin:
     if mode == "memory":
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
         continue
-    OnnxNetwork.run = timed if what else run
+    kind.run = timed if what else run
     lanes = np.array_split(np.arange(len(frames)), int(what or 1))
     states = [engine.new_state() for _ in lanes] if mode == "video" else None
     engine.estimate([frames[lane[0]] for lane in lanes], states)
@@ -83,9 +85,9 @@ for line in sys.stdin:
 class Worker:
     """A process that answers lines with numbers."""
 
-    def __init__(self, python: Path, script: str, frames: Path) -> None:
+    def __init__(self, python: Path, script: str, *arguments: str | Path) -> None:
         self._process = subprocess.Popen(
-            [python, "-c", script, frames], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [python, "-c", script, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
 
@@ -123,6 +125,7 @@ def main() -> None:
     parser.add_argument("--frames", type=Path)
     parser.add_argument("--most", type=int, default=60, help="frames at the most")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--runtime", default="auto", help="ours: litert, onnxruntime or auto")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     pull_models()
@@ -130,13 +133,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "frames.npz"
         np.savez(file, *frames)
-        fresh = Worker(Path(sys.executable), OUR_WORKER, file)
+        fresh = Worker(Path(sys.executable), OUR_WORKER, file, options.runtime)
         fresh.ask("video")
         result = {"frames": len(frames), "peak_mb": fresh.ask("memory")}
         result["frames_mb"] = sum(frame.nbytes for frame in frames) / 1e6
         fresh.end()
         stock = Worker(stock_python(), STOCK_WORKER, file)
-        ours = Worker(Path(sys.executable), OUR_WORKER, file)
+        ours = Worker(Path(sys.executable), OUR_WORKER, file, options.runtime)
         for mode in ("image", "video"):
             pairs = [(stock.ask(mode), ours.ask(mode)) for _ in range(options.rounds + 1)][1:]
             ratios = sorted(theirs / mine for theirs, mine in pairs)

@@ -4,8 +4,8 @@
 
 For every folder of frames (default: the demo's clip and the astronaut's picture) and both modes:
 in how many frames both sides say the same about a part (`agree`), and the distances in pixels over
-all landmarks both found, for ONNX Runtime (the default), OpenVINO (only here: what yet another
-order of additions gives) and LiteRT (stock's own kernels). The row `stock + noise` is stock against
+all landmarks both found, for LiteRT (the default, stock's own kernels), ONNX Runtime, and OpenVINO
+(only here: what yet another order of additions gives). The row `stock + noise` is stock against
 itself after every hundredth value of the frames was changed by one grey level: what differs less
 than that is below the original's own noise. Stock lives in a side environment below `.bench/`,
 made at first use.
@@ -91,7 +91,7 @@ def measure(folder: Path, mode: Mode, scratch: Path) -> dict[str, Any]:
         command = [stock_python(), "-c", STOCK_SCRIPT, folder, mode, name, files[name]]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     reports = {}
-    for runtime in ("onnxruntime", "openvino", "litert"):
+    for runtime in ("litert", "onnxruntime", "openvino"):
         clip, _ = estimate_landmarks(folder, mode=mode, runtime=runtime)
         save_landmarks(clip, files["ours"])
         reports[runtime] = compare(files["plain"], files["ours"], clip.sizes_wh)

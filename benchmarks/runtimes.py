@@ -1,10 +1,10 @@
-"""The six networks on ONNX Runtime, OpenVINO and LiteRT: CPU time of one call, in turns.
+"""The six networks on LiteRT, ONNX Runtime and OpenVINO: CPU time of one call, in turns.
 
     pip install openvino==2026.4.1 && python benchmarks/runtimes.py [--rounds 40] [--json]
 
-ONNX Runtime runs our converted graphs; OpenVINO and LiteRT the published TFLite files (OpenVINO
-without the segmentation too, in float32). One thread each. The last rows add the calls up as a
-frame in image mode and in video mode makes them, with both hands and a face.
+ONNX Runtime runs our converted graphs; LiteRT and OpenVINO the published TFLite files, all without
+the segmentation and in float32. One thread each. The last rows add the calls up as a frame in image
+mode and in video mode makes them, with both hands and a face.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def measure(spec: NetworkSpec, rounds: int) -> dict[str, float]:
     """Return the median milliseconds of CPU time of each runtime."""
     networks = {
         runtime: open_network(spec.model, runtime=runtime, device="cpu", threads=1)
-        for runtime in ("onnxruntime", "litert")
+        for runtime in ("litert", "onnxruntime")
     }
     size = networks["onnxruntime"].size
     pixels = np.random.default_rng(0).integers(0, 256, (1, size, size, 3), np.uint8)
     with_openvino, values = OpenVinoNetwork(spec.model), pixels.astype(np.float32) / 255
     calls: dict[str, Callable[[], Any]] = {
+        "litert": lambda: networks["litert"].run(pixels),
         "onnxruntime": lambda: networks["onnxruntime"].run(pixels),
         "openvino": lambda: with_openvino.infer(values),
-        "litert": lambda: networks["litert"].run(pixels),
     }
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds + 3):

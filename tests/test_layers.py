@@ -28,6 +28,7 @@ WRAPPED = {
     "torch": {"training"},
     "ray": {"executors"},
     "cv2": {"decoders", "estimators", "inspection"},
+    "ai_edge_litert": {"estimators"},
     "onnxruntime": {"estimators"},
     "onnx": {"weights"},
     "tflite": {"weights"},

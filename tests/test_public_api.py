@@ -38,8 +38,8 @@ PUBLIC_NAMES = [
     "predict",
     "train",
 ]
-HEAVY = {"av", "cv2", "numpy", "onnx", "onnxruntime", "pandas", "psutil", "pyarrow", "rich",
-         "scipy", "tflite", "torch"}  # fmt: skip
+HEAVY = {"ai_edge_litert", "av", "cv2", "numpy", "onnx", "onnxruntime", "pandas", "psutil",
+         "pyarrow", "rich", "scipy", "tflite", "torch"}  # fmt: skip
 
 
 def run_python(*arguments: str) -> tuple[float, str]:

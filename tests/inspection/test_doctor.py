@@ -42,7 +42,7 @@ def test_versions_cores_memory_devices_and_cache_are_those_of_this_machine(tmp_p
     assert found.versions["numpy"] == np.__version__
     assert 1 <= found.machine["usable_cores"] <= found.machine["cores"]
     assert 0 < found.machine["free_memory_bytes"] <= found.machine["memory_bytes"]
-    assert found.devices[0] == "cpu"
+    assert found.devices["cpu"] == "litert"
     assert "CPUExecutionProvider" in found.providers
     assert found.cache["folder"] == str(tmp_path / "cache")
     assert found.cache["writable"]
@@ -107,10 +107,19 @@ def test_a_gpu_the_runtime_cannot_use_is_a_warning_and_no_device(
     monkeypatch.setattr(doctor, "list_gpus", lambda: ["NVIDIA L4, 23034 MiB"])
     monkeypatch.setattr(doctor, "list_providers", lambda: ["CPUExecutionProvider"])
     found = diagnose()
-    assert found.devices == ["cpu"]
+    assert list(found.devices) == ["cpu"]
     assert any("pip install onnxruntime-gpu" in warning for warning in found.warnings)
     monkeypatch.setattr(doctor, "list_providers", lambda: ["CUDAExecutionProvider"])
-    assert diagnose().devices == ["cpu", "cuda:0"]
+    assert diagnose().devices == {"cpu": "litert", "cuda:0": "onnxruntime"}
+
+
+def test_a_system_without_litert_is_a_warning_not_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pretend_versions(monkeypatch, ai_edge_litert=None)
+    found = diagnose()
+    assert found.problems == []
+    assert any("pip install ai-edge-litert" in warning for warning in found.warnings)
 
 
 def test_extras_say_which_of_their_packages_are_missing() -> None:

@@ -14,9 +14,10 @@ from ai_edge_litert.interpreter import Interpreter
 from posemill.errors import WeightsError
 from posemill.files import cache_folder
 from posemill.weights import networks
-from posemill.weights.networks import NETWORKS, NetworkSpec, convert, load_onnx
+from posemill.weights.networks import NETWORKS, NetworkSpec, convert, load_onnx, load_tflite
 from posemill.weights.onnx_export import INPUT_NAME
 from posemill.weights.tflite_graph import read_graph
+from posemill.weights.tflite_prune import prune
 
 Run = Callable[[np.ndarray], dict[str, np.ndarray]]
 
@@ -26,9 +27,9 @@ def spec(request: pytest.FixtureRequest, model_files: dict[str, Path]) -> Networ
     return NETWORKS[request.param]
 
 
-def litert_run(spec: NetworkSpec, path: Path) -> Run:
-    """Return the published file as LiteRT computes it, one picture at a time."""
-    interpreter = Interpreter(model_path=str(path), num_threads=1)
+def litert_run(spec: NetworkSpec, model: bytes) -> Run:
+    """Return a TFLite model as LiteRT computes it, one picture at a time."""
+    interpreter = Interpreter(model_content=model, num_threads=1)
     interpreter.allocate_tensors()
     picture = interpreter.get_input_details()[0]["index"]
     outputs = {out["name"]: out["index"] for out in interpreter.get_output_details()}
@@ -70,7 +71,7 @@ def test_a_converted_network_agrees_with_litert(
 ) -> None:
     size = read_graph(model_files[spec.model]).shapes[0][1]
     pixels = pictures(size, 7, photo)[:batch]
-    expected = litert_run(spec, model_files[spec.model])(pixels)
+    expected = litert_run(spec, model_files[spec.model].read_bytes())(pixels)
     got = onnx_run(load_onnx(spec.model))(pixels)
     assert list(got) == list(spec.outputs)
     for name, values in expected.items():
@@ -79,6 +80,34 @@ def test_a_converted_network_agrees_with_litert(
         difference = np.abs(got[name] - values.reshape(got[name].shape))
         # Points are in pixels of the crop: the tolerance is a ten-thousandth of an output's range.
         assert difference.max() < 1e-4 * max(1, np.abs(values).max()), name
+
+
+def test_a_pruned_network_gives_the_bits_of_the_whole_one(
+    spec: NetworkSpec, model_files: dict[str, Path], photo: np.ndarray
+) -> None:
+    size = read_graph(model_files[spec.model]).shapes[0][1]
+    pixels = pictures(size, 2, photo)
+    whole = litert_run(spec, model_files[spec.model].read_bytes())(pixels)
+    pruned = litert_run(spec, load_tflite(spec.model))(pixels)
+    for name in spec.outputs:
+        np.testing.assert_array_equal(pruned[name], whole[name])
+
+
+def test_a_pruned_network_has_no_other_outputs_and_fewer_operators(
+    model_files: dict[str, Path],
+) -> None:
+    whole = Interpreter(model_path=str(model_files["pose_landmark_full"]))
+    pruned = Interpreter(model_content=load_tflite("pose_landmark_full"))
+    names = [output["name"] for output in pruned.get_output_details()]
+    assert sorted(names) == sorted(NETWORKS["pose_landmark_full"].outputs)
+    assert len(pruned._get_ops_details()) <= len(whole._get_ops_details()) - 40
+
+
+def test_pruning_to_an_output_that_is_not_there_names_those_that_are(
+    model_files: dict[str, Path],
+) -> None:
+    with pytest.raises(WeightsError, match=r"no output \['masks'\]; there are \['output_crop'\]"):
+        prune(model_files["hand_recrop"].read_bytes(), ["masks"])
 
 
 def test_rows_of_a_batch_do_not_mix(

@@ -47,7 +47,7 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
                 f"{_gigabytes(machine['memory_bytes'])}, "
                 f"{_gigabytes(machine['free_memory_bytes'])} free",
             ),
-            ("devices", ", ".join(diagnosis.devices)),
+            ("devices", ", ".join(f"{name} ({on})" for name, on in diagnosis.devices.items())),
             ("gpus", "; ".join(diagnosis.gpus) or "none found"),
             ("providers", ", ".join(diagnosis.providers) or "none"),
             ("extract", f"{cores} processes x 1 thread on cpu, unless told otherwise"),

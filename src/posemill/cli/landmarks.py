@@ -33,8 +33,8 @@ def landmarks(
     device: Annotated[str, typer.Option(help="cpu, cuda:N or tensorrt:N.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="Threads inside the networks.")] = 1,
     runtime: Annotated[
-        str, typer.Option(help="onnxruntime, or litert for the very digits of stock.")
-    ] = "onnxruntime",
+        str, typer.Option(help="litert, onnxruntime, or auto: LiteRT on a CPU.")
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Find the 543 Holistic landmarks of one clip or folder, without making a run."""

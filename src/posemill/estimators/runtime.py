@@ -1,23 +1,19 @@
-"""What runs the networks: ONNX Runtime, and LiteRT where stock's very digits are wanted.
+"""What runs the networks: LiteRT on a CPU, ONNX Runtime on a GPU.
 
-ONNX Runtime works on `cpu`, `cuda:N` or `tensorrt:N`, with an explicit number of threads.
-
-Never another device than the one asked for: a GPU that is not there is an error.
+The choice was made by measurement (docs/engine.md): on a CPU both take the same time, LiteRT less
+memory, and only its kernels give stock's digits.
 """
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
-from typing import Any, Protocol, cast
+from importlib.util import find_spec
+from typing import Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from posemill.errors import ConfigError, DeviceError, WeightsError
-from posemill.weights.networks import load_onnx
-
-_GPU_PROVIDERS = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
+from posemill.errors import ConfigError
 
 
 class Network(Protocol):
@@ -35,99 +31,32 @@ class Network(Protocol):
 
 # name -> "module:class"; the class takes the network's name, `device` and `threads`.
 RUNTIMES = {
-    "onnxruntime": "posemill.estimators.runtime:OnnxNetwork",
-    "litert": "posemill.estimators.litert:LiteRTNetwork",
+    "litert": "posemill.estimators.litert_network:LiteRTNetwork",
+    "onnxruntime": "posemill.estimators.onnx_network:OnnxNetwork",
 }
+
+_PACKAGES = {"litert": "ai_edge_litert", "onnxruntime": "onnxruntime"}
+
+
+def choose_runtime(runtime: str, device: str) -> str:
+    """Return the runtime of `RUNTIMES` that was asked for; for `auto`, the device's own.
+
+    LiteRT is not made for every system; where it is not installed, ONNX Runtime takes its place.
+    """
+    if runtime in RUNTIMES:
+        return runtime
+    if runtime != "auto":
+        raise ConfigError(f"unknown runtime {runtime!r}; known: auto, {', '.join(RUNTIMES)}")
+    return "litert" if device == "cpu" and find_spec(_PACKAGES["litert"]) else "onnxruntime"
 
 
 def open_network(name: str, *, runtime: str, device: str, threads: int) -> Network:
     """Return a network of `posemill.weights.networks.NETWORKS` on a runtime of `RUNTIMES`."""
-    if runtime not in RUNTIMES:
-        raise ConfigError(f"unknown runtime {runtime!r}; known: {', '.join(RUNTIMES)}")
     module, _, attribute = RUNTIMES[runtime].partition(":")
     factory = getattr(import_module(module), attribute)
     return cast(Network, factory(name, device=device, threads=threads))
 
 
-class OnnxNetwork:
-    """A network on ONNX Runtime."""
-
-    def __init__(self, name: str, *, device: str = "cpu", threads: int = 1) -> None:
-        import onnxruntime
-
-        kind, provider = _provider_of(device)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        # A worker that waits for its threads by spinning takes a core from the next worker.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # One crop at a time on a CPU: batches gain nothing there, cost memory, and their last bits
-        # depend on their size.
-        self.runs_batches = kind != "cpu"
-        if not self.runs_batches:
-            options.add_free_dimension_override_by_name("batch", 1)
-        try:
-            self._session = onnxruntime.InferenceSession(
-                load_onnx(name), options, providers=[provider]
-            )
-        except _onnxruntime_errors() as error:
-            raise _load_error(name, device, error) from error
-        if self._session.get_providers()[0] != (provider if kind == "cpu" else provider[0]):
-            raise DeviceError(
-                f"asked for {device}, but ONNX Runtime put {name} on "
-                f"{self._session.get_providers()[0]}; check the driver and the CUDA libraries"
-            )
-        picture = self._session.get_inputs()[0]
-        self._input_name = picture.name
-        self._output_names = [output.name for output in self._session.get_outputs()]
-        self.size = int(picture.shape[1])
-
-    def run(self, pixels: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.float32]]:
-        """Return the outputs for `(batch, size, size, 3)` RGB crops; the batch is 1 on a CPU."""
-        outputs: list[npt.NDArray[np.float32]] = self._session.run(
-            self._output_names, {self._input_name: pixels}
-        )
-        return outputs
-
-
-def _onnxruntime_errors() -> tuple[type[Exception], ...]:
-    """Return ONNX Runtime's exceptions: they have no common base of their own."""
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
-    kinds = (value for value in vars(state).values() if isinstance(value, type))
-    return (RuntimeError, *(kind for kind in kinds if issubclass(kind, Exception)))
-
-
-def _provider_of(device: str) -> tuple[str, Any]:
-    """Return the kind of device, and ONNX Runtime's provider for it (with options for a GPU)."""
-    if device == "cpu":
-        return "cpu", "CPUExecutionProvider"
-    match = re.fullmatch(r"(cuda|tensorrt)(?::(\d+))?", device)
-    if not match:
-        raise DeviceError(f"unknown device {device!r}; expected cpu, cuda:N or tensorrt:N")
-    import onnxruntime
-
-    kind, number = match[1], int(match[2] or 0)
-    provider = _GPU_PROVIDERS[kind]
-    if provider not in onnxruntime.get_available_providers():
-        raise DeviceError(
-            f"device {device} asked for, but the installed onnxruntime {onnxruntime.__version__} "
-            f"runs on {', '.join(onnxruntime.get_available_providers())} only; on a machine with "
-            f"an NVIDIA GPU run: pip uninstall onnxruntime && pip install onnxruntime-gpu"
-        )
-    options: dict[str, Any] = {"device_id": number}
-    if kind == "cuda":
-        # Without it a change of batch size searches for algorithms again.
-        options["cudnn_conv_algo_search"] = "HEURISTIC"
-    return kind, (provider, options)
-
-
-def _load_error(name: str, device: str, error: Exception) -> Exception:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    if device == "cpu":
-        return WeightsError(
-            f"ONNX Runtime cannot load {name} ({reason}); delete the folder `onnx` in the cache "
-            f"folder that `posemill doctor` names, and try again"
-        )
-    return DeviceError(f"ONNX Runtime cannot use {device} for {name}: {reason}")
+def version_of(runtime: str) -> str:
+    """Return the installed version of a runtime of `RUNTIMES`."""
+    return str(import_module(_PACKAGES[runtime]).__version__)

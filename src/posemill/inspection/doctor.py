@@ -15,6 +15,7 @@ from typing import Any
 
 from posemill import __version__
 from posemill.estimators.devices import list_gpus, list_providers
+from posemill.estimators.runtime import choose_runtime
 from posemill.files import cache_folder
 from posemill.weights.pull import list_files
 
@@ -22,6 +23,7 @@ _BASE_PACKAGES = ("numpy", "av", "onnx", "tflite", "pyarrow", "pillow", "psutil"
                   "rich")  # fmt: skip
 _OPENCV_PACKAGES = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless",
                     "opencv-contrib-python")  # fmt: skip
+_LITERT = "ai-edge-litert"
 _RUNTIME_PACKAGES = ("onnxruntime", "onnxruntime-gpu")
 
 
@@ -32,7 +34,7 @@ class Diagnosis:
     Args:
         versions: Package -> version, None where it is not installed.
         machine: Platform, cores and memory.
-        devices: What an engine can be asked to run on: `cpu`, `cuda:0` …
+        devices: What an engine can be asked to run on: `cpu`, `cuda:0` … -> the runtime there.
         providers: ONNX Runtime's execution providers.
         gpus: Names of the GPUs, whether or not the runtime can use them.
         cache: Folder, whether it is writable, free bytes, models and their state.
@@ -43,7 +45,7 @@ class Diagnosis:
 
     versions: dict[str, str | None]
     machine: dict[str, Any]
-    devices: list[str]
+    devices: dict[str, str]
     providers: list[str]
     gpus: list[str]
     cache: dict[str, Any]
@@ -66,7 +68,10 @@ def diagnose() -> Diagnosis:
     diagnosis = Diagnosis(
         versions=versions,
         machine=_machine(),
-        devices=["cpu", *(f"cuda:{index}" for index in range(len(usable)))],
+        devices={
+            device: choose_runtime("auto", device)
+            for device in ("cpu", *(f"cuda:{index}" for index in range(len(usable))))
+        },
         providers=providers,
         gpus=gpus,
         cache=_cache(),
@@ -83,6 +88,8 @@ def _versions() -> dict[str, str | None]:
         "python": platform.python_version(),
     }
     versions.update({name: _version_of(name) for name in _BASE_PACKAGES})
+    if version := _version_of(_LITERT):  # not made for every system
+        versions[_LITERT] = version
     for alternatives in (_OPENCV_PACKAGES, _RUNTIME_PACKAGES):
         found = [name for name in alternatives if _version_of(name)] or [alternatives[0]]
         versions.update({name: _version_of(name) for name in found})
@@ -199,6 +206,12 @@ def _warnings(diagnosis: Diagnosis) -> list[str]:
                 f"{name} {version}: version 5 warps crops differently, about 1 px of noise in the "
                 f"landmarks; run: pip install '{name}<5'"
             )
+    if _LITERT not in versions:
+        warnings.append(
+            f"{_LITERT} is not installed: on a CPU the networks run on ONNX Runtime, and landmarks "
+            f"differ from MediaPipe's by some hundredths of a pixel, more in video mode; run: pip "
+            f"install {_LITERT}"
+        )
     states = diagnosis.cache["models"]
     if damaged := [name for name, state in states.items() if state == "damaged"]:
         warnings.append(

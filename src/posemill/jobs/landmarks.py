@@ -34,7 +34,7 @@ def estimate_landmarks(
     mode: Mode,
     device: str = "cpu",
     threads: int = 1,
-    runtime: str = "onnxruntime",
+    runtime: str = "auto",
     on_frame: Callable[[], None] = lambda: None,
 ) -> tuple[PoseClip, list[DecodeError]]:
     """Return the landmarks of every frame of a source, and what could not be read.

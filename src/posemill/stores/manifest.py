@@ -26,7 +26,8 @@ SHARDS_NAME = "shards"
 LOGS_NAME = "logs"
 LOCK_NAME = "lock"
 FORMAT_VERSION = 1
-_PACKAGES = ("numpy", "opencv-python-headless", "av", "onnxruntime", "pyarrow")
+_PACKAGES = ("numpy", "opencv-python-headless", "av", "ai-edge-litert", "onnxruntime",
+             "pyarrow")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The networks engines run: outputs of model files, as ONNX, converted once and cached."""
+"""The networks engines run: some outputs of model files, as TFLite or converted to ONNX."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from posemill.weights.onnx_export import export_onnx
 from posemill.weights.pull import ensure_model
 from posemill.weights.rewrites import rewrite
 from posemill.weights.tflite_graph import read_graph
+from posemill.weights.tflite_prune import prune
 
 # Part of the cached file's name: raise it when the converter's result changes.
 CONVERTER_VERSION = 1
@@ -49,6 +50,11 @@ NETWORKS = {
         NetworkSpec("face_landmark", ("conv2d_21", "conv2d_31")),
     )
 }
+
+
+def load_tflite(name: str) -> bytes:
+    """Return the TFLite model of a network: the published file without what is not taken of it."""
+    return prune(ensure_model(name).read_bytes(), NETWORKS[name].outputs)
 
 
 def load_onnx(name: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import cv2
@@ -17,9 +18,11 @@ from posemill.records import Keypoints
 BLACK = np.zeros((120, 160, 3), np.uint8)
 
 
-@pytest.fixture(scope="module")
-def engine(model_files: dict[str, Path]) -> Iterator[HolisticEstimator]:
-    estimator = HolisticEstimator()
+@pytest.fixture(scope="module", params=["litert", "onnxruntime"])
+def engine(
+    request: pytest.FixtureRequest, model_files: dict[str, Path]
+) -> Iterator[HolisticEstimator]:
+    estimator = HolisticEstimator(runtime=request.param)
     yield estimator
     estimator.close()
 
@@ -146,7 +149,10 @@ def test_pictures_of_a_few_pixels_pass_through(
 def test_what_decides_the_result_is_in_the_identity(engine: HolisticEstimator) -> None:
     identity = engine.identity()
     assert identity["engine"] == "holistic"
-    assert identity["runtime"] == "onnxruntime"
+    assert identity[identity["runtime"]] == metadata.version(
+        {"litert": "ai-edge-litert"}.get(engine.runtime, engine.runtime)
+    )
+    assert ("converter" in identity) == (engine.runtime == "onnxruntime")
     assert identity["sha256 hand_recrop"].startswith("67d996ce")
 
 
@@ -156,7 +162,7 @@ def test_what_decides_the_result_is_in_the_identity(engine: HolisticEstimator) -
         ({"min_detection_confidence": 1.5}, ConfigError, "detection_confidence: expected 0 to 1"),
         ({"min_tracking_confidence": -1}, ConfigError, "min_tracking_confidence: expected 0 to 1"),
         ({"threads": 0}, ConfigError, "threads: expected at least 1, got 0"),
-        ({"runtime": "tensorflow"}, ConfigError, "unknown runtime 'tensorflow'; known: onnx"),
+        ({"runtime": "tensorflow"}, ConfigError, "unknown runtime 'tensorflow'; known: auto, l"),
         ({"device": "gpu"}, DeviceError, "unknown device 'gpu'; expected cpu, cuda:N"),
         ({"runtime": "litert", "device": "cuda:0"}, DeviceError, "runs on the cpu only"),
     ],

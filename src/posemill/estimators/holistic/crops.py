@@ -1,9 +1,7 @@
 """Crops of a picture, as the networks see them.
 
 The warp is OpenCV's classic one, with the corners rounded to float32 as the legacy graph does:
-with OpenCV 4.10 to 4.13 its bytes are those of the original, bit for bit. Coordinates often lie
-exactly between two of the 1/32 px steps it rounds to, and then the last bit of float64 decides:
-whoever computes them in another order, as `sampling` does, gets another pixel now and then.
+with OpenCV 4.10 to 4.13 its bytes are those of the original, bit for bit.
 """
 
 from __future__ import annotations
@@ -30,17 +28,15 @@ class Cropper:
 
     Args:
         size: Side of the crops in pixels.
+        grid: Finds where to sample; may be shared.
         repeats_border: Outside the picture, the nearest pixel; otherwise black.
         stretches: Whether a rectangle whose sides differ (in their last bits, they are squares)
             fills the crop; otherwise its longer side counts for both.
-        grid: Finds the coordinates in less time, may be shared; one crop in ten has a pixel or two
-            off by a grey level or two. None: OpenCV finds them, and every byte is the original's.
     """
 
     def __init__(
-        self, size: int, *, repeats_border: bool, stretches: bool = False,
-        grid: SampleGrid | None = None,
-    ) -> None:  # fmt: skip
+        self, size: int, grid: SampleGrid, *, repeats_border: bool, stretches: bool = False
+    ) -> None:
         self.size = size
         self._stretches = stretches
         self._grid = grid
@@ -70,15 +66,18 @@ class Cropper:
             angle = f32(float(rect.rotation * _HALF_TURN) / math.pi)
             center = (rect.center_x * width, rect.center_y * height)
         corners = corners_of(center, sides, angle)
-        if self._grid is None or not _is_moderate(corners):
+        if not _is_moderate(corners):
             self._warp(frame, corners, out)
             return
         source, (left, top), limits = self._source(frame, corners)
         if rect is None and self._whole is not None and self._whole[0] == frame.shape:
             x, y = self._whole[1]
         else:
-            moved = [(x - left, y - top) for x, y in corners]
-            x, y = maps = self._grid.locate(moved, self.size, limits=limits)
+            maps = self._grid.locate(corners, self.size, origin=(left, top), limits=limits)
+            if maps is None:
+                self._warp(frame, corners, out)
+                return
+            x, y = maps
             if rect is None:
                 self._whole = frame.shape, maps.copy()
         cv2.remap(source, x, y, cv2.INTER_LINEAR, dst=out, borderMode=self._border)

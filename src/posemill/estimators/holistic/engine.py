@@ -8,7 +8,6 @@ from typing import cast
 
 import cv2
 import numpy as np
-import onnxruntime
 
 from posemill.errors import ConfigError
 from posemill.estimators import ClipState
@@ -18,7 +17,7 @@ from posemill.estimators.holistic.detection import Detector
 from posemill.estimators.holistic.rects import Rect, Size, f32
 from posemill.estimators.holistic.sampling import SampleGrid
 from posemill.estimators.holistic.state import HolisticState
-from posemill.estimators.runtime import Network, open_network
+from posemill.estimators.runtime import Network, choose_runtime, open_network, version_of
 from posemill.records import FloatArray, Frame, Keypoints
 from posemill.skeletons import get_skeleton
 from posemill.weights.catalogue import get_pinned
@@ -83,12 +82,12 @@ class CropNetwork:
 
 
 class HolisticEstimator:
-    """The legacy Holistic graph (0.10.21, complexity 1) on ONNX Runtime, in batches.
+    """The legacy Holistic graph (0.10.21, complexity 1), in batches.
 
     Args:
         device: `cpu`, `cuda:N` or `tensorrt:N`.
         threads: Threads inside one network call. OpenCV's are set to the same number.
-        runtime: `onnxruntime`, or `litert` for the very digits of stock.
+        runtime: `litert` (CPU only), `onnxruntime`, or `auto`: LiteRT on a CPU.
         min_detection_confidence: Of the pose detector.
         min_tracking_confidence: Of the pose landmarks; below it nobody is there.
         smooth_landmarks: Whether pose landmarks are filtered over time in video mode.
@@ -101,7 +100,7 @@ class HolisticEstimator:
         *,
         device: str = "cpu",
         threads: int = 1,
-        runtime: str = "onnxruntime",
+        runtime: str = "auto",
         min_detection_confidence: float = 0.5,
         min_tracking_confidence: float = 0.5,
         smooth_landmarks: bool = True,
@@ -112,7 +111,8 @@ class HolisticEstimator:
                 raise ConfigError(f"{name}: expected 0 to 1, got {value!r}")
         if not isinstance(threads, (int, np.integer)) or threads < 1:
             raise ConfigError(f"threads: expected at least 1, got {threads!r}")
-        self.device, self.threads, self.runtime = device, threads, runtime
+        self.device, self.threads = device, threads
+        self.runtime = choose_runtime(runtime, device)
         self.smooth_landmarks = smooth_landmarks
         self.min_tracking_confidence = min_tracking_confidence
         self.min_detection_confidence = min_detection_confidence
@@ -123,11 +123,8 @@ class HolisticEstimator:
         def network(
             name: str, *, repeats_border: bool = True, stretches: bool = False
         ) -> CropNetwork:
-            opened = open_network(name, runtime=runtime, device=device, threads=threads)
-            cropper = Cropper(
-                opened.size, repeats_border=repeats_border, stretches=stretches,
-                grid=None if runtime == "litert" else grid,
-            )  # fmt: skip
+            opened = open_network(name, runtime=self.runtime, device=device, threads=threads)
+            cropper = Cropper(opened.size, grid, repeats_border=repeats_border, stretches=stretches)
             return CropNetwork(opened, cropper)
 
         self._pose_detector = network("pose_detection", repeats_border=False)
@@ -273,8 +270,9 @@ class HolisticEstimator:
             "smooth_landmarks": str(self.smooth_landmarks),
             "device": self.device.split(":")[0],
             "runtime": self.runtime,
-            "converter": str(CONVERTER_VERSION),
-            "onnxruntime": onnxruntime.__version__,
+            self.runtime: version_of(self.runtime),
+            # of the graphs for ONNX Runtime
+            **({"converter": str(CONVERTER_VERSION)} if self.runtime == "onnxruntime" else {}),
             "opencv": cv2.__version__,
             **{f"sha256 {name}": get_pinned(name, "model").sha256 for name in NETWORKS},
         }

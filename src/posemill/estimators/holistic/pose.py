@@ -33,7 +33,6 @@ _MAP_SIZE = 64
 _KERNEL = 9
 _REACH = _KERNEL // 2
 _WINDOW_Y, _WINDOW_X = np.mgrid[-_REACH : _REACH + 1, -_REACH : _REACH + 1].reshape(2, -1, 1)
-_WINDOW = _WINDOW_Y * _MAP_SIZE + _WINDOW_X  # (81, 1)
 _MIN_HEAT = 0.5
 _UPRIGHT = math.pi / 2
 _MIN_OBJECT_SCALE = 1e-6
@@ -117,11 +116,14 @@ def refine_by_heat(points: FloatArray, heat: FloatArray) -> None:
     if not on_map.all():
         cells[~on_map] = 0
     x, y = cells.astype(np.int32).T
-    places = _WINDOW + (y * _MAP_SIZE + x + np.arange(len(x)) * _MAP_SIZE**2)  # (81, n)
-    weights = sigmoid(heat.reshape(-1).take(places, mode="clip"))
-    columns, rows = _WINDOW_X + x, _WINDOW_Y + y
+    columns, rows = _WINDOW_X + x, _WINDOW_Y + y  # (81, n)
+    is_out = None
     if min(x.min(), y.min()) < _REACH or max(x.max(), y.max()) >= _MAP_SIZE - _REACH:
-        weights[(columns < 0) | (columns >= _MAP_SIZE) | (rows < 0) | (rows >= _MAP_SIZE)] = 0
+        is_out = (columns < 0) | (columns >= _MAP_SIZE) | (rows < 0) | (rows >= _MAP_SIZE)
+        columns[is_out] = rows[is_out] = 0
+    weights = sigmoid(heat[np.arange(len(x)), rows, columns])
+    if is_out is not None:
+        weights[is_out] = 0
     # Sums over the first axis go row by row, as a plain loop in float32 adds.
     total, warm = weights.sum(0), on_map & (weights.max(0) >= _MIN_HEAT)
     for axis, at in enumerate((columns, rows)):

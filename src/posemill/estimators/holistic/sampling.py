@@ -2,15 +2,18 @@
 
 OpenCV's classic `warpPerspective` spends half of its time on coordinates: a division for every
 pixel, in double precision. The map of a crop is affine but for the last bits of its float32
-corners, so a coordinate is the sum of a number for its column and one for its row, in fixed point.
-It is rounded as OpenCV rounds but for those within a few millionths of a pixel of a half step: on
-average less than one in a hundred thousand.
+corners, so from one row to another all coordinates grow by nearly the same: they are sums, in fixed
+point. How wrong a sum may be is known. The few that lie so close to the middle of two steps that
+they might be rounded the other way are computed again as OpenCV does, bit for bit.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -20,10 +23,13 @@ Limits = tuple[tuple[int, int], tuple[int, int]]
 _STEPS = 32
 _STEPS_BITS = 5
 # Bits of a sum below a step: as many as the largest coordinate leaves, but not more than these.
-_MOST_BITS = 20
-# Rows are taken in so many strips, each with its own numbers for the columns: what is not a sum of
-# column and row (the perspective in the corners' last bits) is taken at the middle of a strip.
-_MIDDLES = (0.125, 0.375, 0.625, 0.875)
+_MOST_BITS = 16
+# Rows whose sums are products; the others follow by additions.
+_FIRST_ROWS = 16
+# Coordinates of a crop that are computed again; where there are more, OpenCV's warp is quicker.
+_MAX_CLOSE = 4096
+# Columns that OpenCV takes together.
+_BLOCK = 64
 # An integer n added to these bits, read as a float32, is this value plus n / 32.
 _FLOAT_BITS = np.int32(0x48C00000)
 _FLOAT_VALUE = np.float32(1.5 * 2**18)
@@ -41,34 +47,51 @@ class SampleGrid:
     MIN_SIDE = 2.0**-3
 
     def __init__(self, most: int) -> None:
-        self._memory = np.empty(2 * most * most, np.int32)
+        self._steps = np.empty(2 * most * most, np.int32)
+        self._below = np.empty(2 * most * most, np.uint16)
+        self._is_close = np.empty(2 * most * most, np.bool_)
 
     def locate(
-        self, corners: list[Corner], size: int, *, limits: Limits | None
-    ) -> npt.NDArray[np.float32]:
+        self, corners: list[Corner], size: int, *, origin: tuple[int, int], limits: Limits | None
+    ) -> npt.NDArray[np.float32] | None:
         """Return x and y `(2, size, size)` of every pixel of a crop, valid until the next call.
+
+        None where too many are close to the middle of two steps.
 
         Args:
             corners: Of the crop in the picture: bottom left, top left, top right, bottom right.
             size: Side of the crop; a multiple of 4.
+            origin: Of the coordinates, in the picture.
             limits: Lowest and highest value of x, then of y; None where none is beyond.
         """
+        moved = [(x - origin[0], y - origin[1]) for x, y in corners]
         # One pixel more than the furthest corner: no sum needs the sign bit.
-        reach = 1 + max([abs(value) for corner in corners for value in corner])
+        reach = 1 + max([abs(value) for corner in moved for value in corner])
         bits = min(31 - _STEPS_BITS - math.frexp(reach)[1], _MOST_BITS)
-        numbers = _numbers(corners, size, 2.0 ** (bits + _STEPS_BITS))
-        # Half a step, for the shift rounds down.
-        numbers[-2:] += 1 << (bits - 1)
-        strips = len(_MIDDLES)
-        steps = self._memory[: 2 * size * size]
-        np.add(
-            numbers[:-2].reshape(2, strips, 1, size), numbers[-2:].reshape(2, strips, -1, 1),
-            out=steps.reshape(2, strips, -1, size),
-        )  # fmt: skip
+        first, growth, doubt = _sums(moved, size, 2.0 ** (bits + _STEPS_BITS))
+        # Half a step, for the shift rounds down. With the doubt on top, whatever may have to be
+        # rounded the other way has at most twice the doubt below the step.
+        first += (1 << (bits - 1)) + doubt
+        steps, below = self._steps[: 2 * size * size], self._below[: 2 * size * size]
+        _fill(steps.reshape(2, -1), first, growth)
         np.right_shift(steps, bits, out=steps)
+        # What lies below a step, in 16 bits of its own: less work than to take it from the sums.
+        spare = _MOST_BITS - bits
+        _fill(
+            below.reshape(2, -1), (first << spare).astype(np.uint16),
+            (growth << spare).astype(np.uint16),
+        )  # fmt: skip
+        is_close = self._is_close[: 2 * size * size]
+        np.less_equal(below, 2 * doubt << spare, out=is_close)
+        close = is_close.nonzero()[0]
+        if len(close) > _MAX_CLOSE:
+            return None
+        if len(close):
+            steps[close] = _opencv_steps(corners, size, close, origin)
         if limits is not None:
             for axis, (low, high) in zip(steps.reshape(2, -1), limits, strict=True):
-                axis.clip(low * _STEPS, high * _STEPS, out=axis)
+                np.maximum(axis, low * _STEPS, out=axis)
+                np.minimum(axis, high * _STEPS, out=axis)
         # From whole steps to float32 pixels, exactly: quicker than a conversion and a product.
         np.add(steps, _FLOAT_BITS, out=steps)
         pixels = steps.view(np.float32)
@@ -76,12 +99,25 @@ class SampleGrid:
         return pixels.reshape(2, size, size)
 
 
-def _numbers(corners: list[Corner], size: int, scale: float) -> npt.NDArray[np.int32]:
-    """Return numbers whose sums are coordinates times `scale`, `(2·strips + 2, size)`.
+def _fill(out: npt.NDArray[Any], first: npt.NDArray[Any], growth: npt.NDArray[Any]) -> None:
+    """Write the sums of all rows `(2, size · size)`: twice as many follow from those before."""
+    out[:, : first.shape[1]] = first
+    for doubling in range(growth.shape[1]):
+        done = first.shape[1] << doubling
+        more = min(done, out.shape[1] - done)
+        np.add(out[:, :more], growth[:, doubling, None], out=out[:, done : done + more])
 
-    First those of the columns, for x in each strip and for y in each strip, then x and y of the
-    rows. The corners decide a homography `(a·u + b·v + c) / (1 + g·u + h·v)` of u and v in 0..1,
-    with g and h as small as the corners' rounding. To the first order in them it is
+
+def _sums(
+    corners: list[Corner], size: int, scale: float
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], int]:
+    """Return what makes sums that are coordinates times `scale`, and how wrong they may be.
+
+    First the sums of the first rows, for x and for y `(2, rows · size)`, then by how much they grow
+    in that many rows, in twice and four times as many, … `(2, doublings)`.
+
+    The corners decide a homography `(a·u + b·v + c) / (1 + g·u + h·v)` of u and v in 0..1, with g
+    and h as small as the corners' rounding. To the first order in them it is
     `c + (a - c·g)·u + (b - c·h)·v - a·g·u² - b·h·v² - (a·h + b·g)·u·v`.
     """
     (x3, y3), (x0, y0), (x1, y1), (x2, y2) = corners
@@ -89,19 +125,56 @@ def _numbers(corners: list[Corner], size: int, scale: float) -> npt.NDArray[np.i
     area = (x1 - x2) * (y3 - y2) - (x3 - x2) * (y1 - y2)
     g = (off_x * (y3 - y2) - (x3 - x2) * off_y) / area
     h = ((x1 - x2) * off_y - off_x * (y1 - y2)) / area
-    columns, rows = [], []
-    for first, right, low in ((x0, x1, x3), (y0, y1, y3)):
-        a, b = right - first + g * right, low - first + h * low
-        mixed = -(a * h + b * g)
-        linear = a - first * g
-        # u·v = (u - 1/2)·(v - middle) + v/2 + middle·u - middle/2, the first of it left out
-        columns += [(-a * g, linear + mixed * at, -mixed * at / 2) for at in _MIDDLES]
-        rows.append((-b * h, b - first * h + mixed / 2, first))
-    square, slope, start = (np.array(columns + rows).T * scale)[:, :, None]
-    along = np.arange(size) / size
-    values = square * along
-    values += slope
-    values *= along
-    values += start
-    # A number may be too large for 32 bits, its sums are not: bits above them cancel out.
-    return np.rint(values, out=values).astype(np.int64).astype(np.int32)
+    terms, neglected = [], 0.0
+    for c, right, low in ((x0, x1, x3), (y0, y1, y3)):
+        a, b = right - c + g * right, low - c + h * low
+        bent, mixed = -b * h, -(a * h + b * g)
+        # u·v is taken as (u + v)/2 - 1/4, and v² as v - 1/8: both are at most 1/4 away
+        slope = b - c * h + mixed / 2 + bent
+        terms.append((c - mixed / 4 - bent / 8, a - c * g + mixed / 2, -a * g, slope))
+        neglected = max(neglected, abs(mixed) + abs(bent))
+    along, doublings = _shares(size)
+    num_rows = min(_FIRST_ROWS, size)
+    start, linear, square, down = (np.array(terms).T * scale)[:, :, None]
+    values = ((square * along + linear) * along + start)[:, None] + (down * along[:num_rows])[
+        ..., None
+    ]
+    first = np.rint(values, out=values).astype(np.int32).reshape(2, -1)
+    # It may grow by more than 32 bits hold, the sums do not: bits above them cancel out.
+    growth = np.rint(down * doublings).astype(np.int64).astype(np.int32)
+    # Each rounding may add a half.
+    return first, growth, 2 + (len(doublings) + 1) // 2 + math.ceil(neglected * scale / 4)
+
+
+@functools.cache
+def _shares(size: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return u of the columns, or v of the rows, and v of each doubling of the first rows."""
+    num_rows = min(_FIRST_ROWS, size)
+    doublings = math.ceil(math.log2(size / num_rows))
+    return np.arange(size) / size, num_rows * 2.0 ** np.arange(doublings) / size
+
+
+@functools.cache
+def _target(size: int) -> npt.NDArray[np.float32]:
+    return np.array([(0, size), (0, 0), (size, 0), (size, size)], np.float32)
+
+
+def _opencv_steps(
+    corners: list[Corner], size: int, places: npt.NDArray[np.int64], origin: tuple[int, int]
+) -> npt.NDArray[np.float64]:
+    """Return some of the x and y `(2, size, size)` in steps, as `warpPerspective` rounds them.
+
+    In float64, operation by operation; columns count from the start of a block of 64.
+    """
+    to_crop = cv2.getPerspectiveTransform(np.array(corners, np.float32), _target(size))
+    matrix = cv2.invert(to_crop)[1]
+    axes = (places >= size * size).astype(np.intp)
+    rows, columns = np.divmod(places, size)
+    rows -= axes * size
+    inside = columns % _BLOCK
+    start = columns - inside
+    right, down, first = matrix[:2].T[:, axes]
+    along = right * start + down * rows + first + right * inside
+    right, down, first = matrix[2].tolist()
+    depth = right * start + down * rows + first + right * inside
+    return np.rint(along * (_STEPS / depth)) - np.array(origin)[axes] * _STEPS

@@ -1,0 +1,98 @@
+"""Networks on LiteRT: the published model files with the kernels stock uses, on a CPU.
+
+They add in the order in which stock's add, whatever the processor: landmarks come out as stock's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from posemill.errors import DeviceError, MissingExtraError
+from posemill.weights.networks import NETWORKS, load_tflite
+
+_GREETING = b"INFO: Created TensorFlow Lite XNNPACK delegate for CPU."
+
+
+class LiteRTNetwork:
+    """One network of the catalogue, loaded. Pictures as bytes in, arrays out."""
+
+    runs_batches = False
+
+    def __init__(self, name: str, *, device: str = "cpu", threads: int = 1) -> None:
+        if device != "cpu":
+            raise DeviceError(f"runtime 'litert' runs on the cpu only, not on {device!r}")
+        spec = NETWORKS[name]
+        interpreter_class = _interpreter_class()
+        with _without_greeting():
+            self._interpreter = interpreter_class(
+                model_content=load_tflite(name), num_threads=threads
+            )
+            self._interpreter.allocate_tensors()
+        picture = self._interpreter.get_input_details()[0]
+        self.size = int(picture["shape"][1])
+        self._input = self._interpreter.tensor(picture["index"])
+        outputs = {out["name"]: out["index"] for out in self._interpreter.get_output_details()}
+        self._outputs = [outputs[output] for output in spec.outputs]
+        low, high = spec.value_range
+        # Product and offset are rounded once, as the original's fused operation does.
+        step = np.float64(np.float32((high - low) / 255))
+        self._values = (np.arange(256) * step + low).astype(np.float32)
+
+    def run(self, pixels: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.float32]]:
+        """Return the outputs for one `(1, size, size, 3)` RGB crop, maps with channels first."""
+        # The view is not kept: LiteRT refuses to run while someone holds its memory.
+        cv2.LUT(pixels[0], self._values, dst=self._input()[0])
+        self._interpreter.invoke()
+        return [_as_onnx(self._interpreter.get_tensor(output)) for output in self._outputs]
+
+
+def _as_onnx(output: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    if output.ndim != 4:
+        return output
+    return output.reshape(1, -1) if output.shape[1] == 1 else output.transpose(0, 3, 1, 2)
+
+
+def _interpreter_class() -> Any:
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError as error:  # not installed, or not for this system
+        raise MissingExtraError(
+            f"runtime 'litert' needs the package ai-edge-litert ({error}); run: pip install "
+            f"ai-edge-litert, or ask for the runtime onnxruntime"
+        ) from error
+    return Interpreter
+
+
+@contextmanager
+def _without_greeting() -> Iterator[None]:
+    """Keep LiteRT's greeting, which its C++ writes to file 2, out of the user's terminal.
+
+    All else that is written meanwhile comes out afterwards.
+    """
+    sys.stderr.flush()
+    try:
+        saved = os.dup(2)
+    except OSError:  # a process without a standard error
+        yield
+        return
+    with tempfile.TemporaryFile() as caught:
+        os.dup2(caught.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
+            caught.seek(0)
+            rest = b"".join(line for line in caught if line.strip() != _GREETING)
+            if rest:
+                os.write(2, rest)

@@ -1,0 +1,107 @@
+"""Which runtime runs the networks, and what LiteRT writes where."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.errors import ConfigError, MissingExtraError
+from posemill.estimators import runtime
+from posemill.estimators.litert_network import LiteRTNetwork
+from posemill.estimators.runtime import choose_runtime, open_network
+
+SOURCES = Path(__file__).parent.parent.parent / "src"
+TALKATIVE = """
+import os, sys
+from posemill.estimators import litert_network
+real = litert_network.load_tflite
+def load(name):
+    os.write(2, b"something else\\n")
+    return real(name)
+litert_network.load_tflite = load
+litert_network.LiteRTNetwork("hand_recrop")
+litert_network.LiteRTNetwork("face_landmark")
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "chosen"),
+    [
+        ("auto", "cpu", "litert"),
+        ("auto", "cuda:1", "onnxruntime"),
+        ("auto", "tensorrt:0", "onnxruntime"),
+        ("onnxruntime", "cpu", "onnxruntime"),
+        ("litert", "cpu", "litert"),
+    ],
+)
+def test_a_cpu_gets_litert_and_a_gpu_onnxruntime(asked: str, device: str, chosen: str) -> None:
+    assert choose_runtime(asked, device) == chosen
+
+
+def test_where_litert_is_not_installed_onnxruntime_takes_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runtime, "find_spec", lambda name: None)
+    assert choose_runtime("auto", "cpu") == "onnxruntime"
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
+    with pytest.raises(MissingExtraError, match=r"needs the package ai-edge-litert .* run: pip i"):
+        LiteRTNetwork("hand_recrop")
+
+
+def test_an_unknown_runtime_is_named_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="'tvm'; known: auto, litert, onnxruntime"):
+        choose_runtime("tvm", "cpu")
+
+
+def test_both_runtimes_give_outputs_of_the_same_shapes_and_nearly_the_same_values(
+    model_files: dict[str, Path], photo: np.ndarray
+) -> None:
+    for name in model_files:
+        networks = [
+            open_network(name, runtime=kind, device="cpu", threads=1) for kind in runtime.RUNTIMES
+        ]
+        size = networks[0].size
+        assert networks[1].size == size
+        pixels = np.ascontiguousarray(photo[None, 60 : 60 + size, 90 : 90 + size])
+        for ours, theirs in zip(*(network.run(pixels) for network in networks), strict=True):
+            assert ours.shape == theirs.shape
+            np.testing.assert_allclose(ours, theirs, atol=1e-4 * max(1, np.abs(theirs).max()))
+
+
+def test_the_outputs_of_a_run_are_not_changed_by_the_next(
+    model_files: dict[str, Path], photo: np.ndarray
+) -> None:
+    network = LiteRTNetwork("hand_recrop")
+    first = np.ascontiguousarray(photo[None, :256, :256])
+    outputs = network.run(first)
+    kept = [output.copy() for output in outputs]
+    network.run(np.ascontiguousarray(photo[None, 200:456, 200:456]))
+    np.testing.assert_array_equal(outputs[0], kept[0])
+    np.testing.assert_array_equal(network.run(first)[0], kept[0])
+
+
+def test_litert_does_not_greet_on_the_terminal_and_all_else_comes_out(
+    model_files: dict[str, Path],
+) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", TALKATIVE], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": str(SOURCES)},
+    )  # fmt: skip
+    assert result.stdout == ""
+    assert result.stderr == "something else\n" * 2
+
+
+def test_a_process_without_a_standard_error_can_run_networks(model_files: dict[str, Path]) -> None:
+    code = "import os; os.close(2); import sys; sys.stderr = open(os.devnull, 'w')\n"
+    code += "from posemill.estimators.litert_network import LiteRTNetwork\n"
+    code += "print(LiteRTNetwork('hand_recrop').size)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": str(SOURCES)},
+    )  # fmt: skip
+    assert result.stdout == "256\n"
