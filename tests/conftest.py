@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 
 from posemill.decoders.pictures import read_picture
@@ -36,6 +38,32 @@ def model_files() -> dict[str, Path]:
 def photo() -> npt.NDArray[np.uint8]:
     """A real picture of a person, `(512, 512, 3)` RGB; skips without a network."""
     return read_picture(_or_skip(ensure_media, "astronaut"))
+
+
+@pytest.fixture
+def version_1(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
+    """Inside of its block shards are written as before, all points of a frame in one column."""
+
+    @contextmanager
+    def write() -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            patch.setattr("posemill.stores.writer.as_stored", _in_one_column)
+            yield
+
+    return write
+
+
+def _in_one_column(table: pa.Table) -> pa.Table:
+    for name in ("keypoints", "scores"):
+        column = table.column(name)
+        kind = pa.list_(pa.field("element", pa.float32(), nullable=False), column.type.list_size)
+        chunks = [pa.FixedSizeListArray.from_arrays(chunk.flatten(), type=kind)
+                  for chunk in column.chunks]  # fmt: skip
+        field = pa.field(name, kind, nullable=False)
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, field, pa.chunked_array(chunks, kind))
+    metadata = {**table.schema.metadata, b"posemill.schema_version": b"1"}
+    return table.replace_schema_metadata(metadata)
 
 
 def _or_skip(fetch: Callable[[str], Path], name: str) -> Path:

@@ -61,6 +61,37 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", list(FORMATS))
+def test_a_run_gives_what_a_file_of_all_its_points_gives(run, tmp_path, name: str) -> None:
+    """Of a run only the points that are needed are read; a file has been read whole."""
+    export_clips(ClipInput(run), "hdf5", tmp_path / "all.h5", recipe=Recipe(layout="543"))
+    said, read = [], []
+    for source in (run, tmp_path / "all.h5"):
+        out = tmp_path / source.stem / f"file{get_format(name).suffix}"
+        summary = export_clips(ClipInput(source), name, out)
+        _, layouts = count_export(ClipInput(source), name, recipe=Recipe())
+        said.append((summary.losses, summary.recipe, layouts))
+        read.append([digest_of(clip) for clip in ClipInput(out, size_wh=(200, 100)).clips()])
+    assert said[0] == said[1]
+    assert read[0] == read[1]
+    assert len(read[0]) == 3
+
+
+@pytest.mark.parametrize("layout", [None, "143", "openpose-18"])
+def test_runs_of_before_and_of_now_are_merged(tmp_path, version_1, layout: str | None) -> None:
+    with version_1():
+        write_run(tmp_path / "old", make_clip(1), make_clip(2))
+    write_run(tmp_path / "new", make_clip(2), make_clip(3))
+    sources = [ClipInput(tmp_path / name) for name in ("old", "new")]
+    summary = merge_clips(sources, tmp_path / "all", recipe=Recipe(layout=layout))
+    assert (summary.num_clips, summary.equal_duplicates) == (3, 1)
+    merged = open_run(tmp_path / "all")
+    for number, clip in enumerate(merged.clips(), start=1):
+        expected = make_clip(number).as_skeleton(merged.skeleton_name)
+        np.testing.assert_array_equal(clip.points, expected.points)
+        np.testing.assert_array_equal(clip.scores, expected.scores)
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
 def test_a_run_goes_into_every_format_and_comes_back_as_a_run(run, tmp_path, name: str) -> None:
     out = tmp_path / f"file{get_format(name).suffix}"
     summary = export_clips(ClipInput(run), name, out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import threading
 
 import cv2
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from posemill.config import ExtractConfig
@@ -17,6 +19,7 @@ from posemill.errors import ConfigError, RunError
 from posemill.estimators.fake import FakeEstimator
 from posemill.jobs.run import extract
 from posemill.jobs.workers import plan_workers
+from posemill.stores.manifest import Manifest
 from posemill.stores.reader import open_run
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
@@ -137,6 +140,26 @@ def test_batches_change_nothing(mode, make_tree, config_for, same_runs, tmp_path
     extract(config_for(tree, "single", mode=mode, engine_options=options))
     extract(config_for(tree, "batched", mode=mode, engine_options=options, batch_size=4))
     same_runs(tmp_path / "batched", tmp_path / "single")
+
+
+@pytest.mark.parametrize("mode", ["video", "image"])
+def test_a_run_begun_by_an_older_posemill_goes_on(
+    mode, make_tree, config_for, same_runs, tmp_path, version_1
+):
+    """Its shards hold all points in one column; new ones stand beside them, or take their place."""
+    tree = make_tree({"clip": 30, "other": 10})
+    extract(config_for(tree, "unbroken", mode=mode))
+    good = (tree / "clip" / "0007.png").read_bytes()
+    (tree / "clip" / "0007.png").write_bytes(b"x")
+    with version_1():
+        assert extract(config_for(tree, mode=mode)).exit_code == 1
+    shards = tmp_path / "run" / "shards"
+    dataclasses.replace(Manifest.read(tmp_path / "run"), schema_version=1).write(tmp_path / "run")
+    assert {"keypoints" in pq.read_schema(path).names for path in shards.iterdir()} == {True}
+    (tree / "clip" / "0007.png").write_bytes(good)
+    assert extract(config_for(tree, mode=mode, retry_failed=True)).exit_code == 0
+    assert {"keypoints" in pq.read_schema(path).names for path in shards.iterdir()} == {True, False}
+    same_runs(tmp_path / "run", tmp_path / "unbroken")
 
 
 def test_retry_failed_tries_only_what_failed(make_tree, config_for, same_runs, tmp_path):

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from posemill.errors import ConfigError, FormatError
+from posemill.errors import ConfigError, FormatError, RunError
 from posemill.formats import get_format
 from posemill.formats.contract import Recipe
 from posemill.geometry import fill_missing
@@ -30,12 +33,17 @@ def make_clip(seed: int, *, frames: int = 10, split: str = "train") -> PoseClip:
                     split=split)  # fmt: skip
 
 
+def write_run(folder: Path, clips: Sequence[PoseClip]) -> Path:
+    with RunWriter(folder, Manifest(clips[0].skeleton_name)) as writer:
+        for clip in clips:
+            writer.add(clip)
+    return folder
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
-        for clip in (make_clip(1), make_clip(2, frames=6), make_clip(3, split="dev")):
-            writer.add(clip)
-    return tmp_path / "run"
+    clips = (make_clip(1), make_clip(2, frames=6), make_clip(3, split="dev"))
+    return write_run(tmp_path / "run", clips)
 
 
 def test_every_split_has_its_arrays_and_statistics(run: Path, tmp_path: Path) -> None:
@@ -91,10 +99,63 @@ def test_blocks_give_what_clip_by_clip_gives(run, tmp_path, monkeypatch, recipe:
         for name in first.files:
             np.testing.assert_array_equal(first[name], second[name], err_msg=name)
         form = get_format("npz")
-        shaped = [shape_clip(clip, recipe, layout_for(clip, recipe, form))
+        shaped = [shape_clip(clip, recipe, layout_for(clip.skeleton_name, recipe, form))
                   for clip in open_run(run).clips(one.split)]  # fmt: skip
         expected = [fill_missing(clip.points, recipe.fill or "zero") for clip in shaped]
         np.testing.assert_array_equal(first["keypoints"], np.concatenate(expected))
+
+
+@pytest.mark.parametrize("recipe", [
+    Recipe(), Recipe(fill="interpolate"), Recipe(normalize="shoulders", interpolate=9),
+    Recipe(normalize="bbox"), Recipe(layout="openpose-18"), Recipe(layout="coco-133")],
+    ids=str)  # fmt: skip
+def test_all_points_old_shards_and_143_points_give_the_same_files(
+    tmp_path: Path, recipe: Recipe, version_1
+) -> None:
+    """Points outside of the picture among the 400 that are left out move no bounding box."""
+    clips = [make_clip(number, frames=number) for number in (9, 11, 30)]
+    for clip in clips:
+        clip.points[:, 33 + 1] = 7
+        clip.scores[2:6, 501:522] = 0.25  # not found, but with a score
+    write_run(tmp_path / "new", clips)
+    with RunWriter(tmp_path / "mixed", Manifest("holistic-543"), rows_per_shard=1) as writer:
+        for clip in clips:
+            with version_1() if clip is clips[1] else nullcontext():
+                writer.add(clip)
+    shards = sorted((tmp_path / "mixed" / "shards").iterdir())
+    assert ["keypoints" in pq.read_schema(path).names for path in shards] == [False, True, False]
+    with version_1():
+        write_run(tmp_path / "old", clips)
+    write_run(tmp_path / "small", [clip.as_skeleton("holistic-143") for clip in clips])
+    files = {}
+    for name in ("new", "old", "mixed", "small"):
+        (made,) = prepare(ClipInput(tmp_path / name), tmp_path / "out" / name, recipe=recipe)
+        files[name] = made.path.read_bytes(), made.stats_path.read_bytes()
+        assert bool(made.losses) == (name != "small" or recipe.layout is not None)
+    assert files["new"] == files["old"] == files["mixed"] == files["small"]
+    shaped = [shape_clip(clip, recipe, layout_for("holistic-543", recipe, get_format("npz")))
+              for clip in clips]  # fmt: skip
+    expected = [fill_missing(clip.points, recipe.fill or "zero") for clip in shaped]
+    np.testing.assert_array_equal(np.load(made.path)["keypoints"], np.concatenate(expected))
+
+
+def test_what_is_left_out_is_not_read(run: Path, tmp_path: Path) -> None:
+    (shard,) = (run / "shards").iterdir()
+    group = pq.ParquetFile(shard).metadata.row_group(0)
+    columns = {group.column(i).path_in_schema.split(".")[0]: group.column(i)
+               for i in range(group.num_columns)}  # fmt: skip
+    content = bytearray(shard.read_bytes())
+    for name in ("keypoints_other", "scores_other"):
+        content[columns[name].data_page_offset + columns[name].total_compressed_size - 9] ^= 1
+    whole = prepare(ClipInput(run), tmp_path / "whole")
+    shard.write_bytes(content)
+    for one, other in zip(whole, prepare(ClipInput(run), tmp_path / "part"), strict=True):
+        assert one.path.read_bytes() == other.path.read_bytes()
+    assert export_clips(ClipInput(run), "pkl", tmp_path / "a.pkl").num_frames == 26
+    with pytest.raises(RunError, match="is damaged: its content no longer fits its checksum"):
+        prepare(ClipInput(run), tmp_path / "out", recipe=Recipe(layout="543"))
+    with pytest.raises(RunError, match="is damaged: its content no longer fits its checksum"):
+        export_clips(ClipInput(run), "parquet", tmp_path / "a.parquet")
 
 
 def test_a_file_is_prepared_like_the_run_it_came_from(run: Path, tmp_path: Path) -> None:

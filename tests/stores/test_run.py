@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sqlite3
 import sys
@@ -108,18 +109,23 @@ def test_shards_open_with_pandas_polars_and_duckdb_as_they_are(clips, tmp_path):
     write_run(tmp_path / "run", clips, rows_per_shard=1)
     shards = tmp_path / "run" / "shards"
     assert len(list(shards.iterdir())) == 3
-    expected = open_run(tmp_path / "run").to_numpy()["points"][0].reshape(-1)
+    expected = clips[0].as_skeleton("holistic-143").points[0].reshape(-1)
     frame = pandas.read_parquet(shards)
-    np.testing.assert_array_equal(frame["keypoints"].iloc[0], expected)
+    np.testing.assert_array_equal(frame["keypoints_143"].iloc[0], expected)
     frame = polars.read_parquet(shards / "*.parquet")
     assert frame.columns[:6] == "split clip_id frame_index image_path width height".split()
-    np.testing.assert_array_equal(frame["keypoints"][0].to_numpy(), expected)
+    np.testing.assert_array_equal(frame["keypoints_143"][0].to_numpy(), expected)
     row = duckdb.sql(
-        "SELECT split, count(*), sum(has_left_hand::int), avg(keypoints[1]) "
+        "SELECT split, count(*), sum(has_left_hand::int), avg(keypoints_other[1]) "
         f"FROM '{shards}/*.parquet' WHERE has_pose GROUP BY split ORDER BY split"
     ).fetchall()
     assert [each[:3] for each in row] == [("dev", 8, 4), ("train", 703, 351)]
-    assert row[0][3] == pytest.approx(clips[2].points[:, 0, 0].mean(), rel=1e-4)
+    nose = duckdb.sql(
+        f"SELECT keypoints_143[331:333] FROM '{shards}/*.parquet' WHERE split = 'dev' LIMIT 1"
+    ).fetchall()
+    np.testing.assert_array_equal(np.float32(nose[0][0]), clips[2].points[0, 0])
+    # The first point of the face that holistic-143 leaves out is its second, behind 33 of pose.
+    assert row[0][3] == pytest.approx(clips[2].points[:, 33 + 1, 0].mean(), rel=1e-4)
 
 
 def test_floats_are_split_by_bytes_and_compressed_with_zstd(clips, tmp_path):
@@ -127,22 +133,25 @@ def test_floats_are_split_by_bytes_and_compressed_with_zstd(clips, tmp_path):
     metadata = pq.ParquetFile(tmp_path / "run" / "shards" / "part-000000.parquet").metadata
     columns = [metadata.row_group(0).column(index) for index in range(metadata.num_columns)]
     floats = [column for column in columns if column.path_in_schema.endswith("list.element")]
-    assert len(floats) == 2
+    assert [column.path_in_schema.split(".")[0] for column in floats] == [
+        "keypoints_143", "keypoints_other", "scores_143", "scores_other"]  # fmt: skip
     assert all("BYTE_STREAM_SPLIT" in column.encodings for column in floats)
     assert {column.compression for column in columns} == {"ZSTD"}
 
 
-def test_shards_of_before_whose_lists_could_hold_nulls_are_read_beside_new_ones(clips, tmp_path):
+@pytest.mark.parametrize("skeleton", ["holistic-543", "holistic-143"])
+def test_shards_whose_lists_could_hold_nulls_are_read_beside_new_ones(clips, tmp_path, skeleton):
+    clips = [clip.as_skeleton(skeleton) for clip in clips]
     write_run(tmp_path / "run", clips, rows_per_shard=1)
-    old = tmp_path / "run" / "shards" / "part-000001.parquet"
-    table = pq.read_table(old)
-    assert not table.schema.field("keypoints").type.value_field.nullable
-    pq.write_table(table.cast(run_schema("holistic-543")), old)
+    run, old = open_run(tmp_path / "run"), tmp_path / "run" / "shards" / "part-000001.parquet"
+    stored = pq.read_table(old).schema
+    assert not any(each.type.value_field.nullable for each in stored if "[" in str(each.type))
+    rows = run.table().slice(700, 3)
+    pq.write_table(rows.replace_schema_metadata(run_schema(skeleton).metadata), old)
     assert pq.read_table(old).schema.field("keypoints").type.value_field.nullable
-    run = open_run(tmp_path / "run")
     for got, expected in zip(run.clips(), clips, strict=True):
         assert_same(got, expected)
-    assert run.table().schema == run_schema("holistic-543")
+    assert run.table().schema == run_schema(skeleton)
     np.testing.assert_array_equal(run.to_numpy("train")["points"][700:], clips[1].points)
 
 
@@ -331,7 +340,7 @@ def test_damaged_shards_are_named(clips, tmp_path):
         {**small.schema.metadata, b"posemill.schema_version": b"7"}
     )
     pq.write_table(newer, shard)
-    with pytest.raises(RunError, match="schema version 7, this posemill reads up to 1"):
+    with pytest.raises(RunError, match="schema version 7, this posemill reads up to 2"):
         list(run.clips())
     shard.unlink()
     with pytest.raises(RunError, match="is missing, but the ledger counts on it"):
@@ -350,7 +359,7 @@ def column_spans(shard: Path, name: str) -> list[tuple[int, int]]:
     ]
 
 
-@pytest.mark.parametrize("name", ["keypoints", "scores"])
+@pytest.mark.parametrize("name", ["keypoints_143", "keypoints_other", "scores_143", "scores_other"])
 def test_one_changed_bit_among_the_keypoints_is_noticed(clips, tmp_path, name):
     write_run(tmp_path / "run", clips)
     run, shard = open_run(tmp_path / "run"), tmp_path / "run" / "shards" / "part-000000.parquet"
@@ -368,14 +377,15 @@ def test_one_changed_bit_among_the_keypoints_is_noticed(clips, tmp_path, name):
                 list(run.clips())
 
 
-def test_a_changed_bit_anywhere_is_an_error_or_changes_nothing(tmp_path):
+@pytest.mark.parametrize(("skeleton", "step"), [("holistic-143", 421), ("holistic-543", 1607)])
+def test_a_changed_bit_anywhere_is_an_error_or_changes_nothing(tmp_path, skeleton, step):
     paths = tuple(f"a/{index}.png" for index in range(4))
-    clip = make_clip("a", 4, skeleton="holistic-143", image_paths=paths, extra={"speaker": "x"})
+    clip = make_clip("a", 4, skeleton=skeleton, image_paths=paths, extra={"speaker": "x"})
     write_run(tmp_path / "run", [clip])
     run, shard = open_run(tmp_path / "run"), tmp_path / "run" / "shards" / "part-000000.parquet"
     content = shard.read_bytes()
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-    places = [*range(0, footer * 8, 421), *range(footer * 8, len(content) * 8, 131)]
+    places = [*range(0, footer * 8, step), *range(footer * 8, len(content) * 8, 131)]
     num_errors = 0
     for place in places:
         changed = bytearray(content)
@@ -399,7 +409,12 @@ def test_a_shard_of_before_there_were_checksums_is_read(clips, tmp_path):
 
 
 def test_differences_between_manifests_are_spelled_out():
-    one = Manifest("holistic-543", options={"mode": "video", "keep": 543}, engine={"a": "1"})
+    one = Manifest(
+        "holistic-543",
+        options={"mode": "video", "keep": 543},
+        engine={"a": "1"},
+        schema_version=2,
+    )
     other = Manifest("holistic-143", options={"mode": "image", "keep": 543}, engine={})
     assert one.differences(one) == []
     assert one.differences(other) == [
@@ -407,3 +422,6 @@ def test_differences_between_manifests_are_spelled_out():
         "mode: the run has 'video', now it is 'image'",
         "a: the run has '1', now it is None",
     ]
+    newer = dataclasses.replace(one, schema_version=3)
+    assert newer.differences(one) == ["schema_version: the run has 3, now it is 2"]
+    assert one.differences(newer) == []  # an older run goes on

@@ -24,6 +24,7 @@ from posemill.jobs.shaping import (
     dropped_points,
     expect_order,
     layout_for,
+    layout_of_run,
     shape_clip,
 )
 from posemill.records import PoseClip
@@ -78,8 +79,8 @@ def export_clips(
     recipe = check_recipe(recipe or Recipe(), form)
     expect_order(source, recipe)
     _expect_name(out, form.suffix)
-    stream = watch(read_ahead(source.clips()), source.num_frames)
-    shaping = _Shaping(form, recipe)
+    shaping = _Shaping(source, form, recipe)
+    stream = watch(read_ahead(shaping.clips()), source.num_frames)
     with writing(out), closing_stream(stream) as clips, new_folders(out.parent):
         remove_leftovers(out)
         return shaping.note(form.write(shaping.shape(clips), out, recipe=recipe))
@@ -95,17 +96,23 @@ def _expect_name(out: Path, suffix: str = "") -> None:
 class _Shaping:
     """Clips as they go into a format, and what that does to them."""
 
-    def __init__(self, form: Format, recipe: Recipe) -> None:
-        self._form, self._recipe, self._whole = form, recipe, recipe
+    def __init__(self, source: ClipInput, form: Format, recipe: Recipe) -> None:
+        self._source, self._form, self._recipe, self._whole = source, form, recipe, recipe
         self._dropped: dict[str, None] = {}
+
+    def clips(self) -> Iterator[PoseClip]:
+        """Yield the clips of the source, with what the format needs of them."""
+        layout = layout_of_run(self._source, self._recipe, self._form)
+        return self._source.clips(layout=layout)
 
     def shape(self, clips: Iterator[PoseClip]) -> Iterator[PoseClip]:
         """Yield the clips as the recipe wants them."""
         for clip in clips:
-            layout = layout_for(clip, self._recipe, self._form)
+            skeleton_name = self._source.skeleton_of(clip)
+            layout = layout_for(skeleton_name, self._recipe, self._form)
             shaped = shape_clip(clip, self._recipe, layout)
             self._whole = self._whole.after(shaped)
-            if words := dropped_points(clip.skeleton_name, layout):
+            if words := dropped_points(skeleton_name, layout):
                 self._dropped[words] = None
             yield shaped
 
@@ -128,8 +135,8 @@ def count_export(
     recipe = check_recipe(recipe, form)
     expect_order(source, recipe)
     summary, layouts = Summary(Path(), format_name), set()
-    check, shaping = SkeletonCheck(form, source.path), _Shaping(form, recipe)
-    for clip in shaping.shape(watch(source.clips(), source.num_frames)):
+    check, shaping = SkeletonCheck(form, source.path), _Shaping(source, form, recipe)
+    for clip in shaping.shape(watch(shaping.clips(), source.num_frames)):
         check(clip)
         layouts.add(clip.skeleton_name)
         summary.count(clip)
@@ -284,9 +291,9 @@ def _shaped(
     normalized: dict[str, Path] = {}
     for source in sources:
         conflicts.source = source
-        for clip in source.clips(has_room_for_failures=True):
+        for clip in source.clips(layout=recipe.layout, has_room_for_failures=True):
             shaped = shape_clip(clip, recipe, recipe.layout or clip.skeleton_name)
-            if words := dropped_points(clip.skeleton_name, shaped.skeleton_name):
+            if words := dropped_points(source.skeleton_of(clip), shaped.skeleton_name):
                 dropped[words] = None
             skeletons.setdefault(shaped.skeleton_name, source.path)
             if len(skeletons) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from posemill.formats import detect_format, get_format
 from posemill.formats.contract import Format, Size
 from posemill.jobs.read_ahead import map_ahead, read_ahead
 from posemill.records import PoseClip
+from posemill.stores.columns import part_for
 from posemill.stores.commits import Failure
 from posemill.stores.manifest import MANIFEST_NAME
 from posemill.stores.reader import Run, open_run
@@ -74,10 +76,14 @@ class ClipInput:
         """The splits that will be read, None where only reading would tell."""
         return self._splits or (self.run.splits if self.run is not None else None)
 
-    def clips(self, *, has_room_for_failures: bool = False) -> Iterator[PoseClip]:
+    def clips(
+        self, *, layout: str | None = None, has_room_for_failures: bool = False
+    ) -> Iterator[PoseClip]:
         """Yield the clips, those of a run split by split.
 
         Args:
+            layout: The skeleton the clips will be turned into. What it does not need may be left
+                out of those of a run: they then have a smaller skeleton than `skeleton_of` says.
             has_room_for_failures: A split of which everything failed is no error, as `failures`
                 are taken too.
 
@@ -85,7 +91,7 @@ class ClipInput:
             FormatError, RunError: Nothing is there, or a chosen split is not.
         """
         failed = {each.split for each in self.failures()} if has_room_for_failures else set()
-        return self._chosen(self._all_clips(), failed)
+        return self._chosen(self._all_clips(layout), failed)
 
     def plan_splits(self) -> dict[str, list[BlockPlan]]:
         """Return the blocks of each split of a run as it is now; nothing for a file."""
@@ -95,16 +101,24 @@ class ClipInput:
             split: list(self.run.plan_blocks(split)) for split in self._splits or self.run.splits
         }
 
-    def blocks(self, plans: Mapping[str, list[BlockPlan]]) -> Iterator[ClipBlock]:
+    def blocks(
+        self, plans: Mapping[str, list[BlockPlan]], *, layout: str | None = None
+    ) -> Iterator[ClipBlock]:
         """Yield what `clips` does, many clips at a time, read ahead by other threads.
 
         Args:
             plans: What `plan_splits` said.
+            layout: As in `clips`.
         """
         if self.run is None:
             return join_stream(read_ahead(self.clips()))
         planned = (plan for each in plans.values() for plan in each)
-        return self._chosen(map(self._sized, map_ahead(self.run.read_block, planned)))
+        read = partial(self.run.read_block, skeleton_name=_part_of(self.run, layout))
+        return self._chosen(map(self._sized, map_ahead(read, planned)))
+
+    def skeleton_of(self, clip: PoseClip) -> str:
+        """Return the skeleton a clip has in the input, as whichever `layout` it was read."""
+        return clip.skeleton_name if self.run is None else self.run.skeleton_name
 
     def _sized(self, block: ClipBlock) -> ClipBlock:
         """Return the block with the size of the pictures, where it is not known."""
@@ -134,10 +148,12 @@ class ClipInput:
                 f"some: leave it out (--splits {' '.join(sorted(seen))})"
             )
 
-    def _all_clips(self) -> Iterator[PoseClip]:
+    def _all_clips(self, layout: str | None) -> Iterator[PoseClip]:
         if self.run is not None:
+            part = _part_of(self.run, layout)
             for split in self._splits or self.run.splits:
-                yield from (clip.with_size(self._size_wh) for clip in self.run.clips(split))
+                for clip in self.run.clips(split, skeleton_name=part):
+                    yield clip.with_size(self._size_wh)
         elif self._format is not None:
             for clip in self._format.read(self.path, size_wh=self._size_wh):
                 yield clip.with_size(self._size_wh)
@@ -173,6 +189,10 @@ def open_inputs(
         )
         for path in paths
     ]
+
+
+def _part_of(run: Run, layout: str | None) -> str:
+    return run.skeleton_name if layout is None else part_for(run.skeleton_name, layout)
 
 
 def _has_layout(source: Mapping[str, Any], layout: str) -> bool:

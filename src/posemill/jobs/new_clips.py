@@ -41,7 +41,7 @@ def clips_like(
         interpolate=int(recipe.get("interpolate", 0)),
     )
     if (source / MANIFEST_NAME).is_file():
-        for clip in ClipInput(source).clips():
+        for clip in ClipInput(source).clips(layout=skeleton_name):
             yield shape_clip(clip, wanted, skeleton_name), []
         return
     for path in _paths(source):

@@ -22,6 +22,7 @@ from posemill.jobs.shaping import (
     dropped_points,
     expect_order,
     layout_for,
+    layout_of_run,
     shape_block,
 )
 from posemill.jobs.statistics import SplitStats
@@ -57,10 +58,11 @@ def prepare(
     plans = source.plan_splits()
     num_frames = {split: sum(map(len, each)) for split, each in plans.items()}
     # A run is unpacked by threads of its own.
-    stream = watch(source.blocks(plans), source.num_frames)
+    layout = layout_of_run(source, recipe, NpzFormat())
+    stream = watch(source.blocks(plans, layout=layout), source.num_frames)
     with writing(out), closing_stream(stream) as blocks, new_folders(out):
         return [
-            _write_split(split, group, out, recipe, num_frames=num_frames.get(split))
+            _write_split(source, split, group, out, recipe=recipe, num_frames=num_frames.get(split))
             for split, group in groupby(blocks, key=lambda block: block.split)
         ]
 
@@ -90,16 +92,23 @@ def check_splits(source: ClipInput, *, watch: Watch = unwatched) -> None:
 
 
 def _write_split(
-    split: str, blocks: Iterator[ClipBlock], out: Path, recipe: Recipe, *, num_frames: int | None
+    source: ClipInput,
+    split: str,
+    blocks: Iterator[ClipBlock],
+    out: Path,
+    *,
+    recipe: Recipe,
+    num_frames: int | None,
 ) -> Prepared:
     form, stats = NpzFormat(), SplitStats(split, recipe)
     dropped: dict[str, None] = {}
 
     def shaped() -> Iterator[ClipBlock]:
         for block in blocks:
-            layout = layout_for(block.frames, recipe, form)
+            skeleton_name = source.skeleton_of(block.frames)
+            layout = layout_for(skeleton_name, recipe, form)
             ready = shape_block(block, recipe, layout)
-            if words := dropped_points(block.skeleton_name, layout):
+            if words := dropped_points(skeleton_name, layout):
                 dropped[words] = None
             stats.add(ready)
             yield ready

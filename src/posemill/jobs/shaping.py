@@ -69,8 +69,8 @@ def dropped_points(source_name: str, target_name: str) -> str:
     return f"{', '.join(words)} ({source_name} as {target_name})" if words else ""
 
 
-def layout_for(clip: PoseClip, recipe: Recipe, form: Format) -> str:
-    """Return the skeleton a clip is written in: the recipe's, else the format's usual one.
+def layout_for(skeleton_name: str, recipe: Recipe, form: Format) -> str:
+    """Return the skeleton clips of one are written in: the recipe's, else the format's usual one.
 
     A clip that is already in a layout of the format keeps it, but for the 543 points of Holistic
     in formats whose usual layout is smaller.
@@ -78,10 +78,15 @@ def layout_for(clip: PoseClip, recipe: Recipe, form: Format) -> str:
     if recipe.layout:
         return recipe.layout
     if not form.layouts:
-        return clip.skeleton_name
-    if clip.skeleton_name in form.layouts and clip.skeleton_name != "holistic-543":
-        return clip.skeleton_name
+        return skeleton_name
+    if skeleton_name in form.layouts and skeleton_name != "holistic-543":
+        return skeleton_name
     return form.layouts[0]
+
+
+def layout_of_run(source: ClipInput, recipe: Recipe, form: Format) -> str | None:
+    """Return the skeleton the clips of a run are written in; None for a file, they may differ."""
+    return None if source.run is None else layout_for(source.run.skeleton_name, recipe, form)
 
 
 def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:

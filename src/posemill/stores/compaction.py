@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from posemill.errors import RunError
 from posemill.stores.commits import CommitLog
-from posemill.stores.manifest import SHARDS_NAME
-from posemill.stores.shards import damage_message
+from posemill.stores.manifest import SHARDS_NAME, Manifest
+from posemill.stores.shards import read_shard
 from posemill.stores.writer import write_table
 
 
 def compact(folder: Path, log: CommitLog) -> int:
     """Rewrite the shards that hold rows of pieces that were given up; return how many.
 
+    The new ones have the columns of this version, whatever the old ones had.
     Each one: the new shard first, then the records, then the old one goes. Killed in between, an
     uncommitted shard is left, which `remove_uncommitted` removes.
     """
@@ -27,7 +26,7 @@ def compact(folder: Path, log: CommitLog) -> int:
         moved: list[tuple[int, int]] = []
         parts, offset = [], 0
         if pieces:
-            table = _read(old)
+            table = read_shard(old, Manifest.read(folder).skeleton_name)
             for piece_no, row_offset, num_rows in pieces:
                 parts.append(table.slice(row_offset, num_rows))
                 moved.append((piece_no, offset))
@@ -39,13 +38,6 @@ def compact(folder: Path, log: CommitLog) -> int:
             log.remove_shard(shard_no)
         old.unlink(missing_ok=True)
     return len(stale)
-
-
-def _read(path: Path) -> pa.Table:
-    try:
-        return pq.read_table(path, use_threads=False, page_checksum_verification=True)
-    except (OSError, pa.ArrowException) as error:
-        raise RunError(damage_message(path, error)) from error
 
 
 def _next_name(name: str) -> str:

@@ -86,10 +86,16 @@ class Manifest:
         return cls(**content)
 
     def differences(self, other: Manifest) -> list[str]:
-        """Return one line per setting that decides the result and is not the same in `other`."""
+        """Return one line per setting that decides the result and is not the same in `other`.
+
+        A run with an older schema may go on with a newer one: shards of both are read.
+        """
+        groups = ["skeleton_name", "options", "engine", "source"]
+        if self.schema_version > other.schema_version:
+            groups.append("schema_version")
         return [
             line
-            for group in ("skeleton_name", "options", "engine", "source", "schema_version")
+            for group in groups
             for line in _differences(group, getattr(self, group), getattr(other, group))
         ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 1  # of the table, see `posemill.stores.schema`
+SCHEMA_VERSION = 2  # of a shard, see `posemill.stores.schema` and `posemill.stores.columns`
 
 
 def plain_text(text: str) -> str:

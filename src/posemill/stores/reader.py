@@ -14,6 +14,7 @@ import pyarrow as pa
 from posemill.blocks import ClipBlock
 from posemill.errors import MissingExtraError, RunError
 from posemill.records import PoseClip, fields_of_recipe
+from posemill.stores.columns import part_for
 from posemill.stores.commits import (
     Failure,
     SplitCounts,
@@ -98,10 +99,18 @@ class Run:
             )
             return [clip_id for (clip_id,) in rows]
 
-    def clips(self, split: str | None = None) -> Iterator[PoseClip]:
-        """Yield the clips that have keypoints, of one split or of all, in a stable order."""
+    def clips(
+        self, split: str | None = None, *, skeleton_name: str | None = None
+    ) -> Iterator[PoseClip]:
+        """Yield the clips that have keypoints, in a stable order.
+
+        Args:
+            split: Only those of this one; of all by default.
+            skeleton_name: A layout to have them in, as by `PoseClip.as_skeleton`; the run's own by
+                default. Of a run of 543 points others need less reading.
+        """
         for plan in self.plan_blocks(split):
-            for clip in self.read_block(plan).clips:
+            for clip in self.read_block(plan, skeleton_name).clips:
                 # Its own memory: whoever keeps a clip does not keep its neighbours.
                 yield dataclasses.replace(
                     clip, points=clip.points.copy(), scores=clip.scores.copy()
@@ -116,11 +125,20 @@ class Run:
                 database.execute(f"{SELECT_ROWS}{where} ORDER BY clip_no, first_frame", values)
             )
 
-    def read_block(self, plan: BlockPlan) -> ClipBlock:
-        """Return neighbouring clips in shared arrays. Any number of threads may read at once."""
-        table = read_rows(self.folder, plan, self.skeleton_name, CLIP_COLUMNS)
-        made = {"skeleton_name": self.skeleton_name, **self._made}
-        return block_of(table, plan.names, plan.lengths, made)
+    def read_block(self, plan: BlockPlan, skeleton_name: str | None = None) -> ClipBlock:
+        """Return neighbouring clips in shared arrays. Any number of threads may read at once.
+
+        Args:
+            plan: Which clips.
+            skeleton_name: As in `clips`.
+        """
+        wanted = skeleton_name or self.skeleton_name
+        part = part_for(self.skeleton_name, wanted)
+        table = read_rows(self.folder, plan, self.skeleton_name, CLIP_COLUMNS, part=part)
+        made = {"skeleton_name": part, **self._made}
+        is_part = part != self.skeleton_name
+        block = block_of(table, plan.names, plan.lengths, made, is_part=is_part)
+        return block.as_skeleton(wanted)
 
     def clip(self, clip_id: str, split: str | None = None) -> PoseClip:
         """Return one clip; `split` is needed only where two splits have the same id."""

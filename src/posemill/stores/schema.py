@@ -48,22 +48,6 @@ def run_schema(skeleton_name: str) -> pa.Schema:
     return pa.schema(fields, metadata)
 
 
-def as_stored(table: pa.Table) -> pa.Table:
-    """Return the same rows with lists that say that no number in them is null.
-
-    Parquet keeps such a column without a flag per number, which a quarter less work unpacks.
-    Older shards have the flags; readers take both.
-    """
-    for name in ("keypoints", "scores"):
-        index, column = table.schema.get_field_index(name), table.column(name)
-        kind = pa.list_(pa.field("element", pa.float32(), nullable=False), column.type.list_size)
-        chunks = [pa.FixedSizeListArray.from_arrays(chunk.flatten(), type=kind)
-                  for chunk in column.chunks]  # fmt: skip
-        field = pa.field(name, kind, nullable=False)
-        table = table.set_column(index, field, pa.chunked_array(chunks, kind))
-    return table
-
-
 def check_schema(schema: pa.Schema, where: str) -> str:
     """Return the skeleton's name of a shard, or raise if its schema is not one we can read."""
     metadata = schema.metadata or {}
@@ -75,7 +59,12 @@ def check_schema(schema: pa.Schema, where: str) -> str:
             f"{where}: schema version {int(version)}, this posemill reads up to {SCHEMA_VERSION}; "
             "install a newer posemill"
         )
-    return str(metadata[_SKELETON_KEY].decode())
+    return skeleton_of(schema)
+
+
+def skeleton_of(schema: pa.Schema) -> str:
+    """Return the skeleton's name of a checked schema, of a shard or of the table."""
+    return str(schema.metadata[_SKELETON_KEY].decode())
 
 
 def table_of(clip: PoseClip) -> pa.Table:
@@ -119,6 +108,8 @@ def block_of(
     names: Sequence[tuple[str, str]],
     lengths: Sequence[int],
     made: Mapping[str, Any],
+    *,
+    is_part: bool = False,
 ) -> ClipBlock:
     """Return the clips whose rows these are.
 
@@ -128,8 +119,15 @@ def block_of(
         lengths: Frames of each, at least one.
         made: What all clips of the run have in common, as fields of `PoseClip`: their skeleton,
             and how they were normalised and interpolated.
+        is_part: The skeleton is a part of that of the run. The score of a point that was not
+            found is 0 then, as in `PoseClip.as_skeleton`.
     """
     arrays = arrays_of(table, made["skeleton_name"])
+    if is_part:
+        arrays["scores"] = np.require(arrays["scores"], requirements="W")
+    frames = PoseClip(**arrays, **made, split=names[0][0], clip_id=names[0][1])
+    if is_part:
+        np.copyto(frames.scores, 0, where=~frames.mask)
     starts = np.cumsum(lengths) - lengths
     # What is the same in all rows of a clip is taken from its first.
     same = table.select(["label", "fps", "extra"]).take(starts).to_pydict()
@@ -150,7 +148,6 @@ def block_of(
                 extra=json.loads(extra) if extra else {},
             )
         )
-    frames = PoseClip(**arrays, **made, split=names[0][0], clip_id=names[0][1])
     return ClipBlock(frames, tuple(clips))
 
 
@@ -158,8 +155,8 @@ def arrays_of(table: pa.Table, skeleton_name: str) -> dict[str, Any]:
     """Return points `(N, K, 3)`, scores `(N, K)`, sizes_wh `(N, 2)`, frame_indices `(N,)`."""
     num_points = get_skeleton(skeleton_name).num_points
     return {
-        "points": _floats(table.column("keypoints")).reshape(-1, num_points, 3),
-        "scores": _floats(table.column("scores")).reshape(-1, num_points),
+        "points": floats_of(table.column("keypoints")).reshape(-1, num_points, 3),
+        "scores": floats_of(table.column("scores")).reshape(-1, num_points),
         "sizes_wh": np.stack(
             [table.column("width").to_numpy(), table.column("height").to_numpy()], 1
         ).astype(np.int32, copy=False),
@@ -167,7 +164,7 @@ def arrays_of(table: pa.Table, skeleton_name: str) -> dict[str, Any]:
     }
 
 
-def _floats(column: pa.ChunkedArray) -> Any:
+def floats_of(column: pa.ChunkedArray) -> Any:
     """Return the flat float32 values of a list column (`flatten` honours a slice's offset)."""
     parts = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
     return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.float32), *parts])

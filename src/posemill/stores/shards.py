@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from posemill.blocks import BLOCK_FRAMES
 from posemill.errors import RunError
+from posemill.stores.columns import read_groups
 from posemill.stores.manifest import SHARDS_NAME
 from posemill.stores.schema import check_schema, run_schema
 
@@ -85,7 +86,12 @@ def plan_blocks(found: Iterable[Sequence[Any]]) -> Iterator[BlockPlan]:
 
 
 def read_rows(
-    folder: Path, plan: BlockPlan, skeleton_name: str, columns: Sequence[str] | None = None
+    folder: Path,
+    plan: BlockPlan,
+    skeleton_name: str,
+    columns: Sequence[str] | None = None,
+    *,
+    part: str | None = None,
 ) -> pa.Table:
     """Return the rows of a block by clip and frame. Any number of threads may read at once.
 
@@ -94,10 +100,12 @@ def read_rows(
         plan: Which rows.
         skeleton_name: The one every shard must have.
         columns: `frame_index` among them; None for all.
+        part: The skeleton of the result, if it is only a part: see `columns.part_for`.
     """
     tables = []
-    schema = run_schema(skeleton_name)
-    wanted = pa.schema([each for each in schema if columns is None or each.name in columns])
+    schema = run_schema(part or skeleton_name)
+    names = [name for name in schema.names if columns is None or name in columns]
+    wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
     for shard, rows in groupby(_joined(plan.rows), key=lambda each: each.shard):
         path = folder / SHARDS_NAME / shard
         with _open(path, skeleton_name) as file:
@@ -125,6 +133,12 @@ def _joined(rows: Sequence[ShardRows]) -> Iterator[ShardRows]:
     yield last
 
 
+def read_shard(path: Path, skeleton_name: str) -> pa.Table:
+    """Return all rows of a shard, those that no longer count among them."""
+    with _open(path, skeleton_name) as file:
+        return _read_groups(file, path, range(file.num_row_groups), run_schema(skeleton_name))
+
+
 def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) -> pa.Table:
     """Return rows of an open shard; only the row groups that hold some are unpacked."""
     sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
@@ -138,17 +152,15 @@ def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) 
         )
     first = int(np.searchsorted(stops, rows.offset, side="right"))
     last = int(np.searchsorted(stops, end, side="left"))
-    try:
-        # One at a time: what it takes to unpack them is then used again, not asked for anew.
-        groups = [
-            file.read_row_group(group, columns=wanted.names, use_threads=False)
-            for group in range(first, last + 1)
-        ]
-        # Shards differ in whether their lists may hold nulls; none does, so nothing is copied.
-        table = pa.concat_tables(groups).cast(wanted)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise RunError(damage_message(path, error)) from error
+    table = _read_groups(file, path, range(first, last + 1), wanted)
     return table.slice(rows.offset - int(stops[first]) + sizes[first], rows.num_rows)
+
+
+def _read_groups(file: pq.ParquetFile, path: Path, groups: range, wanted: pa.Schema) -> pa.Table:
+    try:
+        return read_groups(file, groups, wanted)
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+        raise RunError(_damage_message(path, error)) from error
 
 
 def _open(path: Path, skeleton_name: str) -> pq.ParquetFile:
@@ -159,13 +171,13 @@ def _open(path: Path, skeleton_name: str) -> pq.ParquetFile:
     except FileNotFoundError as error:
         raise RunError(f"{path} is missing, but the ledger counts on it") from error
     except (OSError, ValueError, pa.ArrowException) as error:  # or names that are no text
-        raise RunError(damage_message(path, error)) from error
+        raise RunError(_damage_message(path, error)) from error
     if found != skeleton_name:
         raise RunError(f"{path} has {found}, its run has {skeleton_name}")
     return file
 
 
-def damage_message(path: Path, error: Exception) -> str:
+def _damage_message(path: Path, error: Exception) -> str:
     """Return what to tell about a shard that cannot be read, or whose checksums do not fit."""
     if "CRC checksum" in str(error):
         what = f"{path} is damaged: its content no longer fits its checksum"

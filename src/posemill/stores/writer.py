@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 from posemill.errors import RunError
 from posemill.files import atomic_path
 from posemill.records import PoseClip
+from posemill.stores.columns import as_stored
 from posemill.stores.commits import CommitLog, Failure, Piece, Shard
 from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder, now_text
 from posemill.stores.names import plain_text
-from posemill.stores.schema import as_stored, table_of
+from posemill.stores.schema import table_of
 
 ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
-_FLOATS = ("keypoints", "scores")
 
 
 def write_table(table: pa.Table, path: Path) -> int:
@@ -29,8 +29,10 @@ def write_table(table: pa.Table, path: Path) -> int:
     nothing behind.
     """
     buffer = io.BytesIO()
+    stored = as_stored(table)
+    floats = [each.name for each in stored.schema if pa.types.is_fixed_size_list(each.type)]
     pq.write_table(
-        as_stored(table),
+        stored,
         buffer,
         row_group_size=ROWS_PER_GROUP,
         compression="zstd",
@@ -38,8 +40,8 @@ def write_table(table: pa.Table, path: Path) -> int:
         # What a disk or a copy changes later is noticed, not read as keypoints.
         write_page_checksum=True,
         # Words repeat from row to row, floats do not: their bytes are sorted by significance.
-        use_dictionary=[name for name in table.column_names if name not in _FLOATS],
-        column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in _FLOATS},
+        use_dictionary=[name for name in stored.column_names if name not in floats],
+        column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in floats},
     )
     with atomic_path(path) as temporary, temporary.open("wb") as handle:
         handle.write(buffer.getbuffer())
