@@ -84,6 +84,8 @@ def test_runs_of_before_and_of_now_are_merged(tmp_path, version_1, layout: str |
     sources = [ClipInput(tmp_path / name) for name in ("old", "new")]
     summary = merge_clips(sources, tmp_path / "all", recipe=Recipe(layout=layout))
     assert (summary.num_clips, summary.equal_duplicates) == (3, 1)
+    assert all("holistic-543 as" in words for words in summary.losses)
+    assert len(summary.losses) == (0 if layout is None else 1)
     merged = open_run(tmp_path / "all")
     for number, clip in enumerate(merged.clips(), start=1):
         expected = make_clip(number).as_skeleton(merged.skeleton_name)
