@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -156,6 +158,20 @@ def test_what_is_left_out_is_not_read(run: Path, tmp_path: Path) -> None:
         prepare(ClipInput(run), tmp_path / "out", recipe=Recipe(layout="543"))
     with pytest.raises(RunError, match="is damaged: its content no longer fits its checksum"):
         export_clips(ClipInput(run), "parquet", tmp_path / "a.parquet")
+
+
+def test_pandas_is_not_imported_for_it(run: Path, tmp_path: Path) -> None:
+    """That takes as long as preparing 20,000 frames; pyarrow does it when arrays are turned."""
+    pytest.importorskip("pandas")
+    code = (
+        "import sys; from pathlib import Path; from posemill.jobs.inputs import ClipInput; "
+        "from posemill.jobs.prepare import prepare; prepare(ClipInput(Path(sys.argv[1])), "
+        "Path(sys.argv[2])); print('pandas' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(run), str(tmp_path / "out")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"
+    assert (tmp_path / "out" / "dev_keypoints.npz").is_file()
 
 
 def test_a_file_is_prepared_like_the_run_it_came_from(run: Path, tmp_path: Path) -> None:

@@ -129,8 +129,10 @@ def _made(table: pa.Table, source: _Source) -> pa.ChunkedArray | pa.Array:
         return table.column(name)
     parts = [_rows(table.column(name), width) for name, width in source.widths.items()]
     whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-    numbers = np.take(whole, source.places, axis=1)
-    return pa.FixedSizeListArray.from_arrays(pa.array(numbers.reshape(-1)), numbers.shape[1])
+    rows = np.take(whole, source.places, axis=1)
+    # As `pa.array` does, which would import pandas to know whether this is something of its own.
+    numbers = pa.Array.from_buffers(pa.float32(), rows.size, [None, pa.py_buffer(rows)])
+    return pa.FixedSizeListArray.from_arrays(numbers, rows.shape[1])
 
 
 def _rows(column: pa.ChunkedArray, width: int) -> FloatArray:

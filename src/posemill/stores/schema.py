@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from posemill.blocks import ClipBlock
@@ -18,6 +19,7 @@ from posemill.stores.names import SCHEMA_VERSION, plain_text
 # What `block_of` needs; the ledger knows the rest.
 CLIP_COLUMNS = ("frame_index", "image_path", "width", "height", "keypoints", "scores", "label",
                 "fps", "extra")  # fmt: skip
+Integer = TypeVar("Integer", np.int32, np.int64)
 _VERSION_KEY, _SKELETON_KEY = b"posemill.schema_version", b"posemill.skeleton"
 
 
@@ -128,14 +130,14 @@ def block_of(
     frames = PoseClip(**arrays, **made, split=names[0][0], clip_id=names[0][1])
     if is_part:
         np.copyto(frames.scores, 0, where=~frames.mask)
-    starts = np.cumsum(lengths) - lengths
-    # What is the same in all rows of a clip is taken from its first.
-    same = table.select(["label", "fps", "extra"]).take(starts).to_pydict()
-    paths = table.column("image_path").to_numpy().tolist()
-    clips = []
-    for number, ((split, clip_id), start) in enumerate(zip(names, starts.tolist(), strict=True)):
-        rows = slice(start, start + lengths[number])
-        extra = same["extra"][number]
+    paths = table.column("image_path").to_pylist()
+    clips, start = [], 0
+    for (split, clip_id), length in zip(names, lengths, strict=True):
+        rows = slice(start, start + length)
+        # What is the same in all rows of a clip is taken from its first.
+        first = (table.column(name)[start] for name in ("label", "fps", "extra"))
+        label, fps, extra = (value.as_py() for value in first)
+        start += length
         clips.append(
             PoseClip(
                 **{name: values[rows] for name, values in arrays.items()},
@@ -143,8 +145,8 @@ def block_of(
                 clip_id=clip_id,
                 split=split,
                 image_paths=() if None in paths[rows] else tuple(paths[rows]),
-                label=same["label"][number],
-                fps=same["fps"][number],
+                label=label,
+                fps=fps,
                 extra=json.loads(extra) if extra else {},
             )
         )
@@ -157,14 +159,29 @@ def arrays_of(table: pa.Table, skeleton_name: str) -> dict[str, Any]:
     return {
         "points": floats_of(table.column("keypoints")).reshape(-1, num_points, 3),
         "scores": floats_of(table.column("scores")).reshape(-1, num_points),
-        "sizes_wh": np.stack(
-            [table.column("width").to_numpy(), table.column("height").to_numpy()], 1
-        ).astype(np.int32, copy=False),
-        "frame_indices": table.column("frame_index").to_numpy(),
-    }
+        "sizes_wh": np.stack([integers_of(table.column(name), np.int32)
+                              for name in ("width", "height")], 1),
+        "frame_indices": integers_of(table.column("frame_index"), np.int64),
+    }  # fmt: skip
+
+
+def integers_of(column: pa.ChunkedArray, dtype: type[Integer]) -> npt.NDArray[Integer]:
+    """Return a copy of the values of a column of that type."""
+    return np.concatenate([np.zeros(0, dtype), *map(_numbers, column.chunks)])
 
 
 def floats_of(column: pa.ChunkedArray) -> Any:
     """Return the flat float32 values of a list column (`flatten` honours a slice's offset)."""
-    parts = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    parts = [_numbers(chunk.flatten()) for chunk in column.chunks]
     return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.float32), *parts])
+
+
+def _numbers(values: pa.Array) -> npt.NDArray[Any]:
+    """Return the values themselves, read-only.
+
+    `to_numpy` gives the same, but imports pandas if it is installed: as long as ten shards take.
+    """
+    if values.null_count:
+        copied: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+        return copied
+    return np.from_dlpack(values)

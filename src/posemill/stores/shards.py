@@ -17,7 +17,7 @@ from posemill.blocks import BLOCK_FRAMES
 from posemill.errors import RunError
 from posemill.stores.columns import read_groups
 from posemill.stores.manifest import SHARDS_NAME
-from posemill.stores.schema import check_schema, run_schema
+from posemill.stores.schema import check_schema, integers_of, run_schema
 
 # Joined with what a block is chosen by; `rows_of` takes the rows.
 SELECT_ROWS = (
@@ -113,7 +113,7 @@ def read_rows(
     table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
     # A frame that was tried again later has rows of its own, inside the span of others.
     if len(plan.rows) > len(plan.lengths):
-        indices = table.column("frame_index").to_numpy()
+        indices = integers_of(table.column("frame_index"), np.int64)
         clips = np.repeat(np.arange(len(plan.lengths)), plan.lengths)
         order: npt.NDArray[np.int64] = np.lexsort((indices, clips))
         if (np.diff(order) != 1).any():
