@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from posemill.records import FloatArray, IntArray
+from posemill.records import IntArray
 from posemill.skeletons import get_skeleton, point_map
-from posemill.stores.schema import floats_of, skeleton_of
+from posemill.stores.schema import numbers_of, skeleton_of
 
 _FLOATS = ("keypoints", "scores")
 _WHOLE, _FIRST = "holistic-543", "holistic-143"
@@ -69,7 +69,7 @@ def _stored(
         numbers = chunk.flatten()
         if places is not None:
             rows = numbers.to_numpy(zero_copy_only=False).reshape(len(chunk), width)
-            numbers = pa.array(np.take(rows, places, axis=1).reshape(-1))
+            numbers = pa.array(np.take(rows, places, axis=1, mode="clip").reshape(-1))
         chunks.append(pa.FixedSizeListArray.from_arrays(numbers, type=kind))
     return pa.field(name, kind, nullable=False), pa.chunked_array(chunks, kind)
 
@@ -100,14 +100,13 @@ def read_groups(file: pq.ParquetFile, groups: Iterable[int], wanted: pa.Schema) 
     is_part = skeleton_of(stored) != skeleton_of(wanted)
     sources = [_source_of(name, stored, is_part=is_part) for name in wanted.names]
     needed = [name for source in sources for name in source.widths]
-    tables = []
     # One at a time: what it takes to unpack them is then used again, not asked for anew.
-    for group in groups:
-        table = file.read_row_group(group, columns=needed, use_threads=False)
-        columns = [_made(table, source) for source in sources]
-        tables.append(pa.Table.from_arrays(columns, names=wanted.names))
+    table = pa.concat_tables(
+        file.read_row_group(group, columns=needed, use_threads=False) for group in groups
+    )
+    columns = [_made(table, source) for source in sources]
     # Shards differ in whether their lists may hold nulls; none does, so nothing is copied.
-    return pa.concat_tables(tables).cast(wanted)
+    return pa.Table.from_arrays(columns, names=wanted.names).cast(wanted)
 
 
 def _source_of(name: str, stored: pa.Schema, *, is_part: bool) -> _Source:
@@ -124,21 +123,29 @@ def _source_of(name: str, stored: pa.Schema, *, is_part: bool) -> _Source:
 
 
 def _made(table: pa.Table, source: _Source) -> pa.ChunkedArray | pa.Array:
+    """Return a column of the table, from columns of a shard."""
     if source.places is None:
         (name,) = source.widths
         return table.column(name)
-    parts = [_rows(table.column(name), width) for name, width in source.widths.items()]
-    whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-    rows = np.take(whole, source.places, axis=1)
+    kinds = [pa.field(name, pa.list_(pa.float32(), width)) for name, width in source.widths.items()]
+    batches = table.select(list(source.widths)).cast(pa.schema(kinds)).to_batches()
+    rows = np.empty((len(table), len(source.places)), np.float32)
+    # Used for one batch after the other: asking for memory would take longer than the copying.
+    longest = max((len(batch) for batch in batches), default=0)
+    joined = np.empty((longest, sum(source.widths.values())), np.float32)
+    start = 0
+    for batch in batches:
+        parts = [
+            numbers_of(column.flatten()).reshape(len(batch), width)
+            for column, width in zip(batch.columns, source.widths.values(), strict=True)
+        ]
+        whole = np.concatenate(parts, axis=1, out=joined[: len(batch)])
+        # All places are in it; "raise" would make a copy to find out.
+        np.take(whole, source.places, axis=1, out=rows[start : start + len(batch)], mode="clip")
+        start += len(batch)
     # As `pa.array` does, which would import pandas to know whether this is something of its own.
     numbers = pa.Array.from_buffers(pa.float32(), rows.size, [None, pa.py_buffer(rows)])
     return pa.FixedSizeListArray.from_arrays(numbers, rows.shape[1])
-
-
-def _rows(column: pa.ChunkedArray, width: int) -> FloatArray:
-    """Return `(rows, width)`; raise as pyarrow does if the column has something else."""
-    rows: FloatArray = floats_of(column.cast(pa.list_(pa.float32(), width)))
-    return rows.reshape(len(column), width)
 
 
 @cache

@@ -167,17 +167,17 @@ def arrays_of(table: pa.Table, skeleton_name: str) -> dict[str, Any]:
 
 def integers_of(column: pa.ChunkedArray, dtype: type[Integer]) -> npt.NDArray[Integer]:
     """Return a copy of the values of a column of that type."""
-    return np.concatenate([np.zeros(0, dtype), *map(_numbers, column.chunks)])
+    return np.concatenate([np.zeros(0, dtype), *map(numbers_of, column.chunks)])
 
 
 def floats_of(column: pa.ChunkedArray) -> Any:
     """Return the flat float32 values of a list column (`flatten` honours a slice's offset)."""
-    parts = [_numbers(chunk.flatten()) for chunk in column.chunks]
+    parts = [numbers_of(chunk.flatten()) for chunk in column.chunks]
     return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.float32), *parts])
 
 
-def _numbers(values: pa.Array) -> npt.NDArray[Any]:
-    """Return the values themselves, read-only.
+def numbers_of(values: pa.Array) -> npt.NDArray[Any]:
+    """Return the values of a column of numbers themselves, read-only.
 
     `to_numpy` gives the same, but imports pandas if it is installed: as long as ten shards take.
     """
