@@ -123,6 +123,25 @@ def test_a_crop_whose_coordinates_are_all_in_the_middle_is_left_to_opencv() -> N
     np.testing.assert_array_equal(cut(picture, where, 256, repeats_border=True), expected)
 
 
+def test_what_is_bent_by_the_rounding_of_its_corners_is_located_as_opencv_does() -> None:
+    """An eighth of a pixel where float32 has steps of 1/2048 px: one order is not enough."""
+    corners = [(8191.91943359375, 8191.9794921875), (8192.046875, 8191.9794921875),
+               (8192.046875, 8192.1064453125), (8191.9189453125, 8192.1064453125)]  # fmt: skip
+    origin, places = (8190, 8190), np.arange(2 * 128 * 128)
+    found = SampleGrid(128).locate(corners, 128, origin=origin, limits=None)
+    assert found is not None
+    expected = sampling._opencv_steps(corners, 128, places, origin)
+    np.testing.assert_array_equal(found.reshape(-1) * 32, expected)
+
+
+def test_a_tiny_crop_far_out_has_the_errors_of_opencv_too() -> None:
+    """OpenCV solves for its matrix with an error of 0.0001 px here."""
+    picture = make_picture(16383, 6)
+    where = Rect(*map(f32, (0.89210427, 0.5755848, 5.9727818e-06, 0.01630868, 2.677918)))
+    expected = opencv_crop(picture, where, 256, repeats_border=True)
+    np.testing.assert_array_equal(cut(picture, where, 256, repeats_border=True), expected)
+
+
 @pytest.mark.parametrize("repeats_border", [True, False])
 @pytest.mark.parametrize(("x", "y"), [(-900, 50), (50, -900), (2000, 50), (50, 2000), (-9e5, 50)])
 def test_a_crop_outside_the_picture_shows_its_edge_or_nothing(

@@ -42,9 +42,10 @@ class SampleGrid:
         most: Side of the largest crop in pixels.
     """
 
-    # What reaches further from the origin (in pixels), or is smaller, is not for this class.
+    # What reaches further from the origin (in pixels), or is smaller, is not for this class: far
+    # out, OpenCV's own coordinates of a crop of a tenth of a pixel are wrong by more than our sums.
     MAX_REACH = 2.0**14
-    MIN_SIDE = 2.0**-3
+    MIN_SIDE = 1.0
 
     def __init__(self, most: int) -> None:
         self._steps = np.empty(2 * most * most, np.int32)
@@ -118,7 +119,8 @@ def _sums(
 
     The corners decide a homography `(a·u + b·v + c) / (1 + g·u + h·v)` of u and v in 0..1, with g
     and h as small as the corners' rounding. To the first order in them it is
-    `c + (a - c·g)·u + (b - c·h)·v - a·g·u² - b·h·v² - (a·h + b·g)·u·v`.
+    `c + (a - c·g)·u + (b - c·h)·v - a·g·u² - b·h·v² - (a·h + b·g)·u·v`; what is left is the
+    coordinate itself times `(g·u + h·v)²`.
     """
     (x3, y3), (x0, y0), (x1, y1), (x2, y2) = corners
     off_x, off_y = x0 - x1 + x2 - x3, y0 - y1 + y2 - y3
@@ -142,8 +144,12 @@ def _sums(
     first = np.rint(values, out=values).astype(np.int32).reshape(2, -1)
     # It may grow by more than 32 bits hold, the sums do not: bits above them cancel out.
     growth = np.rint(down * doublings).astype(np.int64).astype(np.int32)
+    # A crop of a fraction of a pixel, thousands of them from the picture's origin, is bent by more
+    # than its last bits.
+    furthest = max([abs(value) for corner in corners for value in corner])
+    neglected = neglected / 4 + furthest * (abs(g) + abs(h)) ** 2
     # Each rounding may add a half.
-    return first, growth, 2 + (len(doublings) + 1) // 2 + math.ceil(neglected * scale / 4)
+    return first, growth, 2 + (len(doublings) + 1) // 2 + math.ceil(neglected * scale)
 
 
 @functools.cache
