@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import cv2
@@ -20,6 +21,8 @@ from posemill.errors import DeviceError, MissingExtraError
 from posemill.weights.networks import NETWORKS, load_tflite
 
 _GREETING = b"INFO: Created TensorFlow Lite XNNPACK delegate for CPU."
+_greeting_lock = threading.Lock()
+_has_greeted = False
 
 
 class LiteRTNetwork:
@@ -32,10 +35,9 @@ class LiteRTNetwork:
             raise DeviceError(f"runtime 'litert' runs on the cpu only, not on {device!r}")
         spec = NETWORKS[name]
         interpreter_class = _interpreter_class()
+        model = load_tflite(name)
         with _without_greeting():
-            self._interpreter = interpreter_class(
-                model_content=load_tflite(name), num_threads=threads
-            )
+            self._interpreter = interpreter_class(model_content=model, num_threads=threads)
             self._interpreter.allocate_tensors()
         picture = self._interpreter.get_input_details()[0]
         self.size = int(picture["shape"][1])
@@ -76,23 +78,42 @@ def _interpreter_class() -> Any:
 def _without_greeting() -> Iterator[None]:
     """Keep LiteRT's greeting, which its C++ writes to file 2, out of the user's terminal.
 
-    All else that is written meanwhile comes out afterwards.
+    It comes once in a process, so only the first time is watched, by one thread. All else that is
+    written meanwhile comes out afterwards.
     """
-    sys.stderr.flush()
-    try:
-        saved = os.dup(2)
-    except OSError:  # a process without a standard error
-        yield
-        return
-    with tempfile.TemporaryFile() as caught:
+    global _has_greeted
+    with _greeting_lock:
+        if not _has_greeted:
+            with _filtered_stderr():
+                yield
+            _has_greeted = True
+            return
+    yield
+
+
+@contextmanager
+def _filtered_stderr() -> Iterator[None]:
+    with ExitStack() as files:
+        try:
+            saved = os.dup(2)
+            files.callback(os.close, saved)
+            caught = files.enter_context(tempfile.TemporaryFile())
+        except OSError:  # a process without a standard error, or without a place for files
+            yield
+            return
+        _flush()
         os.dup2(caught.fileno(), 2)
         try:
             yield
         finally:
-            sys.stderr.flush()
+            _flush()
             os.dup2(saved, 2)
-            os.close(saved)
             caught.seek(0)
             rest = b"".join(line for line in caught if line.strip() != _GREETING)
             if rest:
                 os.write(2, rest)
+
+
+def _flush() -> None:
+    if sys.stderr is not None:  # as in a process that was started without one
+        sys.stderr.flush()
