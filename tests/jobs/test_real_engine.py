@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import psutil
 import pytest
 
 from posemill.config import ExtractConfig
-from posemill.errors import WeightsError
+from posemill.errors import RunError, WeightsError
 from posemill.jobs.run import extract
 from posemill.stores.reader import open_run
 from posemill.weights.pull import ensure_media
@@ -50,6 +51,25 @@ def test_the_real_engine_killed_twice_ends_as_an_unbroken_run(source, tmp_path, 
     same_runs(tmp_path / "cut", tmp_path / "whole")
     points = open_run(tmp_path / "cut").to_numpy()["points"]
     assert np.isfinite(points[:, :33]).all(), "somebody drives the car in every frame"
+
+
+def test_a_run_begun_on_another_runtime_is_refused_with_the_option_that_continues_it(
+    source, tmp_path
+):
+    options = {"executor": "serial", "mode": "image"}
+    begun = ExtractConfig(
+        source, tmp_path / "run", engine_options={"runtime": "onnxruntime"}, **options
+    )
+    extract(begun)
+    with pytest.raises(RunError) as caught:
+        extract(ExtractConfig(source, tmp_path / "run", **options))
+    assert "runtime: the run has 'onnxruntime', now it is 'litert'" in str(caught.value)
+    assert "use the same options (with --engine-option runtime=onnxruntime), or" in str(
+        caught.value
+    )
+    assert extract(begun).exit_code == 0
+    with pytest.raises(RunError, match=r"use the same options, or another folder"):
+        extract(dataclasses.replace(begun, mode="video"))
 
 
 def _wait_for_commit(process, folder):

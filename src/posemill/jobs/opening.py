@@ -112,10 +112,14 @@ def _compare(folder: Path, manifest: Manifest) -> None:
     source = {**manifest.source, **{name: old.source.get(name) for name in _FREE_SOURCE}}
     differences = old.differences(dataclasses.replace(manifest, source=source))
     if differences:
+        # Where none was asked for, the engine chose: what is installed decides, not the command.
+        runtime = old.engine.get("runtime")
+        is_other = runtime and runtime != manifest.engine.get("runtime")
+        hint = f" (with --engine-option runtime={runtime})" if is_other else ""
         raise RunError(
             f"{folder} was begun with other options, so it cannot go on with these:\n  "
             + "\n  ".join(differences)
-            + "\nuse the same options, or another folder"
+            + f"\nuse the same options{hint}, or another folder"
         )
 
 
