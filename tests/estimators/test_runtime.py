@@ -14,6 +14,7 @@ import pytest
 
 from posemill.errors import ConfigError, MissingExtraError
 from posemill.estimators import litert_network, runtime
+from posemill.estimators.holistic import HolisticEstimator
 from posemill.estimators.litert_network import LiteRTNetwork
 from posemill.estimators.runtime import choose_runtime, open_network
 from posemill.weights.networks import load_tflite
@@ -54,6 +55,22 @@ def test_where_litert_is_not_installed_onnxruntime_takes_its_place(
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
     with pytest.raises(MissingExtraError, match=r"needs the package ai-edge-litert .* run: pip i"):
         LiteRTNetwork("hand_recrop")
+
+
+def test_an_engine_on_another_runtime_than_usual_says_so_once(
+    model_files: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runtime.tell_that_litert_is_missing.cache_clear()
+    HolisticEstimator(runtime="onnxruntime").close()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(runtime, "find_spec", lambda name: None)
+    for _ in range(2):
+        HolisticEstimator().close()
+    said = capsys.readouterr().err
+    assert said.startswith("posemill: ai-edge-litert is not installed, the networks run on ONNX R")
+    assert said.count("\n") == 1
 
 
 def test_an_unknown_runtime_is_named_with_those_there_are() -> None:

@@ -6,6 +6,8 @@ memory, and only its kernels give stock's digits.
 
 from __future__ import annotations
 
+import functools
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Protocol, cast
@@ -48,6 +50,17 @@ def choose_runtime(runtime: str, device: str) -> str:
     if runtime != "auto":
         raise ConfigError(f"unknown runtime {runtime!r}; known: auto, {', '.join(RUNTIMES)}")
     return "litert" if device == "cpu" and find_spec(_PACKAGES["litert"]) else "onnxruntime"
+
+
+@functools.cache
+def tell_that_litert_is_missing() -> None:
+    """Say, once in a process, that the networks run on something else."""
+    if sys.stderr is not None:  # as in a process that was started without one
+        sys.stderr.write(
+            "posemill: ai-edge-litert is not installed, the networks run on ONNX Runtime; "
+            "posemill doctor says what that means\n"
+        )
+        sys.stderr.flush()
 
 
 def open_network(name: str, *, runtime: str, device: str, threads: int) -> Network:

@@ -17,7 +17,13 @@ from posemill.estimators.holistic.detection import Detector
 from posemill.estimators.holistic.rects import Rect, Size, f32
 from posemill.estimators.holistic.sampling import SampleGrid
 from posemill.estimators.holistic.state import HolisticState
-from posemill.estimators.runtime import Network, choose_runtime, open_network, version_of
+from posemill.estimators.runtime import (
+    Network,
+    choose_runtime,
+    open_network,
+    tell_that_litert_is_missing,
+    version_of,
+)
 from posemill.records import FloatArray, Frame, Keypoints
 from posemill.skeletons import get_skeleton
 from posemill.weights.catalogue import get_pinned
@@ -113,6 +119,8 @@ class HolisticEstimator:
             raise ConfigError(f"threads: expected at least 1, got {threads!r}")
         self.device, self.threads = device, threads
         self.runtime = choose_runtime(runtime, device)
+        if runtime == "auto" and device == "cpu" and self.runtime != "litert":
+            tell_that_litert_is_missing()
         self.smooth_landmarks = smooth_landmarks
         self.min_tracking_confidence = min_tracking_confidence
         self.min_detection_confidence = min_detection_confidence
