@@ -93,7 +93,7 @@ def test_many_crops_of_a_large_picture_are_those_of_opencv() -> None:
         np.testing.assert_array_equal(cut(picture, where, 256, repeats_border=True), expected)
 
 
-def test_without_a_second_look_at_the_middles_some_crops_would_differ(
+def test_a_few_coordinates_close_to_the_middle_get_a_second_look_and_no_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def rounded_down(corners: object, size: int, places: np.ndarray, origin: object) -> np.ndarray:
@@ -170,6 +170,20 @@ def test_a_crop_beyond_reason_is_left_to_opencv(where: tuple[float, ...]) -> Non
         found = cut(picture, rect, SIZE, repeats_border=True)
         expected = opencv_crop(picture, rect, SIZE, repeats_border=True)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_rectangle_whose_sides_differ_fills_the_crop_where_it_may_be_stretched() -> None:
+    picture = make_picture(320, 240)
+    where = Rect(*map(f32, (0.5, 0.4, 150 / 320, 100 / 240, 0.3)))
+    box = ((160.0, 96.0), (150.0, 100.0), float(f32(float(where.rotation * f32(180)) / math.pi)))
+    target = np.array([(0, SIZE), (0, 0), (SIZE, 0), (SIZE, SIZE)], np.float32)
+    matrix = cv2.getPerspectiveTransform(cv2.boxPoints(box), target)
+    stretched = cv2.warpPerspective(picture, matrix, (SIZE, SIZE), borderMode=cv2.BORDER_REPLICATE)
+    np.testing.assert_array_equal(
+        cut(picture, where, SIZE, repeats_border=True, stretches=True), stretched
+    )
+    expected = opencv_crop(picture, where, SIZE, repeats_border=True)
+    np.testing.assert_array_equal(cut(picture, where, SIZE, repeats_border=True), expected)
 
 
 def test_the_whole_picture_lies_in_the_middle_of_its_square() -> None:
