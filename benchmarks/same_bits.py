@@ -1,0 +1,54 @@
+"""Whether another processor, or another version of LiteRT, gives the same landmarks, bit for bit.
+
+    python benchmarks/same_bits.py [--frames 12]
+    qemu-x86_64 -cpu Haswell-v4 "$(which python)" benchmarks/same_bits.py
+
+Prints a hash of what each network answers to a picture, and of the landmarks of the demo's clip in
+video mode: compare the lines of two runs. The second command runs on an emulated processor with
+AVX2 and without AVX-512 (Debian: qemu-user), a minute instead of a second. For another version of
+LiteRT: pip install --no-deps --target OTHER ai-edge-litert==1.3.0, and PYTHONPATH=OTHER.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+
+import cv2
+import numpy as np
+
+from posemill.decoders import open_video
+from posemill.decoders.pictures import read_picture
+from posemill.estimators.holistic import HolisticEstimator
+from posemill.estimators.runtime import open_network, version_of
+from posemill.weights.networks import NETWORKS
+from posemill.weights.pull import ensure_media
+
+
+def short_hash(*arrays: np.ndarray) -> str:
+    """Return the first digits of a hash of the arrays' bytes."""
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()[:16]
+
+
+def main() -> None:
+    """Compute and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--frames", type=int, default=12)
+    options = parser.parse_args()
+    print("litert", version_of("litert"))
+    photo = read_picture(ensure_media("astronaut"))
+    for name in NETWORKS:
+        network = open_network(name, runtime="litert", device="cpu", threads=1)
+        part = np.ascontiguousarray(photo[60 : 60 + network.size, 90 : 90 + network.size])
+        print(f"{name:28s}", short_hash(*network.run(part[None])))
+    engine = HolisticEstimator(runtime="litert")
+    state, parts = engine.new_state(), []
+    with open_video(ensure_media("carphone")) as video:
+        for _, frame in zip(range(options.frames), video, strict=False):
+            keypoints = engine.estimate([cv2.resize(frame, None, fx=2, fy=2)], [state])
+            parts += [keypoints.points, keypoints.scores]
+    print(f"{f'landmarks of {options.frames} frames':28s}", short_hash(*parts))
+
+
+if __name__ == "__main__":
+    main()
