@@ -1,7 +1,8 @@
 """Crops of a picture, as the networks see them.
 
-The warp is OpenCV's classic one, with the corners rounded to float32 as the legacy graph does:
-with OpenCV 4.10 to 4.13 its bytes are those of the original, bit for bit.
+The warp is OpenCV's classic one, with the corners rounded to float32 as the legacy graph does: its
+bytes are those of the original, bit for bit. Version 4.14 warps in another way, but samples at
+given coordinates as before: ours are the classic ones, in every version from 4.10 on.
 """
 
 from __future__ import annotations
@@ -73,11 +74,7 @@ class Cropper:
         if rect is None and self._whole is not None and self._whole[0] == frame.shape:
             x, y = self._whole[1]
         else:
-            maps = self._grid.locate(corners, self.size, origin=(left, top), limits=limits)
-            if maps is None:
-                self._warp(frame, corners, out)
-                return
-            x, y = maps
+            x, y = maps = self._grid.locate(corners, self.size, origin=(left, top), limits=limits)
             if rect is None:
                 self._whole = frame.shape, maps.copy()
         cv2.remap(source, x, y, cv2.INTER_LINEAR, dst=out, borderMode=self._border)

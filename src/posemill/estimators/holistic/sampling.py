@@ -26,8 +26,6 @@ _STEPS_BITS = 5
 _MOST_BITS = 16
 # Rows whose sums are products; the others follow by additions.
 _FIRST_ROWS = 16
-# Coordinates of a crop that are computed again; where there are more, OpenCV's warp is quicker.
-_MAX_CLOSE = 4096
 # Columns that OpenCV takes together.
 _BLOCK = 64
 # An integer n added to these bits, read as a float32, is this value plus n / 32.
@@ -54,10 +52,8 @@ class SampleGrid:
 
     def locate(
         self, corners: list[Corner], size: int, *, origin: tuple[int, int], limits: Limits | None
-    ) -> npt.NDArray[np.float32] | None:
+    ) -> npt.NDArray[np.float32]:
         """Return x and y `(2, size, size)` of every pixel of a crop, valid until the next call.
-
-        None where too many are close to the middle of two steps.
 
         Args:
             corners: Of the crop in the picture: bottom left, top left, top right, bottom right.
@@ -85,8 +81,6 @@ class SampleGrid:
         is_close = self._is_close[: 2 * size * size]
         np.less_equal(below, 2 * doubt << spare, out=is_close)
         close = is_close.nonzero()[0]
-        if len(close) > _MAX_CLOSE:
-            return None
         if len(close):
             steps[close] = _opencv_steps(corners, size, close, origin)
         if limits is not None:
