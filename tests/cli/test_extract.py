@@ -92,6 +92,14 @@ def test_a_dry_run_writes_nothing(tree, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_dry_run_refuses_what_the_run_itself_would(tree, tmp_path):
+    arguments = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE]
+    assert posemill(*arguments).exit_code == 0
+    assert "would continue the run in" in posemill(*arguments, "--dry-run").stdout
+    with pytest.raises(RunError, match="begun with other options"):
+        posemill(*arguments, "--keep", "143", "--dry-run")
+
+
 def test_videos_are_counted_before_work_starts(tmp_path):
     (tmp_path / "videos").mkdir()
     with av.open(str(tmp_path / "videos" / "a.mkv"), "w") as container:

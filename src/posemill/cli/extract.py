@@ -181,16 +181,15 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
 def _show_dry_run(config: ExtractConfig) -> None:
     import dataclasses
 
-    from posemill.jobs.opening import count_frames
+    from posemill.jobs.opening import count_frames, is_begun
     from posemill.jobs.workers import plan_workers
     from posemill.sources import find_clips
-    from posemill.stores.manifest import check_folder
 
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
+    what = "continue the run in" if is_begun(config, clips) else "start a run in"
     with ProgressView() as view:
         clips = dataclasses.replace(clips, clips=count_frames(clips, view.count))
     _print_plan(clips, plan_workers(config))
-    what = "continue the run in" if check_folder(config.out) else "start a run in"
     typer.echo(f"would {what} {config.out}; nothing was written")
 
 

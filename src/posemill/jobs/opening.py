@@ -56,6 +56,14 @@ def open_ledger(
     return ledger
 
 
+def is_begun(config: ExtractConfig, clips: ClipList) -> bool:
+    """Return whether there is a run to go on with; raise if it was begun with other options."""
+    if not check_folder(config.out):
+        return False
+    _compare(config.out, _manifest(config, clips))
+    return True
+
+
 def count_frames(
     clips: ClipList,
     on_count: Callable[[int, int], None] | None = None,
