@@ -69,7 +69,9 @@ def _share(cutoff: Any, rate: float) -> Any:
 
 def _low_pass(new: FloatArray, old: FloatArray, share: Any) -> FloatArray:
     """Return `share·new + (1 - share)·old`, rounded where the original rounds."""
-    result: FloatArray = (share * new + (1 - np.float64(share)) * old).astype(np.float32)
+    # Said of the array too: before numpy 2 a float64 number did not make it one.
+    rest = (1 - np.float64(share)) * old.astype(np.float64)
+    result: FloatArray = (share * new + rest).astype(np.float32)
     return result
 
 
