@@ -30,7 +30,7 @@ import cv2
 from stock_environment import stock_python
 
 from posemill.decoders import open_video
-from posemill.jobs.workers import usable_cores
+from posemill.jobs.extract.workers import usable_cores
 from posemill.weights.pull import ensure_media
 
 COMMON_SCRIPT = """

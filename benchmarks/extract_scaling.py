@@ -30,8 +30,8 @@ from posemill.config import ExtractConfig
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
 from posemill.estimators import open_estimator
-from posemill.jobs.run import extract
-from posemill.jobs.snapshot import Snapshot
+from posemill.jobs.extract.run import extract
+from posemill.jobs.extract.snapshot import Snapshot
 from posemill.sources import find_clips
 from posemill.sources.frames import frame_path, list_frames
 from posemill.weights.pull import ensure_media

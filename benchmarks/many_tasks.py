@@ -21,8 +21,8 @@ import numpy as np
 import psutil
 
 from posemill.config import ExtractConfig
-from posemill.jobs.run import extract
-from posemill.jobs.snapshot import Snapshot
+from posemill.jobs.extract.run import extract
+from posemill.jobs.extract.snapshot import Snapshot
 from posemill.sources import find_clips
 
 

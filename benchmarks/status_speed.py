@@ -19,9 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from posemill.jobs.ledger import Ledger
-from posemill.jobs.messages import Commit, Lost, UnitProgress
-from posemill.jobs.plan import PlannedUnit
+from posemill.jobs.extract.ledger import Ledger
+from posemill.jobs.extract.messages import Commit, Lost, UnitProgress
+from posemill.jobs.extract.plan import PlannedUnit
 from posemill.records import Clip
 from posemill.stores.commits import Piece, Shard
 from posemill.stores.manifest import Manifest

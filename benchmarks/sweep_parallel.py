@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from posemill.training.presets import count_cores
-from posemill.training.sweep import read_sweep
-from posemill.training.sweep_runner import run_sweep
+from posemill.training.config.presets import count_cores
+from posemill.training.launch.sweep import read_sweep
+from posemill.training.launch.sweep_runner import run_sweep
 
 CONFIG = """
 data = "{folder}/data"

@@ -33,16 +33,16 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from posemill.training.config import TrainConfig
-from posemill.training.distributed import World
-from posemill.training.loaders import EpochLoader
-from posemill.training.normalize import preparation
-from posemill.training.optimizers import build_optimizer
-from posemill.training.precision import choose_precision
-from posemill.training.run_folder import RunFolder
-from posemill.training.tasks import build_workload
-from posemill.training.trainer import Trainer
-from posemill.training.workload import Workload
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.loaders import EpochLoader
+from posemill.training.data.normalize import preparation
+from posemill.training.loop.distributed import World
+from posemill.training.loop.optimizers import build_optimizer
+from posemill.training.loop.precision import choose_precision
+from posemill.training.loop.trainer import Trainer
+from posemill.training.runs.run_folder import RunFolder
+from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import Workload
 
 CPU = torch.device("cpu")
 NUM_POINTS, NUM_CLASSES = 143, 20

@@ -85,3 +85,10 @@ def test_the_command_line_imports_nothing_heavy_before_a_command_runs() -> None:
         heavy = [name for name, at_top in imports_of(path) if at_top and name.split(".")[0] in
                  {*WRAPPED, "numpy", "psutil", "rich"}]  # fmt: skip
         assert not heavy, f"{path.name} imports {heavy} at start-up"
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in PACKAGE.rglob("*.py")}), ids=lambda path: path.name
+)
+def test_no_folder_has_more_files_than_one_can_overlook(folder: Path) -> None:
+    assert len(list(folder.glob("*.py"))) <= 17

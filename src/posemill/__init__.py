@@ -12,31 +12,31 @@ if TYPE_CHECKING:
     from posemill.config import ExtractConfig
     from posemill.errors import PosemillError
     from posemill.estimators.holistic.legacy import Holistic
-    from posemill.inspection.drawing import draw
-    from posemill.jobs.run import extract
+    from posemill.inspection.drawing.frame_picture import draw
+    from posemill.jobs.extract.run import extract
     from posemill.records import Clip, PoseClip
     from posemill.skeletons import SKELETON_NAMES, Skeleton, get_skeleton
     from posemill.stores.reader import Run, open_run
-    from posemill.training.config import TrainConfig
+    from posemill.training.config.train_config import TrainConfig
+    from posemill.training.data.torch_data import KeypointDataset
     from posemill.training.front import evaluate, fit, load_model, predict, train
-    from posemill.training.torch_data import KeypointDataset
 
 # Public name -> module that has it. Imported at first use: `import posemill` stays light.
 _PUBLIC = {
     "Clip": "posemill.records",
     "Holistic": "posemill.estimators.holistic.legacy",
     "ExtractConfig": "posemill.config",
-    "KeypointDataset": "posemill.training.torch_data",
+    "KeypointDataset": "posemill.training.data.torch_data",
     "PoseClip": "posemill.records",
     "PosemillError": "posemill.errors",
     "Run": "posemill.stores.reader",
     "SKELETON_NAMES": "posemill.skeletons",
     "Skeleton": "posemill.skeletons",
-    "TrainConfig": "posemill.training.config",
-    "draw": "posemill.inspection.drawing",
+    "TrainConfig": "posemill.training.config.train_config",
+    "draw": "posemill.inspection.drawing.frame_picture",
     "evaluate": "posemill.training.front",
     "fit": "posemill.training.front",
-    "extract": "posemill.jobs.run",
+    "extract": "posemill.jobs.extract.run",
     "get_skeleton": "posemill.skeletons",
     "load_model": "posemill.training.front",
     "open_npz": "posemill.archives",

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from posemill.cli.app import build_app, main
 from posemill.cli.printing import print_json
-from posemill.inspection import fonts
+from posemill.inspection.drawing import fonts
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter

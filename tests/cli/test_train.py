@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posemill.cli.app import build_app, main
-from posemill.training.config import FIELDS
+from posemill.training.config.train_config import FIELDS
 
 runner = CliRunner()
 

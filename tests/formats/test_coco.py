@@ -12,7 +12,7 @@ from format_clips import make_clip, make_clips
 from posemill.errors import FormatError
 from posemill.formats import detect_format
 from posemill.formats.coco import CocoFormat
-from posemill.formats.contract import Recipe
+from posemill.formats.shared.contract import Recipe
 
 COCO = CocoFormat()
 

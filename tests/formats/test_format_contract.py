@@ -14,7 +14,7 @@ from format_clips import assert_same, make_clip, make_clips
 
 from posemill.errors import ConfigError, FormatError
 from posemill.formats import FORMATS, detect_format, get_format
-from posemill.formats.contract import Format, Recipe
+from posemill.formats.shared.contract import Format, Recipe
 from posemill.records import PoseClip
 
 # Fields a format does not keep, by its declared losses; `exact` formats keep all.

@@ -9,8 +9,8 @@ import pytest
 from format_clips import make_clip, make_clips
 
 from posemill.errors import FormatError, MissingExtraError
-from posemill.formats.contract import Recipe
 from posemill.formats.hdf5 import Hdf5Format
+from posemill.formats.shared.contract import Recipe
 
 h5py = pytest.importorskip("h5py")
 HDF5 = Hdf5Format()
@@ -113,7 +113,7 @@ import resource, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from format_clips import make_clip
-from posemill.formats.contract import Recipe
+from posemill.formats.shared.contract import Recipe
 from posemill.formats.hdf5 import Hdf5Format
 
 out = Path(sys.argv[1])

@@ -10,9 +10,9 @@ import pytest
 from format_clips import make_clip, make_clips
 
 from posemill.errors import FormatError
-from posemill.formats.archive_writer import ArchiveWriter
-from posemill.formats.contract import Recipe
 from posemill.formats.npz import NpzFormat, open_npz
+from posemill.formats.shared.archive_writer import ArchiveWriter
+from posemill.formats.shared.contract import Recipe
 
 NPZ = NpzFormat()
 

@@ -9,8 +9,8 @@ from format_clips import make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
-from posemill.formats.contract import Recipe
 from posemill.formats.openpose_json import OpenPoseFileFormat, OpenPoseFolderFormat
+from posemill.formats.shared.contract import Recipe
 
 FOLDER, FILE = OpenPoseFolderFormat(), OpenPoseFileFormat()
 

@@ -9,8 +9,8 @@ import pytest
 from format_clips import assert_same, make_clip, make_clips
 
 from posemill.errors import FormatError
-from posemill.formats.contract import Recipe
 from posemill.formats.parquet import ParquetFormat
+from posemill.formats.shared.contract import Recipe
 
 PARQUET = ParquetFormat()
 

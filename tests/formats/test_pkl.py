@@ -9,8 +9,8 @@ import pytest
 from format_clips import make_clip, make_clips
 
 from posemill.errors import FormatError
-from posemill.formats.contract import Recipe
 from posemill.formats.pkl import PklFormat
+from posemill.formats.shared.contract import Recipe
 
 PKL = PklFormat()
 

@@ -11,8 +11,8 @@ import pytest
 from format_clips import assert_same, make_clip, make_clips
 
 from posemill.errors import FormatError
-from posemill.formats.contract import Recipe
 from posemill.formats.pose_file import PoseFormat, encode_clip, encode_note
+from posemill.formats.shared.contract import Recipe
 
 POSE = PoseFormat()
 

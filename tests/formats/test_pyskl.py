@@ -10,8 +10,8 @@ from format_clips import make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
-from posemill.formats.contract import Recipe
 from posemill.formats.pyskl import PysklFormat
+from posemill.formats.shared.contract import Recipe
 
 PYSKL = PysklFormat()
 

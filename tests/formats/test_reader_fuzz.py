@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from posemill.errors import PosemillError
 from posemill.formats import FORMATS, get_format
-from posemill.formats.contract import Recipe
+from posemill.formats.shared.contract import Recipe
 
 CASES = int(os.environ.get("POSEMILL_FUZZ_CASES", "0"))
 MAX_SECONDS = 10.0

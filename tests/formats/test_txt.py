@@ -8,7 +8,7 @@ from format_clips import make_clip
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
-from posemill.formats.contract import Recipe
+from posemill.formats.shared.contract import Recipe
 from posemill.formats.txt import TxtFormat
 
 TXT = TxtFormat()

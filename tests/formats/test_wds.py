@@ -9,7 +9,7 @@ import pytest
 from format_clips import make_clip, make_clips
 
 from posemill.errors import FormatError
-from posemill.formats.contract import Recipe
+from posemill.formats.shared.contract import Recipe
 from posemill.formats.wds import WebDatasetFormat
 
 WDS = WebDatasetFormat()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posemill.inspection import fonts
+from posemill.inspection.drawing import fonts
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 

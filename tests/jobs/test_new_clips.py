@@ -11,8 +11,8 @@ from posemill.config import ExtractConfig
 from posemill.errors import SourceError
 from posemill.estimators.fake import FakeEstimator
 from posemill.jobs import landmarks
+from posemill.jobs.extract.run import extract
 from posemill.jobs.new_clips import clips_like
-from posemill.jobs.run import extract
 
 
 @pytest.fixture(autouse=True)

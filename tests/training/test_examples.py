@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from posemill.training.config import TrainConfig
-from posemill.training.datasets import DataOptions
+from posemill.training.config.resolve import resolve_config
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.datasets import DataOptions
+from posemill.training.launch.sweep import read_sweep
 from posemill.training.models import build_model
-from posemill.training.resolve import resolve_config
-from posemill.training.sweep import read_sweep
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.glob("*.toml"))
 SWEEPS = [path for path in FILES if "config =" in path.read_text()]
 

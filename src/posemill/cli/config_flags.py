@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from posemill.errors import ConfigError
-from posemill.training.config import FIELDS, field_types
+from posemill.training.config.train_config import FIELDS, field_types
 
 
 def with_config_flags(command: Callable[..., None], *, skip: frozenset[str]) -> Callable[..., None]:

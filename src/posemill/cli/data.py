@@ -12,8 +12,8 @@ from posemill.cli.picture_size import PictureSize, parse_size
 from posemill.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
-    from posemill.formats.contract import Recipe, Summary
-    from posemill.jobs.prepare import Prepared
+    from posemill.formats.shared.contract import Recipe, Summary
+    from posemill.jobs.convert.prepare import Prepared
     from posemill.records import PoseClip
 
 Source = Annotated[
@@ -75,9 +75,9 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Join runs or result files into one run; clips that come twice must be equal."""
-    from posemill.formats.contract import Recipe
-    from posemill.jobs.convert import merge_clips
-    from posemill.jobs.inputs import open_inputs
+    from posemill.formats.shared.contract import Recipe
+    from posemill.jobs.convert.between import merge_clips
+    from posemill.jobs.convert.inputs import open_inputs
 
     sources = open_inputs(inputs, format_name=from_format, size_wh=parse_size(size))
     _warn_unfinished(*sources)
@@ -101,9 +101,9 @@ def prepare(
     as_json: AsJson = False,
 ) -> None:
     """Write {split}_keypoints.npz, the input of a model, and {split}_stats.json."""
-    from posemill.jobs.inputs import ClipInput
-    from posemill.jobs.prepare import check_splits
-    from posemill.jobs.prepare import prepare as prepare_splits
+    from posemill.jobs.convert.inputs import ClipInput
+    from posemill.jobs.convert.prepare import check_splits
+    from posemill.jobs.convert.prepare import prepare as prepare_splits
 
     recipe = _recipe(layout, normalize, interpolate, fill)
     source = ClipInput(path, format_name=from_format, size_wh=parse_size(size), splits=splits)
@@ -132,8 +132,8 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a run or a file in another format."""
-    from posemill.jobs.convert import export_clips
-    from posemill.jobs.inputs import ClipInput
+    from posemill.jobs.convert.between import export_clips
+    from posemill.jobs.convert.inputs import ClipInput
 
     recipe = _recipe(layout, normalize, interpolate, fill)
     source = ClipInput(path, format_name=from_format, size_wh=parse_size(size), splits=splits)
@@ -157,9 +157,9 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Make a run of a file: pkl, npz, .pose, OpenPose JSON, COCO, HDF5 and the others."""
-    from posemill.formats.contract import Recipe
-    from posemill.jobs.convert import import_clips
-    from posemill.jobs.inputs import ClipInput
+    from posemill.formats.shared.contract import Recipe
+    from posemill.jobs.convert.between import import_clips
+    from posemill.jobs.convert.inputs import ClipInput
 
     source = ClipInput(path, format_name=from_format, size_wh=parse_size(size), splits=splits)
     recipe = Recipe(layout=layout)
@@ -175,7 +175,7 @@ def _warn_unfinished(*sources: Any) -> None:
 
 
 def _recipe(layout: str | None, normalize: str, interpolate: int, fill: Any) -> Recipe:
-    from posemill.formats.contract import Recipe
+    from posemill.formats.shared.contract import Recipe
 
     return Recipe(layout=layout, normalize=normalize, interpolate=interpolate, fill=fill)
 
@@ -234,7 +234,7 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
 
 
 def _print_dry_run(source: Any, recipe: Recipe, format_name: str, *, as_json: bool) -> None:
-    from posemill.jobs.convert import count_export
+    from posemill.jobs.convert.between import count_export
 
     summary, layouts = count_export(source, format_name, recipe=recipe, watch=_bar("counting"))
     result = {"splits": summary.splits, "num_clips": summary.num_clips,

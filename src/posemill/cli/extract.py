@@ -14,8 +14,8 @@ from posemill.errors import ConfigError
 
 if TYPE_CHECKING:
     from posemill.config import ExtractConfig
-    from posemill.jobs.run import Summary
-    from posemill.jobs.workers import WorkerPlan
+    from posemill.jobs.extract.run import Summary
+    from posemill.jobs.extract.workers import WorkerPlan
     from posemill.sources import ClipList
 
 
@@ -107,7 +107,7 @@ def extract(
 
 
 def _run(config: ExtractConfig, *, as_json: bool) -> None:
-    from posemill.jobs.run import extract as run_extract
+    from posemill.jobs.extract.run import extract as run_extract
 
     typer.echo(f"looking for clips in {config.source} …", err=True)
     with ProgressView() as view:
@@ -181,8 +181,8 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
 def _show_dry_run(config: ExtractConfig) -> None:
     import dataclasses
 
-    from posemill.jobs.opening import count_frames, is_begun
-    from posemill.jobs.workers import plan_workers
+    from posemill.jobs.extract.opening import count_frames, is_begun
+    from posemill.jobs.extract.workers import plan_workers
     from posemill.sources import find_clips
 
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
@@ -194,7 +194,7 @@ def _show_dry_run(config: ExtractConfig) -> None:
 
 
 def _detach(config: ExtractConfig) -> None:
-    from posemill.jobs.detach import start_detached
+    from posemill.jobs.extract.detach import start_detached
 
     pid = start_detached(arguments_of(config), config.out)
     typer.echo(f"pid {pid} works on {config.out} in the background", err=True)

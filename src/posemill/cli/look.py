@@ -11,7 +11,7 @@ from posemill.cli.picture_size import PictureSize, parse_size
 from posemill.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
-    from posemill.inspection.originals import Originals
+    from posemill.inspection.drawing.originals import Originals
 
 Source = Annotated[
     Path, typer.Argument(metavar="RUN_OR_FILE", help="A run folder, or an exported file.")
@@ -86,10 +86,10 @@ def visualize(
 ) -> None:
     """Draw sampled frames, with contact sheets, or with --video whole clips as movies."""
     from posemill.cli.progress import show_progress
-    from posemill.inspection.gallery import Wish, draw_gallery
-    from posemill.inspection.lettering import lacks_font
+    from posemill.inspection.drawing.gallery import Wish, draw_gallery
+    from posemill.inspection.drawing.lettering import lacks_font
+    from posemill.inspection.drawing.originals import Originals
     from posemill.inspection.material import open_material
-    from posemill.inspection.originals import Originals
 
     material = open_material(path, format_name=from_format, size_wh=parse_size(size))
     found = Originals.of(material.facts(), moved_to=originals)
@@ -117,9 +117,9 @@ def report(
 ) -> None:
     """Write one HTML file: presence, gaps, jumps, suspected swaps, the worst clips, failures."""
     from posemill.cli.progress import show_progress, track
+    from posemill.inspection.drawing.originals import Originals
     from posemill.inspection.material import open_material
-    from posemill.inspection.originals import Originals
-    from posemill.inspection.report import measure_all, write_report
+    from posemill.inspection.report.build import measure_all, write_report
 
     material = open_material(path, format_name=from_format, size_wh=parse_size(size))
     total = material.num_frames(splits)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from posemill.jobs.snapshot import Snapshot
+    from posemill.jobs.extract.snapshot import Snapshot
 
 _LINE_SECONDS = 10.0
 
@@ -61,7 +61,7 @@ class ProgressView:
         self._bars.update(self._tasks["counting"], completed=done, visible=done < total)
 
     def _draw(self, snapshot: Snapshot) -> None:
-        from posemill.jobs.snapshot import failed_text
+        from posemill.jobs.extract.snapshot import failed_text
 
         for index, each in enumerate(snapshot.counts):
             if each.split not in self._tasks:
@@ -97,7 +97,7 @@ def duration(seconds: float) -> str:
 
 def describe(snapshot: Snapshot) -> str:
     """Return one line: frames done, share, speed, failures, and the splits if there are several."""
-    from posemill.jobs.snapshot import failed_text
+    from posemill.jobs.extract.snapshot import failed_text
 
     done, known = snapshot.frames_done, snapshot.frames_known
     share = f" ({done / known:.1%})" if known else ""

@@ -24,7 +24,7 @@ from posemill.cli.printing import print_json, print_table
 from posemill.cli.run_progress import ProgressView, describe
 
 if TYPE_CHECKING:
-    from posemill.jobs.status import Status
+    from posemill.jobs.extract.status import Status
 
 RunArgument = Annotated[Path, typer.Argument(help="The run's folder.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -46,7 +46,7 @@ def status(
     """Say how far a run is: during, after a crash, after its end, from any shell."""
     from dataclasses import asdict
 
-    from posemill.jobs.status import list_failures, read_status
+    from posemill.jobs.extract.status import list_failures, read_status
 
     if watch:
         _watch(run)
@@ -63,7 +63,7 @@ def status(
 
 
 def _watch(run: Path) -> None:
-    from posemill.jobs.status import read_status
+    from posemill.jobs.extract.status import read_status
 
     with ProgressView() as view:
         while (found := read_status(run)).state == "running":
@@ -88,7 +88,7 @@ def _print_status(found: Status) -> None:
 
 def stop(run: RunArgument) -> None:
     """Stop a run cleanly: what is under way is saved, the same extract command continues."""
-    from posemill.jobs.status import stop_run
+    from posemill.jobs.extract.status import stop_run
 
     pid = stop_run(run)
     typer.echo(f"{run}: nobody works on it" if pid is None else f"{run}: pid {pid} stopped")
@@ -102,7 +102,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while it runs.")] = False,
 ) -> None:
     """Print the last lines of a run's log."""
-    from posemill.jobs.log import follow_log, read_logs
+    from posemill.jobs.extract.log import follow_log, read_logs
     from posemill.stores.manifest import Manifest
 
     Manifest.read(run)
@@ -133,7 +133,7 @@ def plan(
     """Measure a sample on this machine; print hours and disk for 1, 2, 4, 8 … workers."""
     from posemill.cli.run_progress import duration
     from posemill.config import ExtractConfig
-    from posemill.jobs.forecast import forecast
+    from posemill.jobs.extract.forecast import forecast
 
     config = ExtractConfig(
         source, Path(), layout=layout, splits=tuple(splits) if splits else None, engine=engine,

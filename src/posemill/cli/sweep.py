@@ -25,7 +25,7 @@ def sweep(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run independent trainings side by side; the same command again continues them."""
-    from posemill.training.sweep import read_sweep, summarize, tabulate
+    from posemill.training.launch.sweep import read_sweep, summarize, tabulate
 
     found = read_sweep(file, out=out)
     failures = {} if dry_run else _run(found, jobs)
@@ -46,7 +46,7 @@ def _run(found: Any, jobs: int) -> Any:
     from rich.console import Console
     from rich.progress import Progress
 
-    from posemill.training.sweep_runner import run_sweep
+    from posemill.training.launch.sweep_runner import run_sweep
 
     with Progress(console=Console(stderr=True)) as progress:
         done = sum(job.summary is not None for job in found.jobs)
@@ -77,7 +77,7 @@ def synthetic_corpus(
     seed: Annotated[int, typer.Option(help="Decides everything.")] = 0,
 ) -> None:
     """Write a made-up gloss corpus in PHOENIX layout, to try CTC training on."""
-    from posemill.training.synthetic import CorpusOptions, write_corpus
+    from posemill.training.data.synthetic import CorpusOptions, write_corpus
 
     few = max(2, train * 2 // 15)
     options = CorpusOptions(glosses, {"train": train, "dev": few, "test": few}, seed=seed)

@@ -14,7 +14,7 @@ from posemill.cli.printing import print_json, print_lines, print_table
 
 if TYPE_CHECKING:
     from posemill.records import PoseClip
-    from posemill.training.resolve import Resolved
+    from posemill.training.config.resolve import Resolved
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -40,10 +40,10 @@ def train(
     """Train a model on keypoints: one process or many, continued after a kill with --resume."""
     # Before torch is loaded: waiting OpenMP threads sleep instead of spinning on shared cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    from posemill.training.distributed import leave_at_once
+    from posemill.training.config.resolve import resolve_config
     from posemill.training.front import train as run_training
-    from posemill.training.launch import under_torchrun
-    from posemill.training.resolve import resolve_config
+    from posemill.training.launch.modes import under_torchrun
+    from posemill.training.loop.distributed import leave_at_once
 
     resolved = resolve_config(config, flags)
     if show_config:
@@ -61,8 +61,8 @@ def train(
 
 
 def _print_config(resolved: Resolved, as_json: bool) -> None:
+    from posemill.training.config.resolve import dump_config
     from posemill.training.front import resolve_hardware
-    from posemill.training.resolve import dump_config
 
     resolved = resolve_hardware(resolved)
     names = ("group", "name", "value", "source")

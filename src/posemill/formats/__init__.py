@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from posemill.errors import ConfigError, FormatError
-from posemill.formats.contract import LAYOUTS, Format, Recipe, Summary
+from posemill.formats.shared.contract import LAYOUTS, Format, Recipe, Summary
 
 # name -> "module:class". `detect_format` asks them in this order.
 FORMATS = {

@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.contract import (
+from posemill.formats.openpose_json import IS_OPENPOSE
+from posemill.formats.shared.contract import (
     Recipe,
     Size,
     SkeletonCheck,
@@ -30,9 +31,8 @@ from posemill.formats.contract import (
     make_clip,
     reading,
 )
-from posemill.formats.folders import fields_of, from_pixels, record_of, to_pixels
-from posemill.formats.json_text import is_line_list, load_json, numbers, read_line_list
-from posemill.formats.openpose_json import IS_OPENPOSE
+from posemill.formats.shared.folders import fields_of, from_pixels, record_of, to_pixels
+from posemill.formats.shared.json_text import is_line_list, load_json, numbers, read_line_list
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from posemill.errors import FormatError, MissingExtraError
 from posemill.files import atomic_path
-from posemill.formats.contract import (
+from posemill.formats.shared.contract import (
     Recipe,
     Size,
     SkeletonCheck,
@@ -32,7 +32,7 @@ from posemill.formats.contract import (
     reading,
     skeleton_for,
 )
-from posemill.formats.patient_file import PatientFile
+from posemill.formats.shared.hdf5_file import PatientFile
 from posemill.geometry import fill_missing
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import Skeleton, get_skeleton

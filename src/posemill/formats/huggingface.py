@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posemill.errors import FormatError
-from posemill.formats.contract import (
+from posemill.formats.parquet import check_unpacked_size
+from posemill.formats.shared.contract import (
     Recipe,
     Size,
     SkeletonCheck,
@@ -34,8 +35,7 @@ from posemill.formats.contract import (
     reading,
     skeleton_for,
 )
-from posemill.formats.folders import new_folder
-from posemill.formats.parquet import check_unpacked_size
+from posemill.formats.shared.folders import new_folder
 from posemill.geometry import fill_missing
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton

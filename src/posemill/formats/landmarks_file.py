@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from posemill.archives import MappedNpz
 from posemill.errors import FormatError
-from posemill.formats.contract import Size, expect_clips, make_clip
+from posemill.formats.shared.contract import Size, expect_clips, make_clip
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 

@@ -17,8 +17,8 @@ from posemill.archives import open_npz
 from posemill.blocks import ClipBlock, join_stream
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.archive_writer import ArchiveWriter
-from posemill.formats.contract import (
+from posemill.formats.shared.archive_writer import ArchiveWriter
+from posemill.formats.shared.contract import (
     Recipe,
     Size,
     SkeletonCheck,
@@ -27,7 +27,7 @@ from posemill.formats.contract import (
     info_text,
     reading,
 )
-from posemill.formats.npz_reader import clips_of
+from posemill.formats.shared.npz_reader import clips_of
 from posemill.geometry import Fill, fill_missing
 from posemill.records import FloatArray, PoseClip
 from posemill.skeletons import Skeleton, get_skeleton

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.contract import (
+from posemill.formats.shared.contract import (
     Recipe,
     Size,
     SkeletonCheck,
@@ -29,7 +29,7 @@ from posemill.formats.contract import (
     make_clip,
     reading,
 )
-from posemill.formats.folders import (
+from posemill.formats.shared.folders import (
     fields_of,
     frame_files,
     frame_names,
@@ -42,7 +42,13 @@ from posemill.formats.folders import (
     split_and_id,
     to_pixels,
 )
-from posemill.formats.json_text import is_line_list, line_of, load_json, numbers, read_line_list
+from posemill.formats.shared.json_text import (
+    is_line_list,
+    line_of,
+    load_json,
+    numbers,
+    read_line_list,
+)
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.contract import (
+from posemill.formats.shared.contract import (
     Recipe,
     Size,
     SkeletonCheck,

@@ -17,8 +17,8 @@ import numpy as np
 
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats import pickle_writer as out
-from posemill.formats.contract import (
+from posemill.formats.shared import pickle_writer as out
+from posemill.formats.shared.contract import (
     Recipe,
     Size,
     SkeletonCheck,
@@ -30,8 +30,8 @@ from posemill.formats.contract import (
     read_header,
     reading,
 )
-from posemill.formats.pickle_reader import array_of, has_annotations, open_pickle
-from posemill.formats.pixels import LOOKED_AT, divide_pixels, median_of_pixels
+from posemill.formats.shared.pickle_reader import array_of, has_annotations, open_pickle
+from posemill.formats.shared.pixels import LOOKED_AT, divide_pixels, median_of_pixels
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 

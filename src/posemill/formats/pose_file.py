@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.contract import (
+from posemill.formats.shared.contract import (
     Recipe,
     Size,
     SkeletonCheck,
@@ -32,7 +32,7 @@ from posemill.formats.contract import (
     make_clip,
     reading,
 )
-from posemill.formats.folders import (
+from posemill.formats.shared.folders import (
     fields_of,
     header_in,
     new_folder,
@@ -40,7 +40,7 @@ from posemill.formats.folders import (
     record_of,
     split_and_id,
 )
-from posemill.formats.json_text import line_of, parse_json
+from posemill.formats.shared.json_text import line_of, parse_json
 from posemill.records import PoseClip
 from posemill.skeletons import Part, Skeleton, get_skeleton
 

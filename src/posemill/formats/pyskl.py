@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats import pickle_writer as out
-from posemill.formats.contract import (
+from posemill.formats.shared import pickle_writer as out
+from posemill.formats.shared.contract import (
     Recipe,
     Size,
     SkeletonCheck,
@@ -33,7 +33,7 @@ from posemill.formats.contract import (
     reading,
     skeleton_for,
 )
-from posemill.formats.pickle_reader import array_of, has_annotations, open_pickle
+from posemill.formats.shared.pickle_reader import array_of, has_annotations, open_pickle
 from posemill.records import PoseClip, fields_of_recipe
 
 _LEAST_SCORE = 1e-6  # a found point of score 0 would count as missing

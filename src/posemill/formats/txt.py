@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import FormatError
-from posemill.formats.contract import (
+from posemill.formats.shared.contract import (
     Recipe,
     Size,
     SkeletonCheck,
@@ -22,7 +22,7 @@ from posemill.formats.contract import (
     make_clip,
     reading,
 )
-from posemill.formats.folders import (
+from posemill.formats.shared.folders import (
     fields_of,
     frame_files,
     frame_names,

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from posemill.archives import read_npy
 from posemill.errors import FormatError
 from posemill.files import atomic_path
-from posemill.formats.contract import (
+from posemill.formats.shared.contract import (
     Recipe,
     Size,
     SkeletonCheck,
@@ -32,8 +32,8 @@ from posemill.formats.contract import (
     reading,
     skeleton_for,
 )
-from posemill.formats.folders import fields_of, record_of
-from posemill.formats.json_text import parse_json
+from posemill.formats.shared.folders import fields_of, record_of
+from posemill.formats.shared.json_text import parse_json
 from posemill.geometry import fill_missing
 from posemill.records import PoseClip, fields_of_recipe
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from posemill.errors import FormatError, PosemillError, RunError
 from posemill.formats import Format, detect_format, get_format
-from posemill.formats.contract import Size
+from posemill.formats.shared.contract import Size
 from posemill.records import BoolArray, PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 from posemill.stores.manifest import MANIFEST_NAME

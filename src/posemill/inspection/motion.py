@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from posemill.inspection.palette import BODY_PARTS
+from posemill.inspection.drawing.palette import BODY_PARTS
 from posemill.records import BoolArray, FloatArray, PoseClip
 from posemill.skeletons import get_skeleton
 

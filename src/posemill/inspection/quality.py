@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from posemill.inspection.drawing.palette import BODY_PARTS, part_label
+from posemill.inspection.drawing.placing import model_bounds
 from posemill.inspection.motion import (
     BLOCK_FRAMES,
     JUMP_FLOOR,
@@ -15,8 +17,6 @@ from posemill.inspection.motion import (
     measure_motion,
     usual_step,
 )
-from posemill.inspection.palette import BODY_PARTS, part_label
-from posemill.inspection.placing import model_bounds
 from posemill.records import BoolArray, PoseClip
 
 STRIP_BINS = 240

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from posemill.errors import DecodeError, SourceError
-from posemill.formats.contract import Recipe
-from posemill.jobs.inputs import ClipInput
+from posemill.formats.shared.contract import Recipe
+from posemill.jobs.convert.inputs import ClipInput
+from posemill.jobs.convert.shaping import shape_clip
 from posemill.jobs.landmarks import estimate_landmarks
-from posemill.jobs.shaping import shape_clip
 from posemill.records import PoseClip
 from posemill.sources import find_clips
 from posemill.sources.names import PICTURE_SUFFIXES, suffix_of

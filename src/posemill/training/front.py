@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posemill.errors import MissingExtraError
-from posemill.training.config import TrainConfig
-from posemill.training.resolve import Resolved
+from posemill.training.config.resolve import Resolved
+from posemill.training.config.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from torch import nn
 
     from posemill.records import PoseClip
-    from posemill.training.fitting import TrainResult
-    from posemill.training.inference import Prediction
+    from posemill.training.launch.start import TrainResult
+    from posemill.training.runs.inference import Prediction
 
 _PACKAGES = ("torch", "safetensors", "matplotlib")
 
@@ -28,7 +28,7 @@ def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
     Args:
         config: A `TrainConfig`, or a mapping of its fields (then with the preset applied).
     """
-    result: TrainResult = _find("fitting", "train")(config)
+    result: TrainResult = _find("launch.start", "train")(config)
     return result
 
 
@@ -53,7 +53,7 @@ def fit(
         metric: `metric(output, target)`: its mean over samples, the higher the better.
         settings: Fields of `TrainConfig`, as a shorter way to write `config`.
     """
-    result: TrainResult = _find("fitting", "fit")(
+    result: TrainResult = _find("launch.start", "fit")(
         model, train_set, val_set, loss=loss, config=config, metric=metric, **settings
     )
     return result
@@ -66,13 +66,13 @@ def load_model(run: Path | str, *, checkpoint: str = "best") -> nn.Module:
         run: Folder that `train` wrote.
         checkpoint: `best` or `last`.
     """
-    model: nn.Module = _find("fitting", "load_model")(run, checkpoint=checkpoint)
+    model: nn.Module = _find("launch.start", "load_model")(run, checkpoint=checkpoint)
     return model
 
 
 def evaluate(run: Path | str, *, split: str = "test", **options: Any) -> dict[str, Any]:
     """Return the scores of a run on a split; see `training.inference.evaluate`."""
-    scores: dict[str, Any] = _find("inference", "evaluate")(run, split=split, **options)
+    scores: dict[str, Any] = _find("runs.inference", "evaluate")(run, split=split, **options)
     return scores
 
 
@@ -80,7 +80,7 @@ def predict(
     run: Path | str, clips: Iterable[PoseClip] | Path | str, *, device: str = "auto"
 ) -> Iterator[Prediction]:
     """Yield what a run's best model says about each clip; see `training.inference.predict`."""
-    found: Iterator[Prediction] = _find("inference", "predict")(run, clips, device=device)
+    found: Iterator[Prediction] = _find("runs.inference", "predict")(run, clips, device=device)
     return found
 
 
@@ -88,13 +88,13 @@ def resolve_hardware(resolved: Resolved) -> Resolved:
     """Return the settings with what the machine decides; as they are where torch is missing."""
     if find_spec("torch") is None:
         return resolved
-    found: Resolved = _find("launch", "resolve_hardware")(resolved)
+    found: Resolved = _find("launch.modes", "resolve_hardware")(resolved)
     return found
 
 
 def data_of(run: Path | str) -> tuple[str, dict[str, Any]]:
     """Return (skeleton, recipe) that new clips must have for a run's model."""
-    found: tuple[str, dict[str, Any]] = _find("inference", "data_of")(run)
+    found: tuple[str, dict[str, Any]] = _find("runs.inference", "data_of")(run)
     return found
 
 

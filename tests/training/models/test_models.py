@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from posemill.errors import ConfigError
 from posemill.training.models import MODELS, CtcOutput, build_model, time_stride_of
-from posemill.training.models.base import pair_distances, point_features
-from posemill.training.models.mlp import resample_steps
-from posemill.training.models.stgcn import adjacency
+from posemill.training.models.keypoints.base import pair_distances, point_features
+from posemill.training.models.keypoints.mlp import resample_steps
+from posemill.training.models.keypoints.stgcn import adjacency
 
 LAYOUTS = [("holistic-143", 143, 3), (None, 15, 2)]
 

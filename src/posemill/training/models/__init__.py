@@ -11,15 +11,15 @@ from importlib import import_module
 from typing import Any
 
 from posemill.errors import ConfigError
-from posemill.training.models.base import CtcOutput, KeypointModel, ModelShape
+from posemill.training.models.keypoints.base import CtcOutput, KeypointModel, ModelShape
 
 __all__ = ["MODELS", "CtcOutput", "KeypointModel", "ModelShape", "build_model", "time_stride_of"]
 
 MODELS = {
-    "mlp": "posemill.training.models.mlp:Mlp",
-    "tcn_bilstm": "posemill.training.models.tcn_bilstm:TcnBilstm",
-    "stgcn": "posemill.training.models.stgcn:Stgcn",
-    "transformer": "posemill.training.models.transformer:Transformer",
+    "mlp": "posemill.training.models.keypoints.mlp:Mlp",
+    "tcn_bilstm": "posemill.training.models.keypoints.tcn_bilstm:TcnBilstm",
+    "stgcn": "posemill.training.models.keypoints.stgcn:Stgcn",
+    "transformer": "posemill.training.models.keypoints.transformer:Transformer",
 }
 
 

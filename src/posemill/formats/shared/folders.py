@@ -1,0 +1,213 @@
+"""What the formats that write folders share: safe paths, and `posemill.jsonl`, the list of clips.
+
+Its first line says version, skeleton and recipe; then a line per clip with what the files
+themselves cannot hold. It is also the mark by which an old export is known as ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.errors import FormatError
+from posemill.files import atomic_folder
+from posemill.formats.shared.contract import Recipe, Size, header_of
+from posemill.formats.shared.json_text import MAX_LINE_BYTES, parse_json
+from posemill.records import IntArray, PoseClip, fields_of_recipe
+
+INDEX = "posemill.jsonl"
+_USUAL_SPLITS = {"train", "dev", "val", "valid", "validation", "test"}
+
+
+class IndexWriter:
+    """Writes `posemill.jsonl` and says where each clip's files go."""
+
+    def __init__(self, folder: Path, format_name: str, recipe: Recipe) -> None:
+        self._folder = folder
+        self._format_name, self._recipe = format_name, recipe
+        self._handle: IO[str] | None = None
+        self._taken: set[str] = set()
+
+    def place(self, clip: PoseClip) -> Path:
+        """Note the clip and return the path, inside the folder, that its files go to or below."""
+        if self._handle is None:
+            self._handle = (self._folder / INDEX).open("w", encoding="utf-8")
+            header = header_of(self._format_name, clip.skeleton_name, self._recipe.after(clip))
+            self._handle.write(json.dumps(header) + "\n")
+        relative = place_of(clip)
+        if relative in self._taken:
+            raise FormatError(f"two clips go to {relative}: {clip.split}/{clip.clip_id} came again")
+        self._taken.add(relative)
+        self._handle.write(json.dumps(record_of(clip) | {"place": relative}) + "\n")
+        return self._folder / relative
+
+    def close(self) -> None:
+        """End the index."""
+        if self._handle is not None:
+            self._handle.close()
+
+
+@contextmanager
+def new_folder(path: Path, format_name: str, recipe: Recipe) -> Iterator[tuple[Path, IndexWriter]]:
+    """Yield a temporary folder and its index; it becomes `path` when the block ends well."""
+    try:
+        with atomic_folder(path, marker=INDEX) as folder:
+            index = IndexWriter(folder, format_name, recipe)
+            try:
+                yield folder, index
+            finally:
+                index.close()
+    except FileExistsError as error:
+        raise FormatError(str(error)) from error
+
+
+def place_of(clip: PoseClip) -> str:
+    """Return `split/clip_id` (without the split if there is none), safe below a folder.
+
+    A backslash, which ends a folder's name elsewhere, becomes `%5C`; the index has the id itself.
+    """
+    place = clip.clip_id if clip.split == "all" else f"{clip.split}/{clip.clip_id}"
+    place = place.replace("\\", "%5C")
+    parts = PurePosixPath(place).parts
+    is_safe = is_inside(place) and is_inside(clip.clip_id)
+    if not clip.clip_id or not parts or "\0" in place or not is_safe:
+        raise FormatError(
+            f"clip id {place!r} cannot be a path inside a folder: it is empty, begins with / or "
+            "holds .. or a NUL; choose a format that is one file (parquet, npz, webdataset …)"
+        )
+    return "/".join(parts)
+
+
+def is_inside(place: str) -> bool:
+    """Return True if a relative path stays below the folder it is joined to."""
+    path = PurePosixPath(place)
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def record_of(clip: PoseClip) -> dict[str, Any]:
+    """Return what a clip has beside its points, for JSON."""
+    sizes = clip.sizes_wh
+    is_same = len(clip) and (sizes == sizes[0]).all()
+    in_order = np.array_equal(clip.frame_indices, np.arange(len(clip)))
+    return {
+        "clip_id": clip.clip_id,
+        "split": clip.split,
+        "num_frames": len(clip),
+        "sizes_wh": sizes[0].tolist() if is_same else sizes.tolist(),
+        "frame_indices": None if in_order else clip.frame_indices.tolist(),
+        "image_paths": list(clip.image_paths),
+        "label": clip.label,
+        "fps": clip.fps,
+        "extra": dict(clip.extra),
+        "recipe": {"normalize": clip.normalized, "interpolate": clip.interpolated},
+    }
+
+
+def fields_of(record: dict[str, Any], num_frames: int) -> dict[str, Any]:
+    """Return the fields of a clip from `record_of`, for `make_clip`."""
+    if int(record["num_frames"]) != num_frames:
+        raise ValueError(f"expected {record['num_frames']} frames, found {num_frames}")
+    sizes = np.asarray(record["sizes_wh"], np.int32)
+    indices = record["frame_indices"]
+    return {
+        "clip_id": str(record["clip_id"]),
+        "split": str(record["split"]),
+        "sizes_wh": np.tile(sizes, (num_frames, 1)) if sizes.ndim == 1 and sizes.size else
+                    sizes.reshape(-1, 2),
+        "frame_indices": np.arange(num_frames) if indices is None else
+                         np.asarray(indices, np.int64),
+        "image_paths": tuple(str(path) for path in record["image_paths"]),
+        "label": None if record["label"] is None else str(record["label"]),
+        "fps": None if record["fps"] is None else float(record["fps"]),
+        "extra": dict(record["extra"]),
+        **fields_of_recipe(record.get("recipe")),
+    }  # fmt: skip
+
+
+def read_index(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the header, then the clips, of a folder of ours."""
+    with (folder / INDEX).open("rb") as handle:
+        while line := handle.readline(MAX_LINE_BYTES):
+            record = parse_json(line)
+            if not isinstance(record, dict):
+                raise ValueError(f"{INDEX}: expected an object a line")
+            place = str(record.get("place", ""))
+            if not is_inside(place) or "\\" in place:
+                raise ValueError(f"{INDEX}: {place!r} leads out of the folder")
+            yield record
+
+
+def header_in(folder: Path) -> dict[str, Any]:
+    """Return the first line of a folder's index; empty if it has none."""
+    if not (folder / INDEX).is_file():
+        return {}
+    return next(read_index(folder), {})
+
+
+def split_and_id(folder: Path, path: Path) -> tuple[str, str]:
+    """Return split and clip id of a path below a folder without an index."""
+    parts = path.relative_to(folder).parts
+    if len(parts) > 1 and parts[0] in _USUAL_SPLITS:
+        return parts[0], "/".join(parts[1:])
+    return "all", "/".join(parts) or folder.name
+
+
+def frame_names(image_paths: Sequence[str], frame_indices: IntArray) -> list[str]:
+    """Return a file name (without ending) per frame: the picture's, or the frame's number."""
+    names = [PurePosixPath(path).stem for path in image_paths]
+    if not names or len(set(names)) != len(names) or "" in names:
+        return [f"{index:06d}" for index in frame_indices.tolist()]
+    return names
+
+
+def frame_files(folder: Path, ending: str, record: dict[str, Any] | None) -> list[Path]:
+    """Return the files of a clip's frames in order: as its record says, else 2 before 10."""
+    if record is None:
+        return sorted(folder.glob(f"*{ending}"), key=_natural_key)
+    fields = fields_of(record, int(record["num_frames"]))
+    names = frame_names(fields["image_paths"], fields["frame_indices"])
+    return [folder / f"{name}{ending}" for name in names]
+
+
+def _natural_key(path: Path) -> list[tuple[int, str]]:
+    pieces = re.findall(r"\d+|\D+", path.name)
+    return [(int(piece[:18]), "") if piece.isdecimal() else (0, piece) for piece in pieces]
+
+
+def to_pixels(clip: PoseClip) -> npt.NDArray[np.float64]:
+    """Return `(frames, keypoints, 3)`: x and y in pixels and score, zeros where missing.
+
+    A found point of score 0 gets 0.000001: to the readers of these formats 0 means missing.
+    """
+    pixels = np.zeros((*clip.scores.shape, 3))
+    found = clip.mask
+    pixels[..., :2][found] = np.round(clip.pixels()[found].astype(np.float64), 3)
+    pixels[..., 2][found] = np.round(np.maximum(clip.scores[found].astype(np.float64), 1e-6), 6)
+    return pixels
+
+
+def from_pixels(
+    path: Path, pixels: npt.NDArray[Any], sizes_wh: npt.NDArray[np.int32]
+) -> npt.NDArray[np.float32]:
+    """Return x and y divided by each frame's size, and z 0; `path` is for messages."""
+    if not (sizes_wh > 0).all():
+        raise FormatError(
+            f"{path}: holds pixels of pictures whose sizes are not known; give one by --size "
+            "WIDTHxHEIGHT"
+        )
+    points = np.zeros((*pixels.shape[:2], 3), np.float32)
+    with np.errstate(all="ignore"):  # `make_clip` refuses what is not a number after it
+        points[..., :2] = pixels[..., :2] / sizes_wh[:, None, :]
+    return points
+
+
+def same_sizes(size_wh: Size | None, num_frames: int) -> npt.NDArray[np.int32]:
+    """Return `(frames, 2)` of one size, 0 where it is not known."""
+    return np.tile(np.array(size_wh or (0, 0), np.int32), (num_frames, 1))

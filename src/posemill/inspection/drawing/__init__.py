@@ -1,0 +1,1 @@
+"""Keypoints as pictures and movies."""

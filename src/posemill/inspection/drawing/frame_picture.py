@@ -1,0 +1,91 @@
+"""One frame as a picture: the original, the keypoints of all parts on it, a legend below."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from posemill.inspection.drawing.lettering import BACKGROUND, add_legend, plain_text, write_text
+from posemill.inspection.drawing.placing import model_bounds, place_points
+from posemill.inspection.drawing.strokes import paint_keypoints
+from posemill.records import Frame, PoseClip
+
+_GONE = "original picture not available"
+_SCALED = "keypoints scaled for a model: not on a picture"
+
+
+def draw(
+    frame: Frame | None,
+    clip: PoseClip,
+    index: int,
+    *,
+    legend: bool = True,
+    title: str | None = None,
+    min_long_side: int = 720,
+    min_score: float = 0.5,
+    line_scale: float = 1.0,
+) -> Frame:
+    """Return a picture of one frame's keypoints: bones coloured by part and side, a legend below.
+
+    Points are normalised, so the frame may have another size than the estimator saw. A point whose
+    score is under `min_score` is drawn fainter. Missing parts are named in the legend. A clip that
+    was centred and scaled for a model is drawn on a blank canvas: it has no place in the picture.
+
+    Args:
+        frame: `(height, width, 3)` RGB, not modified; None where the original is gone: then a
+            blank canvas of the same shape, which says so.
+        clip: The clip the frame belongs to, of any skeleton.
+        index: Row of the frame in the clip.
+        legend: Whether to add title and legend below the picture (it grows higher).
+        title: First line of the legend; by default the clip's name and the frame's number.
+        min_long_side: Smaller pictures are enlarged until their longer side has so many pixels.
+        min_score: Below it a point counts as unsure.
+        line_scale: Widens all lines: for pictures that will be shown smaller than they are.
+    """
+    if frame is not None and (frame.dtype != np.uint8 or frame.shape[2:] != (3,)):
+        raise ValueError(
+            f"frame: expected (height, width, 3) uint8, got {frame.shape} {frame.dtype}"
+        )
+    index = range(len(clip))[index]  # IndexError where there is no such frame
+    bounds = model_bounds(clip)
+    if frame is None or bounds is not None:
+        canvas = _blank(clip, index, min_long_side, _SCALED if bounds is not None else _GONE)
+    else:
+        canvas = _sized(frame, min_long_side)
+    points = place_points(clip, index, (canvas.shape[1], canvas.shape[0]), bounds)
+    sure = clip.scores[index] >= min_score
+    paint_keypoints(canvas, clip.skeleton_name, points, sure, line_scale=line_scale)
+    if not legend:
+        return canvas
+    if title is None:
+        title = f"{clip.clip_id}  frame {clip.frame_indices[index]}"
+    there = ~np.isnan(clip.points[index, :, 0])
+    parts = [(part.name, bool(there[part.start : part.stop].any())) for part in clip.skeleton.parts]
+    has_unsure = (there & ~sure).any()
+    remark = f"faint: score below {min_score:g}" if has_unsure else ""
+    return add_legend(canvas, parts, plain_text(title), remark=remark)
+
+
+def _sized(frame: Frame, min_long_side: int) -> Frame:
+    scale = min_long_side / max(frame.shape[:2])
+    if scale <= 1:
+        return np.array(frame, np.uint8)
+    size_wh = (round(frame.shape[1] * scale), round(frame.shape[0] * scale))
+    return np.asarray(cv2.resize(frame, size_wh, interpolation=cv2.INTER_CUBIC), np.uint8)
+
+
+def _blank(clip: PoseClip, index: int, min_long_side: int, words: str) -> Frame:
+    width, height = (int(side) for side in clip.sizes_wh[index])
+    if width <= 0 or height <= 0:
+        width, height = 4, 3
+    scale = min_long_side / max(width, height)
+    if scale < 1 and max(width, height) <= 4096:
+        scale = 1.0
+    # A freak size in a damaged file must not become a freak picture.
+    width, height = max(64, round(width * scale)), max(64, round(height * scale))
+    canvas = np.full((height, width, 3), BACKGROUND, np.uint8)
+    text_height = max(9, round(max(width, height) / 60))
+    write_text(
+        canvas, words, (text_height, 2 * text_height), height=text_height, colour=(160, 166, 176)
+    )
+    return canvas

@@ -1,0 +1,173 @@
+"""`posemill visualize`: sampled frames as pictures and contact sheets, sampled clips as movies."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from posemill.errors import ConfigError, PosemillError
+from posemill.files import atomic_path
+from posemill.inspection.drawing.frame_picture import draw
+from posemill.inspection.drawing.movies import MOVIE_KINDS, write_movie
+from posemill.inspection.drawing.naming import safe_path, writing
+from posemill.inspection.drawing.originals import Originals
+from posemill.inspection.drawing.sheets import Cell, contact_sheet, draw_cell
+from posemill.inspection.material import ClipName, Material, Outline
+from posemill.records import Frame, PoseClip
+
+SHEET_FRAMES = 12  # of a whole clip's contact sheet
+_SHEET_CELLS = 60  # at most on one sheet: more are no longer looked at
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to draw.
+
+    Args:
+        num_samples: Frames of each split; with `video`, clips of each split.
+        splits: Only these; None for all.
+        clip_ids: Only these clips; None for all.
+        seed: Another seed draws other samples.
+        video: `mp4` or `gif` for whole clips as movies, None for single frames.
+    """
+
+    num_samples: int = 10
+    splits: Sequence[str] | None = None
+    clip_ids: Sequence[str] | None = None
+    seed: int = 0
+    video: str | None = None
+
+
+def draw_gallery(
+    material: Material, wish: Wish, out: Path, *, originals: Originals
+) -> Iterator[Path]:
+    """Write what is wished for below the folder `out`; yield the paths as they are written."""
+    if wish.video is not None and wish.video not in MOVIE_KINDS:
+        raise ConfigError(f"video: expected {' or '.join(MOVIE_KINDS)}, got {wish.video!r}")
+    outlines: Iterable[Outline] = material.outlines(wish.splits)
+    if wish.clip_ids is not None:
+        wanted = set(wish.clip_ids)
+        outlines = [each for each in outlines if each.clip_id in wanted]
+        for clip_id in sorted(wanted - {each.clip_id for each in outlines}):
+            raise PosemillError(
+                f"{material.path} has no clip {clip_id!r}; posemill view --detailed lists them"
+            )
+    chosen = choose_frames(outlines, wish.num_samples, wish.seed)
+    if not chosen:
+        raise PosemillError(
+            f"{material.path}: no frames to draw; what gave no keypoints, and why: "
+            f"posemill view {material.path}"
+        )
+    if wish.video is None:
+        yield from draw_samples(material, chosen, out, originals=originals)
+    else:
+        yield from draw_movies(material, chosen, out, kind=wish.video, originals=originals)
+
+
+def choose_frames(
+    outlines: Iterable[Outline], num_samples: int, seed: int
+) -> dict[ClipName, list[int]]:
+    """Return, by clip, rows drawn at random: `num_samples` a split, or all where there are fewer.
+
+    Clips are drawn first and then a frame of each, so that short clips are seen too; a second
+    frame of a clip comes only when every clip has one. The same seed gives the same frames,
+    whatever the order of the clips.
+    """
+    by_split: dict[str, list[tuple[str, int]]] = {}
+    for outline in outlines:
+        if len(outline.present):
+            by_split.setdefault(outline.split, []).append((outline.clip_id, len(outline.present)))
+    chosen: dict[ClipName, list[int]] = {}
+    for split, clips in by_split.items():
+        rng = np.random.default_rng([seed, zlib.crc32(split.encode("utf-8", "replace"))])
+        clips.sort()
+        order = rng.permutation(len(clips))
+        rounds, left = 0, num_samples
+        while left and rounds < max(length for _, length in clips):
+            for number in order:
+                clip_id, length = clips[number]
+                if left and rounds < length:
+                    rows = chosen.setdefault((split, clip_id), [])
+                    free = np.setdiff1d(np.arange(length), rows)
+                    rows.append(int(rng.choice(free)))
+                    left -= 1
+            rounds += 1
+    return {name: sorted(rows) for name, rows in chosen.items()}
+
+
+def draw_samples(
+    material: Material,
+    chosen: dict[ClipName, list[int]],
+    out: Path,
+    *,
+    originals: Originals,
+) -> Iterator[Path]:
+    """Write a PNG for every chosen frame and a contact sheet per split; yield the paths."""
+    cells: dict[str, list[Cell]] = {}
+    part_names: Sequence[str] = ()
+    for clip in material.pick(chosen):
+        part_names = clip.skeleton.part_names
+        rows = chosen[clip.split, clip.clip_id]
+        for row, frame in originals.frames(clip, rows):
+            number = int(clip.frame_indices[row])
+            path = safe_path(out, clip.split, clip.clip_id, suffix=f"_frame{number:06d}.png")
+            write_picture(path, draw(frame, clip, row))
+            yield path
+            sheet = cells.setdefault(clip.split, [])
+            if len(sheet) < _SHEET_CELLS:
+                caption = f"{clip.clip_id}  {number}"
+                sheet.append(draw_cell(frame, clip, row, caption=caption))
+    for split, sheet in cells.items():
+        path = safe_path(out, split, suffix="_contact_sheet.png")
+        title = f"{split}: {len(sheet)} frames"
+        write_picture(path, contact_sheet(sheet, part_names=part_names, title=title))
+        yield path
+
+
+def draw_movies(
+    material: Material,
+    names: Iterable[ClipName],
+    out: Path,
+    *,
+    kind: str,
+    originals: Originals,
+) -> Iterator[Path]:
+    """Write every named clip as a movie, and a contact sheet of it; yield the paths."""
+    for clip in material.pick(names):
+        path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
+        kept = set(np.linspace(0, len(clip) - 1, min(SHEET_FRAMES, len(clip))).round().astype(int))
+        cells: list[Cell] = []
+        fps = clip.fps if clip.fps and 0 < clip.fps <= 1000 else 25.0
+        with writing(path):
+            write_movie(path, _drawn(clip, originals, kept, cells), kind=kind, fps=fps)
+        yield path
+        sheet_path = safe_path(out, clip.split, clip.clip_id, suffix="_contact_sheet.png")
+        title = f"{clip.clip_id}: {len(cells)} of {len(clip)} frames"
+        sheet = contact_sheet(cells, part_names=clip.skeleton.part_names, title=title)
+        write_picture(sheet_path, sheet)
+        yield sheet_path
+
+
+def _drawn(
+    clip: PoseClip, originals: Originals, kept: set[int], cells: list[Cell]
+) -> Iterator[Frame]:
+    """Yield every frame drawn, and keep some of them as cells on the way."""
+    for row, frame in originals.frames(clip, range(len(clip))):
+        if row in kept:
+            caption = f"frame {int(clip.frame_indices[row])}"
+            cells.append(draw_cell(frame, clip, row, caption=caption))
+        yield draw(frame, clip, row)
+
+
+def write_picture(path: Path, picture: Frame) -> None:
+    """Write a PNG, whole or not at all; folders are made."""
+    done, data = cv2.imencode(".png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
+    if not done:
+        raise PosemillError(f"{path}: a picture of {picture.shape} cannot be written as PNG")
+    with writing(path), atomic_path(path) as temporary:
+        temporary.write_bytes(data.tobytes())

@@ -1,0 +1,200 @@
+"""The pictures the keypoints were found on, where they still are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from posemill.decoders import open_video
+from posemill.decoders.pictures import read_picture
+from posemill.errors import DecodeError, PosemillError
+from posemill.inspection.drawing.placing import model_bounds
+from posemill.records import Clip, Frame, PoseClip
+from posemill.sources import LAYOUTS, find_clips
+from posemill.stores.names import plain_text
+
+_BYTE = re.compile(r"\\x([89a-f][0-9a-f])")  # as a run writes a byte that is not UTF-8
+
+
+@dataclass(frozen=True)
+class Place:
+    """A dataset's folder or file, and how it was read: a layout of `posemill.sources`."""
+
+    root: Path
+    layout: str = "auto"
+
+
+class Originals:
+    """Finds and reads the original frames of clips; what is gone is counted, not raised.
+
+    Args:
+        places: Where the datasets were when the keypoints were found; a merged run has several.
+        moved_to: Where they are now, if that is elsewhere.
+    """
+
+    def __init__(self, places: Sequence[Place] = (), *, moved_to: Path | None = None) -> None:
+        self.places, self.moved_to = tuple(places), moved_to
+        self.on_frame: Callable[[], None] = lambda: None  # called before each frame is handed out
+        self.num_read = 0
+        self.num_gone = 0
+        self.num_unplaced = 0  # frames of normalised keypoints, for which no picture is looked for
+        self.first_reason = ""
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], *, moved_to: Path | None = None) -> Originals:
+        """Return the originals of a run, by what its manifest says about the source.
+
+        Raises:
+            PosemillError: There is nothing at `moved_to`.
+        """
+        if moved_to is not None and not moved_to.exists():
+            raise PosemillError(f"--originals {moved_to}: no such file or folder")
+        return cls(list(_recorded_places(facts)), moved_to=moved_to)
+
+    def frames(self, clip: PoseClip, indices: Sequence[int]) -> Iterator[tuple[int, Frame | None]]:
+        """Yield each of the rows (in ascending order) with its frame, None where it is gone.
+
+        Also None for all rows of a clip that was centred and scaled for a model: it is not drawn
+        on its pictures.
+        """
+        ordered = sorted(set(indices))
+        if model_bounds(clip) is not None:
+            for index in ordered:
+                self.num_unplaced += 1
+                self.on_frame()
+                yield index, None
+            return
+        source = self._pictures(clip, ordered) if clip.image_paths else self._video(clip, ordered)
+        for index, frame in source:
+            self.num_read += frame is not None
+            self.num_gone += frame is None
+            self.on_frame()
+            yield index, frame
+
+    def _pictures(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame | None]]:
+        for row in rows:
+            yield row, self._read(clip, clip.image_paths[row])
+
+    def _read(self, clip: PoseClip, name: str) -> Frame | None:
+        candidates = [_on_disk(path) for path in self._candidates(clip, Path(name))]
+        found = next((path for path in candidates if path.exists()), candidates[0])
+        try:
+            return read_picture(found)
+        except DecodeError as error:
+            self._note(error)
+            return None
+
+    def _candidates(self, clip: PoseClip, path: Path) -> Iterator[Path]:
+        """Yield where a picture may be: at the new place, where it was, below the old roots."""
+        inside = [(place.root, _inside(place.root, path)) for place in self.places]
+        if self.moved_to is not None:
+            yield from (self.moved_to / rest for _, rest in inside if rest is not None)
+            yield from _below(self.moved_to, clip, path)
+        yield path
+        if not path.is_absolute():
+            yield from (root / rest for root, rest in inside if rest is not None)
+            for place in self.places:
+                yield from _below(place.root, clip, path)
+
+    def _video(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame | None]]:
+        done = 0
+        try:
+            for row, frame in self._video_frames(clip, rows):
+                done += 1
+                yield row, frame
+        except PosemillError as error:
+            self._note(error)
+        for row in rows[done:]:
+            yield row, None
+
+    def _video_frames(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame]]:
+        source = self._sources.get((clip.split, clip.clip_id))
+        if source is None:
+            roots = [self.moved_to] if self.moved_to else [place.root for place in self.places]
+            where = ", ".join(map(str, roots)) or "the source, which is not recorded"
+            raise PosemillError(f"no clip {clip.clip_id!r} in {where}")
+        start_seconds, end_seconds = source.start_seconds, source.end_seconds
+        with open_video(source.path, start_seconds=start_seconds, end_seconds=end_seconds) as video:
+            wanted = iter(rows)
+            row = next(wanted, None)
+            if row is None:
+                return
+            start = int(clip.frame_indices[row])
+            for number, frame in enumerate(video.read_frames(start), start=start):
+                while row is not None and int(clip.frame_indices[row]) == number:
+                    yield row, frame
+                    row = next(wanted, None)
+                if row is None:
+                    return
+
+    @cached_property
+    def _sources(self) -> dict[tuple[str, str], Clip]:
+        """The clips of all places, by split and name."""
+        found: dict[tuple[str, str], Clip] = {}
+        for place in [Place(self.moved_to)] if self.moved_to else self.places:
+            try:
+                clips = find_clips(_on_disk(place.root), layout=place.layout)
+            except PosemillError as error:
+                self._note(error)
+                continue
+            found.update({(clip.split, clip.clip_id): clip for clip in clips})
+        return found
+
+    def _note(self, error: PosemillError) -> None:
+        self.first_reason = self.first_reason or str(error)
+
+
+def _on_disk(path: Path) -> Path:
+    r"""Return a path as the file system has it, where a run wrote `\xNN` for bytes of its names."""
+    if not _BYTE.search(str(path)) or path.exists():
+        return path
+    found = Path(path.anchor)
+    for part in path.relative_to(path.anchor).parts:
+        found /= part
+        if not found.exists():
+            # So Python spells the byte 0xNN of a name; a name with the letters themselves exists.
+            found = found.with_name(_BYTE.sub(lambda hit: chr(0xDC00 + int(hit[1], 16)), part))
+    return found
+
+
+def _inside(root: Path, path: Path) -> Path | None:
+    """Return what of a picture's path is inside of a dataset's root; None if it is outside.
+
+    A path that is not absolute began where the extraction was started, which is not recorded: it
+    is taken as inside where it begins with the last names of the root.
+    """
+    above = Path(plain_text(str(root)))
+    if path.is_absolute():
+        return path.relative_to(above) if path.is_relative_to(above) else None
+    parts = [part for part in path.parts if part != ".."]
+    for count in range(len(parts) - 1, 0, -1):
+        if above.parts[-count:] == tuple(parts[:count]):
+            return Path(*parts[count:])
+    return None
+
+
+def _below(root: Path, clip: PoseClip, path: Path) -> Iterator[Path]:
+    """Yield the usual places of a clip's picture below a dataset's root."""
+    parts = [part for part in path.parts if part not in ("..", path.anchor)]
+    for start in range(len(parts) - 1):
+        yield root.joinpath(*parts[start:])
+    yield root / clip.clip_id / path.name
+    yield root / clip.split / clip.clip_id / path.name
+    yield root / path.name
+
+
+def _recorded_places(facts: Mapping[str, Any]) -> Iterator[Place]:
+    """Yield the sources a manifest names, its own and those of the runs it was merged from."""
+    source = facts.get("source")
+    if not isinstance(source, Mapping):
+        return
+    if source.get("path"):
+        layout = str(source.get("layout") or "auto")
+        yield Place(Path(str(source["path"])), layout if layout in LAYOUTS else "auto")
+    for each in source.get("inputs") or ():
+        if isinstance(each, Mapping) and isinstance(each.get("manifest"), Mapping):
+            yield from _recorded_places(each["manifest"])

@@ -1,0 +1,108 @@
+"""Contact sheets: many frames on one picture, each with its number and what it lacks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from posemill.inspection.drawing.frame_picture import draw
+from posemill.inspection.drawing.lettering import (
+    BACKGROUND,
+    add_legend,
+    plain_text,
+    shorten,
+    text_size,
+    write_text,
+)
+from posemill.inspection.drawing.palette import Colour, lack_words
+from posemill.records import Frame, PoseClip
+
+_GAP = 8
+_TEXT = 10  # height of the captions' capitals, in pixels
+_CAPTION = 2 * _TEXT + 4
+_BRIGHT: Colour = (214, 218, 226)
+_ALARM: Colour = (255, 120, 110)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One picture of a sheet: the drawn frame, its caption, and the names of missing parts."""
+
+    picture: Frame
+    caption: str
+    missing: tuple[str, ...] = ()
+
+
+def draw_cell(frame: Frame | None, clip: PoseClip, index: int, *, caption: str) -> Cell:
+    """Return a frame of a clip, drawn, for a sheet."""
+    picture = draw(frame, clip, index, legend=False, min_long_side=480, line_scale=1.4)
+    there = ~np.isnan(clip.points[index, :, 0])
+    missing = tuple(
+        part.name for part in clip.skeleton.parts if not there[part.start : part.stop].any()
+    )
+    return Cell(picture, caption, missing)
+
+
+def contact_sheet(
+    cells: Sequence[Cell], *, part_names: Sequence[str], title: str, cell_width: int = 320
+) -> Frame:
+    """Return one picture of all cells, in rows, captions below them and a legend at the end.
+
+    Args:
+        cells: At least one.
+        part_names: The parts the legend explains.
+        title: Said in the legend.
+        cell_width: Width of each cell in pixels; the height follows the most usual shape.
+    """
+    if not cells:
+        raise ValueError("cells: expected at least one, got none")
+    ratio = float(np.median([cell.picture.shape[0] / cell.picture.shape[1] for cell in cells]))
+    cell_height = round(cell_width * min(max(ratio, 0.4), 2.0))
+    # About as wide as three halves of its height.
+    columns = round(math.sqrt(len(cells) * 1.5 * (cell_height + _CAPTION) / cell_width))
+    rows = math.ceil(len(cells) / max(1, columns))
+    columns = math.ceil(len(cells) / rows)  # no row much shorter than the others
+    shape = (
+        rows * (cell_height + _CAPTION + _GAP) + _GAP,
+        columns * (cell_width + _GAP) + _GAP,
+        3,
+    )
+    sheet = np.full(shape, BACKGROUND, np.uint8)
+    for number, cell in enumerate(cells):
+        row, column = divmod(number, columns)
+        x = _GAP + column * (cell_width + _GAP)
+        y = _GAP + row * (cell_height + _CAPTION + _GAP)
+        _paste(sheet[y : y + cell_height, x : x + cell_width], cell.picture)
+        _write_caption(sheet[y + cell_height :, x : x + cell_width], cell)
+    return add_legend(sheet, [(name, True) for name in part_names], plain_text(title), height=13)
+
+
+def _paste(place: Frame, picture: Frame) -> None:
+    """Put the whole picture into the middle of the place, as large as it fits."""
+    scale = min(place.shape[0] / picture.shape[0], place.shape[1] / picture.shape[1])
+    size_wh = (
+        max(1, round(picture.shape[1] * scale)),
+        max(1, round(picture.shape[0] * scale)),
+    )
+    small = cv2.resize(picture, size_wh, interpolation=cv2.INTER_AREA)
+    top, left = (place.shape[0] - size_wh[1]) // 2, (place.shape[1] - size_wh[0]) // 2
+    place[top : top + size_wh[1], left : left + size_wh[0]] = small
+
+
+def _write_caption(strip: Frame, cell: Cell) -> None:
+    width = strip.shape[1]
+    caption = plain_text(cell.caption)
+    missing = shorten(
+        lack_words(cell.missing), max(width // 2, width - text_size(caption, _TEXT)), _TEXT
+    )
+    used = text_size(missing, _TEXT) + _TEXT if missing else 0
+    # cv2 writes into whole arrays only.
+    lettered = np.ascontiguousarray(strip[:_CAPTION])
+    caption = shorten(caption, width - used, _TEXT)
+    write_text(lettered, caption, (0, _TEXT + 6), height=_TEXT, colour=_BRIGHT)
+    write_text(lettered, missing, (width - used + _TEXT, _TEXT + 6), height=_TEXT, colour=_ALARM)
+    strip[:_CAPTION] = lettered

@@ -1,0 +1,209 @@
+"""`posemill report`: one HTML file about a run, to be sent to anyone and opened anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posemill import __version__
+from posemill.files import atomic_path
+from posemill.inspection.drawing.frame_picture import draw
+from posemill.inspection.drawing.naming import writing
+from posemill.inspection.drawing.originals import Originals
+from posemill.inspection.drawing.palette import lack_words, part_label
+from posemill.inspection.material import Material
+from posemill.inspection.quality import ClipQuality, measure
+from posemill.inspection.report import findings
+from posemill.inspection.report.page import page, picture_uri, section, table, text
+from posemill.inspection.summary import group_failures
+from posemill.inspection.totals import RunQuality
+from posemill.records import PoseClip
+
+WORST_SHOWN = 20
+STRIPS_SHOWN = 60
+FAILURES_SHOWN = 100
+_PICTURES_PER_CLIP = 4
+_MAX_FACT = 2000  # characters of one setting
+
+
+def measure_all(clips: Iterable[PoseClip]) -> RunQuality:
+    """Return the quality of all clips, taken one at a time."""
+    quality = RunQuality(keep=STRIPS_SHOWN)
+    for clip in clips:
+        quality.add(measure(clip))
+    return quality
+
+
+def write_report(
+    material: Material, quality: RunQuality, out: Path, *, originals: Originals
+) -> None:
+    """Write the report: one file, whole or not at all, of a few MB however long the run is.
+
+    Args:
+        material: What was measured; its worst clips are read again, for their pictures.
+        quality: What `measure_all` says about it.
+        out: The HTML file.
+        originals: Where the pictures come from.
+    """
+    facts, failures = material.facts(), material.failures()
+    name = material.path.resolve().name or str(material.path)
+    head = [
+        f'<p class="quiet">posemill report</p><h1>{text(name)}</h1>',
+        f'<p class="quiet">{text(_subtitle(material, facts))}</p>',
+        _tiles(quality, material),
+    ]
+    failed, origin = _failures_section(material, failures), _facts_section(facts)
+    body = [*head, failed, origin]
+    if quality.num_clips:  # else everything failed, and there is nothing to measure
+        body = [
+            *head,
+            findings.presence_section(quality),
+            findings.motion_section(quality),
+            findings.spread_section(quality),
+            failed,
+            _worst_section(material, quality, originals),
+            findings.strips_section(quality),
+            origin,
+            findings.method_section(),
+        ]
+    with writing(out), atomic_path(out) as temporary:
+        temporary.write_text(page(f"{name} - posemill report", body), encoding="utf-8")
+
+
+def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:
+    """Return the rows of a clip that show its faults best, with words; at most four, in order."""
+    chosen: dict[int, str] = {}
+
+    def choose(frame_index: int, words: str) -> None:
+        row = int(np.searchsorted(clip.frame_indices, frame_index))
+        if row < len(clip) and len(chosen) < _PICTURES_PER_CLIP:
+            chosen.setdefault(row, words)
+
+    events = [(frame_index, "left/right suspect") for frame_index in quality.swap_frames[:1]]
+    events += [
+        (part.jump_frames[0], f"jump of {part_label(part.name)}")
+        for part in quality.parts
+        if part.jump_frames
+    ]
+    for frame_index, words in events:
+        # A change is seen by what was before it.
+        choose(frame_index, words)
+        choose(frame_index - 1, "just before")
+    for row in np.linspace(0, len(clip) - 1, 2 * _PICTURES_PER_CLIP + 1).round().astype(int)[1::2]:
+        if len(chosen) < _PICTURES_PER_CLIP:
+            chosen.setdefault(int(row), "")
+    return sorted(chosen.items())
+
+
+def _subtitle(material: Material, facts: Mapping[str, Any]) -> str:
+    skeleton = facts.get("skeleton_name", "")
+    state = {True: "finished", False: "not finished: what is here so far"}.get(
+        facts.get("is_finished", ""), ""
+    )
+    return ", ".join(
+        filter(None, [str(material.path.resolve()), material.kind, str(skeleton), state])
+    )
+
+
+def _tiles(quality: RunQuality, material: Material) -> str:
+    splits = quality.splits.values()
+    tiles = [
+        (f"{quality.num_clips:,}", "clips"),
+        (f"{quality.num_frames:,}", "frames"),
+        (f"{sum(material.num_clips_failed().values()):,}", "clips failed"),
+        (f"{sum(material.num_failed().values()):,}", "frames failed"),
+        (f"{sum(p.num_jumps for s in splits for p in s.parts.values()):,}", "jumps"),
+        (f"{sum(s.num_swaps for s in splits):,}", "left/right suspects"),
+        (f"{sum(s.num_frozen for s in splits):,}", "frozen frames"),
+    ]
+    shown = (f'<div class="tile"><b>{value}</b>{words}</div>' for value, words in tiles)
+    return f'<div class="tiles">{"".join(shown)}</div>'
+
+
+def _worst_section(material: Material, quality: RunQuality, originals: Originals) -> str:
+    worst = [each for each in quality.worst[:WORST_SHOWN] if each.reasons]
+    if not worst:
+        return section("Worst clips", "<p>No clip has a fault that was looked for.</p>")
+    by_name = {(each.split, each.clip_id): each for each in worst}
+    pictures = {
+        (clip.split, clip.clip_id): _pictures(clip, by_name[clip.split, clip.clip_id], originals)
+        for clip in material.pick(by_name)
+    }
+    blocks = [
+        f'<div class="clip"><h3><span class="badge">{each.badness:.2f}</span> '
+        f"{text(each.clip_id or '(no name)')}</h3>"
+        f'<div class="quiet">{text(each.split)}, {each.num_frames:,} frames: '
+        f"{text('; '.join(each.reasons))}</div>"
+        f'<div class="pictures">{pictures.get((each.split, each.clip_id), "")}</div></div>'
+        for each in worst
+    ]
+    remark = (
+        f"The {len(worst)} worst of {quality.num_clips:,} clips. The number is the badness: 0 is "
+        "nothing to say, 1 is nothing found; how it is made stands at the end."
+    )
+    return section("Worst clips", *blocks, remark=remark)
+
+
+def _pictures(clip: PoseClip, quality: ClipQuality, originals: Originals) -> str:
+    words = dict(telling_rows(clip, quality))
+    return "".join(_figure(clip, row, frame, words[row]) for row, frame in
+                   originals.frames(clip, list(words)))  # fmt: skip
+
+
+def _figure(clip: PoseClip, row: int, frame: Any, words: str) -> str:
+    there = ~np.isnan(clip.points[row, :, 0])
+    parts = clip.skeleton.parts
+    lack = lack_words([part.name for part in parts if not there[part.start : part.stop].any()])
+    caption = "; ".join(filter(None, [f"frame {clip.frame_indices[row]}", words, lack]))
+    picture = draw(frame, clip, row, legend=False, min_long_side=480, line_scale=1.6)
+    return (
+        f'<figure><img alt="{text(caption)}" src="{picture_uri(picture)}">'
+        f"<figcaption>{text(caption)}</figcaption></figure>"
+    )
+
+
+def _failures_section(material: Material, failures: list[dict[str, Any]]) -> str:
+    if material.kind != "run":
+        return section("Failures", "<p>An exported file does not record failures.</p>")
+    if not failures:
+        return section("Failures", "<p>None: every clip and every frame was read.</p>")
+    reasons = table(
+        ["reason", "failures", "frames lost", "clips"],
+        [astuple(each) for each in group_failures(failures)],
+    )
+    rows = [
+        (each["split"], each["clip_id"], "whole clip" if each["frame_index"] is None else
+         str(each["frame_index"]), each["reason"], each["message"])
+        for each in failures[:FAILURES_SHOWN]
+    ]  # fmt: skip
+    detail = table(["split", "clip", "frame", "reason", "message"], rows)
+    heading = f"The first {len(rows)} of {len(failures):,}, one by one"
+    folded = f"<details><summary>{text(heading)}</summary>{detail}</details>"
+    return section("Failures", reasons, folded)
+
+
+def _facts_section(facts: Mapping[str, Any]) -> str:
+    rows = list(_flat(facts))
+    return section(
+        "Where it comes from",
+        table(["setting", "value"], rows),
+        remark=f"As recorded with the data; this report was made by posemill {__version__}.",
+    )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield `outer.inner` names with their values as text."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
+            numbered = {str(number): each for number, each in enumerate(value, start=1)}
+            yield from _flat(numbered, f"{prefix}{key}.")
+        else:
+            plain = value if isinstance(value, str) else json.dumps(value, default=str)
+            yield f"{prefix}{key}", plain[:_MAX_FACT]

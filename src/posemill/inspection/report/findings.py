@@ -1,0 +1,166 @@
+"""The sections of a report that are made of numbers: presence, strips, motion, spread, method."""
+
+from __future__ import annotations
+
+from posemill.inspection.drawing.palette import part_label
+from posemill.inspection.motion import JUMP_FLOOR, JUMP_MADS, SURE_SCORE
+from posemill.inspection.report.charts import (
+    bar_chart,
+    histogram,
+    nice_maximum,
+    part_colour,
+    strip_chart,
+)
+from posemill.inspection.report.page import section, table, text
+from posemill.inspection.totals import PartTotals, RunQuality, gap_labels
+
+
+def presence_section(quality: RunQuality) -> str:
+    """Return how often each part was found, by split."""
+    groups = [
+        (
+            f"{split}  ({totals.num_frames:,} frames)",
+            [
+                (name, share := 100 * part.num_present / max(1, totals.num_frames), _percent(share))
+                for name, part in totals.parts.items()
+            ],
+        )
+        for split, totals in quality.splits.items()
+    ]
+    chart = bar_chart(groups, maximum=100, unit=" %", label="Share of frames with each part")
+    return section(
+        "Presence",
+        f'<div class="scroll">{chart}</div>',
+        remark="Share of frames in which at least one point of the part was found.",
+    )
+
+
+def strips_section(quality: RunQuality) -> str:
+    """Return, for the worst clips, when each part was there."""
+    shown = quality.worst
+    cells: list[str] = []
+    for each in shown:
+        strips = [(part.name, part.strip) for part in each.parts]
+        label = f"presence over time in {each.clip_id}"
+        cells.append(
+            f"<span>{text(each.clip_id or '(no name)')}</span>{strip_chart(strips, label=label)}"
+            f'<span class="quiet">{text(each.split)}, {each.num_frames:,} frames</span>'
+        )
+    names = dict.fromkeys(part.name for each in shown for part in each.parts)
+    key = "".join(
+        f'<i style="background:{part_colour(name)}"></i>{text(part_label(name))}' for name in names
+    )
+    if len(shown) < quality.num_clips:
+        said = f"The {len(shown)} worst of {quality.num_clips:,} clips. "
+    else:
+        said = f"All {len(shown)} clips, the worst first. "
+    return section(
+        "Missing over time",
+        f'<p class="key">{key}</p>',
+        f'<div class="scroll"><div class="strips">{"".join(cells)}</div></div>',
+        remark=said + "Each clip runs from left (first frame) to right (last); a part is coloured "
+        "while it was found and grey while it was missing. Where one column stands for several "
+        "frames, a paler colour means that only some of them have it.",
+    )
+
+
+def motion_section(quality: RunQuality) -> str:
+    """Return jumps, suspected swaps, doubled hands and frozen frames."""
+    groups = [
+        (
+            f"{split}: jumps in 1,000 frames",
+            [
+                (name, rate := 1000 * part.num_jumps / max(1, totals.num_frames),
+                 f"{rate:.2f}  ({part.num_jumps:,} in {part.clips_with_jumps:,} clips)")
+                for name, part in totals.parts.items()
+            ],
+        )
+        for split, totals in quality.splits.items()
+    ]  # fmt: skip
+    top = max((value for _, bars in groups for _, value, _ in bars), default=0.0)
+    chart = bar_chart(groups, maximum=nice_maximum(top), unit="", label="Jumps in 1,000 frames")
+    rows = [
+        (split, totals.num_swaps, totals.clips_with_swaps, totals.num_doubled,
+         totals.clips_with_doubled, totals.num_frozen, totals.clips_with_frozen)
+        for split, totals in quality.splits.items()
+    ]  # fmt: skip
+    columns = ["split", "left/right suspects", "in clips", "both hands on one spot", "in clips",
+               "frozen frames", "in clips"]  # fmt: skip
+    return section(
+        "Jumps, swaps and frozen frames",
+        f'<div class="scroll">{chart}</div>',
+        table(columns, rows),
+        remark="A suspect is a frame to look at, not a proven fault.",
+    )
+
+
+def spread_section(quality: RunQuality) -> str:
+    """Return how presence and gaps are spread over the clips, all splits together."""
+    names = dict.fromkeys(name for totals in quality.splits.values() for name in totals.parts)
+    blocks = []
+    for name in names:
+        parts = [each.parts[name] for each in quality.splits.values() if name in each.parts]
+        presence = [
+            sum(counts) for counts in zip(*(p.clips_by_presence for p in parts), strict=True)
+        ]
+        charts = "".join(_two_histograms(name, presence, parts))
+        blocks.append(f'<h3>{text(part_label(name))}</h3><div class="row">{charts}</div>')
+    return section(
+        "How the gaps are spread",
+        *blocks,
+        remark="Number of clips, all splits together: by the share of their frames that have the "
+        "part, and by the longest run of frames without it.",
+    )
+
+
+def _two_histograms(name: str, presence: list[int], parts: list[PartTotals]) -> list[str]:
+    shares = [f"{10 * number}-{10 * number + 10}" for number in range(len(presence))]
+    gaps = [sum(counts) for counts in zip(*(part.clips_by_gap for part in parts), strict=True)]
+    colour, words = part_colour(name), part_label(name)
+    return [
+        histogram(
+            shares,
+            presence,
+            colour=colour,
+            x_label="frames with it, %",
+            label=f"clips by presence of {words}",
+        ),
+        histogram(
+            gap_labels(),
+            gaps,
+            colour=colour,
+            x_label="longest gap, frames",
+            label=f"clips by longest gap of {words}",
+        ),
+    ]
+
+
+def method_section() -> str:
+    """Return what the words of the report mean."""
+    notes = [
+        ("Presence", "a part is there when at least one of its points was found."),
+        ("Jump", f"a fifth of the part's points moved by more than {JUMP_FLOOR:g} shoulder widths "
+         f"in 1/25 s, and far more than is usual for it in this clip (the median and {JUMP_MADS:g} "
+         f"scaled median deviations). Body points with a score below {SURE_SCORE:g} do not count. "
+         "Several in a row are one jump."),
+        ("Left/right suspect", "from one frame to the next, both hands (or both sides of the body) "
+         "are nearer to where the other one was; or a hand begins at the body's other wrist."),
+        ("Both hands on one spot", "the points of both hands lie on one another."),
+        ("Frozen frame", "every part found has exactly the numbers of the frame before."),
+        ("Badness", "1 - product of (1 - weight x amount) over: body missing (weight 1), face "
+         "missing (0.6), neither hand found (0.3), jumps of a part (0.6, full at one in twenty "
+         "frames), suspects and doubled hands (0.7 each, full at one in ten), frozen frames "
+         "(0.4), face and hands outside of the picture (0.4). It ranks clips; it is "
+         "not an error rate."),
+        ("Loose pictures", "frames of different sizes, or with people at another place in every "
+         "one, are not compared with one another."),
+    ]  # fmt: skip
+    lines = "".join(f"<p><b>{text(name)}</b>: {text(words)}</p>" for name, words in notes)
+    return section("What the words mean", lines)
+
+
+def _percent(share: float) -> str:
+    # 99.98 is not 100: a part that is missing once must not look complete.
+    if share < 100 and f"{share:.1f}" == "100.0":
+        return "<100 %"
+    return f"{share:.1f} %"

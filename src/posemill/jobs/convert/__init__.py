@@ -1,0 +1,1 @@
+"""Runs into files, files into runs, several into one, and the model's input."""

@@ -1,0 +1,393 @@
+"""Runs into files, files into runs, several into one."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+from posemill.blocks import ClipBlock
+from posemill.errors import FormatError, RunError
+from posemill.files import atomic_folder, new_folders, remove_leftovers
+from posemill.formats import get_format
+from posemill.formats.shared.contract import Format, Recipe, SkeletonCheck, Summary
+from posemill.jobs.convert.inputs import ClipInput
+from posemill.jobs.convert.shaping import (
+    check_recipe,
+    dropped_points,
+    expect_order,
+    layout_for,
+    layout_of_run,
+    shape_clip,
+)
+from posemill.jobs.read_ahead import closing_stream, read_ahead
+from posemill.records import PoseClip
+from posemill.stores.commits import Failure
+from posemill.stores.manifest import MANIFEST_NAME, Manifest, check_folder
+from posemill.stores.writer import RunWriter
+
+_SHOWN = 10
+Item = TypeVar("Item", PoseClip, ClipBlock)
+
+
+class Watch(Protocol):
+    """Sees clips or blocks of them pass: a progress bar."""
+
+    def __call__(self, items: Iterator[Item], total: int | None, /) -> Iterator[Item]:
+        """Yield the items, whose `len` is their frames; `total` is all frames, None: not known."""
+
+
+def unwatched(items: Iterator[Item], total: int | None, /) -> Iterator[Item]:
+    """Return the items as they are."""
+    return items
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Turn what a full disk or a forbidden folder raises into an error of ours."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        said = getattr(error, "strerror", None) or error
+        file = next((each for each in (out, *out.parents) if each.is_file()), None)
+        if isinstance(error, FileExistsError | NotADirectoryError) and file is not None:
+            said = f"{file} is a file, expected a folder; choose another name"
+        raise FormatError(f"{out}: cannot be written: {said}") from error
+
+
+def export_clips(
+    source: ClipInput,
+    format_name: str,
+    out: Path,
+    *,
+    recipe: Recipe | None = None,
+    watch: Watch = unwatched,
+) -> Summary:
+    """Write a run or a file in another format; return what was written.
+
+    Raises:
+        ConfigError: The format cannot hold what the recipe makes.
+        FormatError: The clips cannot be read, or do not go into the format.
+    """
+    form = get_format(format_name)
+    recipe = check_recipe(recipe or Recipe(), form)
+    expect_order(source, recipe)
+    _expect_name(out, form.suffix)
+    shaping = _Shaping(source, form, recipe)
+    stream = watch(read_ahead(shaping.clips()), source.num_frames)
+    with writing(out), closing_stream(stream) as clips, new_folders(out.parent):
+        remove_leftovers(out)
+        return shaping.note(form.write(shaping.shape(clips), out, recipe=recipe))
+
+
+def _expect_name(out: Path, suffix: str = "") -> None:
+    """Raise where a folder that is there is given, and a new file or folder has to be named."""
+    if out.name in ("", "..") or (suffix and out.is_dir()):
+        kind, example = ("file", f"keypoints{suffix}") if suffix else ("folder", "keypoints")
+        raise FormatError(f"{out} is a folder; expected the name of a {kind}, as {out / example}")
+
+
+class _Shaping:
+    """Clips as they go into a format, and what that does to them."""
+
+    def __init__(self, source: ClipInput, form: Format, recipe: Recipe) -> None:
+        self._source, self._form, self._recipe, self._whole = source, form, recipe, recipe
+        self._dropped: dict[str, None] = {}
+
+    def clips(self) -> Iterator[PoseClip]:
+        """Yield the clips of the source, with what the format needs of them."""
+        layout = layout_of_run(self._source, self._recipe, self._form)
+        return self._source.clips(layout=layout)
+
+    def shape(self, clips: Iterator[PoseClip]) -> Iterator[PoseClip]:
+        """Yield the clips as the recipe wants them."""
+        for clip in clips:
+            skeleton_name = self._source.skeleton_of(clip)
+            layout = layout_for(skeleton_name, self._recipe, self._form)
+            shaped = shape_clip(clip, self._recipe, layout)
+            self._whole = self._whole.after(shaped)
+            if words := dropped_points(skeleton_name, layout):
+                self._dropped[words] = None
+            yield shaped
+
+    def note(self, summary: Summary) -> Summary:
+        """Return the summary with what is lost and what was done, now and before."""
+        summary.losses = (*self._form.losses, *self._dropped)
+        summary.recipe = self._whole.to_dict()
+        return summary
+
+
+def count_export(
+    source: ClipInput, format_name: str, *, recipe: Recipe, watch: Watch = unwatched
+) -> tuple[Summary, list[str]]:
+    """Return what `export_clips` would write, and in which layouts; nothing is written.
+
+    Raises:
+        ConfigError, FormatError: As `export_clips` would.
+    """
+    form = get_format(format_name)
+    recipe = check_recipe(recipe, form)
+    expect_order(source, recipe)
+    summary, layouts = Summary(Path(), format_name), set()
+    check, shaping = SkeletonCheck(form, source.path), _Shaping(source, form, recipe)
+    for clip in shaping.shape(watch(shaping.clips(), source.num_frames)):
+        check(clip)
+        layouts.add(clip.skeleton_name)
+        summary.count(clip)
+    return shaping.note(summary), sorted(layouts)
+
+
+@dataclass
+class RunSummary:
+    """What was written into a run.
+
+    Args:
+        equal_duplicates: Clips that came again with the same content, and were written once.
+        num_failures: Rows of the inputs' ledgers that say what gave no keypoints; all are kept.
+        losses: In words, which points of the clips the chosen layout leaves out.
+    """
+
+    path: Path
+    num_clips: int = 0
+    num_frames: int = 0
+    splits: dict[str, int] = field(default_factory=dict)
+    equal_duplicates: int = 0
+    num_failures: int = 0
+    losses: tuple[str, ...] = ()
+
+    def count(self, clip: PoseClip) -> None:
+        """Add a clip to the totals."""
+        self.num_clips += 1
+        self.num_frames += len(clip)
+        self.splits[clip.split] = self.splits.get(clip.split, 0) + 1
+
+
+@contextmanager
+def _new_run(out: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes the run when the block ends well."""
+    with writing(out), new_folders(out.parent), atomic_folder(out, marker=MANIFEST_NAME) as folder:
+        yield folder
+
+
+def import_clips(
+    source: ClipInput,
+    out: Path,
+    *,
+    recipe: Recipe | None = None,
+    dry_run: bool = False,
+    watch: Watch = unwatched,
+) -> RunSummary:
+    """Write the clips of a file as a run, in the layout of the recipe if it names one."""
+    return merge_clips([source], out, recipe=recipe, kind="import", dry_run=dry_run, watch=watch)
+
+
+def merge_clips(
+    sources: Sequence[ClipInput],
+    out: Path,
+    *,
+    recipe: Recipe | None = None,
+    kind: str = "merge",
+    dry_run: bool = False,
+    watch: Watch = unwatched,
+) -> RunSummary:
+    """Write the clips of several runs or files as one run.
+
+    A clip that comes twice (same split and id) is written once if both are equal; all that are
+    not are named in the error, and nothing is written. What gave no keypoints in the inputs is
+    kept with its reasons.
+
+    Raises:
+        RunError: Clips, skeletons or normalisations do not go together, or `out` is taken.
+    """
+    recipe = recipe or Recipe()
+    _expect_name(out)
+    if check_folder(out):
+        raise RunError(f"{out} holds a run already; choose another folder")
+    summary, conflicts = RunSummary(out), _Conflicts()
+    totals = [source.num_frames for source in sources]
+    total = None if None in totals else sum(each or 0 for each in totals)
+    dropped: dict[str, None] = {}
+    clips = watch(_shaped(sources, recipe, conflicts, dropped), total)
+    with (
+        nullcontext() if dry_run else _new_run(out) as folder,
+        _Target(folder, recipe, partial(_manifest, sources, kind)) as target,
+    ):
+        for clip in clips:
+            if conflicts.is_new(clip):
+                target.add(clip)
+                summary.count(clip)
+        conflicts.raise_if_any(kind)
+        for failure in _failures(sources, conflicts):
+            target.add_failure(failure, recipe.layout or _skeleton_of(sources))
+            summary.num_failures += 1
+    summary.equal_duplicates, summary.losses = conflicts.num_equal, tuple(dropped)
+    return summary
+
+
+class _Target:
+    """A run that begins with its first clip; without a folder, nothing is written.
+
+    Args:
+        folder: Of the run.
+        recipe: What is done to the clips.
+        manifest_for: Makes the manifest, of a skeleton's name and all that was done to the clips.
+    """
+
+    def __init__(
+        self, folder: Path | None, recipe: Recipe, manifest_for: Callable[[str, Recipe], Manifest]
+    ) -> None:
+        self._folder, self._recipe, self._manifest_for = folder, recipe, manifest_for
+        self._writer: RunWriter | None = None
+
+    def add(self, clip: PoseClip) -> None:
+        """Write a clip."""
+        if self._folder is None:
+            return
+        whole = self._recipe.after(clip)
+        if self._writer is None:
+            self._writer = RunWriter(self._folder, self._manifest_for(clip.skeleton_name, whole))
+        elif whole != self._recipe:
+            # Inputs may differ in this: a run says the longest gap that may have been closed.
+            self._manifest_for(clip.skeleton_name, whole).write(self._folder)
+        self._recipe = whole
+        self._writer.add(clip)
+
+    def add_failure(self, failure: Failure, skeleton_name: str) -> None:
+        """Write what gave no keypoints, after all clips; the skeleton is that of a run of none."""
+        if self._folder is None:
+            return
+        if self._writer is None:
+            self._writer = RunWriter(self._folder, self._manifest_for(skeleton_name, self._recipe))
+        self._writer.add_failure(failure)
+
+    def __enter__(self) -> _Target:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._writer is not None:
+            self._writer.__exit__(kind, error, trace)
+
+
+def _skeleton_of(sources: Sequence[ClipInput]) -> str:
+    """Return what the first run among the inputs is for."""
+    return next((source.run.skeleton_name for source in sources if source.run is not None), "")
+
+
+def _shaped(
+    sources: Sequence[ClipInput], recipe: Recipe, conflicts: _Conflicts, dropped: dict[str, None]
+) -> Iterator[PoseClip]:
+    skeletons: dict[str, Path] = {}
+    normalized: dict[str, Path] = {}
+    for source in sources:
+        conflicts.source = source
+        for clip in source.clips(layout=recipe.layout, has_room_for_failures=True):
+            shaped = shape_clip(clip, recipe, recipe.layout or clip.skeleton_name)
+            if words := dropped_points(source.skeleton_of(clip), shaped.skeleton_name):
+                dropped[words] = None
+            skeletons.setdefault(shaped.skeleton_name, source.path)
+            if len(skeletons) > 1:
+                said = ", ".join(f"{path} has {name}" for name, path in skeletons.items())
+                raise RunError(
+                    f"skeletons do not go together: {said}; give one --layout that both can become"
+                )
+            normalized.setdefault(shaped.normalized, source.path)
+            if len(normalized) > 1:
+                said = ", ".join(f"{path} has {name!r}" for name, path in normalized.items())
+                raise RunError(
+                    f"normalisations do not go together: {said}; merge what they were made of, and "
+                    "normalise the result"
+                )
+            yield shaped
+
+
+class _Conflicts:
+    """Remembers every clip by a digest, and names those that came twice and differ."""
+
+    def __init__(self) -> None:
+        self.source: ClipInput | None = None
+        self.num_equal = 0
+        self._seen: dict[tuple[str, str], tuple[bytes, ClipInput | None]] = {}
+        self._named: list[str] = []
+
+    def is_new(self, clip: PoseClip) -> bool:
+        """Return True for a clip that did not come before."""
+        key, digest = (clip.split, clip.clip_id), digest_of(clip)
+        if key not in self._seen:
+            self._seen[key] = (digest, self.source)
+            return True
+        before, giver = self._seen[key]
+        if before == digest:
+            self.num_equal += 1
+        elif giver is not None and self.source is not None:
+            paths = f"{giver.path} and {self.source.path}"
+            self._named.append(f"{clip.split}/{clip.clip_id} ({paths})")
+        return False
+
+    def giver_of(self, split: str, clip_id: str) -> ClipInput | None:
+        """Return the input that gave a clip, None if none did."""
+        return self._seen.get((split, clip_id), (b"", None))[1]
+
+    def raise_if_any(self, kind: str) -> None:
+        """Raise with the names of the clips that differ."""
+        if not self._named:
+            return
+        shown = "\n  ".join(self._named[:_SHOWN])
+        more = len(self._named) - _SHOWN
+        raise (FormatError if kind == "import" else RunError)(
+            f"{len(self._named)} clips came twice with different content; nothing was written:\n  "
+            f"{shown}" + (f"\n  and {more} more" if more > 0 else "")
+        )
+
+
+def digest_of(clip: PoseClip) -> bytes:
+    """Return a digest of all that a clip holds: equal clips have equal ones."""
+    digest = hashlib.blake2b(digest_size=16)
+    words = (clip.skeleton_name, clip.label, clip.fps, sorted(clip.extra.items()), clip.image_paths)
+    digest.update(repr(words).encode("utf-8", "surrogateescape"))
+    # NaN has many bit patterns; the mask says where they are.
+    points = clip.points.copy()
+    points[~clip.mask] = 0
+    for array in (points, clip.mask, clip.scores, clip.sizes_wh, clip.frame_indices):
+        digest.update(array.tobytes())
+    return digest.digest()
+
+
+def _failures(sources: Sequence[ClipInput], conflicts: _Conflicts) -> Iterator[Failure]:
+    """Yield what gave no keypoints, of each clip from one input.
+
+    That is the one that gave the clip: what failed elsewhere was made good. Where no input has
+    keypoints of it, it is the first that tried.
+    """
+    tried: dict[tuple[str, str], ClipInput] = {}
+    for source in sources:
+        for failure in source.failures():
+            name = failure.split, failure.clip_id
+            chosen = conflicts.giver_of(*name) or tried.setdefault(name, source)
+            if chosen is source:
+                yield failure
+
+
+def _manifest(
+    sources: Sequence[ClipInput], kind: str, skeleton_name: str, recipe: Recipe
+) -> Manifest:  # fmt: skip
+    facts: list[dict[str, Any]] = [source.facts() for source in sources]
+    engines = [each.get("manifest", {}).get("engine") or {} for each in facts]
+    engine = engines[0] if all(each == engines[0] for each in engines) else {}
+    return Manifest(
+        skeleton_name=skeleton_name,
+        kind=kind,
+        options={"recipe": recipe.to_dict()},
+        engine=engine,
+        source={"inputs": facts},
+    )

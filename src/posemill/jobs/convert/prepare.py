@@ -1,0 +1,124 @@
+"""A run as the input of a model: `{split}_keypoints.npz` and `{split}_stats.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from posemill.blocks import ClipBlock
+from posemill.errors import FormatError
+from posemill.files import atomic_path, new_folders, remove_leftovers
+from posemill.formats.npz import NpzFormat
+from posemill.formats.shared.contract import Recipe
+from posemill.jobs.convert.between import Watch, unwatched, writing
+from posemill.jobs.convert.inputs import ClipInput
+from posemill.jobs.convert.shaping import (
+    check_recipe,
+    dropped_points,
+    expect_order,
+    layout_for,
+    layout_of_run,
+    shape_block,
+)
+from posemill.jobs.convert.statistics import SplitStats
+from posemill.jobs.read_ahead import closing_stream, read_ahead
+
+_MAX_NAME_BYTES = 150  # of a split, so that the files' names stay below the usual 255
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One split on the disk; `losses` says in words which points of the clips are left out."""
+
+    split: str
+    path: Path
+    stats_path: Path
+    stats: dict[str, Any]
+    losses: tuple[str, ...] = ()
+
+
+def prepare(
+    source: ClipInput, out: Path, *, recipe: Recipe | None = None, watch: Watch = unwatched
+) -> list[Prepared]:
+    """Write the arrays and the statistics of every split; each file is whole or the old one.
+
+    Args:
+        source: A run, or a file of any format.
+        out: A folder, made if need be. Files of other splits in it stay.
+        recipe: Layout 143, no normalisation and zeros for missing points by default.
+        watch: Sees every clip pass.
+    """
+    recipe = check_recipe(recipe or Recipe(), NpzFormat())
+    expect_order(source, recipe)
+    check_splits(source, watch=watch)
+    plans = source.plan_splits()
+    num_frames = {split: sum(map(len, each)) for split, each in plans.items()}
+    # A run is unpacked by threads of its own.
+    layout = layout_of_run(source, recipe, NpzFormat())
+    stream = watch(source.blocks(plans, layout=layout), source.num_frames)
+    with writing(out), closing_stream(stream) as blocks, new_folders(out):
+        return [
+            _write_split(source, split, group, out, recipe=recipe, num_frames=num_frames.get(split))
+            for split, group in groupby(blocks, key=lambda block: block.split)
+        ]
+
+
+def check_splits(source: ClipInput, *, watch: Watch = unwatched) -> None:
+    """Raise if splits cannot become files: by their names, or as their clips are not together.
+
+    A file is read through for it: nothing is written before all of its splits are known.
+    """
+    splits: Sequence[str] = source.splits or ()
+    if source.run is None:
+        with closing_stream(watch(read_ahead(source.clips()), None)) as clips:
+            splits = [split for split, _ in groupby(clips, key=lambda clip: clip.split)]
+    for split in splits:
+        is_name = split.isprintable() and not {"/", "\\"} & set(split)
+        if not (split and is_name and len(split.encode()) <= _MAX_NAME_BYTES):
+            raise FormatError(
+                f"{source.path}: the name of split {split!r:.200} cannot be part of a file's name; "
+                "leave it out by --splits, or write one file: posemill export --to npz"
+            )
+    for split in sorted(set(splits)):
+        if splits.count(split) > 1:
+            raise FormatError(
+                f"{source.path}: clips of split {split!r} come in several places; make a run of "
+                "them first: posemill import FILE --out RUN"
+            )
+
+
+def _write_split(
+    source: ClipInput,
+    split: str,
+    blocks: Iterator[ClipBlock],
+    out: Path,
+    *,
+    recipe: Recipe,
+    num_frames: int | None,
+) -> Prepared:
+    form, stats = NpzFormat(), SplitStats(split, recipe)
+    dropped: dict[str, None] = {}
+
+    def shaped() -> Iterator[ClipBlock]:
+        for block in blocks:
+            skeleton_name = source.skeleton_of(block.frames)
+            layout = layout_for(skeleton_name, recipe, form)
+            ready = shape_block(block, recipe, layout)
+            if words := dropped_points(skeleton_name, layout):
+                dropped[words] = None
+            stats.add(ready)
+            yield ready
+
+    path, stats_path = out / f"{split}_keypoints.npz", out / f"{split}_stats.json"
+    remove_leftovers(path)
+    # Shaping and counting go on in a thread of their own while this one writes.
+    with closing_stream(read_ahead(shaped(), depth=2)) as ready:
+        form.write_blocks(ready, path, recipe=recipe, num_frames=num_frames)
+    content = stats.to_dict() | {"keypoints_file": path.name, "num_bytes": path.stat().st_size}
+    with atomic_path(stats_path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return Prepared(split, path, stats_path, content, tuple(dropped))

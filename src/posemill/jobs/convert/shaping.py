@@ -1,0 +1,155 @@
+"""A clip on its way into a file: layout, then short gaps closed, then normalised."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from posemill.blocks import ClipBlock, join_clips
+from posemill.errors import ConfigError
+from posemill.formats.shared.contract import Format, Recipe
+from posemill.geometry import (
+    interpolate_gaps,
+    normalize_by_bbox,
+    normalize_by_shoulders,
+    shoulders_of,
+    to_square_units,
+)
+from posemill.jobs.convert.inputs import ClipInput
+from posemill.records import PoseClip
+from posemill.skeletons import get_skeleton, point_map
+
+
+def check_recipe(recipe: Recipe, form: Format) -> Recipe:
+    """Return the recipe with the format's usual fill; raise if it cannot hold what it makes."""
+    if recipe.layout and form.layouts and recipe.layout not in form.layouts:
+        raise ConfigError(
+            f"{form.name} holds {' or '.join(form.layouts)}, not {recipe.layout}: choose another "
+            "--layout or format"
+        )
+    if recipe.normalize != "none" and form.has_pixels:
+        raise ConfigError(
+            f"{form.name} holds pixels of the picture, --normalize {recipe.normalize} takes them "
+            "away: leave it out, or choose npz, hdf5, webdataset, parquet or huggingface"
+        )
+    if recipe.fill is not None and not form.has_mask:
+        raise ConfigError(
+            f"{form.name} has its own mark for missing points; leave out --fill {recipe.fill}"
+        )
+    if form.has_mask and recipe.fill is None:
+        return dataclasses.replace(recipe, fill="zero")
+    return recipe
+
+
+def expect_order(source: ClipInput, recipe: Recipe) -> None:
+    """Raise if lines would be drawn between pictures that have nothing to do with each other."""
+    draws_lines = {
+        f"--interpolate {recipe.interpolate}": recipe.interpolate > 0,
+        "--fill interpolate": recipe.fill == "interpolate",
+    }
+    for option, is_chosen in draws_lines.items():
+        if is_chosen and source.has_loose_pictures:
+            raise ConfigError(
+                f"{source.path} holds loose pictures, which do not follow each other in time: "
+                f"leave out {option}, or take a run without them"
+            )
+
+
+def dropped_points(source_name: str, target_name: str) -> str:
+    """Return which points of a skeleton another one has no use for, in words; empty for none."""
+    if source_name == target_name:
+        return ""
+    used = {index for indices in point_map(source_name, target_name) for index in indices}
+    words = []
+    for part in get_skeleton(source_name).parts:
+        gone = len(part) - len(used.intersection(range(part.start, part.stop)))
+        if gone:
+            words.append(f"{gone} of {len(part)} points of {part.name.replace('_', ' ')}")
+    return f"{', '.join(words)} ({source_name} as {target_name})" if words else ""
+
+
+def layout_for(skeleton_name: str, recipe: Recipe, form: Format) -> str:
+    """Return the skeleton clips of one are written in: the recipe's, else the format's usual one.
+
+    A clip that is already in a layout of the format keeps it, but for the 543 points of Holistic
+    in formats whose usual layout is smaller.
+    """
+    if recipe.layout:
+        return recipe.layout
+    if not form.layouts:
+        return skeleton_name
+    if skeleton_name in form.layouts and skeleton_name != "holistic-543":
+        return skeleton_name
+    return form.layouts[0]
+
+
+def layout_of_run(source: ClipInput, recipe: Recipe, form: Format) -> str | None:
+    """Return the skeleton the clips of a run are written in; None for a file, they may differ."""
+    return None if source.run is None else layout_for(source.run.skeleton_name, recipe, form)
+
+
+def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:
+    """Return the clip as the recipe wants it.
+
+    Raises:
+        ConfigError: It cannot have that layout, was normalised before, or lacks picture sizes.
+    """
+    try:
+        clip = clip.as_skeleton(layout)
+    except ValueError as error:
+        raise _cannot_be(clip, error) from error
+    if recipe.interpolate:
+        clip = _close_gaps(clip, recipe.interpolate)
+    if recipe.normalize != "none":
+        clip = _normalize(clip, recipe.normalize)
+    made = recipe.after(clip)
+    if (made.normalize, made.interpolate) == (clip.normalized, clip.interpolated):
+        return clip
+    return dataclasses.replace(clip, normalized=made.normalize, interpolated=made.interpolate)
+
+
+def shape_block(block: ClipBlock, recipe: Recipe, layout: str) -> ClipBlock:
+    """Return the clips of a block as the recipe wants them."""
+    if recipe.interpolate or recipe.normalize != "none":
+        # These look at whole clips, so each has its turn.
+        return join_clips([shape_clip(clip, recipe, layout) for clip in block.clips])
+    try:
+        return block.as_skeleton(layout)
+    except ValueError as error:
+        raise _cannot_be(block.frames, error) from error
+
+
+def _cannot_be(clip: PoseClip, error: ValueError) -> ConfigError:
+    return ConfigError(f"clip {clip.clip_id!r}: {error}; choose another --layout")
+
+
+def _close_gaps(clip: PoseClip, max_gap: int) -> PoseClip:
+    points, new = interpolate_gaps(clip.points, max_gap, frame_indices=clip.frame_indices)
+    if not new.any():
+        return clip
+    # A closed gap is as sure as its ends: scores follow the same lines.
+    known = np.where(clip.mask, clip.scores, np.float32(np.nan))[..., None]
+    scores, _ = interpolate_gaps(known, max_gap, frame_indices=clip.frame_indices)
+    return dataclasses.replace(clip, points=points, scores=np.nan_to_num(scores[..., 0]))
+
+
+def _normalize(clip: PoseClip, how: str) -> PoseClip:
+    if clip.normalized != "none":
+        raise ConfigError(
+            f"clip {clip.clip_id!r} was normalised by {clip.normalized!r} before; leave out "
+            f"--normalize {how}, or take the run it was made of"
+        )
+    if not (clip.sizes_wh > 0).all():
+        # Shares of width and height are lengths only where the picture's shape is known.
+        raise ConfigError(
+            f"clip {clip.clip_id!r}: --normalize {how} needs the size of the pictures, which is "
+            "not known; give it by --size WIDTHxHEIGHT"
+        )
+    square = to_square_units(clip.points, clip.sizes_wh)
+    if how == "shoulders":
+        points = normalize_by_shoulders(square, shoulders_of(clip.skeleton))
+    else:
+        points = normalize_by_bbox(square)
+    scores = np.where(np.isnan(points[..., 0]), np.float32(0), clip.scores)
+    return dataclasses.replace(clip, points=points, scores=scores)

@@ -1,0 +1,126 @@
+"""Numbers about a split, gathered while it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill import __version__
+from posemill.blocks import ClipBlock
+from posemill.formats.shared.contract import Recipe
+from posemill.geometry import longest_gaps
+from posemill.records import IntArray
+
+_AXES = "xyz"
+_SUMMED_ROWS = 256  # so few float32 add up without loss; their sums go on as float64
+
+
+class SplitStats:
+    """Counts, missing rates, ranges and gaps of the clips of one split."""
+
+    def __init__(self, split: str, recipe: Recipe) -> None:
+        self.split, self.recipe = split, recipe
+        self._lengths: list[int] = []
+        self._skeleton = ""
+        self._part_names: tuple[str, ...] = ()
+        self._frames_without: np.ndarray[Any, Any] = np.zeros(0)
+        self._longest: list[tuple[int, str]] = []
+        self._num_found = self._num_points = 0
+        self._sums, self._squares = np.zeros(3), np.zeros(3)
+        self._low, self._high = np.full(3, np.inf), np.full(3, -np.inf)
+        self._empty_clips: list[str] = []
+
+    def add(self, block: ClipBlock) -> None:
+        """Count the clips of a block."""
+        frames = block.frames
+        self.recipe = self.recipe.after(frames)
+        if not self._skeleton:
+            self._skeleton = frames.skeleton_name
+            self._part_names = frames.skeleton.part_names
+            self._frames_without = np.zeros(len(self._part_names), np.int64)
+            self._longest = [(0, "")] * len(self._part_names)
+        self._lengths += block.lengths.tolist()
+        present = frames.present
+        self._frames_without += (~present).sum(axis=0)
+        self._add_gaps(block, longest_gaps(present, block.lengths))
+        found = int(np.count_nonzero(frames.mask))
+        self._num_points += frames.mask.size
+        self._num_found += found
+        if found:
+            self._add_coordinates(block)
+
+    def _add_gaps(self, block: ClipBlock, gaps: IntArray) -> None:
+        """Count gaps `(clips, parts)`, in frames."""
+        for clip_index in np.flatnonzero((gaps == block.lengths[:, None]).all(axis=1)):
+            self._empty_clips.append(block.clips[clip_index].clip_id)
+        for part, clip_index in enumerate(gaps.argmax(axis=0)):
+            gap = int(gaps[clip_index, part])
+            if gap > self._longest[part][0]:
+                self._longest[part] = (gap, block.clips[clip_index].clip_id)
+
+    def _add_coordinates(self, block: ClipBlock) -> None:
+        # Whole rows at a time, x, y and z of all points side by side: several times faster than
+        # picking the found ones. Zeros for missing points add nothing to a sum.
+        rows = block.zeroed.reshape(len(block), -1)  # (T, 3 K)
+        for start in range(0, len(rows), _SUMMED_ROWS):
+            some = rows[start : start + _SUMMED_ROWS]
+            self._sums += _per_axis(np.add, some.sum(axis=0))
+            self._squares += _per_axis(np.add, np.einsum("tk,tk->k", some, some))
+        rows = block.frames.points.reshape(len(block), -1)
+        self._low = np.fmin(self._low, _per_axis(np.fmin, np.fmin.reduce(rows)))
+        self._high = np.fmax(self._high, _per_axis(np.fmax, np.fmax.reduce(rows)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything, for JSON; rates in 0..1, gaps in frames."""
+        frames = sum(self._lengths)
+        return {
+            "split": self.split,
+            "posemill": __version__,
+            "skeleton": self._skeleton,
+            "options": self.recipe.to_dict(),
+            "num_clips": len(self._lengths),
+            "num_frames": frames,
+            "clip_frames": {
+                "min": min(self._lengths, default=0),
+                "mean": round(frames / max(len(self._lengths), 1), 3),
+                "max": max(self._lengths, default=0),
+            },
+            "missing_rate": round(1 - self._num_found / max(self._num_points, 1), 6),
+            "parts": {
+                name: {
+                    "missing_rate": round(int(without) / max(frames, 1), 6),
+                    "longest_gap": gap,
+                    "longest_gap_clip": clip_id,
+                }
+                for name, without, (gap, clip_id) in zip(
+                    self._part_names, self._frames_without, self._longest, strict=True
+                )
+            },
+            "longest_gap": max((gap for gap, _ in self._longest), default=0),
+            "coordinates": self._coordinates(),
+            "clips_without_points": len(self._empty_clips),
+            "clips_without_points_sample": self._empty_clips[:20],
+        }
+
+    def _coordinates(self) -> dict[str, dict[str, float | None]]:
+        """Return mean, deviation and range of x, y and z over the found points."""
+        if not self._num_found:
+            return {axis: dict.fromkeys(("mean", "std", "min", "max")) for axis in _AXES}
+        mean = self._sums / self._num_found
+        spread = np.sqrt(np.maximum(self._squares / self._num_found - mean**2, 0))
+        columns = zip(mean, spread, self._low, self._high, strict=True)
+        return {
+            axis: {
+                name: round(float(value), 6)
+                for name, value in zip(("mean", "std", "min", "max"), column, strict=True)
+            }
+            for axis, column in zip(_AXES, columns, strict=True)
+        }
+
+
+def _per_axis(reduce: np.ufunc, columns: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return x, y and z of what each of `(3 K,)` columns, x, y, z of the first point …, gave."""
+    reduced: npt.NDArray[np.float64] = reduce.reduce(columns.reshape(-1, 3).astype(np.float64))
+    return reduced

@@ -1,0 +1,1 @@
+"""A whole dataset to keypoints: plan, ledger, coordinator, workers, status."""

@@ -1,0 +1,150 @@
+"""Beginning a run, or going on with one: the manifest, the plan, and what must not have changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from posemill.config import ExtractConfig
+from posemill.errors import RunError, StoppedError
+from posemill.estimators import open_estimator
+from posemill.files import sync_folder
+from posemill.jobs.extract.ledger import Ledger
+from posemill.jobs.extract.plan import plan_units
+from posemill.jobs.extract.signals import StopSignals
+from posemill.records import Clip
+from posemill.sources import ClipList
+from posemill.sources.frames import with_frame_count
+from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder
+from posemill.stores.writer import remove_uncommitted
+
+
+def open_ledger(
+    folder: Path,
+    config: ExtractConfig,
+    clips: ClipList,
+    *,
+    signals: StopSignals,
+    on_count: Callable[[int, int], None] | None,
+) -> Ledger:
+    """Return the ledger, planned; refuse to go on with other options or another source."""
+    manifest = _manifest(config, clips)
+    is_new = not check_folder(folder)
+    if is_new:  # the manifest first: it is what makes the folder ours
+        manifest.write(folder)
+    else:
+        _compare(folder, manifest)
+    (folder / SHARDS_NAME).mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+    ledger = Ledger(folder)
+    try:
+        if not ledger.is_planned:
+            counted = count_frames(clips, on_count, lambda: signals.received)
+            if signals.received:
+                raise StoppedError(signals.received, folder)
+            ledger.add_plan(counted, plan_units(counted, config))
+        _check_source(folder, ledger, clips, config=config, manifest=manifest)
+        if config.retry_failed:
+            ledger.reset_failed()
+        remove_uncommitted(folder, ledger)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def is_begun(config: ExtractConfig, clips: ClipList) -> bool:
+    """Return whether there is a run to go on with; raise if it was begun with other options."""
+    if not check_folder(config.out):
+        return False
+    _compare(config.out, _manifest(config, clips))
+    return True
+
+
+def count_frames(
+    clips: ClipList,
+    on_count: Callable[[int, int], None] | None = None,
+    is_stopping: Callable[[], int] = lambda: 0,
+) -> tuple[Clip, ...]:
+    """Return the clips with the lengths of videos filled in; looks into each file.
+
+    Args:
+        clips: Of any kind.
+        on_count: Called for each video: how many are done, of how many.
+        is_stopping: Asked before each; when true the rest is left as it is.
+    """
+    num_videos = sum(clip.num_frames is None for clip in clips)
+    counted, done = list(clips.clips), 0
+    for index, clip in enumerate(counted):
+        if clip.num_frames is None and not is_stopping():
+            counted[index] = with_frame_count(clip)
+            done += 1
+            if on_count is not None:
+                on_count(done, num_videos)
+    return tuple(counted)
+
+
+def _manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
+    estimator = open_estimator(
+        config.engine, device=config.devices()[0], threads=1, **config.engine_options
+    )
+    with closing(estimator):
+        identity = estimator.identity()
+    known = sum(clip.num_frames or 0 for clip in clips)
+    return Manifest(
+        config.skeleton_name,
+        kind="extract",
+        options=config.deciding_options(),
+        engine=identity,
+        source={
+            "path": os.fsencode(os.path.abspath(config.source)).decode("utf-8", "backslashreplace"),  # noqa: PTH100
+            "layout": clips.layout,
+            "fingerprint": clips.fingerprint,
+            "num_clips": len(clips),
+            "num_frames": known,
+        },
+    )
+
+
+# May be another when a run goes on: a dataset that was moved, and what `_check_source` looks at.
+_FREE_SOURCE = ("path", "fingerprint", "num_clips", "num_frames")
+
+
+def _compare(folder: Path, manifest: Manifest) -> None:
+    old = Manifest.read(folder)
+    if old.kind != "extract":
+        raise RunError(f"{folder} was made by {old.kind}, not by extract; choose another folder")
+    source = {**manifest.source, **{name: old.source.get(name) for name in _FREE_SOURCE}}
+    differences = old.differences(dataclasses.replace(manifest, source=source))
+    if differences:
+        # Where none was asked for, the engine chose: what is installed decides, not the command.
+        runtime = old.engine.get("runtime")
+        is_other = runtime and runtime != manifest.engine.get("runtime")
+        hint = f" (with --engine-option runtime={runtime})" if is_other else ""
+        raise RunError(
+            f"{folder} was begun with other options, so it cannot go on with these:\n  "
+            + "\n  ".join(differences)
+            + f"\nuse the same options{hint}, or another folder"
+        )
+
+
+def _check_source(
+    folder: Path, ledger: Ledger, clips: ClipList, *, config: ExtractConfig, manifest: Manifest
+) -> None:
+    old = Manifest.read(folder)
+    if old.source["fingerprint"] == clips.fingerprint:
+        return
+    changes, only_failed = ledger.changes_of(clips)
+    if config.retry_failed and only_failed:
+        ledger.accept_changes(clips)
+        dataclasses.replace(old, source=manifest.source).write(folder)
+        return
+    shown = changes[:5] + ([f"… and {len(changes) - 5} more"] if len(changes) > 5 else [])
+    raise RunError(
+        f"the source is not the one {folder} was begun with:\n  "
+        + "\n  ".join(shown or ["frames were renamed, added or removed inside of clips"])
+        + "\nput it back as it was, or use another folder"
+    )

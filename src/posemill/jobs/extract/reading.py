@@ -1,0 +1,185 @@
+"""Reading the frames of a unit: whatever a file throws becomes a reason, and the next follows.
+
+The only place of the package that catches everything is here: `attempt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from posemill.decoders import VideoReader, open_video
+from posemill.decoders.pictures import read_picture
+from posemill.errors import DecodeError
+from posemill.estimators import ClipState
+from posemill.jobs.extract.messages import DECODING, Lost, Unit
+from posemill.records import Clip, Frame, Keypoints
+from posemill.sources.frames import frame_path, list_frames
+
+SLOW_STEP_SECONDS = 600.0  # loading models for the first time, writing to a busy disk
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a step gave nothing: a few words for counting, and all that is known."""
+
+    reason: str
+    message: str
+
+
+def attempt(step: Callable[[], _T]) -> _T | Failed:
+    """Return what a step gives, or why it gave nothing."""
+    try:
+        return step()
+    except DecodeError as error:
+        return Failed(error.reason, str(error))
+    except Exception as error:  # noqa: BLE001  (see the top of the module)
+        return Failed(f"unexpected {type(error).__name__}", f"{type(error).__name__}: {error}")
+
+
+@dataclass(eq=False)
+class Lane:
+    """A unit under way: what was found since its last commit.
+
+    Args:
+        position: Of the unit within its task.
+        next_frame: The first one that was not taken yet.
+        state: The tracker's, None where each frame stands alone.
+        waiting: Frames that were read and not yet shown to the engine.
+    """
+
+    unit: Unit
+    position: int
+    next_frame: int
+    state: ClipState | None
+    fps: float | None = None
+    found: list[tuple[int, str | None, Keypoints]] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
+    waiting: list[tuple[int, str | None, Frame]] = field(default_factory=list)
+
+    def lose(self, index: int | None, failed: Failed, *, path: str, num_frames: int = 1) -> None:
+        """Note frames that gave no keypoints."""
+        self.lost.append(Lost(index, num_frames, path, failed.reason, failed.message))
+
+
+Item = tuple[int, "str | None", "Frame | Failed"]
+
+
+class Listing:
+    """The frame names of the last clip: a folder of a million pictures is listed once."""
+
+    def __init__(self) -> None:
+        self._last: tuple[tuple[str, str], list[str]] = (("", ""), [])
+
+    def names_of(self, clip: Clip) -> list[str]:
+        """Return what `list_frames` does."""
+        key = (clip.kind, clip.path)
+        if self._last[0] != key:
+            self._last = (key, list_frames(clip))
+        return self._last[1]
+
+
+class FrameReader:
+    """Reads the frames of units.
+
+    Args:
+        decoder: For videos; a key of `posemill.decoders.DECODERS`.
+        at: Told before each step: the place (position, frame index, phase), and how long it may
+            take if unusual.
+        listing: Shared by the readers of a worker.
+    """
+
+    def __init__(
+        self,
+        decoder: str,
+        at: Callable[[tuple[int, int, int], float], None],
+        listing: Listing | None = None,
+    ) -> None:
+        self._decoder = decoder
+        self._at = at
+        self._listing = Listing() if listing is None else listing
+
+    def read(self, lane: Lane) -> Generator[Item, None, None]:
+        """Yield a unit's frames from where it stands; a loss of all the rest is noted in `lane`."""
+        if lane.unit.clip.kind != "video":
+            yield from self._read_pictures(lane)
+            return
+        unit, clip = lane.unit, lane.unit.clip
+        self._at((lane.position, unit.next_frame, DECODING), 0.0)
+        reader = attempt(
+            lambda: open_video(
+                clip.path,
+                decoder=self._decoder,
+                start_seconds=clip.start_seconds,
+                end_seconds=clip.end_seconds,
+            )
+        )
+        if isinstance(reader, Failed):
+            self._lose_rest(lane, None, reader)
+            return
+        with closing(reader):
+            lane.fps = reader.fps
+            yield from self._read_video(lane, reader)
+
+    def _read_video(self, lane: Lane, reader: VideoReader) -> Generator[Item, None, None]:
+        unit = lane.unit
+        frames = reader.read_frames(unit.next_frame)
+        index = unit.next_frame
+        # The frames before the first are decoded too, on the way there.
+        seconds = SLOW_STEP_SECONDS if index else 0.0
+        while unit.stop_frame is None or index < unit.stop_frame:
+            if unit.give_up is not None and index >= unit.give_up[0]:
+                self._lose_rest(lane, reader, Failed("crashed the worker", unit.give_up[1]))
+                return
+            self._at((lane.position, index, DECODING), seconds)
+            frame = attempt(lambda: next(frames, None))
+            seconds = 0.0
+            if isinstance(frame, Failed):
+                self._lose_rest(lane, reader, frame)
+                return
+            if frame is None:
+                known = unit.clip.num_frames
+                if known is not None and index < (unit.stop_frame or known):
+                    message = f"the file ends after {index} of {known} frames"
+                    self._lose_rest(lane, reader, Failed("ends too early", message))
+                return
+            yield index, None, frame
+            index += 1
+
+    def _lose_rest(self, lane: Lane, reader: VideoReader | None, failed: Failed) -> None:
+        """Note that nothing more of a unit comes, with how many frames that is."""
+        unit, index = lane.unit, lane.next_frame
+        total = unit.clip.num_frames
+        if total is None and reader is not None:
+            counted = attempt(reader.count_frames)
+            # Damage hides frames from the count as well: at least the damaged one is lost.
+            total = max(index + 1, 0 if isinstance(counted, Failed) else counted)
+        if unit.stop_frame is not None and total is not None:
+            total = min(total, unit.stop_frame)
+        num_frames = 0 if total is None else max(0, total - index)
+        lane.lose(index if reader else None, failed, path=unit.clip.path, num_frames=num_frames)
+        lane.next_frame = index + num_frames
+
+    def _read_pictures(self, lane: Lane) -> Generator[Item, None, None]:
+        unit = lane.unit
+        self._at((lane.position, unit.next_frame, DECODING), 0.0)
+        names = attempt(lambda: self._listing.names_of(unit.clip))
+        if isinstance(names, Failed):
+            self._lose_rest(lane, None, names)
+            return
+        planned = unit.clip.num_frames if unit.clip.num_frames is not None else len(names)
+        stop = planned if unit.stop_frame is None else min(unit.stop_frame, planned)
+        for index in range(unit.next_frame, stop):
+            if index >= len(names):
+                gone = Failed("missing", f"the folder has {len(names)} of {planned} frames left")
+                yield index, unit.clip.path, gone
+                continue
+            path = frame_path(unit.clip, names[index])
+            if index in unit.skip or (unit.give_up is not None and index >= unit.give_up[0]):
+                yield index, path, Failed("skipped", "")  # `_take` knows why
+                continue
+            self._at((lane.position, index, DECODING), 0.0)
+            yield index, path, attempt(lambda path=path: read_picture(path))  # type: ignore[misc]

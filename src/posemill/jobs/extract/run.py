@@ -1,0 +1,197 @@
+"""`extract`: a whole dataset to keypoints, to the last frame, whatever happens in between."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posemill.config import ExtractConfig
+from posemill.decoders import DECODERS
+from posemill.errors import ConfigError, RunError
+from posemill.executors import Limits, open_executor
+from posemill.jobs.extract.coordinator import Coordinator
+from posemill.jobs.extract.ledger import Ledger
+from posemill.jobs.extract.log import RunLog
+from posemill.jobs.extract.messages import WorkerSettings
+from posemill.jobs.extract.opening import open_ledger
+from posemill.jobs.extract.signals import StopSignals
+from posemill.jobs.extract.snapshot import Snapshot, failed_text
+from posemill.jobs.extract.worker import MakeWorker, disk_message
+from posemill.jobs.extract.workers import WorkerPlan, plan_workers
+from posemill.sources import ClipList, find_clips
+from posemill.stores.commits import SplitCounts
+from posemill.stores.compaction import compact
+from posemill.stores.lock import RunLock
+from posemill.stores.manifest import SHARDS_NAME, check_folder, now_text
+from posemill.stores.writer import remove_uncommitted
+
+# One thread per worker: the work is parallel over workers already, and spinning threads of
+# several libraries in each would only take the cores from each other.
+_ONE_THREAD = dict.fromkeys(
+    "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS OPENCV_FOR_THREADS_NUM "
+    "ARROW_NUM_THREADS".split(),
+    "1",
+)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run came to.
+
+    Args:
+        folder: The run.
+        counts: Clips and frames per split: known = out + failed.
+        reasons: How many frames or clips failed for each reason, the most frequent first.
+    """
+
+    folder: Path
+    counts: tuple[SplitCounts, ...]
+    reasons: tuple[tuple[str, int, int], ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 if everything gave keypoints, 1 if something failed."""
+        return 1 if self.reasons else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "folder": str(self.folder),
+            "splits": [dataclasses.asdict(each) for each in self.counts],
+            "reasons": [
+                {"reason": reason, "failures": failures, "frames": frames}
+                for reason, failures, frames in self.reasons
+            ],
+        }
+
+
+def extract(
+    config: ExtractConfig,
+    *,
+    clips: ClipList | None = None,
+    on_progress: Callable[[Snapshot], None] | None = None,
+    on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
+    on_count: Callable[[int, int], None] | None = None,
+) -> Summary:
+    """Extract the keypoints of all clips of a source into a run; continue it if it was begun.
+
+    Args:
+        config: What, where, how.
+        clips: What `find_clips` found, to spare a second look.
+        on_progress: Called a few times per second.
+        on_plan: Called once before work starts, with the clips and the lengths of videos.
+        on_count: Called for every clip whose length has to be looked up: how many are done, of
+            how many.
+
+    Raises:
+        RunError: The folder holds something else, or a run of other options, or is worked on; or
+            the disk is full. What was committed is safe.
+        StoppedError: A signal asked for it; the same call continues.
+    """
+    if config.decoder not in DECODERS:
+        raise ConfigError(f"unknown decoder {config.decoder!r}; known: {', '.join(DECODERS)}")
+    folder = config.out
+    check_folder(folder)
+    if clips is None:
+        clips = find_clips(config.source, layout=config.layout, splits=config.splits)
+    workers = plan_workers(config)
+    with ExitStack() as stack:
+        stack.enter_context(_storage_errors(folder))
+        folder.mkdir(parents=True, exist_ok=True)
+        signals = stack.enter_context(StopSignals())
+        stack.enter_context(RunLock(folder))
+        ledger = open_ledger(folder, config, clips, signals=signals, on_count=on_count)
+        stack.enter_context(closing(ledger))
+        log = stack.enter_context(closing(RunLog(folder)))
+        if on_plan is not None:
+            on_plan(dataclasses.replace(clips, clips=ledger.with_lengths(clips)), workers)
+        log.write(f"start: pid {os.getpid()}, {workers}")
+        coordinator = Coordinator(
+            folder, ledger, clips, config=config, log=log, on_progress=on_progress
+        )
+        _work(coordinator, config, workers, log=log, signals=signals)
+        return _finish(folder, ledger, log)
+
+
+@contextmanager
+def _storage_errors(folder: Path) -> Iterator[None]:
+    """Turn what a full or broken disk throws into an error that says what to do."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        is_full = "full" in str(error) or "I/O" in str(error)
+        code = errno.ENOSPC if is_full else errno.EIO
+        raise RunError(disk_message(OSError(code, str(error)), str(folder))) from error
+    except OSError as error:
+        raise RunError(disk_message(error, str(folder))) from error
+
+
+def _work(
+    coordinator: Coordinator,
+    config: ExtractConfig,
+    workers: WorkerPlan,
+    *,
+    log: RunLog,
+    signals: StopSignals,
+) -> None:
+    num_tasks = coordinator.plan(workers.num_workers)
+    if not num_tasks:
+        return
+    environment = dict(_ONE_THREAD)
+    if config.temp_dir is not None:
+        config.temp_dir.mkdir(parents=True, exist_ok=True)
+        environment["TMPDIR"] = str(config.temp_dir)
+    default_batch = 16 if config.num_gpus else 4
+    settings = WorkerSettings(
+        folder=str(config.out),
+        engine=config.engine,
+        engine_options=dict(config.engine_options),
+        devices=workers.devices,
+        skeleton_name=config.skeleton_name,
+        decoder=config.decoder,
+        batch_size=config.batch_size or default_batch,
+        memory_bytes=workers.memory_bytes,
+    )
+    limits = Limits(
+        timeout_seconds=config.timeout_seconds,
+        # The worker itself makes room at its limit; this one is for a single step that explodes.
+        memory_bytes=workers.memory_bytes * 5 // 4,
+        log_folder=log.folder,
+        environment=environment,
+    )
+    executor = open_executor(config.executor, min(workers.num_workers, num_tasks), limits)
+    coordinator.run(executor, MakeWorker(settings), signals)
+
+
+def _finish(folder: Path, ledger: Ledger, log: RunLog) -> Summary:
+    """Tidy up, check that everything adds up, and mark the run as finished."""
+    ledger.check_totals()
+    compact(folder, ledger)
+    remove_uncommitted(folder, ledger)
+    _check_shards(folder, ledger)
+    with ledger.transaction():
+        ledger.set_meta(finished_at=now_text())
+    summary = Summary(folder, tuple(ledger.counts()), tuple(ledger.reasons()))
+    log.write("finished: " + ", ".join(
+        f"{each.split} {each.frames_out} frames, "
+        + failed_text(each.frames_failed, each.clips_failed)
+        for each in summary.counts
+    ))  # fmt: skip
+    return summary
+
+
+def _check_shards(folder: Path, ledger: Ledger) -> None:
+    sizes = {entry.name: entry.stat().st_size for entry in os.scandir(folder / SHARDS_NAME)}
+    for name, num_bytes in ledger.shard_sizes():
+        if sizes.get(name) != num_bytes:
+            raise RunError(
+                f"{folder / SHARDS_NAME / name}: {num_bytes} bytes were written, now there are "
+                f"{sizes.get(name, 'none')}; something else changed it"
+            )

@@ -1,0 +1,193 @@
+"""How a run stands, read from its folder by anyone at any time: during it, after a crash."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+
+from posemill.errors import RunError
+from posemill.jobs.extract.snapshot import Snapshot, read_live
+from posemill.stores.commits import (
+    Failure,
+    SplitCounts,
+    read_counts,
+    read_failures,
+    read_ledger,
+    read_meta,
+    read_reasons,
+)
+from posemill.stores.lock import Holder, describe, holder_of
+from posemill.stores.manifest import LEDGER_NAME, LOCK_NAME, Manifest
+
+_LIVE_FOR_SECONDS = 15.0
+State = Literal["running", "finished", "stopped", "unknown"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a run stands.
+
+    Args:
+        state: `running`, `finished`, `stopped`: begun, not finished, and nobody works on it; or
+            `unknown`: not finished, and the lock that says whether it runs cannot be looked at.
+        holder: Who works on it.
+        snapshot: Counts, and the speed if somebody works on it.
+        reasons: Why frames failed: reason, failures, frames; most frequent first.
+        doubt: Why the state is not known.
+    """
+
+    folder: Path
+    state: State
+    manifest: Manifest
+    holder: Holder | None
+    snapshot: Snapshot
+    reasons: tuple[tuple[str, int, int], ...]
+    finished_at: str | None
+    doubt: str = ""
+
+    def headline(self) -> str:
+        """Return one line about it."""
+        if self.state == "running":
+            return f"{self.folder}: running, {describe(self.holder)}"
+        if self.state == "finished":
+            return f"{self.folder}: finished at {self.finished_at}"
+        if self.state == "unknown":
+            return self.doubt
+        return f"{self.folder}: stopped before its end; the same extract command continues it"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        snapshot = self.snapshot
+        return {
+            "folder": str(self.folder),
+            "state": self.state,
+            "pid": self.holder.pid if self.holder else None,
+            "host": self.holder.host if self.holder else None,
+            "created_at": self.manifest.created_at,
+            "finished_at": self.finished_at,
+            "engine": dict(self.manifest.engine),
+            "source": dict(self.manifest.source),
+            "frames_known": snapshot.frames_known,
+            "frames_done": snapshot.frames_done,
+            "frames_failed": snapshot.frames_failed,
+            "clips_failed": snapshot.clips_failed,
+            "frames_per_second": snapshot.frames_per_second,
+            "seconds_left": snapshot.seconds_left,
+            "splits": [asdict(each) for each in snapshot.counts],
+            "reasons": [
+                {"reason": reason, "failures": failures, "frames": frames}
+                for reason, failures, frames in self.reasons
+            ],
+        }
+
+
+def read_status(folder: Path) -> Status:
+    """Return how the run in a folder stands."""
+    manifest = Manifest.read(folder)
+    # In this order: a run that ends in between shows as running, not as stopped.
+    holder, doubt = None, ""
+    try:
+        holder = holder_of(folder)
+    except RunError as error:  # what was committed can be told all the same
+        doubt = str(error)
+    counts: list[SplitCounts] = []
+    reasons: list[tuple[str, int, int]] = []
+    meta: dict[str, str] = {}
+    if (folder / LEDGER_NAME).exists():
+        with read_ledger(folder) as database:
+            counts, meta = read_counts(database), read_meta(database)
+            reasons = read_reasons(database)
+    state: State = "unknown" if doubt else "stopped"
+    if holder is not None:
+        state = "running"
+    elif "finished_at" in meta:
+        state = "finished"
+    return Status(folder, state, manifest, holder, _snapshot(folder, counts, holder),
+                  tuple(reasons), meta.get("finished_at"), doubt)  # fmt: skip
+
+
+def list_failures(folder: Path) -> list[Failure]:
+    """Return everything that gave no keypoints so far."""
+    with read_ledger(folder) as database:
+        return list(read_failures(database))
+
+
+def _snapshot(folder: Path, counts: list[SplitCounts], holder: Holder | None) -> Snapshot:
+    live = read_live(folder)
+    if holder is None or time.time() - live.get("written_at", 0) > _LIVE_FOR_SECONDS:
+        return Snapshot(tuple(counts))
+    # What was in flight then may be committed by now: it must not count twice.
+    done = live.get("done_by_split", {})
+    return Snapshot(
+        tuple(counts),
+        in_flight={
+            each.split: max(0, done.get(each.split, 0) - each.frames_out - each.frames_failed)
+            for each in counts
+        },
+        frames_per_second=live["frames_per_second"],
+        seconds_left=live["seconds_left"],
+        elapsed_seconds=live["elapsed_seconds"],
+        num_workers=live["num_workers"],
+    )
+
+
+def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
+    """Ask the coordinator of a run to stop, wait until it has; return its pid, None if none was.
+
+    A signal goes only to a process that is seen to have the lock open while it is held.
+
+    Raises:
+        RunError: It runs on another machine, is not to be found, or does not end in time.
+    """
+    Manifest.read(folder)
+    holder = holder_of(folder)
+    if holder is None:
+        return None
+    if holder.host != socket.gethostname():
+        raise RunError(f"{folder} is worked on by {describe(holder)}: run posemill stop there")
+    if not _ask_to_end(folder, holder):
+        if holder_of(folder) is None:
+            return None  # it ended by itself in this moment
+        raise RunError(
+            f"{folder} is worked on, but not by pid {holder.pid}, which its file {LOCK_NAME!r} "
+            "names; nothing was stopped: try again, or stop it in the container it runs in"
+        )
+    deadline = time.monotonic() + timeout_seconds
+    while holder_of(folder) == holder:
+        if time.monotonic() > deadline:
+            raise RunError(
+                f"pid {holder.pid} did not end within {timeout_seconds:g} s; "
+                f"killing it is safe too: kill -9 {holder.pid}"
+            )
+        time.sleep(0.05)
+    return holder.pid
+
+
+def _ask_to_end(folder: Path, holder: Holder) -> bool:
+    """Send SIGTERM to the holder; return False if that process does not have the lock open."""
+    try:
+        process = psutil.Process(holder.pid)
+        if not any(_is_same(folder / LOCK_NAME, each.path) for each in process.open_files()):
+            return False
+        process.send_signal(signal.SIGTERM)  # looks whether the pid is still that process
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied as error:
+        raise RunError(
+            f"{folder} is worked on by {describe(holder)}, a process of another user; "
+            "nothing was stopped: ask them, or run posemill stop as that user"
+        ) from error
+    return True
+
+
+def _is_same(path: Path, other: str) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:  # gone by now
+        return False

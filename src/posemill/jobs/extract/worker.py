@@ -1,0 +1,311 @@
+"""A worker: decodes, estimates and writes by itself, and says what it committed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from posemill.errors import ConfigError, PosemillError
+from posemill.estimators import ClipState, Estimator, open_estimator
+from posemill.executors import Progress
+from posemill.jobs.extract.messages import (
+    ESTIMATING,
+    STARTING,
+    WRITING,
+    Commit,
+    Fatal,
+    Task,
+    Unit,
+    UnitProgress,
+    WorkerSettings,
+)
+from posemill.jobs.extract.reading import (
+    SLOW_STEP_SECONDS,
+    Failed,
+    FrameReader,
+    Item,
+    Lane,
+    Listing,
+    attempt,
+)
+from posemill.records import Frame, Keypoints, PoseClip
+from posemill.stores.writer import ShardWriter
+
+_BEAT_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class MakeWorker:
+    """Makes the function of worker number i, in the worker."""
+
+    settings: WorkerSettings
+
+    def __call__(self, worker_index: int) -> Worker:
+        """Return the worker, bound to its device."""
+        devices = self.settings.devices
+        return Worker(self.settings, devices[worker_index % len(devices)])
+
+
+class Worker:
+    """Has one engine, opened at the first task, and does one task after the other."""
+
+    def __init__(self, settings: WorkerSettings, device: str) -> None:
+        self.settings = settings
+        self._device = device
+        self._estimator: Estimator | None = None
+        self._listing = Listing()
+
+    def __call__(self, task: Task, progress: Progress) -> Iterator[Commit | Fatal | None]:
+        """Yield a commit for every shard written; None now and then."""
+        progress.at(-1, -1, STARTING, 0, seconds=SLOW_STEP_SECONDS)
+        try:
+            estimator = self._open()
+        except PosemillError as error:
+            yield Fatal(type(error).__name__, str(error))
+            return
+        yield from _TaskRun(self.settings, estimator, task, progress, listing=self._listing).run()
+
+    def _open(self) -> Estimator:
+        if self._estimator is None:
+            settings = self.settings
+            self._estimator = open_estimator(
+                settings.engine, device=self._device, threads=1, **settings.engine_options
+            )
+            used = psutil.Process().memory_info().rss
+            if settings.memory_bytes and used > settings.memory_bytes:
+                raise ConfigError(
+                    f"memory limit: the engine alone needs {used >> 20} MB, allowed are "
+                    f"{settings.memory_bytes >> 20} MB; give more with --memory-limit-mb"
+                )
+        return self._estimator
+
+
+_OpenLane = tuple[Lane, Generator[Item, None, None]]
+_Waiting = tuple[Lane, tuple[int, "str | None", Frame]]
+
+
+class _TaskRun:
+    """One task, from its first frame to its last commit."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        estimator: Estimator,
+        task: Task,
+        progress: Progress,
+        *,
+        listing: Listing,
+    ) -> None:
+        self._settings = settings
+        self._estimator = estimator
+        self._task = task
+        self._progress = progress
+        self._batch_size = 1 if task.is_careful else settings.batch_size
+        self._writer = ShardWriter(Path(settings.folder))
+        self._finished: list[UnitProgress] = []
+        self._reader = FrameReader(settings.decoder, self._at, listing)
+        self._num_rows = 0
+        self._num_frames = 0
+        self._num_shards = 0
+        self._process = psutil.Process()
+
+    def run(self) -> Iterator[Commit | Fatal | None]:
+        """Yield a commit whenever enough rows are there, and at the end."""
+        try:
+            yield from self._run()
+        except OSError as error:
+            # Only writing raises here: reading and estimating go through `attempt`.
+            yield Fatal("RunError", self._describe(error))
+
+    def _run(self) -> Iterator[Commit | None]:
+        """Take units in their order, several tracked ones side by side if the batch allows."""
+        beat_at = time.monotonic()
+        to_come = deque(enumerate(self._task.units))
+        lanes: list[_OpenLane] = []
+        try:
+            while to_come or lanes:
+                while to_come and self._has_room(lanes):
+                    lanes.append(self._open_lane(*to_come.popleft()))
+                lanes = self._advance(lanes)
+                if self._should_leave():
+                    yield self._commit(lanes)
+                    return
+                if self._num_rows >= self._task.piece_frames:
+                    yield self._commit(lanes)
+                elif time.monotonic() - beat_at > _BEAT_SECONDS:
+                    beat_at = time.monotonic()
+                    yield None
+        finally:
+            for _, items in lanes:
+                items.close()
+        if self._finished:
+            yield self._commit([])
+
+    def _has_room(self, lanes: list[_OpenLane]) -> bool:
+        # Frames that stand alone fill a batch from one unit, tracked ones are one of each.
+        return not lanes or (
+            len(lanes) < self._batch_size and all(lane.unit.is_chain for lane, _ in lanes)
+        )
+
+    def _open_lane(self, position: int, unit: Unit) -> _OpenLane:
+        state = None
+        if unit.is_chain:
+            engine = self._estimator
+            state = engine.new_state() if unit.state is None else engine.load_state(unit.state)
+        lane = Lane(unit, position, unit.next_frame, state)
+        return lane, self._reader.read(lane)
+
+    def _at(self, place: tuple[int, int, int], seconds: float = 0.0) -> None:
+        self._progress.at(*place, self._num_frames, seconds=seconds)
+
+    def _advance(self, lanes: list[_OpenLane]) -> list[_OpenLane]:
+        """Take the next frames of all lanes, run the engine on them; return the unfinished ones."""
+        over = []
+        for lane, items in lanes:
+            for _ in range(1 if lane.unit.is_chain else self._batch_size):
+                item = next(items, None)
+                if item is None:
+                    over.append(lane)
+                    break
+                self._take(lane, item)
+        self._estimate([lane for lane, _ in lanes if lane.unit.is_chain])
+        for lane, _ in lanes:
+            if not lane.unit.is_chain:
+                self._estimate([lane])
+        self._finished += [self._collect(lane, is_done=True) for lane in over]
+        return [each for each in lanes if each[0] not in over]
+
+    def _take(self, lane: Lane, item: Item) -> None:
+        """Let a frame wait for the engine, or note why there is none."""
+        index, path, frame = item
+        unit = lane.unit
+        lane.next_frame = index + 1
+        if index in unit.skip:
+            frame = Failed("crashed the worker", unit.skip[index])
+        elif unit.give_up is not None and index >= unit.give_up[0]:
+            frame = Failed("crashed the worker", unit.give_up[1])
+        if isinstance(frame, Failed):
+            lane.lose(index, frame, path=path or unit.clip.path)
+            self._num_frames += 1
+        else:
+            lane.waiting.append((index, path, frame))
+
+    def _estimate(self, lanes: list[Lane]) -> None:
+        """Run the engine once on all frames that wait in these lanes, tracked or not, not mixed."""
+        waiting = [(lane, frame) for lane in lanes for frame in lane.waiting]
+        for lane in lanes:
+            lane.waiting = []
+        if not waiting:
+            return
+        first, (index, _, _) = waiting[0]
+        self._at((first.position, index, ESTIMATING))
+        states = [lane.state for lane, _ in waiting if lane.state is not None] or None
+        # An engine that throws leaves nobody's state to be trusted.
+        saved = [state.copy() for state in states or ()] if len(waiting) > 1 else []
+        frames = [frame for _, (_, _, frame) in waiting]
+        result = attempt(lambda: self._estimator.estimate(frames, states))
+        if isinstance(result, Failed):
+            self._blame(waiting, saved, result)
+            return
+        for row, (lane, (index, path, _)) in enumerate(waiting):
+            lane.found.append((index, path, _row_of(result, row)))
+        self._num_rows += len(waiting)
+        self._num_frames += len(waiting)
+
+    def _blame(self, waiting: list[_Waiting], saved: list[ClipState], failed: Failed) -> None:
+        """Find the frame of a batch that the engine failed at: by itself, each in its turn."""
+        if len(waiting) == 1:
+            lane, (index, path, _) = waiting[0]
+            lane.lose(index, failed, path=path or lane.unit.clip.path)
+            lane.state = None if lane.state is None else self._estimator.new_state()
+            self._num_frames += 1
+            return
+        for number, (lane, frame) in enumerate(waiting):
+            if saved:
+                lane.state = saved[number]
+            lane.waiting = [frame]
+            self._estimate([lane])
+
+    def _should_leave(self) -> bool:
+        if self._progress.is_stopping:
+            return True
+        limit = self._settings.memory_bytes
+        if not limit or self._process.memory_info().rss <= limit:  # 20 microseconds
+            return False
+        self._progress.recycle()
+        return True
+
+    def _collect(self, lane: Lane, *, is_done: bool) -> UnitProgress:
+        """Move what a lane has to the shard, and return how far the unit is."""
+        unit, found, lost = lane.unit, lane.found, lane.lost
+        if found:
+            clip = _pose_clip(lane, self._estimator.skeleton_name)
+            self._writer.add(
+                unit.clip_no, clip.as_skeleton(self._settings.skeleton_name), unit_no=unit.unit_no
+            )
+        lane.found, lane.lost = [], []
+        state = None if is_done or lane.state is None else lane.state.to_bytes()
+        return UnitProgress(unit.unit_no, unit.clip_no, unit.clip.split, lane.next_frame, state,
+                            is_done, len(found), tuple(lost))  # fmt: skip
+
+    def _commit(self, lanes: list[_OpenLane]) -> Commit:
+        """Write the shard; return it with the units finished since the last, and those begun."""
+        units = [*self._finished, *(self._collect(lane, is_done=False) for lane, _ in lanes)]
+        self._progress.at(-1, -1, WRITING, self._num_frames, seconds=SLOW_STEP_SECONDS)
+        shard = None
+        if self._writer.num_rows:
+            shard = self._writer.write(f"{self._task.name}-{self._num_shards:04d}.parquet")
+            self._num_shards += 1
+        self._finished, self._num_rows, self._num_frames = [], 0, 0
+        self._progress.at(-1, -1, WRITING, 0)  # from here on they count as committed
+        return Commit(shard, tuple(units))
+
+    def _describe(self, error: OSError) -> str:
+        where = os.path.join(self._settings.folder, "shards")  # noqa: PTH118
+        return disk_message(error, where)
+
+
+def disk_message(error: OSError, where: str) -> str:
+    """Return what to tell about a write that failed: what happened and what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return (
+            f"no room left to write to {where} ({error.strerror}); everything committed so far "
+            "is safe: make room and run the same command again"
+        )
+    return (
+        f"cannot write to {where}: {error}; everything committed so far is safe: "
+        "run the same command again when it can be written"
+    )
+
+
+def _row_of(keypoints: Keypoints, row: int) -> Keypoints:
+    chosen = slice(row, row + 1)
+    return Keypoints(keypoints.points[chosen], keypoints.scores[chosen], keypoints.sizes_wh[chosen])
+
+
+def _pose_clip(lane: Lane, skeleton_name: str) -> PoseClip:
+    clip = lane.unit.clip
+    results: list[Any] = [keypoints for _, _, keypoints in lane.found]
+    paths = tuple(path for _, path, _ in lane.found if path is not None)
+    return PoseClip(
+        np.concatenate([each.points for each in results]),
+        np.concatenate([each.scores for each in results]),
+        np.concatenate([each.sizes_wh for each in results]),
+        skeleton_name,
+        clip_id=clip.clip_id,
+        split=clip.split,
+        frame_indices=np.array([index for index, _, _ in lane.found], np.int64),
+        image_paths=paths,
+        label=clip.label,
+        fps=lane.fps,
+        extra=dict(clip.extra),
+    )

@@ -1,0 +1,1 @@
+"""Clips with their targets: read, shaped, cached, augmented, put into batches."""

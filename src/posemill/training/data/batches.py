@@ -1,0 +1,261 @@
+"""Batches: clips of like length padded together, in an order that only the seed decides.
+
+The order is drawn for all ranks together and then dealt out, so one process, several processes and
+any accumulation see the same clips in the same step. Each draw carries its epoch: augmentation
+depends on seed, epoch and clip alone, never on which worker made the batch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from posemill.records import BoolArray, FloatArray, IntArray
+from posemill.training.data.datasets import KeypointSet, Sample
+
+SampleAugment = Callable[[FloatArray, BoolArray, np.random.Generator], tuple[FloatArray, BoolArray]]
+
+
+class Draw(NamedTuple):
+    """One clip of a batch: its place in the set, the epoch, its weight (0: only fills up)."""
+
+    clip: int
+    epoch: int = 0
+    weight: float = 1.0
+
+
+@dataclass
+class Batch:
+    """Clips padded to the longest; all torch tensors.
+
+    Args:
+        points: `(B, T, K, D)` float32, 0 where missing or padded.
+        mask: `(B, T, K)` bool, False where missing or padded.
+        lengths: `(B,)` int64, frames of each clip.
+        targets: `(B,)` int64 classes, or `(B, L)` gloss indices padded with 0.
+        target_lengths: `(B,)` int64, 1 for classes.
+        indices: `(B,)` int64, where each clip is in its set.
+        weights: `(B,)` float32, 0 for a clip that fills up a rank's share and must not count.
+    """
+
+    points: torch.Tensor
+    mask: torch.Tensor
+    lengths: torch.Tensor
+    targets: torch.Tensor
+    target_lengths: torch.Tensor
+    indices: torch.Tensor
+    weights: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+        """Return the batch on a device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Batch:
+        """Return the batch in page-locked memory; the loader calls it."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def _each(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
+        return Batch(**{f.name: function(getattr(self, f.name)) for f in fields(self)})
+
+
+def collate(samples: Sequence[Sample], draws: Sequence[Draw] | None = None) -> Batch:
+    """Return the batch of these samples; `draws` says which they are and how they count."""
+    draws = draws or [Draw(index) for index in range(len(samples))]
+    size, frames = len(samples), max(len(sample.points) for sample in samples)
+    points = np.zeros((size, frames, *samples[0].points.shape[1:]), np.float32)
+    mask = np.zeros(points.shape[:3], bool)
+    for row, sample in enumerate(samples):
+        points[row, : len(sample.points)] = sample.points
+        mask[row, : len(sample.mask)] = sample.mask
+    found = [np.atleast_1d(np.asarray(sample.target, np.int64)) for sample in samples]
+    targets = np.zeros((size, max(1, *(len(target) for target in found), 0)), np.int64)
+    for row, target in enumerate(found):
+        targets[row, : len(target)] = target
+    is_sequence = np.ndim(samples[0].target) == 1
+    return Batch(
+        torch.from_numpy(points),
+        torch.from_numpy(mask),
+        torch.tensor([len(sample.points) for sample in samples]),
+        torch.from_numpy(targets if is_sequence else targets[:, 0]),
+        torch.tensor([len(target) for target in found]),
+        torch.tensor([draw.clip for draw in draws]),
+        torch.tensor([draw.weight for draw in draws], dtype=torch.float32),
+    )
+
+
+class BatchMaker(Dataset[Batch]):
+    """Makes a whole batch from a list of draws, augmented where asked.
+
+    Args:
+        clips: The set.
+        augment: Function of points, mask and a random generator, or None.
+        seed: With epoch and clip it decides the augmentation.
+    """
+
+    def __init__(
+        self, clips: KeypointSet, augment: SampleAugment | None = None, seed: int = 0
+    ) -> None:
+        self.clips, self.augment, self.seed = clips, augment, seed
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def __getitem__(self, draw: Any) -> Batch:
+        return self.__getitems__([draw])
+
+    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
+        """Return the batch of these draws; the loader calls it once per batch."""
+        return collate([self._sample(draw) for draw in draws], draws)
+
+    def _sample(self, draw: Draw) -> Sample:
+        sample = self.clips[draw.clip]
+        if self.augment is None:
+            return sample
+        rng = np.random.default_rng([self.seed, draw.epoch, draw.clip])
+        points, mask = self.augment(sample.points, sample.mask, rng)
+        return Sample(points, mask, sample.target)
+
+
+class BucketSampler(Sampler[list[Draw]]):
+    """Yields the draws of each micro-batch of one rank; clips of like length come together.
+
+    Args:
+        lengths: `(N,)` frames of each clip.
+        batch_size: Clips of one optimizer step, over all ranks and accumulation.
+        micro_batch_size: Most clips of one forward pass on one rank; the batch where None.
+        shuffle: In an order by seed and epoch; False: always the same, by length.
+        seed: Decides the order.
+        rank: Which rank this is.
+        world_size: How many there are.
+        bucket_batches: Sort by length within so many batches; 0 does not sort.
+    """
+
+    def __init__(
+        self,
+        lengths: IntArray,
+        batch_size: int,
+        *,
+        micro_batch_size: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        bucket_batches: int = 32,
+    ) -> None:
+        if batch_size < 1 or not len(lengths):
+            raise ValueError(f"expected clips and a batch of 1 or more, got {len(lengths)} clips, "
+                             f"batch {batch_size}")  # fmt: skip
+        self.lengths = np.asarray(lengths)
+        self.batch_size = min(batch_size, len(lengths))
+        self.micro_batch_size = micro_batch_size or -(-self.batch_size // world_size)
+        self.shuffle, self.seed, self.bucket_batches = shuffle, seed, bucket_batches
+        self.rank, self.world_size = rank, world_size
+        self.epoch = 0
+        self.step = 0
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps of an epoch, the same on all ranks."""
+        return -(-len(self.lengths) // self.batch_size)
+
+    def __len__(self) -> int:
+        """Micro-batches from the current position to the end of the epoch."""
+        return sum(self.num_micro_batches(step) for step in range(self.step, self.num_steps))
+
+    def num_micro_batches(self, step: int) -> int:
+        """Return how many micro-batches a step has; the same on all ranks."""
+        last = len(self.lengths) - (self.num_steps - 1) * self.batch_size
+        size = self.batch_size if step < self.num_steps - 1 else last
+        of_one_rank = -(-size // self.world_size)
+        return -(-of_one_rank // self.micro_batch_size)
+
+    def set_position(self, epoch: int, step: int = 0) -> None:
+        """Begin the next iteration in this epoch, before this step."""
+        self.epoch, self.step = epoch, step
+
+    def state(self) -> dict[str, int]:
+        """Return the position, for a checkpoint."""
+        return {"epoch": self.epoch, "step": self.step}
+
+    def load_state(self, state: dict[str, int]) -> None:
+        """Go back to a position that `state` gave."""
+        self.set_position(state["epoch"], state["step"])
+
+    def __iter__(self) -> Iterator[list[Draw]]:
+        for step, batch in enumerate(self._batches()):
+            if step >= self.step:
+                yield from self._share(batch, self.num_micro_batches(step))
+
+    def _batches(self) -> list[IntArray]:
+        """The whole epoch for all ranks: a list of arrays of clip indices."""
+        count, size = len(self.lengths), self.batch_size
+        if not self.shuffle:
+            order = np.arange(count)
+            if self.bucket_batches:
+                order = np.argsort(self.lengths, kind="stable")
+            return [order[start : start + size] for start in range(0, count, size)]
+        rng = np.random.default_rng([self.seed, self.epoch])
+        order = rng.permutation(count)
+        if self.bucket_batches:
+            chunk = size * self.bucket_batches
+            order = np.concatenate(
+                [
+                    part[np.argsort(self.lengths[part], kind="stable")]
+                    for part in (order[start : start + chunk] for start in range(0, count, chunk))
+                ]
+            )
+        batches = [order[start : start + size] for start in range(0, count, size)]
+        # The short batch stays last, so that every step but the last has the same size.
+        full = batches if len(batches[-1]) == size else batches[:-1]
+        mixed = [full[index] for index in rng.permutation(len(full))]
+        return mixed + batches[len(full) :]
+
+    def _share(self, batch: IntArray, num_micro: int) -> Iterator[list[Draw]]:
+        """This rank's part of a batch, in `num_micro` pieces, filled up where it is smaller."""
+        mine = batch[self.rank :: self.world_size]
+        for piece in np.array_split(mine, num_micro):
+            if len(piece):
+                yield [Draw(int(index), self.epoch) for index in piece]
+            else:
+                yield [Draw(int(batch[0]), self.epoch, 0.0)]
+
+
+def make_loader(
+    maker: Dataset[Any],
+    sampler: BucketSampler,
+    *,
+    num_workers: int = 0,
+    pin_memory: bool = False,
+    persistent_workers: bool = True,
+    prefetch_factor: int = 2,
+) -> DataLoader[Batch]:
+    """Return a loader of ready batches; each worker computes with one thread."""
+    # torch's annotations miss that a batch sampler may yield any keys its dataset takes.
+    arguments: dict[str, Any] = {"batch_sampler": sampler, "collate_fn": _as_it_is}
+    # Its own generator: the loader would draw from the global one, and shift every draw after it.
+    arguments["generator"] = torch.Generator()
+    if num_workers:
+        arguments |= {
+            "persistent_workers": persistent_workers,
+            "prefetch_factor": prefetch_factor,
+            "worker_init_fn": _start_worker,
+        }
+    return DataLoader(maker, num_workers=num_workers, pin_memory=pin_memory, **arguments)
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
+
+
+def _start_worker(_: int) -> None:
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"

@@ -1,0 +1,118 @@
+"""Batches ahead of the training: by loader processes, or by a thread of our own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+from torch.utils.data import DataLoader, Sampler
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.batches import BucketSampler, Draw, make_loader
+from posemill.training.loop.distributed import World
+from posemill.training.tasks.workload import Split
+
+_BUCKET_BATCHES = 32
+_END: Any = object()
+
+
+class EpochLoader:
+    """The batches of a split, epoch by epoch, from any position.
+
+    Args:
+        split: What to load.
+        config: Batch sizes and loader settings, `num_workers` resolved.
+        world: This process gets its share of every step.
+        shuffle: In the order of seed and epoch (training), or as they are (evaluation).
+        pins: Put batches into page-locked memory.
+        in_thread: Load in a thread where there is no loader process.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        config: TrainConfig,
+        world: World,
+        *,
+        shuffle: bool,
+        pins: bool = False,
+        in_thread: bool = False,
+    ) -> None:
+        self.sampler = BucketSampler(
+            split.lengths,
+            config.batch_size,
+            micro_batch_size=config.micro_batch,
+            shuffle=shuffle,
+            seed=config.seed,
+            rank=world.rank,
+            world_size=world.size,
+            bucket_batches=_BUCKET_BATCHES if config.bucket_by_length else 0,
+        )
+        self._order = _Order(self.sampler)
+        workers = max(0, config.num_workers)
+        self._loader: DataLoader[Any] = make_loader(
+            split.batches,
+            cast(BucketSampler, self._order),
+            num_workers=workers,
+            pin_memory=pins,
+            persistent_workers=config.persistent_workers,
+            prefetch_factor=config.prefetch_factor,
+        )
+        self._ahead = config.prefetch_factor if in_thread and not workers else 0
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps of an epoch."""
+        return self.sampler.num_steps
+
+    def batches(
+        self, start: int = 0, stop: int = 1, *, start_step: int = 0
+    ) -> Generator[Any, None, None]:
+        """Yield the micro-batches of the epochs `start` to `stop` (exclusive), from a step on.
+
+        It is one stream: loaders are ahead of the training across epochs and evaluations. Closed
+        before its end, or by an error, it ends its loader processes.
+        """
+        self._order.place(start, stop, start_step)
+        source = iter(self._loader)
+        is_done = False
+        try:
+            yield from read_ahead(source, self._ahead) if self._ahead else source
+            is_done = True
+        finally:
+            # torch would report a dead loader again at the end of any other child process, for
+            # as long as something (a traceback) holds the iterator.
+            if not is_done and hasattr(source, "_shutdown_workers"):
+                source._shutdown_workers()
+
+
+class _Order(Sampler[list[Draw]]):
+    """The micro-batches of several epochs, one after the other."""
+
+    def __init__(self, sampler: BucketSampler) -> None:
+        self._sampler = sampler
+        self.place(0, 1, 0)
+
+    def place(self, start: int, stop: int, start_step: int) -> None:
+        """Say where the next iteration begins and ends."""
+        self._start, self._stop, self._start_step = start, stop, start_step
+
+    def __iter__(self) -> Iterator[list[Draw]]:
+        for epoch in range(self._start, self._stop):
+            self._sampler.set_position(epoch, self._start_step if epoch == self._start else 0)
+            yield from self._sampler
+
+
+def read_ahead(items: Iterable[Any], ahead: int) -> Iterator[Any]:
+    """Yield the items, read by a thread up to `ahead` of them early; its errors are raised here."""
+    source = iter(items)
+    pool = ThreadPoolExecutor(1, thread_name_prefix="posemill-loader")
+    try:
+        pending = deque(pool.submit(next, source, _END) for _ in range(ahead))
+        while (item := pending.popleft().result()) is not _END:
+            pending.append(pool.submit(next, source, _END))
+            yield item
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,171 @@
+"""Clips as a PyTorch dataset, straight from a prepared npz or a run; nothing is loaded at once.
+
+For training with posemill's own trainer use `posemill.training.data.datasets`: it adds labels as
+numbers, normalisation and caches. This is for your own loop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import Dataset
+
+from posemill.archives import open_npz
+from posemill.errors import TrainingError
+from posemill.stores.manifest import MANIFEST_NAME
+
+Item = dict[str, Any]
+
+
+class KeypointDataset(Dataset[Item]):
+    """The clips of a `{split}_keypoints.npz` or of a run, by index.
+
+    An item is a dict: `points` `(T, K, 3)` float32 with 0 where missing, `mask` `(T, K)` bool,
+    `scores` `(T, K)` float32, `frame_index` `(T,)` int64, and `clip_id`, `split`, `label` (empty
+    where there is none). Files are opened in the process that reads them, so loader workers may
+    be forked or spawned; the npz is mapped, a run is read a clip at a time.
+
+    Args:
+        path: What `posemill prepare` wrote, or a run folder.
+        split: Only this split; all by default.
+        transform: Applied to every item.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        split: str | None = None,
+        transform: Callable[[Item], Item] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.transform = transform
+        self._is_run = (self.path / MANIFEST_NAME).is_file()
+        self._source: Any = None
+        self._owner = 0
+        source = self._open()
+        every = _run_index(source) if self._is_run else _npz_index(source)
+        self._index = [entry for entry in every if split in (None, entry[0])]
+        if not self._index:
+            known = ", ".join(sorted({entry[0] for entry in every})) or "none"
+            raise TrainingError(f"{self.path}: no clips of split {split!r}; it has {known}")
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __repr__(self) -> str:
+        return f"KeypointDataset({str(self.path)!r}, {len(self)} clips)"
+
+    @property
+    def lengths(self) -> list[int] | None:
+        """Frames of every clip; None for a run, where only reading would tell."""
+        return None if self._is_run else [stop - start for _, _, start, stop, _ in self._index]
+
+    @property
+    def labels(self) -> list[str]:
+        """The label of every clip, as text; empty where there is none (for a run: read them)."""
+        return [entry[4] for entry in self._index]
+
+    def __getitem__(self, index: int) -> Item:
+        item = self._read_run(index) if self._is_run else self._read_npz(index)
+        return self.transform(item) if self.transform else item
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_source": None, "_owner": 0}
+
+    def _open(self) -> Any:
+        # A handle of another process must not be used after a fork: its position is shared.
+        if self._source is None or self._owner != os.getpid():
+            if self._is_run:
+                from posemill.stores.reader import open_run
+
+                self._source = open_run(self.path)
+            else:
+                self._source = open_npz(self.path)
+            self._owner = os.getpid()
+        return self._source
+
+    def _read_npz(self, index: int) -> Item:
+        arrays = self._open()
+        split, clip_id, start, stop, label = self._index[index]
+        rows = slice(start, stop)
+        points = np.array(arrays["keypoints"][rows], np.float32)
+        mask = (
+            np.array(arrays["mask"][rows])
+            if "mask" in arrays
+            else ~np.isnan(points).any(2) & (points != 0).any(2)
+        )
+        scores = arrays["scores"][rows] if "scores" in arrays else mask
+        frames = arrays["frame_index"][rows] if "frame_index" in arrays else range(stop - start)
+        points[~mask] = 0
+        return {
+            "points": torch.from_numpy(points),
+            "mask": torch.from_numpy(mask),
+            "scores": torch.from_numpy(np.array(scores, np.float32)),
+            "frame_index": torch.from_numpy(np.array(frames, np.int64)),
+            "clip_id": clip_id,
+            "split": split,
+            "label": label,
+        }
+
+    def _read_run(self, index: int) -> Item:
+        split, clip_id, *_ = self._index[index]
+        clip = self._open().clip(clip_id, split)
+        mask = clip.mask
+        return {
+            "points": torch.from_numpy(np.where(mask[..., None], clip.points, np.float32(0))),
+            "mask": torch.from_numpy(mask),
+            "scores": torch.from_numpy(np.array(clip.scores)),
+            "frame_index": torch.from_numpy(np.array(clip.frame_indices)),
+            "clip_id": clip_id,
+            "split": split,
+            "label": clip.label or "",
+        }
+
+
+def _run_index(run: Any) -> list[tuple[str, str, int, int, str]]:
+    return [(split, name, 0, 0, "") for split in run.splits for name in run.clip_ids(split)]
+
+
+def _npz_index(arrays: Any) -> list[tuple[str, str, int, int, str]]:
+    """Return split, id, first frame, end and label of every clip."""
+    for name in ("keypoints", "lengths", "clip_ids"):
+        if name not in arrays:
+            raise TrainingError(
+                f"{arrays.path}: expected what `posemill prepare` writes, found no '{name}'; run: "
+                f"posemill import {arrays.path} --out RUN, then posemill prepare RUN"
+            )
+    lengths = arrays["lengths"].tolist()
+    if sum(lengths) != len(arrays["keypoints"]) or len(arrays["clip_ids"]) != len(lengths):
+        raise TrainingError(f"{arrays.path}: its lengths do not fit its keypoints")
+    empty = [""] * len(lengths)
+    splits = arrays["splits"].tolist() if "splits" in arrays else ["all"] * len(lengths)
+    labels = arrays["labels"].tolist() if "labels" in arrays else empty
+    ends = np.cumsum(lengths).tolist()
+    starts = [end - length for end, length in zip(ends, lengths, strict=True)]
+    names = arrays["clip_ids"].tolist()
+    return list(zip(splits, names, starts, ends, labels, strict=True))
+
+
+def pad_clips(items: Sequence[Item]) -> Item:
+    """Return a batch padded to its longest clip, for `DataLoader(collate_fn=pad_clips)`.
+
+    `points` `(B, T, K, 3)`, `mask` and `scores` `(B, T, K)`, `frame_index` `(B, T)` (-1 after the
+    end), `lengths` `(B,)`, and lists of `clip_id`, `split` and `label`.
+    """
+    batch: Item = {
+        name: pad_sequence(
+            [item[name] for item in items],
+            batch_first=True,
+            padding_value=-1 if name == "frame_index" else 0,
+        )
+        for name in ("points", "mask", "scores", "frame_index")
+    }
+    batch["lengths"] = torch.tensor([len(item["points"]) for item in items])
+    return batch | {name: [item[name] for item in items] for name in ("clip_id", "split", "label")}

@@ -1,0 +1,1 @@
+"""Starting a training: the modes, the probe, sweeps, advice."""

@@ -1,0 +1,115 @@
+"""From the split of the time to the one or two settings worth changing, with the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.loop.timing import shares
+
+_MOST = 2
+_DATA_SHARE = 0.10
+_TRANSFER_SHARE = 0.10
+_OPTIMIZER_SHARE = 0.25
+_SIDE_SHARE = 0.05  # evaluation or checkpoint
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A setting to change and what was seen.
+
+    Args:
+        setting: Field of `TrainConfig`.
+        change: The command-line words to try.
+        evidence: The measurement behind it.
+        weight: Share of the time at stake, to sort by.
+    """
+
+    setting: str
+    change: str
+    evidence: str
+    weight: float
+
+    def __str__(self) -> str:
+        return f"{self.evidence}: try {self.change}"
+
+
+def advise(
+    seconds: Mapping[str, float], config: TrainConfig, *, cores: int, ranks: int, num_evals: int
+) -> list[Advice]:
+    """Return at most two changes, the larger share of the time first; none if all is well.
+
+    Args:
+        seconds: By part, as `Clock.read` returns.
+        config: The settings in use, `num_workers` resolved.
+        cores: Cores of this machine.
+        ranks: Processes that trained.
+        num_evals: Evaluations that ran.
+    """
+    share = shares(seconds)
+    found = [
+        _on_data(share["data"], config, cores // max(1, ranks)),
+        _on_transfer(share["transfer"], config),
+        _on_optimizer(share["optimizer"], config, ranks),
+        _on_evaluation(share["evaluation"], config, num_evals),
+        _on_checkpoint(share["checkpoint"], config),
+    ]
+    kept = [advice for advice in found if advice]
+    return sorted(kept, key=lambda advice: -advice.weight)[:_MOST]
+
+
+def _on_data(share: float, config: TrainConfig, own_cores: int) -> Advice | None:
+    if share < _DATA_SHARE:
+        return None
+    seen = f"{share:.0%} of the time waits for data"
+    if config.cache == "hdf5":
+        return Advice("cache", "--cache mmap (or ram)", f"{seen} with cache {config.cache}", share)
+    if config.num_workers == 0 and own_cores > 1:
+        change = f"--num-workers {min(2, own_cores - 1)}"
+        return Advice("num_workers", change, f"{seen} with no loader process", share)
+    if config.num_workers > 0 and config.num_workers < own_cores - 1:
+        more = min(own_cores - 1, config.num_workers * 2)
+        seen = f"{seen} with {config.num_workers} of {own_cores} cores loading"
+        return Advice("num_workers", f"--num-workers {more}", seen, share)
+    if config.cache == "mmap":
+        return Advice("cache", "--cache ram", f"{seen} although loaders use all cores", share)
+    if config.prefetch_factor < 4:
+        change = f"--prefetch-factor {config.prefetch_factor * 2}"
+        return Advice("prefetch_factor", change, seen, share)
+    return None
+
+
+def _on_transfer(share: float, config: TrainConfig) -> Advice | None:
+    if share < _TRANSFER_SHARE or config.pin_memory:
+        return None
+    return Advice("pin_memory", "--pin-memory", f"{share:.0%} goes into copies to the GPU", share)
+
+
+def _on_optimizer(share: float, config: TrainConfig, ranks: int) -> Advice | None:
+    if share < _OPTIMIZER_SHARE:
+        return None
+    if ranks > 1:
+        seen = f"{share:.0%} goes into the optimizer and the sum of gradients over {ranks} ranks"
+        change = f"--batch-size {config.batch_size * 2} (fewer sums), or --mode multi_thread"
+        return Advice("batch_size", change, seen, share)
+    seen = f"{share:.0%} goes into the optimizer: the batch is small for this model"
+    return Advice("batch_size", f"--batch-size {config.batch_size * 2}", seen, share)
+
+
+def _on_evaluation(share: float, config: TrainConfig, num_evals: int) -> Advice | None:
+    if share < _SIDE_SHARE or num_evals < 2:
+        return None
+    change = f"--eval-every {config.eval_every * 2}"
+    return Advice("eval_every", change, f"{share:.0%} goes into {num_evals} evaluations", share)
+
+
+def _on_checkpoint(share: float, config: TrainConfig) -> Advice | None:
+    if share < _SIDE_SHARE:
+        return None
+    if config.save_every_steps:
+        change = f"--save-every-steps {config.save_every_steps * 2}"
+        setting = "save_every_steps"
+    else:
+        change, setting = f"--save-every {config.save_every * 2}", "save_every"
+    return Advice(setting, change, f"{share:.0%} goes into checkpoints", share)

@@ -1,0 +1,164 @@
+"""A short measurement on the real model and data: which mode, and on CPUs which precision."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import statistics
+import time
+from collections.abc import Mapping
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import torch
+
+from posemill.errors import TrainingError
+from posemill.training.config.presets import count_cores
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.loaders import EpochLoader
+from posemill.training.launch.modes import ModePlan, run_ranks, under_torchrun
+from posemill.training.loop.distributed import World
+from posemill.training.loop.precision import Precision, choose_precision, cpu_has_fast_bf16
+from posemill.training.loop.random_states import read_random_states, set_random_states
+from posemill.training.loop.session import MakeWorkload, numeric_settings
+from posemill.training.loop.stepping import Stepper
+from posemill.training.loop.timing import Clock
+from posemill.training.tasks.workload import Workload
+
+_LEAST_STEPS = 3
+_MOST_STEPS = 12
+_LEAST_SECONDS = 1.0
+_PAYS_AFTER_SECONDS = 30.0  # below, starting processes costs more than they save
+_CLEARLY = 0.9  # bf16 rounds: it has to be worth it
+
+
+def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> ModePlan:
+    """Return the fastest plan on this machine's CPU, measured on the first steps of the data.
+
+    The remaining time is predicted for each mode from its seconds a step and, for several
+    processes, the time they took to start.
+
+    Args:
+        workload: Measured in this process; its model is copied.
+        make: Makes it again in other processes.
+        config: The settings, precision decided.
+    """
+    cores = count_cores()
+    one = config.replace(mode="single", processes=1, threads=1, num_workers=0)
+    many = one.replace(mode="multi_thread", threads=cores)
+    seconds = _measure_in_turn(workload, {"single": one, "multi_thread": many})
+    total = _count_steps(workload, config)
+    predicted = {mode: total * value for mode, value in seconds.items()}
+    quickest = min(predicted.values())
+    if quickest < _PAYS_AFTER_SECONDS:
+        note = f"{quickest:.0f} s of work: too short for several processes to pay"
+    else:
+        started = time.perf_counter()
+        ranks = config.replace(
+            mode="multi_process",
+            processes=config.processes or cores,
+            threads=1,
+            num_workers=0,
+        )
+        step_seconds = float(run_ranks(partial(_measure_rank, make, ranks), ranks)["seconds"])
+        start = max(0.0, time.perf_counter() - started - _MOST_STEPS * step_seconds)
+        predicted["multi_process"] = start + total * step_seconds
+        seconds["multi_process"] = step_seconds
+        note = f"{total} steps to take"
+    best = min(predicted, key=lambda mode: predicted[mode])
+    measured = ", ".join(f"{mode} {value * 1000:.0f} ms" for mode, value in seconds.items())
+    reason = f"a step takes: {measured}; {note}"
+    processes = (config.processes or cores) if best == "multi_process" else 1
+    threads = cores if best == "multi_thread" else 1
+    return ModePlan(best, processes, threads, reason)
+
+
+def probe_precision(workload: Workload, config: TrainConfig) -> Precision:
+    """Return the format for a CPU: bf16 where it has it and it is faster on this very model."""
+    cpu = torch.device("cpu")
+    if config.precision != "auto" or not cpu_has_fast_bf16():
+        return choose_precision(config.precision, cpu)
+    if config.deterministic or under_torchrun():
+        return Precision("fp32", "bf16 is used only where it was measured to be faster", "cpu")
+    one = config.replace(mode="single", processes=1, threads=1, num_workers=0)
+    arms = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
+    seconds = _measure_in_turn(workload, arms)
+    name = "bf16" if seconds["bf16"] < _CLEARLY * seconds["fp32"] else "fp32"
+    measured = ", ".join(f"{arm} {value * 1000:.0f} ms" for arm, value in seconds.items())
+    return Precision(name, f"this CPU has bf16 instructions; a step takes {measured}", "cpu")
+
+
+def _measure_in_turn(workload: Workload, arms: Mapping[str, TrainConfig]) -> dict[str, float]:
+    """Return the median seconds of a step for each arm, the arms taking turns."""
+    runs = {name: _Arm(workload, config, World()) for name, config in arms.items()}
+    started = time.perf_counter()
+    for turn in range(_MOST_STEPS):
+        for arm in runs.values():
+            arm.step()
+        if turn >= _LEAST_STEPS and time.perf_counter() - started > _LEAST_SECONDS:
+            break
+    return {name: arm.seconds for name, arm in runs.items()}
+
+
+def _measure_rank(make: MakeWorkload, config: TrainConfig, world: World) -> dict[str, Any]:
+    """Measure in one of several processes; all take the same number of steps."""
+    arm = _Arm(make(), config, world)
+    for _ in range(_MOST_STEPS):
+        arm.step()
+    return {"seconds": arm.seconds}
+
+
+class _Arm:
+    """Steps of a copy of the model over the first batches, again and again."""
+
+    def __init__(self, workload: Workload, config: TrainConfig, world: World) -> None:
+        device = torch.device("cpu")
+        self._config = config
+        own = dataclasses.replace(workload, model=copy.deepcopy(workload.model).train())
+        self._stepper = Stepper(
+            own,
+            config,
+            device=device,
+            precision=choose_precision(config.precision, device),
+            world=world,
+            clock=Clock(device),
+        )
+        loader = EpochLoader(workload.train, config, world, shuffle=True)
+        self._num_micro = loader.sampler.num_micro_batches(0)
+        steps = min(2, loader.num_steps)
+        self._batches = list(islice(loader.batches(), self._num_micro * steps))
+        self._taken: list[float] = []
+        self._next = 0
+
+    def step(self) -> None:
+        """Take a step and remember how long it took."""
+        count = self._num_micro
+        rotated = [self._batches[(self._next + i) % len(self._batches)] for i in range(count)]
+        self._next += count
+        with numeric_settings(self._config), _random_states_kept():
+            started = time.perf_counter()
+            self._stepper.take(iter(rotated), count, self._config.lr)
+            self._taken.append(time.perf_counter() - started)
+
+    @property
+    def seconds(self) -> float:
+        """Median of the steps after the first, which warms up."""
+        if len(self._taken) < 2:
+            raise TrainingError("the probe took too few steps to measure")
+        return statistics.median(self._taken[1:])
+
+
+def _count_steps(workload: Workload, config: TrainConfig) -> int:
+    by_epochs = config.epochs * -(-len(workload.train) // config.batch_size)
+    return min(by_epochs, config.max_steps or by_epochs)
+
+
+@contextmanager
+def _random_states_kept() -> Any:
+    states = read_random_states()
+    try:
+        yield
+    finally:
+        set_random_states(*states)

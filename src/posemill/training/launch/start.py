@@ -1,0 +1,197 @@
+"""What users call: `train` a configuration, `fit` a model of their own, `load_model` of a run."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from posemill.errors import ConfigError
+from posemill.training.config.resolve import Resolved, dump_config, resolve_config, write_config
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.launch.modes import ModePlan, launch, plan_mode, under_torchrun
+from posemill.training.launch.probe import probe_mode, probe_precision
+from posemill.training.loop.precision import Precision, choose_device, choose_precision
+from posemill.training.loop.session import MakeWorkload
+from posemill.training.runs.checkpoints import load_into
+from posemill.training.runs.logs import say
+from posemill.training.runs.run_folder import RunFolder
+from posemill.training.tasks.building import build_from, build_workload
+from posemill.training.tasks.own import Metric, UserLoss, make_user_workload
+from posemill.training.tasks.workload import Workload
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a training gave.
+
+    Args:
+        out: Folder of the run.
+        scores: By split, of the best checkpoint: `loss`, and `accuracy` or `wer`.
+        summary: All of `summary.json`: timing, advice, mode and why, notes.
+    """
+
+    out: Path
+    scores: Mapping[str, Mapping[str, float]]
+    summary: Mapping[str, Any]
+
+
+def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
+    """Train what a configuration says; `posemill train` calls this.
+
+    Args:
+        config: A `TrainConfig`, what `resolve_config` returned, or a mapping of fields.
+    """
+    if isinstance(config, Mapping):
+        resolved = resolve_config(None, config)
+    elif isinstance(config, TrainConfig):
+        resolved = Resolved(config, {})
+    else:
+        resolved = config
+    if not resolved.config.out:
+        raise ConfigError("out: expected the folder of the run, for example runs/train1; got none")
+    return _train(partial(build_workload, resolved.config), resolved)
+
+
+def fit(
+    model: nn.Module,
+    train_set: Any,
+    val_set: Any = None,
+    *,
+    loss: UserLoss,
+    config: TrainConfig | None = None,
+    metric: Metric | None = None,
+    **settings: Any,
+) -> TrainResult:
+    """Train any torch model on any data set, with all modes and settings of `TrainConfig`.
+
+    The model is left with the best weights. A batch is what torch's default collate makes of the
+    samples `(input, …, target)`: the model is called with the inputs.
+
+    Args:
+        model: Trained in place.
+        train_set: `len()` and `[index] -> (input, …, target)`; `lengths` is used where it has it.
+        val_set: The same, to choose the best weights; None chooses the last.
+        loss: `loss(output, target)`: the mean over samples, or `(sum, number of samples)`.
+        config: Settings; those of data and model are not used.
+        metric: `metric(output, target)`: its mean over samples, the higher the better.
+        settings: Fields of `TrainConfig`, as a shorter way to write `config`.
+    """
+    chosen = (config or resolve_config(None, {}).config).replace(**settings)
+    make = partial(make_user_workload, model, train_set, val_set=val_set, loss=loss, metric=metric)
+    with ExitStack() as stack:
+        if not chosen.out:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="posemill-fit-"))
+            chosen = chosen.replace(out=str(Path(scratch) / "run"), figures=False)
+        result = _train(make, Resolved(chosen, {}))
+        best = RunFolder(chosen.out).checkpoints.load_weights("best")
+        load_into(model, best, where="best")
+    return result
+
+
+def load_model(run: Path | str, *, checkpoint: str = "best") -> nn.Module:
+    """Return the trained model of a run, on the CPU, ready to predict.
+
+    Args:
+        run: Folder that `train` wrote.
+        checkpoint: `best` or `last`.
+    """
+    folder = RunFolder(run)
+    facts = folder.read_facts()
+    if "model" not in facts["identity"]:
+        raise ConfigError(
+            f"{run} was trained by fit() with a model of your own: build it and load "
+            "its weights with safetensors"
+        )
+    model = build_from(facts["identity"])
+    saved = folder.checkpoints.load_weights(checkpoint)
+    load_into(model, saved, identity=facts["identity"], where=str(folder.path))
+    return model.eval()
+
+
+def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
+    config = resolved.config
+    if resolved.sources.get("num_workers") == "hardware":
+        config = config.replace(num_workers=-1)  # decided again, when the mode is known
+    folder = RunFolder(config.out)
+    plan = plan_mode(config)
+    is_first = not under_torchrun() or os.environ["RANK"] == "0"
+    if is_first:
+        continues = folder.check(resume=config.resume)
+    else:  # the first one makes the folder, and cannot write a checkpoint before all have met
+        continues = config.resume and folder.checkpoints.has("last")
+    workload = make()  # what is wrong with the data shows here, before anything is written
+    precision = _precision_of(folder, config) if continues else None
+    if precision is None:
+        precision = _choose_precision(workload, config)
+    config = config.replace(precision=precision.name)
+    if plan is None:
+        plan = _plan_of(folder, config) if continues else probe_mode(workload, make, config)
+    planned = plan.apply(config)
+    if plan.mode != "multi_process" or under_torchrun():
+        make = partial(_given, workload)
+    del workload  # where there are several processes, each makes its own
+    reasons = {"mode_reason": plan.reason, "precision_reason": precision.reason}
+    if not is_first:
+        summary = launch(make, planned, folder)
+        return TrainResult(folder.path, summary["scores"], summary | reasons)
+    folder.make()
+    with folder.locked():
+        _write_settings(folder, resolved, planned)
+        if config.progress:
+            say(f"mode {plan.mode}, {plan.processes} x {plan.threads} threads: {plan.reason}")
+            say(f"precision {precision.name}: {precision.reason}")
+        summary = launch(make, planned, folder) | reasons
+        folder.write_summary(summary)
+    return TrainResult(folder.path, summary["scores"], summary)
+
+
+def _given(workload: Workload) -> Workload:
+    return workload
+
+
+def _write_settings(folder: RunFolder, resolved: Resolved, planned: TrainConfig) -> None:
+    if not resolved.sources:
+        write_config(planned, folder.config_path)
+        return
+    decided = ("mode", "processes", "threads", "num_workers", "precision")
+    changed = {
+        name: getattr(planned, name)
+        for name in decided
+        if getattr(planned, name) != getattr(resolved.config, name)
+    }
+    text = dump_config(resolved.with_hardware(**changed))
+    folder.config_path.write_text(text, encoding="utf-8")
+
+
+def _plan_of(folder: RunFolder, config: TrainConfig) -> ModePlan:
+    """The plan a run began with: continuing in another mode would not be bit-equal."""
+    facts = folder.read_facts()
+    return ModePlan(
+        facts["mode"],
+        config.processes or facts["processes"],
+        config.threads or facts["threads"],
+        "as the run began",
+    )
+
+
+def _precision_of(folder: RunFolder, config: TrainConfig) -> Precision | None:
+    """The precision a run began with, unless another one is asked for."""
+    if config.precision != "auto":
+        return None
+    name = folder.read_facts()["precision"]
+    return Precision(name, "as the run began", choose_device(config.device).type)
+
+
+def _choose_precision(workload: Workload, config: TrainConfig) -> Precision:
+    device = choose_device(config.device)
+    if device.type == "cpu":
+        return probe_precision(workload, config)
+    return choose_precision(config.precision, device)

@@ -1,0 +1,257 @@
+"""Many trainings from one file: a grid, random draws, folds; and where each one stands.
+
+    config = "jhmdb.toml"          # what all trainings share, beside this file
+    out = "runs/sweep"
+    [grid]                         # every combination
+    lr = [1e-3, 2e-3]
+    [random]                       # so many draws of these, for every combination
+    samples = 4
+    seed = 0
+    weight_decay = { low = 1e-4, high = 1e-1, log = true }
+    width = { choices = [64, 128] }   # a name the config does not have is a model option
+    [folds]
+    count = 5                      # every combination on each fold
+
+A training is known by its settings. Those that have finished are not run again, one that was cut
+off continues from its last checkpoint: the same command again continues a killed sweep.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posemill.errors import ConfigError
+from posemill.training.config.resolve import Resolved, dump_config, read_config, resolve_config
+from posemill.training.config.train_config import FIELDS, check_value
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_TABLES = ("config", "out", "settings", "grid", "random", "folds")
+
+
+@dataclass(frozen=True)
+class SweepJob:
+    """One training of a sweep.
+
+    Args:
+        name: `003-1f2e3d4c`: its number and the digest of its settings.
+        changes: What it has different from the shared config.
+        folder: Where it writes.
+    """
+
+    name: str
+    changes: Mapping[str, Any]
+    folder: Path
+
+    @property
+    def run_folder(self) -> Path:
+        """The folder of the training itself."""
+        return self.folder / "run"
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """What the training said at its end; None before."""
+        path = self.run_folder / "summary.json"
+        if not path.is_file():
+            return None
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep as its file describes it."""
+
+    path: Path
+    out: Path
+    config: Path | None
+    settings: Mapping[str, Any]
+    jobs: tuple[SweepJob, ...]
+
+    def resolve(self, job: SweepJob, *, cores: int) -> Resolved:
+        """Return a job's whole configuration for its share of the cores."""
+        shared = read_config(self.config) if self.config else {}
+        flags = {**self.settings, **job.changes}
+        options = {**shared.get("model_options", {}), **self.settings.get("model_options", {}),
+                   **job.changes.get("model_options", {})}  # fmt: skip
+        flags |= {"model_options": options, "out": str(job.run_folder), "progress": False}
+        chosen = {**shared, **flags}
+        # The jobs are the parallel work; a job does not spread beyond its own cores.
+        if chosen.get("mode", "auto") == "auto":
+            flags["mode"] = "single" if cores == 1 else "multi_thread"
+        flags.setdefault("threads", cores)
+        return resolve_config(self.config, flags, cores=cores)
+
+    def write_config(self, job: SweepJob, *, cores: int) -> Path:
+        """Write `config.toml` of a job and return its path."""
+        job.folder.mkdir(parents=True, exist_ok=True)
+        path = job.folder / "config.toml"
+        path.write_text(dump_config(self.resolve(job, cores=cores)), encoding="utf-8")
+        return path
+
+
+def read_sweep(path: Path, *, out: str = "") -> Sweep:
+    """Return the sweep of a TOML file; every setting is checked before anything runs.
+
+    Args:
+        path: The file; see above.
+        out: Another folder than the file's.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"no sweep file {path}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    for name in table:
+        if name not in _TABLES:
+            raise ConfigError(f"{path}: unknown table {name!r}; expected {', '.join(_TABLES)}")
+    folder = Path(out or table.get("out", ""))
+    if not (out or table.get("out")):
+        raise ConfigError(f"{path}: expected out = 'folder' in the file, or --out")
+    config = path.parent / table["config"] if table.get("config") else None
+    settings = dict(table.get("settings", {}))
+    changes = _all_changes(path, table)
+    jobs = tuple(_make_job(number, change, folder) for number, change in enumerate(changes))
+    sweep = Sweep(path, folder, config, settings, jobs)
+    for job in jobs:
+        sweep.resolve(job, cores=1)
+    return sweep
+
+
+def _all_changes(path: Path, table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    grid = table.get("grid", {})
+    for name, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigError(f"{path}: grid.{name}: expected a list of values, got {values!r}")
+    combinations = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    draws = _draw(path, table.get("random", {}))
+    folds = _fold_changes(path, table.get("folds", {}))
+    return [
+        _as_settings({**combination, **draw, **fold})
+        for combination, draw, fold in product(combinations, draws, folds)
+    ]
+
+
+def _draw(path: Path, random: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The random draws: the same for the same seed, more samples only add to them."""
+    names = [name for name in random if name not in ("samples", "seed")]
+    if not names:
+        return [{}]
+    samples = random.get("samples", 0)
+    if not isinstance(samples, int) or samples < 1:
+        raise ConfigError(f"{path}: random.samples: expected 1 or more, got {samples!r}")
+    found = []
+    for number in range(samples):
+        rng = np.random.default_rng([int(random.get("seed", 0)), number])
+        found.append({name: _draw_one(path, name, random[name], rng) for name in names})
+    return found
+
+
+def _draw_one(path: Path, name: str, space: Any, rng: np.random.Generator) -> Any:
+    if isinstance(space, dict) and isinstance(space.get("choices"), list) and space["choices"]:
+        return space["choices"][int(rng.integers(len(space["choices"])))]
+    try:
+        low, high = space["low"], space["high"]
+        is_log = bool(space.get("log", False))
+        ends = (math.log(low), math.log(high)) if is_log else (low, high)
+        value = float(rng.uniform(*ends))
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"{path}: random.{name}: expected {{ low, high, log }} or {{ choices }}, got {space!r}"
+        ) from error
+    value = math.exp(value) if is_log else value
+    return round(value) if isinstance(low, int) and isinstance(high, int) else value
+
+
+def _fold_changes(path: Path, folds: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if not folds:
+        return [{}]
+    count = folds.get("count", 0)
+    if set(folds) != {"count"} or not isinstance(count, int) or count < 2:
+        raise ConfigError(f"{path}: folds: expected count = 2 or more, got {dict(folds)!r}")
+    return [{"folds": count, "fold": fold} for fold in range(count)]
+
+
+def _as_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the config as they are, other names as options of the model."""
+    known = {name: check_value(name, value) for name, value in changes.items() if name in FIELDS}
+    options = {name: value for name, value in changes.items() if name not in FIELDS}
+    if options:
+        known["model_options"] = {**known.get("model_options", {}), **options}
+    return known
+
+
+def _make_job(number: int, changes: Mapping[str, Any], out: Path) -> SweepJob:
+    text = json.dumps(changes, sort_keys=True)
+    name = f"{number:03d}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return SweepJob(name, changes, out / name)
+
+
+def tabulate(sweep: Sweep, failures: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """Return a row per job: its name, what it has different, its state and its scores."""
+    rows = []
+    for job in sweep.jobs:
+        summary = job.summary
+        row: dict[str, Any] = {"job": job.name, **flatten(job.changes)}
+        if summary is not None:
+            row["state"] = "done"
+            row |= {
+                f"{split}_{name}": value
+                for split, scores in summary["scores"].items()
+                for name, value in scores.items()
+            }
+            row["seconds"] = summary.get("seconds")
+        elif failures and job.name in failures:
+            row |= {"state": "failed", "reason": failures[job.name]}
+        else:
+            row["state"] = "started" if job.run_folder.is_dir() else "waiting"
+        rows.append(row)
+    return rows
+
+
+def flatten(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes with the model's options beside the other settings."""
+    plain = {name: value for name, value in changes.items() if name != "model_options"}
+    return {**plain, **changes.get("model_options", {})}
+
+
+def summarize(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each combination of settings: mean and spread of its folds' scores.
+
+    Splits of the data (`data`, `labels`) count as folds too, where they are what differs.
+    """
+    aside = {"job", "fold", "folds", "seconds", "state", "reason", "data", "labels", "seed"}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["state"] == "done":
+            settings = {
+                name: value
+                for name, value in row.items()
+                if name not in aside and not name.startswith(("train_", "dev_", "test_"))
+            }
+            groups.setdefault(json.dumps(settings, sort_keys=True), []).append(row)
+    result = []
+    for key, members in groups.items():
+        scores = [name for name in members[0] if name.startswith(("dev_", "test_"))]
+        entry: dict[str, Any] = {**json.loads(key), "trainings": len(members)}
+        for name in scores:
+            values = [float(row[name]) for row in members if name in row]
+            entry[f"{name}_mean"] = statistics.fmean(values)
+            entry[f"{name}_spread"] = statistics.pstdev(values)
+        result.append(entry)
+    return result

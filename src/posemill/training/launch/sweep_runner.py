@@ -1,0 +1,189 @@
+"""Runs the jobs of a sweep side by side, each in its own process with its share of the machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from posemill.errors import ConfigError
+from posemill.training.config.presets import count_cores
+from posemill.training.launch.sweep import Sweep, SweepJob
+
+_POLL_SECONDS = 0.1
+_GRACE_SECONDS = 20.0
+
+Report = Callable[[str, SweepJob], None]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one of several jobs may use.
+
+    Args:
+        cores: Which cores.
+        memory_bytes: How much memory.
+    """
+
+    cores: tuple[int, ...]
+    memory_bytes: int
+
+
+def divide_machine(jobs: int) -> list[Share]:
+    """Return the shares of so many jobs: cores dealt out evenly, memory in equal parts."""
+    available = count_cores()
+    if jobs < 1 or jobs > available:
+        raise ConfigError(
+            f"jobs: expected 1 to {available} on this machine (one core each), got {jobs}"
+        )
+    names = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    names = names or list(range(available))
+    memory = int(psutil.virtual_memory().available * 0.9) // jobs
+    return [Share(tuple(names[index::jobs]), memory) for index in range(jobs)]
+
+
+@dataclass
+class _Running:
+    job: SweepJob
+    process: subprocess.Popen[bytes]
+    log: IO[bytes]
+    slot: int
+
+
+@dataclass
+class SweepRunner:
+    """Starts, watches and ends the processes of a sweep.
+
+    Args:
+        sweep: What to run.
+        num_jobs: How many side by side.
+        command: How a training is started; `posemill train` by default.
+        report: Told `started`, `done`, `failed` and the job.
+    """
+
+    sweep: Sweep
+    num_jobs: int = 1
+    command: tuple[str, ...] = (sys.executable, "-m", "posemill", "train")
+    report: Report = lambda event, job: None
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> Mapping[str, str]:
+        """Run what has not finished yet; return the reasons of those that failed, by name.
+
+        An interrupt (Ctrl-C) ends the running jobs, gently at first, and is raised again.
+        """
+        shares = divide_machine(self.num_jobs)
+        waiting = [job for job in self.sweep.jobs if job.summary is None]
+        free = list(range(self.num_jobs))
+        running: list[_Running] = []
+        try:
+            while waiting or running:
+                while waiting and free:
+                    slot = free.pop(0)
+                    running.append(self._start(waiting.pop(0), slot, shares[slot]))
+                for entry in [one for one in running if one.process.poll() is not None]:
+                    running.remove(entry)
+                    free.append(entry.slot)
+                    self._finish(entry)
+                time.sleep(_POLL_SECONDS if running else 0)
+        finally:
+            self._end(running)
+        return self.failures
+
+    def _start(self, job: SweepJob, slot: int, share: Share) -> _Running:
+        config = self.sweep.write_config(job, cores=len(share.cores))
+        log = (job.folder / "log.txt").open("ab")
+        threads = str(len(share.cores))
+        environment = {
+            **os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
+            "OMP_WAIT_POLICY": "passive",
+        }  # fmt: skip
+        resume = ["--resume"] if (job.run_folder / "run.json").is_file() else []
+        process = subprocess.Popen(
+            [*self.command, str(config), *resume],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            # Ctrl-C in the terminal reaches us alone; we tell the jobs.
+            start_new_session=True,
+        )
+        _limit(process.pid, share)
+        self.report("started", job)
+        return _Running(job, process, log, slot)
+
+    def _finish(self, entry: _Running) -> None:
+        entry.log.close()
+        code = entry.process.returncode
+        if code == 0 and entry.job.summary is not None:
+            self.report("done", entry.job)
+            return
+        self.failures[entry.job.name] = _reason(entry.job.folder / "log.txt", code)
+        self.report("failed", entry.job)
+
+    def _end(self, running: list[_Running]) -> None:
+        """Interrupt what still runs, and kill it where that does not help."""
+        for entry in running:
+            _signal(entry.process, signal.SIGINT)
+        deadline = time.monotonic() + _GRACE_SECONDS
+        for entry in running:
+            try:
+                entry.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _signal(entry.process, getattr(signal, "SIGKILL", signal.SIGTERM))
+                entry.process.wait()
+            entry.log.close()
+
+
+def _limit(pid: int, share: Share) -> None:
+    """Tie a job to its cores and memory, where the system can."""
+    if hasattr(os, "sched_setaffinity"):
+        try:
+            os.sched_setaffinity(pid, share.cores)
+        except ProcessLookupError:
+            return  # it has ended already, `_finish` says how
+    if sys.platform == "linux":
+        import resource
+
+        limit = share.memory_bytes
+        try:
+            # Data, not address space: mapped caches are shared and may be larger than memory.
+            resource.prlimit(pid, resource.RLIMIT_DATA, (limit, limit))
+        except ProcessLookupError:
+            return
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    """Signal a job and whatever it has started: it leads a session of its own."""
+    if process.poll() is not None:
+        return
+    try:
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+    except ProcessLookupError:
+        return
+
+
+def _reason(log: Path, code: int) -> str:
+    """The last line a failed job wrote, and how it ended."""
+    lines = [line for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
+    ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+    return f"{ended}: {lines[-1].strip()}" if lines else ended
+
+
+def run_sweep(
+    sweep: Sweep, *, num_jobs: int = 1, report: Report | None = None, **options: Any
+) -> Mapping[str, str]:
+    """Run a sweep and return the reasons of the trainings that failed, by name."""
+    sweep.out.mkdir(parents=True, exist_ok=True)
+    return SweepRunner(sweep, num_jobs, report=report or (lambda event, job: None), **options).run()

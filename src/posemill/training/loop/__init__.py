@@ -1,0 +1,1 @@
+"""The training loop: steps, precision, processes, schedules, timing."""

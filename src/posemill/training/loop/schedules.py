@@ -1,0 +1,50 @@
+"""The learning rate as a function of the step: nothing to save, nothing to get out of step."""
+
+from __future__ import annotations
+
+import math
+
+from posemill.training.config.train_config import TrainConfig
+
+# One-cycle: the share of the steps that climb, and where the climb begins (Smith and Topin 2018).
+_CLIMB = 0.3
+_CLIMB_FROM = 1 / 25
+
+
+def learning_rate(config: TrainConfig, step: int, *, total_steps: int, epoch_steps: int) -> float:
+    """Return the learning rate of optimizer step `step` (from 0).
+
+    Args:
+        config: `lr`, `scheduler`, `warmup_epochs`, `final_lr`, `step_epochs`, `step_gamma`.
+        step: Steps taken before this one.
+        total_steps: Steps of the whole training.
+        epoch_steps: Steps of one epoch.
+    """
+    warmup = min(round(config.warmup_epochs * epoch_steps), total_steps - 1)
+    if step < warmup:
+        start = _after_warmup(config, 0.0, warmup / epoch_steps)
+        return config.lr * start * (step + 1) / (warmup + 1)
+    # From 0 at the end of the warm-up to 1 at the last step.
+    done = (step - warmup) / max(1, total_steps - 1 - warmup)
+    return config.lr * _after_warmup(config, min(1.0, done), step / epoch_steps)
+
+
+def _after_warmup(config: TrainConfig, done: float, epoch: float) -> float:
+    """Return the share of `lr` at `done` (0 to 1) of the way, `epoch` epochs from the start."""
+    low = config.final_lr
+    if config.scheduler == "constant":
+        return 1.0
+    if config.scheduler == "linear":
+        return 1 - (1 - low) * done
+    if config.scheduler == "cosine":
+        return _cosine(1.0, low, done)
+    if config.scheduler == "step":
+        passed = sum(epoch >= at for at in config.step_epochs)
+        return float(config.step_gamma**passed)
+    if done < _CLIMB:
+        return _cosine(_CLIMB_FROM, 1.0, done / _CLIMB)
+    return _cosine(1.0, low, (done - _CLIMB) / (1 - _CLIMB))
+
+
+def _cosine(start: float, end: float, done: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * done)) / 2

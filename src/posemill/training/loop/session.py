@@ -1,0 +1,136 @@
+"""One process's part of a training: numbers of threads, the trainer, the last scores, the files."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from posemill import __version__
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.loop.distributed import World
+from posemill.training.loop.evaluation import Evaluation
+from posemill.training.loop.precision import choose_device, choose_precision
+from posemill.training.loop.trainer import Trainer
+from posemill.training.runs.run_folder import RunFolder
+from posemill.training.tasks.scorers import CtcScorer, best_head
+from posemill.training.tasks.workload import Split, Workload
+
+MakeWorkload = Callable[[], Workload]
+
+
+def train_here(
+    make: MakeWorkload, config: TrainConfig, folder: RunFolder, world: World
+) -> dict[str, Any]:
+    """Train in this process, as one of `world`, and return the summary.
+
+    Args:
+        make: Returns the workload; called once, here.
+        config: Settings with mode, threads and precision decided (see `launch.plan_modes`).
+        folder: Already made.
+        world: Already joined.
+    """
+    device = choose_device(config.device)
+    if device.type == "cuda" and world.size > 1:
+        device = torch.device("cuda", world.local_rank)
+        torch.cuda.set_device(device)
+    precision = choose_precision(config.precision, device)
+    with numeric_settings(config):
+        workload = make()
+        trainer = Trainer(
+            workload, config, world=world, device=device, precision=precision, folder=folder
+        )
+        if config.resume and folder.checkpoints.has("last"):
+            trainer.restore()
+        if world.is_first:
+            folder.write_facts(_facts(workload, config, world, precision.name))
+        trainer.run()
+        trainer.load_best()
+        results, head = _final_scores(trainer)
+        summary = trainer.summary()
+    summary |= {
+        "scores": {name: result.scores for name, result in results.items()},
+        "mode": config.mode,
+        "processes": world.size,
+        "threads": torch.get_num_threads() if not config.threads else config.threads,
+        "precision": precision.name,
+        "device": str(device),
+        "head": head,
+    }
+    if world.is_first:
+        folder.write_summary(summary)
+        if config.figures:
+            from posemill.training.runs.figures import draw_training
+
+            draw_training(folder, workload, results)
+    return summary
+
+
+def _final_scores(trainer: Trainer) -> tuple[dict[str, Evaluation], str]:
+    """Score val and test with the best weights; the head of ctc is chosen on val, used on test."""
+    workload, config = trainer.workload, trainer.config
+    results: dict[str, Evaluation] = {}
+    head = ""
+    if workload.val:
+        results[config.val_split] = trainer.score(workload.val)
+        head = best_head(results[config.val_split].scores)
+    for name, split in workload.tests.items():
+        results[name] = trainer.score(_with_head(split, head, config))
+    return results, head
+
+
+def _with_head(split: Split, head: str, config: TrainConfig) -> Split:
+    scorer = split.scorer
+    if not isinstance(scorer, CtcScorer):
+        return split
+    chosen = CtcScorer(
+        scorer.targets,
+        head=head or "sequence",
+        decoder=config.decoder,
+        beam_width=config.beam_width,
+    )
+    return replace(split, scorer=chosen)
+
+
+def _facts(workload: Workload, config: TrainConfig, world: World, precision: str) -> dict[str, Any]:
+    return {
+        "posemill": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "mode": config.mode,
+        "processes": world.size,
+        "threads": config.threads,
+        "precision": precision,
+        "num_parameters": sum(p.numel() for p in workload.model.parameters()),
+        "identity": dict(workload.identity),
+        "class_names": list(workload.class_names),
+        "skeleton_name": workload.skeleton_name,
+        "recipe": dict(workload.recipe),
+    }
+
+
+@contextmanager
+def numeric_settings(config: TrainConfig) -> Iterator[None]:
+    """Set threads, cuDNN and determinism for the block, and put them back after it."""
+    before = (
+        torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.cudnn.benchmark,
+    )
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    if config.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = config.cudnn_benchmark and not config.deterministic
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        torch.use_deterministic_algorithms(before[1])
+        torch.backends.cudnn.benchmark = before[2]

@@ -1,0 +1,366 @@
+"""The training loop: epochs of steps, evaluations, checkpoints; continues where it was stopped."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from posemill.errors import TrainingError
+from posemill.training.config.presets import count_cores
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.loaders import EpochLoader
+from posemill.training.launch.advice import advise
+from posemill.training.loop.activations import checkpoint_blocks
+from posemill.training.loop.distributed import World
+from posemill.training.loop.evaluation import Evaluation, evaluate_split
+from posemill.training.loop.optimizer_state import pack_optimizer, unpack_optimizer
+from posemill.training.loop.precision import Precision
+from posemill.training.loop.random_states import (
+    read_random_states,
+    seed_everything,
+    set_random_states,
+)
+from posemill.training.loop.schedules import learning_rate
+from posemill.training.loop.stepping import Stepper
+from posemill.training.loop.timing import Clock
+from posemill.training.runs.checkpoints import (
+    Checkpoint,
+    CheckpointWriter,
+    copy_tensors,
+    load_into,
+)
+from posemill.training.runs.logs import TrainingLog
+from posemill.training.runs.run_folder import RunFolder
+from posemill.training.tasks.scorers import beats
+from posemill.training.tasks.workload import Split, Workload
+
+
+@dataclass
+class Course:
+    """Where a training is; goes into every checkpoint.
+
+    Args:
+        step: Optimizer steps taken.
+        epoch: The epoch of the next step.
+        step_in_epoch: Steps of that epoch already taken.
+        best: Best value of the score that chooses, None before the first evaluation.
+        best_step: When that was.
+        num_worse: Evaluations since the best one.
+        scores: Of the best evaluation.
+        is_stopped: True after early stopping.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    step_in_epoch: int = 0
+    best: float | None = None
+    best_step: int = 0
+    num_worse: int = 0
+    num_evals: int = 0
+    scores: dict[str, float] = field(default_factory=dict)
+    is_stopped: bool = False
+
+
+class Trainer:
+    """Trains one workload in one process of a world.
+
+    Args:
+        workload: Model, data, loss.
+        config: The settings, `num_workers` resolved.
+        world: The processes that train together.
+        device: Where this process computes.
+        precision: Format of the forward pass.
+        folder: Where checkpoints and logs go.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        config: TrainConfig,
+        *,
+        world: World,
+        device: torch.device,
+        precision: Precision,
+        folder: RunFolder,
+    ) -> None:
+        self.workload, self.config, self.world, self.device = workload, config, world, device
+        self.folder = folder
+        self.course = Course()
+        self.log = TrainingLog(config, folder, is_first=world.is_first)
+        seed_everything(config.seed, world.rank)
+        workload.model.to(device)
+        world.share_weights(workload.model)
+        self.notes = []
+        if precision.is_slow:
+            self.notes.append(f"precision {precision.name}: {precision.reason}")
+        if config.activation_checkpointing:
+            blocks = checkpoint_blocks(workload.model)
+            self.notes.append(f"activation checkpointing: {blocks} blocks")
+        self.clock = Clock(device)
+        self.stepper = Stepper(
+            workload, config, device=device, precision=precision, world=world, clock=self.clock
+        )
+        self._loader = self._load(workload.train, shuffle=True)
+        self._val_loader = self._load(workload.val, shuffle=False) if workload.val else None
+        by_epochs = config.epochs * self._loader.num_steps
+        self.total_steps = min(by_epochs, config.max_steps or by_epochs)
+        self._writer = CheckpointWriter(folder.checkpoints)
+        self._seconds_before: Mapping[str, float] = self.clock.read()
+        self._seconds_running = 0.0
+        self._num_samples = 0
+        self._time = time.perf_counter()
+
+    def run(self) -> None:
+        """Train to the end; the best and the last checkpoint are on the disk afterwards."""
+        for note in self.notes:
+            self.log.say(note)
+        self.log.start(self.total_steps, self.course.step)
+        try:
+            with _readable_errors(self.config):
+                self.workload.model.train()
+                self._time = time.perf_counter()
+                self.clock.restart()
+                course = self.course
+                batches = self._loader.batches(
+                    course.epoch, self.config.epochs, start_step=course.step_in_epoch
+                )
+                with closing(batches):
+                    while course.step < self.total_steps and not course.is_stopped:
+                        self._run_epoch(batches)
+            self._finish_writing()
+        finally:
+            self.log.close()
+            self._writer.close()
+
+    def _run_epoch(self, batches: Iterator[Any]) -> None:
+        course, config = self.course, self.config
+        steps = self._loader.num_steps
+        for step in range(course.step_in_epoch, steps):
+            lr = learning_rate(config, course.step, total_steps=self.total_steps, epoch_steps=steps)
+            self.stepper.take(batches, self._loader.sampler.num_micro_batches(step), lr)
+            course.step += 1
+            course.step_in_epoch += 1
+            self.log.advance(course.epoch)
+            is_over = course.step >= self.total_steps
+            if course.step % config.log_every == 0 or is_over:
+                self._report(lr)
+            if is_over or course.step_in_epoch == steps:
+                break
+            if config.save_every_steps and course.step % config.save_every_steps == 0:
+                self.save("last")
+        self._end_epoch(is_over=course.step >= self.total_steps)
+
+    def _end_epoch(self, *, is_over: bool) -> None:
+        course, config = self.course, self.config
+        if course.step_in_epoch == self._loader.num_steps:
+            course.epoch, course.step_in_epoch = course.epoch + 1, 0
+        names: list[str] = []
+        if is_over or course.epoch % config.eval_every == 0:
+            names = ["best"] if self._evaluate() else []
+        if names or is_over or course.is_stopped or course.epoch % config.save_every == 0:
+            self.save("last", *names)
+
+    def _report(self, lr: float) -> None:
+        """Log the mean loss since the last report; the only place that waits for the device."""
+        loss, samples = self.stepper.read_totals()
+        seconds = self.clock.read()
+        passed = {part: seconds[part] - self._seconds_before[part] for part in seconds}
+        self._seconds_before = seconds
+        running = sum(
+            passed[part] for part in ("data", "transfer", "forward", "backward", "optimizer")
+        )
+        self._seconds_running += running
+        self._num_samples += samples
+        values = {
+            "loss": loss,
+            "lr": lr,
+            "samples_per_second": samples / running if running else 0.0,
+            "data_wait": passed["data"] / running if running else 0.0,
+        }
+        self.log.record("train", self.course.step, self.course.epoch, values)
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"the loss became {loss} before step {self.course.step}: lower --lr (now "
+                f"{self.config.lr}), lower --clip-grad-norm (now {self.config.clip_grad_norm}), "
+                "or use --precision fp32"
+            )
+
+    def _evaluate(self) -> bool:
+        """Score the validation split; return True where it is the best so far."""
+        course, val = self.course, self.workload.val
+        self.world.average_buffers(self.workload.model)
+        if val is None or self._val_loader is None:
+            return True  # nothing to choose by: the latest is the best
+        self.clock.restart()
+        result = self._evaluate_with(val, self._val_loader)
+        self.clock.lap("evaluation")
+        course.num_evals += 1
+        self.log.record("eval", course.step, max(0, course.epoch - 1), result.scores)
+        main, is_higher = score_that_chooses(val)
+        value = result.scores[main]
+        is_better = beats(result.scores, course.scores, main, is_higher=is_higher)
+        if is_better:
+            course.best, course.best_step, course.scores = value, course.step, result.scores
+            course.num_worse = 0
+        else:
+            course.num_worse += 1
+            course.is_stopped = 0 < self.config.patience <= course.num_worse
+        return is_better
+
+    def load_best(self) -> None:
+        """Put the weights of the best checkpoint into the model; every process calls it."""
+        self.world.gather(None)  # the first process has written it when all are here
+        name = "best" if self.folder.checkpoints.has("best") else "last"
+        load_into(self.workload.model, self.folder.checkpoints.load_weights(name), where=name)
+        self.stepper.average = None
+
+    def score(self, split: Split) -> Evaluation:
+        """Return the evaluation of any split with the present weights."""
+        self.clock.restart()
+        result = self._evaluate_with(split, self._load(split, shuffle=False))
+        self.clock.lap("evaluation")
+        return result
+
+    def _evaluate_with(self, split: Split, loader: EpochLoader) -> Evaluation:
+        """Score a split with the moving average of the weights where there is one."""
+        average = self.stepper.average
+        with average.in_place() if average else nullcontext():
+            return evaluate_split(
+                self.workload,
+                split,
+                loader,
+                device=self.device,
+                precision=self.stepper.precision,
+                world=self.world,
+            )
+
+    def save(self, *names: str) -> None:
+        """Begin to write a checkpoint; every process calls it, the first one writes."""
+        self.clock.restart()
+        self.world.average_buffers(self.workload.model)
+        own = read_random_states()
+        states = self.world.gather(own)
+        if self.world.is_first:
+            tensors, packed = pack_optimizer(self.stepper)
+            for rank, (random_tensors, _) in enumerate(states):
+                tensors |= {f"random.{rank}.{key}": t for key, t in random_tensors.items()}
+            state = {
+                "step": self.course.step,
+                "identity": dict(self.workload.identity),
+                "course": asdict(self.course),
+                "optimizer": packed,
+                "random": [values for _, values in states],
+            }
+            weights = copy_tensors(self.workload.model.state_dict())
+            self._writer.submit(Checkpoint(weights, copy_tensors(tensors), state), *names)
+        self.clock.lap("checkpoint")
+
+    def restore(self) -> None:
+        """Continue from the last checkpoint: weights, optimizer, position, random states."""
+        saved = self.folder.checkpoints.load("last")
+        where = str(self.folder.checkpoints.find("last"))
+        load_into(self.workload.model, saved, identity=self.workload.identity, where=where)
+        unpack_optimizer(self.stepper, saved.tensors, saved.state["optimizer"])
+        self.course = Course(**saved.state["course"])
+        self.stepper.steps_taken = self.course.step
+        if len(saved.state["random"]) == self.world.size:
+            prefix = f"random.{self.world.rank}."
+            tensors = {
+                name.removeprefix(prefix): tensor
+                for name, tensor in saved.tensors.items()
+                if name.startswith(prefix)
+            }
+            set_random_states(tensors, saved.state["random"][self.world.rank])
+        else:
+            self.notes.append(
+                f"continued with {self.world.size} processes instead of "
+                f"{len(saved.state['random'])}: dropout is drawn anew"
+            )
+        if self.world.is_first:
+            self.folder.cut_metrics(self.course.step)
+        self.notes.append(f"continued after step {self.course.step} of {self.total_steps}")
+
+    def _load(self, split: Split, *, shuffle: bool) -> EpochLoader:
+        return EpochLoader(
+            split,
+            self.config,
+            self.world,
+            shuffle=shuffle,
+            pins=self.config.pin_memory and self.device.type == "cuda",
+            in_thread=self.config.mode == "multi_thread" or self.device.type == "cuda",
+        )
+
+    def _finish_writing(self) -> None:
+        self.clock.restart()
+        self._writer.wait()
+        self.clock.lap("checkpoint")
+
+    def summary(self) -> dict[str, Any]:
+        """Return scores, timing and advice, ready for JSON."""
+        seconds = dict(self.clock.read())
+        advice = advise(
+            seconds,
+            self.config,
+            cores=count_cores(),
+            ranks=self.world.size,
+            num_evals=self.course.num_evals,
+        )
+        main, _ = score_that_chooses(self.workload.val)
+        return {
+            "steps": self.course.step,
+            "epochs": self.course.epoch,
+            "is_stopped_early": self.course.is_stopped,
+            "chosen_by": main,
+            "best_step": self.course.best_step or self.course.step,
+            "best_scores": self.course.scores,
+            "seconds": time.perf_counter() - self._time,
+            "samples_per_second": self._num_samples / max(self._seconds_running, 1e-9),
+            "timing_seconds": seconds,
+            "advice": [str(entry) for entry in advice],
+            "notes": self.notes,
+        }
+
+
+def score_that_chooses(val: Split | None) -> tuple[str, bool]:
+    """Return (name of the score that picks the best checkpoint, True where higher is better)."""
+    if val is None or val.scorer is None:
+        return "loss", False
+    return val.scorer.main, val.scorer.higher_is_better
+
+
+@contextmanager
+def _readable_errors(config: TrainConfig) -> Iterator[None]:
+    """Say what to lower when memory runs out, and what may have killed a loader process."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, ConnectionError, EOFError) as error:
+        first_line = next(iter(str(error).splitlines()), type(error).__name__)
+        # A batch of a loader that has just died is a broken connection.
+        is_broken = isinstance(error, (ConnectionError, EOFError)) and config.num_workers > 0
+        if is_broken or "DataLoader worker" in first_line:
+            raise TrainingError(
+                f"a loader process died ({first_line}); where memory is short, lower --num-workers "
+                f"(now {config.num_workers}) or use --cache mmap. Continue with --resume"
+            ) from error
+        if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            raise TrainingError(
+                f"torch.compile failed ({first_line}); use --compile off, or see that a C++ "
+                "compiler is installed"
+            ) from error
+        is_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+            "can't allocate memory" in first_line
+        )
+        if not is_memory:
+            raise
+        lower = max(1, config.micro_batch // 2)
+        raise TrainingError(
+            f"out of memory with micro_batch = {config.micro_batch}: try --micro-batch {lower} "
+            "(the global batch stays the same), --activation-checkpointing, --cache mmap, or "
+            f"--preset memory-limited. The cause: {first_line}"
+        ) from error

@@ -1,0 +1,190 @@
+"""What all models share: their shape, the features of a frame, masked pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from posemill.errors import ConfigError
+from posemill.training.data.normalize import groups_of
+
+FEATURES = ("points", "motion", "fast_motion", "presence", "distances")
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Sizes of input and output; see `build_model`."""
+
+    num_points: int
+    num_dims: int
+    num_classes: int
+    task: str = "classify"
+    skeleton_name: str | None = None
+
+
+@dataclass
+class CtcOutput:
+    """Scores of glosses over time.
+
+    Args:
+        logits: `(B, T', C)`, class 0 is blank.
+        lengths: `(B,)`: how many of the T' steps are of the clip.
+        conv_logits: The same of an auxiliary head before the recurrent part, or None.
+    """
+
+    logits: torch.Tensor
+    lengths: torch.Tensor
+    conv_logits: torch.Tensor | None = None
+
+
+class KeypointModel(nn.Module):
+    """Base of the models: `forward(points, mask, lengths)`.
+
+    `points (B, T, K, D)`, `mask (B, T, K)`, `lengths (B,)` in; logits `(B, C)` out for classify, a
+    `CtcOutput` for ctc. What is padded or missing has no influence on the result.
+    """
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.activation_checkpointing = False
+
+    @classmethod
+    def stride_of(cls, **options: Any) -> int:
+        """Return the frames per output step under these options."""
+        return 1
+
+    def run(self, block: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> torch.Tensor:
+        """Return `block(*inputs)`, where asked computed again in the backward pass."""
+        if self.activation_checkpointing and self.training:
+            result: torch.Tensor = checkpoint(block, *inputs, use_reentrant=False)
+            return result
+        return block(*inputs)
+
+
+def steps_mask(lengths: torch.Tensor, steps: int) -> torch.Tensor:
+    """Return `(B, steps)`: True inside each clip."""
+    return torch.arange(steps, device=lengths.device)[None] < lengths[:, None]
+
+
+def shorten(lengths: torch.Tensor, stride: int) -> torch.Tensor:
+    """Return the steps left of so many; a last incomplete one counts."""
+    return torch.div(lengths + stride - 1, stride, rounding_mode="floor")
+
+
+def pool_time(features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Return `(B, 2 C)`: mean and maximum over the steps of each clip of `(B, T, C)`."""
+    inside = steps_mask(lengths, features.shape[1])[..., None]
+    mean = (features * inside).sum(1) / lengths[:, None].to(features.dtype)
+    most = features.masked_fill(~inside, torch.finfo(features.dtype).min).amax(1)
+    return torch.cat([mean, most], -1)
+
+
+def point_features(
+    points: torch.Tensor, mask: torch.Tensor, kinds: tuple[str, ...]
+) -> torch.Tensor:
+    """Return `(B, T, K, F)`: the chosen kinds side by side; 0 where a point is missing.
+
+    Args:
+        points: `(B, T, K, D)`.
+        mask: `(B, T, K)`.
+        kinds: Of `points`, `motion` (against the frame before), `fast_motion` (against two frames
+            before), `presence`.
+    """
+    found = mask[..., None]
+    columns = []
+    if "points" in kinds:
+        columns.append(points * found)
+    for name, frames in (("motion", 1), ("fast_motion", 2)):
+        if name in kinds:
+            columns.append(_motion(points, mask, frames))
+    if "presence" in kinds:
+        columns.append(found.to(points.dtype))
+    return torch.cat(columns, -1)
+
+
+def features_per_point(model: str, kinds: Sequence[str], num_dims: int) -> int:
+    """Return the width that `point_features` gives; refuse kinds it does not have."""
+    sizes = {"points": num_dims, "motion": num_dims, "fast_motion": num_dims, "presence": 1}
+    for name in kinds:
+        if name not in sizes:
+            raise ConfigError(f"{model}: features: expected of {', '.join(sizes)}, got {name!r}")
+    return sum(sizes[name] for name in set(kinds))
+
+
+def _motion(points: torch.Tensor, mask: torch.Tensor, frames: int) -> torch.Tensor:
+    moved = points[:, frames:] - points[:, :-frames]
+    moved = moved * (mask[:, frames:] & mask[:, :-frames])[..., None]
+    return F.pad(moved, (0, 0, 0, 0, min(frames, points.shape[1]), 0))[:, : points.shape[1]]
+
+
+def pair_distances(points: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return `(B, T, K (K - 1) / 2)`: distance of every two points; 0 where one is missing."""
+    one, other = torch.triu_indices(points.shape[2], points.shape[2], 1, device=points.device)
+    # The small number keeps the gradient of a zero distance finite.
+    apart = (points[:, :, one] - points[:, :, other]).square().sum(-1).add(1e-8).sqrt()
+    return apart * (mask[:, :, one] & mask[:, :, other])
+
+
+class FrameEncoder(nn.Module):
+    """A vector per frame: a small network for each group of points, joined by a linear layer.
+
+    Args:
+        shape: Of the model.
+        width: Of the result.
+        features: Kinds of `FEATURES`; distances are taken within groups of at most 33 points.
+        dropout: Share of hidden numbers dropped in training.
+    """
+
+    def __init__(
+        self, shape: ModelShape, width: int, *, features: tuple[str, ...], dropout: float
+    ) -> None:
+        super().__init__()
+        for name in features:
+            if name not in FEATURES:
+                raise ConfigError(f"features: expected of {', '.join(FEATURES)}, got {name!r}")
+        self.features = tuple(features)
+        if shape.skeleton_name:
+            groups = groups_of(shape.skeleton_name)
+            self.ranges = [(group.start, group.stop) for group in groups]
+        else:
+            self.ranges = [(0, shape.num_points)]
+        widths = [self._width_of(stop - start, shape.num_dims) for start, stop in self.ranges]
+        hidden = max(32, width // len(widths))
+        self.groups = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(size, hidden), nn.LayerNorm(hidden), nn.GELU(), nn.Dropout(dropout)
+            )
+            for size in widths
+        )
+        self.join = nn.Sequential(nn.Linear(hidden * len(widths), width), nn.LayerNorm(width))
+
+    def _width_of(self, points: int, dims: int) -> int:
+        per_point = sum(
+            {"points": dims, "motion": dims, "fast_motion": dims, "presence": 1}.get(name, 0)
+            for name in self.features
+        )
+        pairs = points * (points - 1) // 2 if self._has_distances(points) else 0
+        return points * per_point + pairs
+
+    def _has_distances(self, points: int) -> bool:
+        return "distances" in self.features and points <= 33
+
+    def forward(self, points: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Return `(B, T, width)` of points `(B, T, K, D)` and mask `(B, T, K)`."""
+        per_point = point_features(points, mask, self.features)
+        encoded = []
+        for (start, stop), network in zip(self.ranges, self.groups, strict=True):
+            vector = per_point[:, :, start:stop].flatten(2)
+            if self._has_distances(stop - start):
+                apart = pair_distances(points[:, :, start:stop], mask[:, :, start:stop])
+                vector = torch.cat([vector, apart], -1)
+            encoded.append(network(vector))
+        joined: torch.Tensor = self.join(torch.cat(encoded, -1))
+        return joined

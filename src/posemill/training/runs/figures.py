@@ -1,0 +1,184 @@
+"""Pictures of a finished training: curves, confusion matrix, accuracy of each class, samples."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posemill.records import IntArray
+from posemill.training.loop.evaluation import Evaluation
+from posemill.training.runs.run_folder import RunFolder
+from posemill.training.tasks.metrics import accuracy_per_class, confusion_matrix
+from posemill.training.tasks.scorers import ClassScorer
+from posemill.training.tasks.workload import Split, Workload
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TRAIN_COLOUR, VAL_COLOUR, GREY = "#2b6cb0", "#c05621", "#718096"
+GOOD, BAD = "#2f855a", "#c53030"
+_MOST_NAMES = 60
+_MOST_BARS = 60
+
+
+def draw_training(
+    folder: RunFolder, workload: Workload, results: Mapping[str, Evaluation]
+) -> list[Path]:
+    """Write the PNGs of a training into its `figures` folder and return their paths.
+
+    Args:
+        folder: Of the run; its log is read.
+        workload: Splits, class names and the skeleton.
+        results: Last evaluations by split; the last one (test, where there is one) is drawn.
+    """
+    from posemill.training.runs.figure_samples import draw_samples
+
+    folder.figures.mkdir(exist_ok=True)
+    pictures: dict[str, Figure | None] = {"curves": draw_curves(folder.read_metrics())}
+    if results:
+        name, result = list(results.items())[-1]
+        split = workload.tests.get(name, workload.val)
+        if split is not None and isinstance(split.scorer, ClassScorer):
+            confusion = _confusion(split, result, len(workload.class_names))
+            pictures["confusion"] = draw_confusion(confusion, workload.class_names, name)
+            pictures["per_class"] = draw_per_class(confusion, workload.class_names, name)
+        if split is not None:
+            pictures["samples"] = draw_samples(workload, split, result, name)
+    paths = []
+    for name, figure in pictures.items():
+        if figure is not None:
+            paths.append(save_figure(figure, folder.figures / f"{name}.png"))
+    return paths
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure, in inches; no window, no global state."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=110, layout="constrained")
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure as PNG; a name in a script the font lacks is drawn as boxes."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(path)
+    return path
+
+
+def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Return loss, scores and learning rate over the steps, from the lines of the log."""
+    train = [row for row in rows if row["event"] == "train"]
+    evals = [row for row in rows if row["event"] == "eval"]
+    figure = new_figure(11, 3.6)
+    loss, scores, rate = figure.subplots(1, 3)
+    steps = [row["step"] for row in train]
+    losses = [row["loss"] for row in train]
+    loss.plot(steps, losses, color=TRAIN_COLOUR, alpha=0.25, linewidth=1)
+    loss.plot(steps, smooth(losses), color=TRAIN_COLOUR, label="train")
+    at = [row["step"] for row in evals]
+    if evals:
+        loss.plot(at, [row["loss"] for row in evals], "o-", ms=3, color=VAL_COLOUR, label="dev")
+    loss.set_title("loss")
+    loss.legend(frameon=False)
+    names = [name for name in (evals[0] if evals else {}) if name not in
+             ("event", "step", "epoch", "loss")]  # fmt: skip
+    for name in names:
+        # The score that chooses may be that of a head: it lies broad and pale behind it.
+        is_sum = any(other.startswith(f"{name}_") for other in names)
+        style = {"linewidth": 6, "alpha": 0.3} if is_sum else {"marker": "o", "markersize": 3}
+        scores.plot(at, [row[name] for row in evals], label=name, **style)
+    scores.set_title("dev")
+    if names:
+        scores.set_ylim(0, max(1.02, *(row[name] for row in evals for name in names)))
+        scores.legend(frameon=False)
+    else:
+        scores.text(0.5, 0.5, "no scores", ha="center", va="center", color=GREY)
+    rate.plot(steps, [row["lr"] for row in train], color=GREY)
+    rate.set_title("learning rate")
+    rate.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
+    for axes in (loss, scores, rate):
+        axes.set_xlabel("step")
+        _plain(axes)
+    return figure
+
+
+def smooth(values: Sequence[float]) -> list[float]:
+    """Return the mean over a window of about a twentieth of the values around each."""
+    half = len(values) // 40
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    starts = np.maximum(np.arange(len(values)) - half, 0)
+    stops = np.minimum(np.arange(len(values)) + half + 1, len(values))
+    return [float(value) for value in (sums[stops] - sums[starts]) / (stops - starts)]
+
+
+def draw_confusion(confusion: IntArray, names: Sequence[str], split: str) -> Figure:
+    """Return the confusion matrix, each row as shares of its class."""
+    count = len(names)
+    side = min(13.0, max(4.5, 0.22 * count + 2.5))
+    figure = new_figure(side, side * 0.92)
+    axes = figure.subplots()
+    totals = confusion.sum(1, keepdims=True)
+    image = axes.imshow(confusion / np.maximum(totals, 1), cmap="Blues", vmin=0, vmax=1)
+    bar = figure.colorbar(image, ax=axes, shrink=0.7)
+    bar.set_label("share of the true class")
+    if count <= _MOST_NAMES:
+        size = 8 if count <= 30 else 6
+        axes.set_xticks(range(count), [_short(name) for name in names], rotation=90, fontsize=size)
+        axes.set_yticks(range(count), [_short(name) for name in names], fontsize=size)
+    if count <= 15:
+        for row, column in zip(*np.nonzero(confusion), strict=True):
+            share = confusion[row, column] / max(1, int(totals[row, 0]))
+            axes.text(column, row, str(confusion[row, column]), ha="center", va="center",
+                      fontsize=8, color="white" if share > 0.6 else "black")  # fmt: skip
+    right, total = int(confusion.diagonal().sum()), int(confusion.sum())
+    axes.set_title(f"{split}: {right} of {total} right")
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("true")
+    return figure
+
+
+def draw_per_class(confusion: IntArray, names: Sequence[str], split: str) -> Figure:
+    """Return the accuracy of each class as bars, the lowest on top; at most 60 of them."""
+    values = accuracy_per_class(confusion)
+    totals = confusion.sum(1)
+    order = [int(i) for i in np.argsort(values, kind="stable") if totals[i]]
+    shown = order[:_MOST_BARS]
+    figure = new_figure(7, max(2.5, 0.2 * len(shown) + 1.2))
+    axes = figure.subplots()
+    heights = [float(values[index]) for index in shown]
+    colours = [GOOD if value == 1 else TRAIN_COLOUR if value >= 0.5 else BAD for value in heights]
+    axes.barh(range(len(shown)), heights, color=colours, height=0.75)
+    labels = [f"{_short(names[index])} ({totals[index]})" for index in shown]
+    axes.set_yticks(range(len(shown)), labels, fontsize=7)
+    axes.invert_yaxis()
+    axes.margins(y=0.01)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("accuracy (number of clips in brackets)")
+    rest = f", the lowest {len(shown)} of {len(order)}" if len(shown) < len(order) else ""
+    axes.set_title(f"{split}: accuracy of each class{rest}")
+    _plain(axes)
+    return figure
+
+
+def _confusion(split: Split, result: Evaluation, num_classes: int) -> IntArray:
+    scorer = split.scorer
+    if not isinstance(scorer, ClassScorer):
+        raise TypeError(f"expected a split with classes, got scorer {type(scorer).__name__}")
+    indices = np.asarray([index for index, _ in result.rows], np.int64)
+    predicted = np.asarray([value[0] for _, value in result.rows], np.int64)
+    return confusion_matrix(predicted, scorer.targets[indices], num_classes)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 18 else name[:17] + "…"
+
+
+def _plain(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.2)

@@ -1,0 +1,107 @@
+"""What a running training says: a progress bar, lines of JSON, TensorBoard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.runs.run_folder import RunFolder
+
+
+def say(text: str) -> None:
+    """Print a line to stderr."""
+    Console(stderr=True).print(text, highlight=False, markup=False)
+
+
+class TrainingLog:
+    """Shows and writes the course of a training; silent in all processes but the first.
+
+    Args:
+        config: `progress`, `tensorboard`, `epochs`.
+        folder: Where the files go.
+        is_first: False makes every call do nothing.
+    """
+
+    def __init__(self, config: TrainConfig, folder: RunFolder, *, is_first: bool) -> None:
+        self._is_first = is_first
+        self._console = Console(stderr=True, quiet=not (is_first and config.progress))
+        self._file: TextIO | None = None
+        self._board: Any = None
+        self._progress: Progress | None = None
+        self._folder = folder
+        self._wants_board = config.tensorboard and find_spec("tensorboard") is not None
+
+    def say(self, text: str) -> None:
+        """Print a line to stderr."""
+        self._console.print(text, highlight=False, markup=False)
+
+    def start(self, total_steps: int, done: int = 0) -> None:
+        """Open the files and show the progress bar."""
+        if self._is_first:
+            self._file = self._folder.metrics_path.open("a", encoding="utf-8")
+        if self._is_first and self._wants_board:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(self._folder.tensorboard), purge_step=done)
+        if self._console.quiet or not self._console.is_terminal:
+            return
+        self._progress = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[text]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+        self._task = self._progress.add_task(
+            "", total=total_steps, completed=done, epoch=0, text=""
+        )
+        self._progress.start()
+
+    def advance(self, epoch: int) -> None:
+        """Move the bar by one step."""
+        if self._progress:
+            self._progress.update(self._task, advance=1, epoch=epoch + 1)
+
+    def record(self, event: str, step: int, epoch: int, values: Mapping[str, float]) -> None:
+        """Write one line of the log, and show it.
+
+        Args:
+            event: `train` (loss, lr, samples a second, share of data wait) or `eval`.
+            step: Optimizer steps taken.
+            epoch: Epoch, from 0.
+            values: Numbers by name.
+        """
+        if not self._is_first:
+            return
+        if self._file:
+            line = {"event": event, "step": step, "epoch": epoch, **values}
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+        if self._board:
+            for name, value in values.items():
+                self._board.add_scalar(f"{event}/{name}", value, step)
+        if event == "train" and self._progress:
+            text = (
+                f"loss {values['loss']:.4f}  {values['samples_per_second']:.0f} samples/s  "
+                f"data wait {values['data_wait']:.0%}"
+            )
+            self._progress.update(self._task, text=text)
+        if event == "eval":
+            listed = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
+            self.say(f"epoch {epoch + 1}: {listed}")
+
+    def close(self) -> None:
+        """Take the bar away and close the files."""
+        if self._progress:
+            self._progress.stop()
+        if self._file:
+            self._file.close()
+        if self._board:
+            self._board.close()

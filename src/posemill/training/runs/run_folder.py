@@ -1,0 +1,133 @@
+"""The folder of a training: what was asked for, what happened, and what came out.
+
+config.toml       all settings, with where each came from
+run.json          marker; the model, its classes, mode, precision, versions
+metrics.jsonl     one line for each logged step and evaluation
+checkpoints/      last and best
+summary.json      scores, timing and advice, written at the end
+figures/*.png, tensorboard/
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from posemill.errors import RunError
+from posemill.files import atomic_path
+from posemill.training.runs.checkpoints import CheckpointFolder
+
+_KIND = "posemill-training"
+
+
+class RunFolder:
+    """Reads and writes the files of one training."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.checkpoints = CheckpointFolder(self.path / "checkpoints")
+        self.figures = self.path / "figures"
+        self.tensorboard = self.path / "tensorboard"
+        self.metrics_path = self.path / "metrics.jsonl"
+        self.config_path = self.path / "config.toml"
+
+    def check(self, *, resume: bool) -> bool:
+        """Return True where there is a checkpoint to continue from; nothing is written.
+
+        A folder that holds another training, or something else, is a `RunError`.
+        """
+        marker = self.path / "run.json"
+        if marker.is_file():
+            if not resume:
+                raise RunError(
+                    f"{self.path} already holds a training; add --resume to continue it, "
+                    "or choose another --out"
+                )
+            return self.checkpoints.has("last")
+        if self.path.exists() and not self.path.is_dir():
+            raise RunError(f"{self.path} is a file; --out names a folder")
+        if self.path.is_dir() and any(self.path.iterdir()):
+            raise RunError(
+                f"{self.path} holds files that are not a training of posemill; choose another --out"
+            )
+        return False
+
+    def make(self) -> None:
+        """Make the folder."""
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other trainings out of the folder for the block; a dead holder's lock is free."""
+        with (self.path / ".lock").open("a+b") as handle:
+            try:
+                _lock(handle.fileno())
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    raise
+                raise RunError(
+                    f"{self.path} is being trained by another process; wait for it, end it, or "
+                    "choose another --out"
+                ) from error
+            yield
+
+    def write_facts(self, facts: Mapping[str, Any]) -> None:
+        """Write `run.json`."""
+        self._write("run.json", {"kind": _KIND, **facts})
+
+    def read_facts(self) -> dict[str, Any]:
+        """Return `run.json`; a folder without one is a `RunError`."""
+        return self._read("run.json", "is not the folder of a training (no run.json)")
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write `summary.json`."""
+        self._write("summary.json", summary)
+
+    def read_summary(self) -> dict[str, Any]:
+        """Return `summary.json`."""
+        return self._read("summary.json", "has no summary.json: the training has not finished")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Return the lines of the log; a last line cut by a kill is left out."""
+        if not self.metrics_path.is_file():
+            return []
+        lines = self.metrics_path.read_text(encoding="utf-8").splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def cut_metrics(self, step: int) -> None:
+        """Drop the lines after `step`: a continued training writes them again."""
+        kept = [line for line in self.read_metrics() if line["step"] <= step]
+        with atomic_path(self.metrics_path) as temporary:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
+
+    def _write(self, name: str, value: Mapping[str, Any]) -> None:
+        with atomic_path(self.path / name) as temporary:
+            temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+    def _read(self, name: str, missing: str) -> dict[str, Any]:
+        try:
+            value = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise RunError(f"{self.path} {missing}") from error
+        except ValueError as error:
+            raise RunError(f"{self.path / name} is not JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise RunError(f"{self.path / name}: expected an object")
+        return value
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file for this process alone: unlike `flock`, forked loaders do not keep it alive."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

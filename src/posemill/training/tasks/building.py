@@ -1,0 +1,157 @@
+"""From a configuration to a workload: the data, the model, the loss and the scorers of a task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from posemill.archives import open_npz
+from posemill.errors import ConfigError, TrainingError
+from posemill.records import BoolArray, FloatArray
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.augment import Augment
+from posemill.training.data.batches import Batch, BatchMaker
+from posemill.training.data.datasets import DataOptions, KeypointSet, load_sets
+from posemill.training.data.readers import RawClips, find_files, read_clips
+from posemill.training.models import KeypointModel, build_model, time_stride_of
+from posemill.training.tasks.losses import build_loss
+from posemill.training.tasks.scorers import ClassScorer, CtcScorer
+from posemill.training.tasks.workload import Scorer, Split, Workload
+
+
+def build_workload(config: TrainConfig) -> Workload:
+    """Return what `config` asks to train; wrong data is an error before anything is computed."""
+    if not config.data:
+        raise ConfigError("data: expected the folder `posemill prepare` wrote, or an npz; got none")
+    sets = load_task_sets(config)
+    train = _pick(sets, config.train_split, config)
+    identity = model_identity(config, train)
+    torch.manual_seed(config.seed)
+    model = build_from(identity)
+    augment = Augment.of(config, train.skeleton_name)
+    names = (config.val_split, config.test_split)
+    val, test = (_scored(config, sets[name]) if name in sets else None for name in names)
+    return Workload(
+        model=model,
+        train=Split(BatchMaker(train, augment, config.seed), train.lengths),
+        val=val,
+        forward=forward_keypoints,
+        loss=build_loss(config.task, label_smoothing=config.label_smoothing, **config.loss_options),
+        identity=identity,
+        tests={config.test_split: test} if test else {},
+        class_names=train.class_names,
+        skeleton_name=train.skeleton_name,
+        recipe=_recipe_of(config.data),
+    )
+
+
+def _recipe_of(data: str) -> dict[str, Any]:
+    """What `posemill prepare` noted in its file about how it was made; empty for other data."""
+    path = next(iter(find_files(data).values()))
+    if path.suffix != ".npz":
+        return {}
+    arrays = open_npz(path)
+    header = json.loads(str(arrays["meta"].reshape(-1)[0])) if "meta" in arrays else {}
+    recipe = header.get("recipe", {}) if isinstance(header, dict) else {}
+    return dict(recipe)
+
+
+def _scored(config: TrainConfig, clips: KeypointSet) -> Split:
+    show = partial(raw_clip, config, clips)
+    return Split(BatchMaker(clips), clips.lengths, make_scorer(config, clips), show)
+
+
+def raw_clip(
+    config: TrainConfig, clips: KeypointSet, index: int
+) -> tuple[str, FloatArray, BoolArray]:
+    """Return (id, points, mask) of a clip as its file has it, before normalisation."""
+    clip_id = clips.clip_ids[index]
+    for raw in _raw_files(config):
+        if clip_id in raw.clip_ids:
+            row = raw.clip_ids.index(clip_id)
+            rows = slice(raw.offsets[row], raw.offsets[row + 1])
+            points = np.asarray(raw.points[rows], np.float32)
+            found = (points != 0).any(-1) if raw.mask is None else np.asarray(raw.mask[rows])
+            return clip_id, points, found
+    sample = clips[index]
+    return clip_id, sample.points, sample.mask
+
+
+@lru_cache(maxsize=1)
+def _read_raw(data: str, unit: str, csv_shape: tuple[int, int]) -> tuple[RawClips, ...]:
+    dims, frames = csv_shape
+    return tuple(
+        read_clips(path, unit=unit, csv_dims=dims, csv_frames=frames)
+        for path in find_files(data).values()
+    )
+
+
+def _raw_files(config: TrainConfig) -> tuple[RawClips, ...]:
+    return _read_raw(config.data, config.unit, (config.csv_dims, config.csv_frames))
+
+
+def load_task_sets(
+    config: TrainConfig,
+    *,
+    class_names: Sequence[str] | None = None,
+    splits: Sequence[str] | None = None,
+) -> dict[str, KeypointSet]:
+    """Return the sets of a configuration by split; see `load_sets`."""
+    options = config.model_options
+    stride = time_stride_of(config.model, **options) if config.task == "ctc" else 1
+    return load_sets(
+        DataOptions.of(config), class_names=class_names, splits=splits, time_stride=stride
+    )
+
+
+def make_scorer(config: TrainConfig, split: KeypointSet, *, head: str = "") -> Scorer:
+    """Return the scorer of a split; glosses are decoded greedily until a head is chosen."""
+    if config.task == "ctc":
+        decoder = config.decoder if head else "greedy"
+        return CtcScorer(split.targets, head=head, decoder=decoder, beam_width=config.beam_width)
+    return ClassScorer([int(target) for target in split.targets])
+
+
+def model_identity(config: TrainConfig, train: KeypointSet) -> dict[str, Any]:
+    """Return all that `build_from` needs to build the same model again."""
+    return {
+        "model": config.model,
+        "options": dict(config.model_options),
+        "task": config.task,
+        "num_points": train.num_points,
+        "num_dims": train.num_dims,
+        "num_classes": len(train.class_names),
+        "skeleton_name": train.skeleton_name,
+    }
+
+
+def build_from(identity: Any) -> KeypointModel:
+    """Return a new model as `model_identity` describes it."""
+    return build_model(
+        identity["model"],
+        num_points=identity["num_points"],
+        num_dims=identity["num_dims"],
+        num_classes=identity["num_classes"],
+        task=identity["task"],
+        skeleton_name=identity["skeleton_name"],
+        **identity["options"],
+    )
+
+
+def forward_keypoints(model: nn.Module, batch: Batch) -> Any:
+    """Call one of our models on a batch."""
+    return model(batch.points, batch.mask, batch.lengths)
+
+
+def _pick(sets: dict[str, KeypointSet], name: str, config: TrainConfig) -> KeypointSet:
+    if name not in sets:
+        raise TrainingError(
+            f"split {name!r} is empty: {config.data} has clips of {', '.join(sets) or 'no split'}"
+        )
+    return sets[name]

@@ -1,0 +1,91 @@
+"""Our JSON files as other tools save them: the same value, other bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from format_clips import assert_same, make_clip, make_clips
+
+from posemill.errors import FormatError
+from posemill.formats import detect_format, get_format
+from posemill.formats.shared.contract import Recipe
+
+
+def backwards(value: Any) -> Any:
+    """Return the same value with the keys of its objects in the other order."""
+    if isinstance(value, dict):
+        return {key: backwards(value[key]) for key in reversed(value)}
+    return [backwards(one) for one in value] if isinstance(value, list) else value
+
+
+SAVERS: dict[str, Callable[[Any], str]] = {
+    "plain": json.dumps,
+    "indented": lambda value: json.dumps(value, indent=1),
+    "compact": lambda value: json.dumps(value, separators=(",", ":")),
+    "sorted": lambda value: json.dumps(value, sort_keys=True),
+    "meta last": lambda value: json.dumps(backwards(value), indent=2),
+    "windows": lambda value: json.dumps(value, indent=4).replace("\n", "\r\n"),
+}
+
+
+@pytest.mark.parametrize("saver", SAVERS)
+@pytest.mark.parametrize("name", ["openpose-file", "coco"])
+def test_our_file_is_read_the_same_after_another_tool_saved_it(tmp_path, name, saver) -> None:
+    form, path = get_format(name), tmp_path / "a.json"
+    clips = [*make_clips("coco-133"), make_clip(7, skeleton="coco-133", frames=12)]
+    form.write([*clips, make_clip(8, skeleton="coco-133", frames=0)], path, recipe=Recipe())
+    before = list(form.read(path))
+    path.write_text(SAVERS[saver](json.loads(path.read_text())), newline="")
+    assert detect_format(path).name == name
+    for one, other in zip(before, form.read(path), strict=True):
+        assert_same(one, other)
+
+
+def test_pictures_in_another_order_go_back_to_their_clips(tmp_path: Path) -> None:
+    form, path = get_format("coco"), tmp_path / "a.json"
+    form.write(make_clips("coco-133"), path, recipe=Recipe())
+    before = list(form.read(path))
+    content = json.loads(path.read_text())
+    content["images"].reverse()
+    path.write_text(json.dumps(content))
+    for one, other in zip(before, form.read(path), strict=True):
+        assert_same(one, other)
+    del content["annotations"][3]
+    path.write_text(json.dumps(content))
+    with pytest.raises(FormatError, match="picture 4 has no annotation of its own"):
+        list(form.read(path))
+
+
+@pytest.mark.parametrize("name", ["openpose-file", "coco"])
+def test_one_value_too_large_to_hold_is_refused_unread(tmp_path: Path, name: str) -> None:
+    with (tmp_path / "a.json").open("wb") as handle:
+        handle.write(b'{"clips": [')
+        handle.truncate((1 << 28) + 1)
+    with pytest.raises(
+        FormatError, match=r"a\.json: 268435457 bytes .*split it \(what posemill wr"
+    ):
+        list(get_format(name).read(tmp_path / "a.json"))
+
+
+def test_a_clip_without_frames_by_number_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"clips": [{"frames": 3}]}')
+    with pytest.raises(FormatError, match="expected clips with an object 'frames', got"):
+        list(get_format("openpose-file").read(tmp_path / "a.json"))
+
+
+def test_a_clip_too_long_for_a_line_is_refused_when_written_and_when_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form, path = get_format("openpose-file"), tmp_path / "a.json"
+    clips = [make_clip(i, skeleton="openpose-18", frames=frames) for i, frames in ((1, 1), (2, 9))]
+    form.write(clips, path, recipe=Recipe())
+    monkeypatch.setattr("posemill.formats.shared.json_text.MAX_LINE_BYTES", 2000)
+    with pytest.raises(FormatError, match=r"a\.json: clip 'clip_2': \d+ bytes of JSON; expected"):
+        form.write(clips, path, recipe=Recipe())
+    with pytest.raises(FormatError, match="a record of 'clips' has 2000 bytes or more"):
+        list(form.read(path))
+    assert detect_format(path).name == "openpose-file"

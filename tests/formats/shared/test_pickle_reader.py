@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import builtins
+import os
+import pickle
+import struct
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.errors import FormatError
+from posemill.formats.shared.pickle_reader import array_of, open_pickle
+
+
+def read(path: Path, data: bytes):
+    path.write_bytes(data)
+    with open_pickle(path) as value:
+        return value
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_plain_values_come_out_of_every_protocol(tmp_path: Path, protocol: int) -> None:
+    shared_list = [1, 2]
+    value = {
+        "list": [1, -5, 300, 70000, 2**40, -(2**40), 1.5, None, True, False, "ä\n€", ()],
+        "nested": {"a": [shared_list, shared_list], 3: (1, (2, 3), [4] * 5)},
+        "long": "x" * 5000,
+    }
+    assert read(tmp_path / "p", pickle.dumps(value, protocol=protocol)) == value
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", "<f2", "<i8", "|b1", "<U7", "|u1"])
+def test_arrays_come_out_of_every_protocol(tmp_path: Path, protocol: int, dtype: str) -> None:
+    array = np.arange(250, 256).reshape(2, 3).astype(dtype)
+    value = [array, np.asfortranarray(array), array]
+    back = read(tmp_path / "p", pickle.dumps(value, protocol=protocol))
+    for item in back:
+        np.testing.assert_array_equal(array_of(item), array)
+        assert array_of(item).dtype == array.dtype
+
+
+def test_names_of_numpy_1_and_2_are_the_same_to_it(tmp_path: Path) -> None:
+    data = pickle.dumps(np.ones(3, np.float32), protocol=2)
+    for ours, other in ((b"numpy._core.multiarray", b"numpy.core.multiarray"),) * 2:
+        swapped = data.replace(ours, other)
+        np.testing.assert_array_equal(array_of(read(tmp_path / "p", swapped)), np.ones(3))
+
+
+def test_numpy_numbers_become_plain_ones(tmp_path: Path) -> None:
+    value = [np.float32(0.5), np.int64(7), np.str_("ab")]
+    assert read(tmp_path / "p", pickle.dumps(value)) == [0.5, 7, "ab"]
+
+
+class Attack:
+    """Calls a function with arguments when it is unpickled."""
+
+    def __init__(self, function, *args) -> None:
+        self.call = (function, args)
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [(os.system, ("touch {mark}",)), (builtins.eval, ("open({mark!r}, 'w')",)),
+     (builtins.open, ("{mark}", "w")), (os.mkdir, ("{mark}",)), (builtins.getattr, ("x", "y")),
+     (np.load, ("{mark}",)), (OrderedDict, ())],
+)  # fmt: skip
+def test_nothing_is_ever_called(tmp_path: Path, protocol: int, function, args) -> None:
+    mark = str(tmp_path / "mark")
+    attack = Attack(function, *(argument.format(mark=mark) for argument in args))
+    with pytest.raises(FormatError, match=r"p: the pickle (asks .*nothing is run|has the inst)"):
+        read(tmp_path / "p", pickle.dumps({"keypoints": [attack]}, protocol=protocol))
+    assert not Path(mark).exists()
+
+
+def key_that_takes_forever() -> bytes:
+    deep = b")" + b"2\x86" * 60  # a tuple of twice itself, sixty times
+    return b"\x80\x03}" + deep + b"K\x01s."
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "expected a pickle, got an empty file"),
+        (b"\x80\x03", "the pickle is cut off"),
+        (b"\x80\x03B\xff\xff\xff\xffabc.", "cut off: 4294967295 bytes announced at byte 7"),
+        (b"\x80\x03\x8e" + struct.pack("<Q", 2**62) + b".", "bytes announced"),
+        (b"\x80\x03K\x01r\xff\xff\xff\x7fj\xff\xff\xff\x7e.", "recalls a value"),
+        (b"\x80\x03e.", "ends a list that it never began"),
+        (b"\x80\x03.", "takes a value that it never made"),
+        (b"\x80\x03(0.", "takes a value that it never made"),
+        (b"\x80\x03K\x01(K\x02e.", "appends to int"),
+        (b"\x80\x03](K\x02K\x01u.", "sets items of list"),
+        (b"\x80\x03K\x01K\x02b.", "gives a state to int"),
+        (b"\x80\x03K\x01K\x02R.", "calls something that is not a numpy array"),
+        (b"\x80\x03K\x01\x82\x01.", r"the instruction b'\\x82' at byte 4"),
+        (b"(ios\nsystem\n.", r"the instruction b'i' at byte 1"),
+        (b"Vno end", "no line end"),
+        (b"\x80\x03\x8b\x41\x00\x00\x00" + bytes(65) + b".", "a number of 65 bytes"),
+        (b"I" + b"9" * 40 + b"\n.", "a number of 40 digits"),
+        (b"\x80\x03" + b"]" * 2_000_000, "makes more lists than its size explains"),
+        (b"\x80\x04N" + b"\x94" * 2_000_000, "makes more lists than its size explains"),
+        (key_that_takes_forever(), "a key of tuple; expected text"),
+    ],
+)
+def test_broken_and_hostile_programs_are_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=rf"p: .*{message}"):
+        read(tmp_path / "p", data)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.array([{}], object), "arrays of 'O8'"),
+        (np.zeros(2, [("a", "f4")]), r"arrays of 'V4'"),
+        (np.zeros(2, "M8[s]"), "arrays of 'M8'"),
+    ],
+)
+def test_arrays_of_anything_but_numbers_and_text_are_refused(tmp_path, value, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path / "p", pickle.dumps(value, protocol=3))
+
+
+def test_an_array_larger_than_its_bytes_is_refused(tmp_path: Path) -> None:
+    data = pickle.dumps(np.zeros((2, 3), np.float32), protocol=3)
+    assert data.count(b"K\x02K\x03\x86") == 1
+    with pytest.raises(ValueError, match=r"array \(200, 3\) float32 does not fit 24 bytes"):
+        read(tmp_path / "p", data.replace(b"K\x02K\x03\x86", b"K\xc8K\x03\x86"))
+
+
+def test_only_arrays_and_lists_of_numbers_are_arrays() -> None:
+    np.testing.assert_array_equal(array_of([[1, 2], [3, 4]]), [[1, 2], [3, 4]])
+    with pytest.raises(ValueError, match="expected an array, got str"):
+        array_of("x")
+    with pytest.raises(ValueError, match="expected an array, got list"):
+        array_of(["x"])

@@ -1,0 +1,228 @@
+"""Pictures of single frames: what is drawn where, what is said, what is never done."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posemill.geometry import normalize_by_bbox, normalize_by_shoulders
+from posemill.inspection.drawing import lettering
+from posemill.inspection.drawing.frame_picture import draw
+from posemill.inspection.drawing.palette import COLOURS, bone_keys, part_colours
+from posemill.records import PoseClip
+from posemill.skeletons import SKELETON_NAMES, get_skeleton
+
+GREY = 128
+Maker = Callable[..., PoseClip]
+
+
+def grey_frame(width: int = 320, height: int = 240) -> np.ndarray[Any, Any]:
+    return np.full((height, width, 3), GREY, np.uint8)
+
+
+def changed(picture: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return (picture != GREY).any(2)
+
+
+def near(picture: np.ndarray[Any, Any], x: float, y: float, colour: tuple[int, ...]) -> bool:
+    """Whether some pixel within 6 px of a place (as shares) has nearly that colour."""
+    column, row = round(x * picture.shape[1]), round(y * picture.shape[0])
+    patch = picture[max(0, row - 6) : row + 7, max(0, column - 6) : column + 7].astype(int)
+    return bool((np.abs(patch - np.array(colour)).max(2) < 30).any())
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every line of text that is written on pictures."""
+    lines: list[str] = []
+    write = lettering.cv2.putText
+
+    def remember(picture: Any, text: str, *rest: Any) -> Any:
+        lines.append(text)
+        return write(picture, text, *rest)
+
+    monkeypatch.setattr(lettering.cv2, "putText", remember)
+    return lines
+
+
+@pytest.mark.parametrize("skeleton_name", SKELETON_NAMES)
+def test_every_bone_colours_the_middle_between_its_ends(
+    skeleton_name: str, make_clip: Maker
+) -> None:
+    clip = make_clip(skeleton_name=skeleton_name)
+    picture = draw(grey_frame(), clip, 0, legend=False)
+    painted = changed(picture)
+    for a, b in clip.skeleton.bones:
+        x, y = clip.points[0, [a, b], :2].mean(0)
+        assert painted[round(y * picture.shape[0]), round(x * picture.shape[1])]
+
+
+@pytest.mark.parametrize("skeleton_name", SKELETON_NAMES)
+def test_left_and_right_arms_have_their_own_colours(skeleton_name: str, make_clip: Maker) -> None:
+    clip = make_clip(skeleton_name=skeleton_name, missing=())
+    picture = draw(grey_frame(), clip, 0, legend=False)
+    names = get_skeleton(skeleton_name).point_names
+    for side, other in (("left", "right"), ("right", "left")):
+        ends = [names.index(f"{side}_shoulder"), names.index(f"{side}_elbow")]
+        x, y = clip.points[0, ends, :2].mean(0)
+        assert near(picture, x, y, COLOURS[side])
+        assert not near(picture, x, y, COLOURS[other])
+
+
+@pytest.mark.parametrize("skeleton_name", SKELETON_NAMES)
+def test_bone_colours_are_mirrored_with_the_skeleton(skeleton_name: str) -> None:
+    skeleton, keys = get_skeleton(skeleton_name), bone_keys(skeleton_name)
+    swap = {"left": "right", "right": "left", "left_hand": "right_hand", "right_hand": "left_hand"}
+    by_bone = {frozenset(bone): key for bone, key in zip(skeleton.bones, keys, strict=True)}
+    for (a, b), key in zip(skeleton.bones, keys, strict=True):
+        twin = by_bone[frozenset((skeleton.mirror[a], skeleton.mirror[b]))]
+        assert twin == swap.get(key, key)
+
+
+def test_missing_parts_are_named_and_not_drawn(said: list[str], make_clip: Maker) -> None:
+    clip = make_clip(missing=("left_hand", "face"))
+    picture = draw(grey_frame(), clip, 0)
+    assert {"left hand missing", "face missing", "right hand", "pose"} <= set(said)
+    assert "left hand" not in said
+    assert not near(picture[:540], 0.65, 0.68, COLOURS["left_hand"])
+
+
+def test_a_blank_canvas_says_that_the_original_is_gone(said: list[str], make_clip: Maker) -> None:
+    picture = draw(None, make_clip(), 0, legend=False)
+    assert said == ["original picture not available"]
+    assert picture.shape == (540, 720, 3)
+
+
+def test_a_drawn_original_does_not_say_that_it_is_gone(said: list[str], make_clip: Maker) -> None:
+    draw(grey_frame(), make_clip(), 0)
+    assert "original picture not available" not in said
+
+
+@pytest.mark.usefixtures("no_fonts")
+def test_title_names_clip_and_frame_in_letters_the_font_has(
+    said: list[str], make_clip: Maker
+) -> None:
+    clip = make_clip(clip_id="Grüße/中\n1", frame_indices=np.arange(10) + 40)
+    draw(grey_frame(), clip, 2)
+    assert said[0] == "Grusse/U+4E2DU+000A1  frame 42"
+
+
+def test_small_pictures_are_enlarged_and_large_ones_kept(make_clip: Maker) -> None:
+    clip = make_clip(size_wh=(210, 260))
+    assert draw(grey_frame(210, 260), clip, 0, legend=False).shape == (720, 582, 3)
+    assert draw(grey_frame(1280, 720), clip, 0, legend=False).shape == (720, 1280, 3)
+
+
+def test_the_given_frame_is_not_modified(make_clip: Maker) -> None:
+    frame = grey_frame(1280, 720)
+    draw(frame, make_clip(), 0)
+    assert (frame == GREY).all()
+
+
+def test_lines_grow_with_the_picture(make_clip: Maker) -> None:
+    def share(width: int, height: int) -> float:
+        picture = draw(grey_frame(width, height), make_clip(), 0, legend=False, min_long_side=1)
+        return float(changed(picture).mean())
+
+    assert share(1600, 1200) == pytest.approx(share(800, 600), rel=0.25)
+
+
+def test_unsure_points_are_fainter_and_the_legend_says_so(
+    said: list[str], make_clip: Maker
+) -> None:
+    clip = make_clip(missing=("left_hand", "right_hand", "face"))
+    sure = draw(grey_frame(), clip, 0)
+    assert not any("faint" in line for line in said)
+    unsure = draw(grey_frame(), dataclasses.replace(clip, scores=clip.scores * 0.4), 0)
+    assert "faint: score below 0.5" in said
+    difference = [np.abs(p[:540].astype(int) - GREY).sum() for p in (sure, unsure)]
+    assert 0 < difference[1] < 0.7 * difference[0]
+
+
+def test_points_far_away_infinite_or_of_absurd_frames_do_no_harm(make_clip: Maker) -> None:
+    clip = make_clip(missing=("face",))
+    points = clip.points.copy()
+    points[0, 11] = 1e30
+    points[0, 12] = np.inf
+    points[0, 13] = -1e9
+    sizes = clip.sizes_wh.copy()
+    sizes[0] = (2_000_000_000, 1)
+    broken = dataclasses.replace(clip, points=points, sizes_wh=sizes)
+    assert draw(grey_frame(), broken, 0).shape[1] == 720
+    assert draw(None, broken, 0, legend=False).size < 10_000_000
+
+
+@pytest.mark.parametrize("way", ["shoulders", "bbox", "large"])
+def test_points_scaled_for_a_model_are_fitted_into_a_canvas_not_drawn_on_the_picture(
+    way: str, make_clip: Maker, said: list[str]
+) -> None:
+    clip = make_clip()
+    names = clip.skeleton.point_names
+    shoulders = names.index("left_shoulder"), names.index("right_shoulder")
+    points = {
+        "shoulders": normalize_by_shoulders(clip.points, shoulders),
+        "bbox": normalize_by_bbox(clip.points),
+        "large": (clip.points - 0.5) * 40,
+    }[way]
+    scaled = dataclasses.replace(clip, points=points.astype(np.float32))
+    picture = draw(grey_frame(), scaled, 0, legend=False)
+    assert said == ["keypoints scaled for a model: not on a picture"]
+    painted = (picture != lettering.BACKGROUND).any(2)[60:]
+    assert painted.mean() > 0.01
+    rows = np.flatnonzero(painted.any(1))
+    assert np.ptp(rows) > 0.5 * picture.shape[0]
+
+
+def test_someone_half_below_the_picture_is_still_drawn_on_it(make_clip: Maker) -> None:
+    clip = make_clip()
+    points = clip.points.copy()
+    points[..., 1] += 0.5
+    picture = draw(grey_frame(), dataclasses.replace(clip, points=points), 0, legend=False)
+    assert (picture == GREY).mean() > 0.5
+
+
+def test_nobody_in_the_frame_is_a_picture_too(said: list[str], make_clip: Maker) -> None:
+    clip = make_clip(missing=("pose", "face", "left_hand", "right_hand"))
+    picture = draw(grey_frame(), clip, 0)
+    assert not changed(picture[:540]).any()
+    assert sum(line.endswith("missing") for line in said) == 4
+
+
+def test_wrong_arguments_are_named(make_clip: Maker) -> None:
+    with pytest.raises(
+        ValueError, match=r"expected \(height, width, 3\) uint8, got \(4, 4\) uint8"
+    ):
+        draw(np.zeros((4, 4), np.uint8), make_clip(), 0)
+    with pytest.raises(IndexError):
+        draw(None, make_clip(3), 3)
+
+
+def test_body_parts_show_three_colours_and_unknown_parts_one() -> None:
+    assert len(part_colours("pose")) == 3
+    assert part_colours("tail") == (COLOURS["middle"],)
+
+
+def test_long_titles_are_shortened_in_the_middle() -> None:
+    short = lettering.shorten("a" * 50 + "b" * 50, 200, 10)
+    assert short.startswith("a")
+    assert short.endswith("b")
+    assert ".." in short
+    assert lettering.text_size(short, 10) <= 200
+
+
+def test_real_pictures_keep_most_of_their_pixels(shared: Any) -> None:
+    golden = np.load(shared / "golden" / "wlasl_00335.image.npz")
+    parts = [golden[name][..., :3] for name in ("pose", "face", "left_hand", "right_hand")]
+    points = np.concatenate(parts, 1).astype(np.float32)
+    clip = PoseClip(
+        points,
+        np.where(np.isnan(points[..., 0]), 0, 1).astype(np.float32),
+        golden["size_wh"].astype(np.int32),
+    )
+    frame = grey_frame()
+    share = changed(draw(frame, clip, 20, legend=False)).mean()
+    assert 0.01 < share < 0.12

@@ -1,0 +1,187 @@
+"""Samples drawn with a seed, pictures on originals or on blank canvases, movies of clips."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from posemill.errors import ConfigError, PosemillError
+from posemill.inspection.drawing.gallery import Wish, choose_frames, draw_gallery
+from posemill.inspection.drawing.movies import write_movie
+from posemill.inspection.drawing.originals import Originals, Place
+from posemill.inspection.material import Material, Outline, open_material
+from posemill.records import PoseClip
+from posemill.stores.manifest import Manifest
+from posemill.stores.writer import RunWriter
+
+Maker = Callable[..., PoseClip]
+GREEN = (20, 200, 40)
+
+
+def outline(clip_id: str, num_frames: int, split: str = "train") -> Outline:
+    present = np.ones((num_frames, 4), bool)
+    return Outline(split, clip_id, "holistic-543", present, np.ones((num_frames, 2), np.int32))
+
+
+def write_frames(folder: Path, num_frames: int) -> tuple[str, ...]:
+    """Write green pictures; return their paths."""
+    folder.mkdir(parents=True)
+    paths = [folder / f"{number:04d}.png" for number in range(num_frames)]
+    for path in paths:
+        cv2.imwrite(str(path), np.full((48, 64, 3), GREEN[::-1], np.uint8))
+    return tuple(map(str, paths))
+
+
+def make_run(folder: Path, clips: list[PoseClip], **source: str) -> Material:
+    with RunWriter(folder, Manifest("holistic-543", source=source)) as writer:
+        for clip in clips:
+            writer.add(clip)
+    return open_material(folder)
+
+
+def is_green(path: Path) -> bool:
+    """Whether the corner of a picture is the originals' green."""
+    picture = cv2.imread(str(path))
+    return bool((picture[5, 5, ::-1] == GREEN).all())
+
+
+def test_the_same_seed_draws_the_same_frames_in_any_order_of_clips() -> None:
+    outlines = [outline(f"clip{number}", 30 + number) for number in range(40)]
+    first = choose_frames(outlines, 10, seed=1)
+    assert choose_frames(outlines[::-1], 10, seed=1) == first
+    assert choose_frames(outlines, 10, seed=2) != first
+    assert len(first) == 10
+
+
+def test_every_clip_is_drawn_once_before_one_is_drawn_twice() -> None:
+    chosen = choose_frames([outline("a", 100), outline("b", 2)], 7, seed=0)
+    assert Counter({name[1]: len(rows) for name, rows in chosen.items()}) == {"a": 5, "b": 2}
+    assert all(len(set(rows)) == len(rows) for rows in chosen.values())
+
+
+def test_more_samples_than_frames_are_all_frames() -> None:
+    assert choose_frames([outline("a", 3)], 50, seed=0) == {("train", "a"): [0, 1, 2]}
+
+
+def test_frames_are_drawn_on_their_originals_with_a_sheet(make_clip: Maker, tmp_path: Path) -> None:
+    paths = write_frames(tmp_path / "data" / "a", 10)
+    clip = make_clip(10, clip_id="a", split="train", image_paths=paths)
+    material, originals = make_run(tmp_path / "run", [clip]), Originals()
+    wish = Wish(num_samples=3)
+    written = list(draw_gallery(material, wish, tmp_path / "out", originals=originals))
+    assert [path.name for path in written[-1:]] == ["train_contact_sheet.png"]
+    assert len(written) == 4
+    assert all(is_green(path) for path in written[:3])
+    assert (originals.num_read, originals.num_gone) == (3, 0)
+
+
+def test_originals_that_are_gone_are_counted_and_drawn_blank(
+    make_clip: Maker, tmp_path: Path
+) -> None:
+    clip = make_clip(4, clip_id="a", image_paths=tuple(f"/nowhere/{i}.png" for i in range(4)))
+    material, originals = make_run(tmp_path / "run", [clip]), Originals()
+    written = list(
+        draw_gallery(material, Wish(num_samples=2), tmp_path / "out", originals=originals)
+    )
+    assert not is_green(written[0])
+    assert originals.num_gone == 2
+    assert "/nowhere/" in originals.first_reason
+
+
+def test_a_dataset_that_was_moved_is_found_below_its_new_root(
+    make_clip: Maker, tmp_path: Path
+) -> None:
+    write_frames(tmp_path / "new" / "x" / "a", 4)
+    old = tuple(f"/old/data/x/a/{number:04d}.png" for number in range(4))
+    clip = make_clip(4, clip_id="other", image_paths=old)
+    material = make_run(tmp_path / "run", [clip], path="/old/data")
+    originals = Originals.of(material.facts(), moved_to=tmp_path / "new")
+    list(draw_gallery(material, Wish(num_samples=4), tmp_path / "out", originals=originals))
+    assert (originals.num_read, originals.num_gone) == (4, 0)
+
+
+def test_frames_of_videos_are_the_right_ones(make_clip: Maker, tmp_path: Path) -> None:
+    levels = [20 + 20 * number for number in range(10)]
+    (tmp_path / "data").mkdir()
+    write_movie(
+        tmp_path / "data" / "a.mp4",
+        (np.full((48, 64, 3), level, np.uint8) for level in levels),
+        kind="mp4",
+    )
+    clip = make_clip(5, clip_id="a", frame_indices=np.array([1, 3, 4, 8, 9]))
+    originals = Originals([Place(tmp_path / "data", "videos")])
+    frames = dict(originals.frames(clip, [0, 2, 4]))
+    for row, number in ((0, 1), (2, 4), (4, 9)):
+        frame = frames[row]
+        assert frame is not None
+        assert frame.mean() == pytest.approx(levels[number], abs=4)
+
+
+def test_a_merged_run_finds_the_videos_of_all_its_sources(make_clip: Maker, tmp_path: Path) -> None:
+    inputs = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        write_movie(
+            tmp_path / name / f"{name}.mp4",
+            (np.zeros((48, 64, 3), np.uint8) for _ in range(3)),
+            kind="mp4",
+        )
+        inputs.append({"manifest": {"source": {"path": str(tmp_path / name), "layout": "videos"}}})
+    inputs.append({"manifest": {"source": {"path": "/nowhere"}}})
+    originals = Originals.of({"source": {"inputs": inputs}})
+    for name in ("one", "two"):
+        found = dict(originals.frames(make_clip(3, clip_id=name), range(3)))
+        assert all(frame is not None for frame in found.values())
+
+
+def test_a_video_that_is_gone_or_too_short_gives_blank_frames(
+    make_clip: Maker, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    frames = (np.zeros((48, 64, 3), np.uint8) for _ in range(3))
+    write_movie(tmp_path / "data" / "a.mp4", frames, kind="mp4")
+    originals = Originals([Place(tmp_path / "data")])
+    found = dict(originals.frames(make_clip(5, clip_id="a"), range(5)))
+    assert [frame is None for frame in found.values()] == [False, False, False, True, True]
+    gone = dict(originals.frames(make_clip(2, clip_id="b"), range(2)))
+    assert list(gone.values()) == [None, None]
+    assert "no clip 'b' in" in originals.first_reason
+
+
+@pytest.mark.parametrize("kind", ["mp4", "gif"])
+def test_whole_clips_become_movies_with_a_sheet(
+    make_clip: Maker, tmp_path: Path, kind: str
+) -> None:
+    clips = [make_clip(6, clip_id=name, split="dev", fps=10.0) for name in ("a", "b")]
+    material = make_run(tmp_path / "run", clips)
+    wish = Wish(clip_ids=["b"], video=kind)
+    written = list(draw_gallery(material, wish, tmp_path / "out", originals=Originals()))
+    folder = tmp_path / "out" / "dev"
+    assert written == [folder / f"b.{kind}", folder / "b_contact_sheet.png"]
+    assert all(path.stat().st_size > 1000 for path in written)
+
+
+def test_hostile_clip_names_stay_below_the_folder(make_clip: Maker, tmp_path: Path) -> None:
+    names = ["../../escaped", "/absolute", "a/../../../b"]
+    clips = [make_clip(2, clip_id=name, split="../up") for name in names]
+    material = make_run(tmp_path / "run", clips)
+    out = tmp_path / "deep" / "er" / "out"
+    before = {path for path in tmp_path.rglob("*") if "run" not in path.parts}
+    written = list(draw_gallery(material, Wish(), out, originals=Originals()))
+    assert len(written) == 7
+    made = set(tmp_path.rglob("*.png")) - before
+    assert made == set(written)
+    assert all(path.is_relative_to(out) for path in made)
+
+
+def test_wrong_wishes_are_named(make_clip: Maker, tmp_path: Path) -> None:
+    material = make_run(tmp_path / "run", [make_clip(2, clip_id="a")])
+    with pytest.raises(ConfigError, match="video: expected mp4 or gif, got 'avi'"):
+        list(draw_gallery(material, Wish(video="avi"), tmp_path, originals=Originals()))
+    with pytest.raises(PosemillError, match=r"has no clip 'z'; posemill view --detailed lists"):
+        list(draw_gallery(material, Wish(clip_ids=["z"]), tmp_path, originals=Originals()))

@@ -1,0 +1,60 @@
+"""Names from data become paths below the folder, whatever they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posemill.errors import PosemillError
+from posemill.inspection.drawing.naming import safe_path, writing
+
+
+def test_plain_names_stay_as_they_are(tmp_path: Path) -> None:
+    path = safe_path(tmp_path, "train", "01April/7-1 (über)", suffix="_frame000001.png")
+    assert path == tmp_path / "train" / "01April" / "7-1 (über)_frame000001.png"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc/passwd", "/etc/passwd", "..", "", ".", "a/../../b", "C:\\Windows\\x", "..\\..\\x",
+     "a\0b", "x" * 4000, "é" * 300, "con", "a/nul.txt", "trailing. ", "\udcff", "new\nline"],
+)  # fmt: skip
+def test_hostile_names_stay_below_the_folder_and_can_be_written(name: str, tmp_path: Path) -> None:
+    path = safe_path(tmp_path, "train", name, suffix=".png")
+    assert path.resolve().is_relative_to(tmp_path.resolve() / "train")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("fits")
+
+
+@given(st.text(), st.text())
+def test_two_names_never_share_a_file(one: str, other: str) -> None:
+    paths = [safe_path(Path("/out"), name, suffix=".png") for name in (one, other)]
+    assert (paths[0] == paths[1]) == (one == other)
+    assert all(".." not in path.parts for path in paths)
+
+
+def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.mkdir()
+    (inside / "train").symlink_to(outside)
+    with pytest.raises(PosemillError, match=r"leads out of .* by a link; choose another folder"):
+        safe_path(inside, "train", "x", suffix=".png")
+
+
+def test_what_is_in_the_way_of_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PosemillError, match="is a folder; name a file"), writing(tmp_path):
+        pass
+    below = tmp_path / "file" / "x.png"
+    message = r"x.png cannot be written: .*; choose another place"
+    with pytest.raises(PosemillError, match=message), writing(below):
+        pass
+    with pytest.raises(KeyboardInterrupt), writing(tmp_path / "new" / "x.png"):
+        raise KeyboardInterrupt
+    assert not (tmp_path / "new").exists()
+    with writing(tmp_path / "new" / "x.png"):
+        (tmp_path / "new" / "x.png").write_text("written")

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from posemill.errors import PosemillError
+from posemill.inspection.drawing.movies import write_movie
+from posemill.inspection.drawing.originals import Originals, Place
+from posemill.records import PoseClip
+from posemill.stores.manifest import Manifest
+from posemill.stores.reader import open_run
+from posemill.stores.writer import RunWriter
+
+Maker = Callable[..., PoseClip]
+
+has_bytes_as_names = pytest.mark.skipif(
+    sys.platform in ("win32", "darwin"), reason="names are Unicode"
+)
+
+
+def write_pictures(folder: Path, names: list[bytes]) -> tuple[str, ...]:
+    """Write pictures of different greys; return their paths as Python spells them."""
+    folder.mkdir(parents=True)
+    for number, name in enumerate(names):
+        _, data = cv2.imencode(".png", np.full((48, 64, 3), 50 * number, np.uint8))
+        (folder / os.fsdecode(name)).write_bytes(data.tobytes())
+    return tuple(str(folder / os.fsdecode(name)) for name in names)
+
+
+def stored(clip: PoseClip, folder: Path) -> PoseClip:
+    """Return the clip as a run gives it back."""
+    with RunWriter(folder, Manifest("holistic-543")) as writer:
+        writer.add(clip)
+    return next(open_run(folder).clips())
+
+
+NAMES = [b"bild\xff1.png", b"bild\\xff2.png", "bär3.png".encode()]
+
+
+@has_bytes_as_names
+@pytest.mark.parametrize("folder", [b"plain", b"b\xfcrger", b"text\\xfc"])
+def test_pictures_with_names_that_are_not_utf8_are_found(make_clip, tmp_path, folder) -> None:
+    paths = write_pictures(tmp_path / os.fsdecode(folder) / "a", NAMES)
+    clip = stored(make_clip(3, clip_id="a", image_paths=paths), tmp_path / "run")
+    assert clip.image_paths[0].endswith(r"a/bild\xff1.png")
+    originals = Originals()
+    frames = [frame for _, frame in originals.frames(clip, range(3))]
+    assert (originals.num_read, originals.first_reason) == (3, "")
+    assert [int(frame.mean()) for frame in frames if frame is not None] == [0, 50, 100]
+
+
+@has_bytes_as_names
+def test_such_pictures_are_found_below_the_new_root_of_a_moved_dataset(
+    make_clip: Maker, tmp_path: Path
+) -> None:
+    old = tmp_path / os.fsdecode(b"alt\xfc")
+    paths = write_pictures(old / "x", NAMES)
+    clip = stored(make_clip(3, clip_id="other", image_paths=paths), tmp_path / "run")
+    old.rename(tmp_path / "new")
+    originals = Originals([Place(old)], moved_to=tmp_path / "new")
+    list(originals.frames(clip, range(3)))
+    assert (originals.num_read, originals.first_reason) == (3, "")
+
+
+@has_bytes_as_names
+def test_videos_below_a_root_whose_name_is_not_utf8_are_found(make_clip, tmp_path) -> None:
+    root = tmp_path / os.fsdecode(b"filme\xfc")
+    root.mkdir()
+    frames = (np.zeros((48, 64, 3), np.uint8) for _ in range(2))
+    write_movie(root / "a.mp4", frames, kind="mp4")
+    # As a manifest says it.
+    originals = Originals.of({"source": {"path": str(tmp_path / r"filme\xfc"), "layout": "videos"}})
+    list(originals.frames(make_clip(2, clip_id="a"), range(2)))
+    assert (originals.num_read, originals.first_reason) == (2, "")
+
+
+def test_such_a_picture_that_is_gone_is_said(make_clip: Maker, tmp_path: Path) -> None:
+    clip = make_clip(1, image_paths=(str(tmp_path / r"bild\xff.png"),))
+    originals = Originals()
+    assert list(originals.frames(clip, [0])) == [(0, None)]
+    assert "missing: no such file" in originals.first_reason
+
+
+def test_a_folder_of_originals_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(PosemillError, match=r"--originals .*nowhere: no such file or folder"):
+        Originals.of({}, moved_to=tmp_path / "nowhere")
+
+
+DEEP = Path("PH/features/frames/train/a")  # a clip's folder deep below the root, as of PHOENIX
+
+
+@pytest.mark.parametrize("started_in", [".", "sub", "PH", "PH/features"])
+def test_pictures_with_relative_paths_are_found_from_anywhere(
+    make_clip: Maker, tmp_path: Path, monkeypatch, started_in: str
+) -> None:
+    write_pictures(tmp_path / DEEP, NAMES[1:])
+    (tmp_path / "sub").mkdir()
+    root = Path(os.path.relpath(tmp_path / "PH", tmp_path / started_in))  # as a user types it
+    inside = Path(*DEEP.parts[1:])
+    relative = tuple(str(root / inside / os.fsdecode(name)) for name in NAMES[1:])
+    clip = make_clip(2, clip_id="a", split="train", image_paths=relative)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    originals = Originals([Place(tmp_path / "PH")])
+    list(originals.frames(clip, range(2)))
+    assert (originals.num_read, originals.first_reason) == (2, "")
+    (tmp_path / "PH").rename(tmp_path / "new")
+    moved = Originals([Place(tmp_path / "PH")], moved_to=tmp_path / "new")
+    list(moved.frames(clip, range(2)))
+    assert (moved.num_read, moved.first_reason) == (2, "")
+
+
+def test_of_two_datasets_with_the_same_names_the_right_one_is_taken(
+    make_clip: Maker, tmp_path: Path
+) -> None:
+    for name, greys in (("one", [b"1.png"]), ("two", [b"0.png", b"1.png"])):
+        write_pictures(tmp_path / name / "train" / "a", greys)
+    originals = Originals([Place(tmp_path / "one"), Place(tmp_path / "two")])
+    clip = make_clip(1, clip_id="a", split="train", image_paths=("two/train/a/1.png",))
+    ((_, frame),) = originals.frames(clip, [0])
+    assert frame is not None
+    assert int(frame.mean()) == 50

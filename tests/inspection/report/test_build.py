@@ -1,0 +1,241 @@
+"""The report: one file that parses, loads nothing, runs nothing, and says what was found."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.inspection.drawing.originals import Originals
+from posemill.inspection.material import open_material
+from posemill.inspection.quality import measure
+from posemill.inspection.report.build import measure_all, telling_rows, write_report
+from posemill.inspection.report.charts import (
+    bar_chart,
+    nice_maximum,
+    nice_ticks,
+    short,
+    strip_chart,
+)
+from posemill.inspection.report.page import table, text
+from posemill.inspection.totals import RunQuality, gap_bin, gap_labels
+from posemill.records import PoseClip
+from posemill.stores.manifest import Manifest
+from posemill.stores.writer import RunWriter
+
+Maker = Callable[..., PoseClip]
+HOSTILE = '<script>alert("x")</script><img src=http://evil.example/x.png onerror=alert(1)>&\x00\x1b'
+VOID = {"meta", "img", "br", "line", "rect"}
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and text, and sees that every tag is closed."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(content)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def write_run(folder: Path, clips: list[PoseClip]) -> None:
+    manifest = Manifest(
+        "holistic-543", engine={"engine": HOSTILE}, options={"mode": "video"}, source={"path": "x"}
+    )
+    with RunWriter(folder, manifest) as writer:
+        for clip in clips:
+            writer.add(clip)
+
+
+def add_failure(folder: Path, reason: str, message: str) -> None:
+    with sqlite3.connect(folder / "ledger.sqlite") as database:
+        database.execute(
+            "INSERT INTO failures (clip_no, frame_index, num_frames, path, reason, message) "
+            "VALUES (1, 3, 1, ?, ?, ?)",
+            (HOSTILE, reason, message),
+        )
+    database.close()
+
+
+def report_of(folder: Path) -> str:
+    material = open_material(folder)
+    out = folder.parent / "report.html"
+    write_report(material, measure_all(material.clips()), out, originals=Originals())
+    return out.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def content(make_clip: Maker, tmp_path: Path) -> str:
+    clips = [
+        make_clip(30, clip_id="fine", split="train"),
+        make_clip(30, clip_id=HOSTILE, split=HOSTILE, missing=("face",)),
+    ]
+    write_run(tmp_path / "run", clips)
+    add_failure(tmp_path / "run", "truncated", f"no end {HOSTILE}")
+    return report_of(tmp_path / "run")
+
+
+def test_the_report_is_well_formed(content: str) -> None:
+    page = Page(content)
+    assert page.open == []
+    assert content.startswith("<!doctype html>")
+
+
+def test_the_report_loads_and_runs_nothing(content: str) -> None:
+    page = Page(content)
+    tags = {tag for tag, _ in page.tags}
+    assert not tags & {"script", "link", "iframe", "object", "embed", "base", "form", "video"}
+    for tag, attributes in page.tags:
+        assert not [name for name in attributes if name.startswith("on")]
+        for name in ("src", "href", "srcset", "data", "xlink:href"):
+            if name in attributes:
+                assert tag == "img"
+                assert str(attributes[name]).startswith("data:image/jpeg;base64,")
+    assert not re.search(r"url\(|@import", content)
+    assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in content
+
+
+def test_names_from_data_are_shown_as_text(content: str) -> None:
+    words = "".join(Page(content).words)
+    assert '<script>alert("x")</script>' in words
+    assert "<script" not in content
+    assert "\x1b" not in content
+
+
+def test_the_report_says_what_was_found(content: str) -> None:
+    words = " ".join(" ".join(Page(content).words).split())
+    assert "face missing in 100%" in words
+    assert "truncated" in words
+    assert "engine.engine" in words
+    assert "options.mode" in words
+    assert "0.0 %" in words
+    assert "100.0 %" in words
+    for heading in ("Presence", "Worst clips", "Missing over time", "Failures", "Jumps, swaps"):
+        assert heading in words
+
+
+def test_worst_clips_come_with_pictures_and_first(make_clip: Maker, tmp_path: Path) -> None:
+    clips = [make_clip(20, clip_id=f"good{number}") for number in range(3)]
+    clips.append(make_clip(20, clip_id="bad", missing=("pose", "face", "left_hand", "right_hand")))
+    write_run(tmp_path / "run", clips)
+    content = report_of(tmp_path / "run")
+    assert content.count("<img ") == 4  # of the only clip with a fault
+    assert content.index("bad") < content.index("good0")
+
+
+def test_a_perfect_run_says_so(make_clip: Maker, tmp_path: Path) -> None:
+    write_run(tmp_path / "run", [make_clip(20, clip_id="good")])
+    content = report_of(tmp_path / "run")
+    assert "No clip has a fault that was looked for." in content
+    assert "None: every clip and every frame was read." in content
+
+
+def test_many_clips_make_a_report_of_bounded_size_that_says_so(
+    make_clip: Maker, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    clips = []
+    for number in range(150):
+        clip = make_clip(40, clip_id=f"clip{number:03d}")
+        clip.points[rng.random(40) < 0.5, 33:501] = np.nan
+        clips.append(clip)
+    write_run(tmp_path / "run", clips)
+    content = report_of(tmp_path / "run")
+    assert "The 20 worst of 150 clips" in content
+    assert "The 60 worst of 150 clips" in content
+    assert content.count("<img ") == 80
+    assert len(content) < 5_000_000
+
+
+def test_only_the_worst_are_kept_in_memory(make_clip: Maker) -> None:
+    quality = RunQuality(keep=2)
+    for number, missing in enumerate([(), ("face",), (), ("pose",), ("face",)]):
+        clip = make_clip(10, clip_id=str(number), missing=missing)
+        for each in measure_all([clip]).worst:
+            quality.add(each)
+    assert [each.clip_id for each in quality.worst] == ["3", "1"]
+    assert (quality.num_clips, quality.num_frames) == (5, 50)
+    assert quality.splits["all"].parts["face"].num_present == 30
+
+
+def test_gaps_fall_into_labelled_bins() -> None:
+    labels = gap_labels()
+    assert labels == ["0", "1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65-128", ">128"]
+    assert [labels[gap_bin(gap)] for gap in (0, 1, 3, 16, 128, 5000)] == [
+        "0", "1", "3-4", "9-16", "65-128", ">128",
+    ]  # fmt: skip
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    chart = bar_chart(
+        [("g", [("pose", 50.0, "50"), ("face", 25.0, "25")])], maximum=100, unit="", label="l"
+    )
+    widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', chart)]
+    assert widths == pytest.approx([260, 130])
+
+
+def test_strips_show_gaps_where_they_are() -> None:
+    strip = np.array([255] * 5 + [0] * 5, np.uint8)
+    chart = strip_chart([("face", strip)], label="l")
+    boxes = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', chart)
+    assert boxes == [("0.0", "480.0"), ("0.0", "240.0")]  # the ground, and the half that is there
+
+
+@pytest.mark.parametrize(
+    ("maximum", "ticks"),
+    [(100, [0, 20, 40, 60, 80, 100]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (7.5, [0, 2, 4, 6])],
+)
+def test_axes_have_round_numbers(maximum: float, ticks: list[float]) -> None:
+    assert nice_ticks(maximum) == ticks
+
+
+def test_numbers_are_written_short_and_round() -> None:
+    assert [short(count) for count in (0, 999, 9999, 12345, 4_560_000)] == [
+        "0", "999", "9999", "12.3k", "4.56M",
+    ]  # fmt: skip
+    assert [nice_maximum(value) for value in (0, 0.3, 1.2, 6.02, 80)] == pytest.approx(
+        [1, 0.3, 1.5, 7.5, 100]
+    )
+
+
+def test_tables_escape_and_align() -> None:
+    shown = table(["a<b", "n"], [("<i>", 12345)])
+    assert "<th>a&lt;b</th>" in shown
+    assert '<td>&lt;i&gt;</td><td class="number">12,345</td>' in shown
+    assert text("a\udcff\u202e") == "a??"
+
+
+def test_pictures_of_a_jump_show_the_frame_before_too(make_clip: Maker) -> None:
+    clip = make_clip(40)
+    clip.points[20, 522:, 1] -= 0.4
+    rows = telling_rows(clip, measure(clip))
+    assert len(rows) == 4
+    assert [entry for entry in rows if entry[1]] == [
+        (19, "just before"), (20, "jump of right hand"),
+    ]  # fmt: skip
+
+
+def test_a_clip_of_one_frame_has_one_picture(make_clip: Maker) -> None:
+    clip = make_clip(1, missing=("face",))
+    assert telling_rows(clip, measure(clip)) == [(0, "")]

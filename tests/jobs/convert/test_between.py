@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.errors import ConfigError, FormatError, RunError
+from posemill.formats import FORMATS, get_format
+from posemill.formats.shared.contract import Recipe
+from posemill.jobs.convert.between import (
+    count_export,
+    digest_of,
+    export_clips,
+    import_clips,
+    merge_clips,
+)
+from posemill.jobs.convert.inputs import ClipInput
+from posemill.jobs.convert.prepare import prepare
+from posemill.records import PoseClip
+from posemill.stores.commits import Failure
+from posemill.stores.manifest import Manifest
+from posemill.stores.reader import open_run
+from posemill.stores.writer import RunWriter
+
+
+def make_clip(seed: int, *, skeleton: str = "holistic-543", **fields: object) -> PoseClip:
+    rng = np.random.default_rng(seed)
+    count = {"holistic-543": 543, "holistic-143": 143, "openpose-18": 18}[skeleton]
+    points = rng.uniform(0.1, 0.9, (8, count, 3)).astype(np.float32)
+    scores = rng.uniform(0.1, 1, (8, count)).astype(np.float32)
+    points[3, -21:] = np.nan
+    scores[3, -21:] = 0
+    names = tuple(f"{seed}/{i:03d}.png" for i in range(8))
+    chosen = {"clip_id": f"clip_{seed}", "split": "train", "label": "A", "image_paths": names}
+    return PoseClip(points, scores, np.full((8, 2), (200, 100), np.int32), skeleton,
+                    **(chosen | fields))  # type: ignore[arg-type]  # fmt: skip
+
+
+def write_run(folder: Path, *clips: PoseClip, failures: Sequence[Failure] = ()) -> Path:
+    with RunWriter(folder, Manifest(clips[0].skeleton_name, engine={"engine": "fake"})) as writer:
+        for failure in failures:
+            writer.add_failure(failure)
+        for clip in clips:
+            writer.add(clip)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "run", make_clip(1), make_clip(2), make_clip(3, split="dev"))
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_a_run_gives_what_a_file_of_all_its_points_gives(run, tmp_path, name: str) -> None:
+    """Of a run only the points that are needed are read; a file has been read whole."""
+    export_clips(ClipInput(run), "hdf5", tmp_path / "all.h5", recipe=Recipe(layout="543"))
+    said, read = [], []
+    for source in (run, tmp_path / "all.h5"):
+        out = tmp_path / source.stem / f"file{get_format(name).suffix}"
+        summary = export_clips(ClipInput(source), name, out)
+        _, layouts = count_export(ClipInput(source), name, recipe=Recipe())
+        said.append((summary.losses, summary.recipe, layouts))
+        read.append([digest_of(clip) for clip in ClipInput(out, size_wh=(200, 100)).clips()])
+    assert said[0] == said[1]
+    assert read[0] == read[1]
+    assert len(read[0]) == 3
+
+
+@pytest.mark.parametrize("layout", [None, "143", "openpose-18"])
+def test_runs_of_before_and_of_now_are_merged(tmp_path, version_1, layout: str | None) -> None:
+    with version_1():
+        write_run(tmp_path / "old", make_clip(1), make_clip(2))
+    write_run(tmp_path / "new", make_clip(2), make_clip(3))
+    sources = [ClipInput(tmp_path / name) for name in ("old", "new")]
+    summary = merge_clips(sources, tmp_path / "all", recipe=Recipe(layout=layout))
+    assert (summary.num_clips, summary.equal_duplicates) == (3, 1)
+    assert all("holistic-543 as" in words for words in summary.losses)
+    assert len(summary.losses) == (0 if layout is None else 1)
+    merged = open_run(tmp_path / "all")
+    for number, clip in enumerate(merged.clips(), start=1):
+        expected = make_clip(number).as_skeleton(merged.skeleton_name)
+        np.testing.assert_array_equal(clip.points, expected.points)
+        np.testing.assert_array_equal(clip.scores, expected.scores)
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_a_run_goes_into_every_format_and_comes_back_as_a_run(run, tmp_path, name: str) -> None:
+    out = tmp_path / f"file{get_format(name).suffix}"
+    summary = export_clips(ClipInput(run), name, out)
+    assert (summary.num_clips, summary.num_frames, summary.splits) == (
+        3,
+        24,
+        {"train": 2, "dev": 1},
+    )
+    source = ClipInput(out, size_wh=(200, 100))
+    assert source.kind == name
+    import_clips(source, tmp_path / "back")
+    back = open_run(tmp_path / "back")
+    assert set(back.splits) == {"train", "dev"}
+    assert back.num_frames == 24
+    assert back.manifest.kind == "import"
+    originals = {clip.clip_id: clip for clip in open_run(run).clips()}
+    for clip in back.clips():
+        expected = originals[clip.clip_id].as_skeleton(back.skeleton_name)
+        np.testing.assert_array_equal(clip.mask, expected.mask)
+        np.testing.assert_allclose(clip.points[..., :2], expected.points[..., :2], atol=1e-5)
+
+
+def test_the_recipe_is_applied_and_the_layout_is_the_formats_usual_one(run, tmp_path) -> None:
+    export_clips(ClipInput(run, splits=["dev"]), "npz", tmp_path / "a.npz",
+                 recipe=Recipe(interpolate=2, normalize="shoulders"))  # fmt: skip
+    (clip,) = get_format("npz").read(tmp_path / "a.npz")
+    assert clip.skeleton_name == "holistic-143"
+    assert clip.mask.all()
+    names = clip.skeleton.point_names
+    left, right = names.index("left_shoulder"), names.index("right_shoulder")
+    np.testing.assert_allclose(clip.points[:, [left, right], :2].mean(1), 0, atol=1e-5)
+    widths = np.hypot(*(clip.points[:, left, :2] - clip.points[:, right, :2]).T)
+    np.testing.assert_allclose(np.median(widths), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "message"),
+    [
+        ("txt", Recipe(layout="143"), "txt holds openpose-18, not holistic-143: choose another"),
+        ("coco", Recipe(normalize="bbox"), "coco holds pixels of the picture, --normalize bbox"),
+        ("pkl", Recipe(fill="nan"), "pkl has its own mark for missing points; leave out --fill"),
+    ],
+)
+def test_a_recipe_the_format_cannot_hold_is_refused(run, tmp_path, name, recipe, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        export_clips(ClipInput(run), name, tmp_path / "x", recipe=recipe)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_layout_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", make_clip(1, skeleton="openpose-18"))
+    with pytest.raises(ConfigError, match=r"openpose-18 cannot become holistic-543.*another --lay"):
+        export_clips(ClipInput(run), "npz", tmp_path / "a.npz", recipe=Recipe(layout="543"))
+
+
+def test_merging_keeps_every_clip_and_says_where_they_came_from(run, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "other", make_clip(2), make_clip(4, split="test"))
+    summary = merge_clips([ClipInput(run), ClipInput(other)], tmp_path / "all")
+    assert (summary.num_clips, summary.equal_duplicates) == (4, 1)
+    merged = open_run(tmp_path / "all")
+    assert merged.splits == ("train", "dev", "test")
+    assert merged.is_finished
+    assert merged.manifest.engine == {"engine": "fake"}
+    paths = [each["path"] for each in merged.manifest.source["inputs"]]
+    assert paths == [str(run), str(other)]
+    assert digest_of(merged.clip("clip_2")) == digest_of(make_clip(2))
+
+
+def lost(clip_id: str, frame_index: int | None, num_frames: int = 1, split: str = "train"):
+    return Failure(clip_id, split, frame_index, num_frames, f"{clip_id}.png", "not a picture",
+                   f"{clip_id}: broken at {frame_index}")  # fmt: skip
+
+
+def test_merging_keeps_the_failures_of_its_inputs_with_their_reasons(tmp_path: Path) -> None:
+    found = [lost("clip_1", 4), lost("gone", None, 7), lost("unknown", None, 0, split="dev")]
+    one = write_run(tmp_path / "one", make_clip(1), make_clip(3, split="dev"), failures=found)
+    two = write_run(tmp_path / "two", make_clip(2), failures=[lost("clip_2", 9)])
+    summary = merge_clips([ClipInput(one), ClipInput(two)], tmp_path / "all")
+    assert summary.num_failures == 4
+    merged = open_run(tmp_path / "all")
+    assert {each.message: each for each in merged.failures()} == {
+        each.message: each for each in [*found, lost("clip_2", 9)]
+    }
+    counts = {each.split: each for each in merged.counts}
+    frames = 2 * len(make_clip(1))
+    assert (counts["train"].num_clips, counts["train"].clips_done) == (3, 3)
+    assert counts["train"].frames_failed == 9
+    assert (counts["train"].frames_out, counts["train"].frames_known) == (frames, frames + 9)
+    assert (counts["dev"].num_clips, counts["dev"].frames_failed) == (2, 0)
+    assert [clip.clip_id for clip in merged.clips()] == ["clip_1", "clip_3", "clip_2"]
+    again = merge_clips([ClipInput(tmp_path / "all")], tmp_path / "again")
+    assert again.num_failures == 4
+    assert open_run(tmp_path / "again").failures() == merged.failures()
+
+
+def test_a_failure_that_another_input_made_good_is_not_kept(tmp_path: Path) -> None:
+    tried = [lost("clip_1", None, 5), lost("gone", 1)]
+    one = write_run(tmp_path / "one", make_clip(2), failures=tried)
+    two = write_run(tmp_path / "two", make_clip(1), make_clip(2), failures=tried[1:])
+    merge_clips([ClipInput(one), ClipInput(two)], tmp_path / "all")
+    assert open_run(tmp_path / "all").failures() == tried[1:]
+
+
+def test_only_failures_of_the_chosen_splits_are_kept(tmp_path: Path) -> None:
+    found = [lost("clip_1", 4), lost("clip_3", 2, split="dev")]
+    run = write_run(tmp_path / "run", make_clip(1), make_clip(3, split="dev"), failures=found)
+    summary = merge_clips([ClipInput(run, splits=["dev"])], tmp_path / "all")
+    assert summary.num_failures == 1
+    assert open_run(tmp_path / "all").failures() == found[1:]
+
+
+def test_clips_that_differ_are_all_named_and_nothing_is_written(run, tmp_path: Path) -> None:
+    changed = [dataclasses.replace(make_clip(i), label="B") for i in (1, 2)]
+    other = write_run(tmp_path / "other", *changed)
+    with pytest.raises(RunError, match=r"2 clips came twice with different content(.|\n)*train/"
+                       r"clip_1 \(.*run and .*other\)\n  train/clip_2"):  # fmt: skip
+        merge_clips([ClipInput(run), ClipInput(other)], tmp_path / "all")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "run"]
+
+
+def test_runs_of_two_skeletons_need_a_layout(run, tmp_path: Path) -> None:
+    small = write_run(tmp_path / "small", make_clip(9, skeleton="holistic-143"))
+    sources = [ClipInput(run), ClipInput(small)]
+    with pytest.raises(RunError, match=r"run has holistic-543, .*small has holistic-143; give one"):
+        merge_clips(sources, tmp_path / "all")
+    merge_clips(sources, tmp_path / "all", recipe=Recipe(layout="143"))
+    assert len(open_run(tmp_path / "all")) == 4
+
+
+def test_an_existing_run_is_not_written_over(run: Path) -> None:
+    with pytest.raises(RunError, match="holds a run already; choose another folder"):
+        merge_clips([ClipInput(run)], run)
+
+
+def test_splits_that_are_not_there_are_named(run, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"run has no split 'tset'; it has train, dev"):
+        ClipInput(run, splits=["tset"])
+    export_clips(ClipInput(run), "npz", tmp_path / "a.npz")
+    with pytest.raises(FormatError, match=r"a\.npz: holds no clips of split 'tset'"):
+        list(ClipInput(tmp_path / "a.npz", splits=["tset"]).clips())
+    with pytest.raises(FormatError, match=r"a\.npz: split 'tset' holds no clips; .*--splits dev"):
+        list(ClipInput(tmp_path / "a.npz", splits=["dev", "tset"]).clips())
+
+
+def test_a_split_of_a_run_without_keypoints_is_not_passed_over(tmp_path: Path) -> None:
+    empty = dataclasses.replace(make_clip(2, split="dev"), image_paths=())
+    nothing = {name: getattr(empty, name)[:0] for name in ("points", "scores", "sizes_wh")}
+    empty = dataclasses.replace(empty, frame_indices=np.zeros(0, np.int64), **nothing)
+    run = write_run(tmp_path / "run", make_clip(1), empty)
+    with pytest.raises(RunError, match=r"split 'dev' holds no clips; .* \(--splits train\)"):
+        export_clips(ClipInput(run), "npz", tmp_path / "a.npz")
+    assert not (tmp_path / "a.npz").exists()
+
+
+def test_a_place_that_cannot_be_written_is_named(run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(FormatError, match=r"a\.npz: cannot be written: .*file is a file, exp"):
+        export_clips(ClipInput(run), "npz", tmp_path / "file" / "a.npz")
+    with pytest.raises(FormatError, match="cannot be written"):
+        merge_clips([ClipInput(run)], tmp_path / "file" / "x")
+
+
+def test_a_dry_run_reads_everything_and_writes_nothing(run, tmp_path: Path) -> None:
+    summary = merge_clips([ClipInput(run)], tmp_path / "all", dry_run=True)
+    assert summary.num_clips == 3
+    assert not (tmp_path / "all").exists()
+
+
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    from posemill.jobs.convert.between import export_clips
+    from posemill.jobs.convert.inputs import ClipInput
+
+    def watch(clips, total):
+        for number, clip in enumerate(clips):
+            if number == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield clip
+
+    export_clips(ClipInput(Path(sys.argv[1])), sys.argv[2], Path(sys.argv[3]), watch=watch)
+"""
+
+
+@pytest.mark.parametrize("name", ["npz", "txt"])
+def test_a_killed_export_leaves_the_old_file_or_none(run, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out" / f"file{get_format(name).suffix}"
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(run), name, str(out)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    assert not out.exists()
+    export_clips(ClipInput(run, splits=["dev"]), name, out)
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    assert [clip.clip_id for clip in ClipInput(out).clips()] == ["clip_3"]
+    export_clips(ClipInput(run), name, out)
+    assert len(list(ClipInput(out).clips())) == 3
+
+
+def normalised(run: Path, out: Path, name: str = "npz", how: str = "shoulders") -> Path:
+    export_clips(ClipInput(run), name, out, recipe=Recipe(normalize=how))
+    return out
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if not get_format(name).has_pixels])
+def test_a_run_of_a_normalised_file_is_not_taken_for_pixels(run, tmp_path, name: str) -> None:
+    path = normalised(run, tmp_path / f"file{get_format(name).suffix}", name)
+    import_clips(ClipInput(path), tmp_path / "back")
+    back = open_run(tmp_path / "back")
+    assert back.manifest.options["recipe"]["normalize"] == "shoulders"
+    assert {clip.normalized for clip in back.clips()} == {"shoulders"}
+    for source in (path, tmp_path / "back"):
+        with pytest.raises(FormatError, match="txt holds pixels of the picture, but clip"):
+            export_clips(ClipInput(source), "txt", tmp_path / "txt")
+        with pytest.raises(FormatError, match="txt holds pixels of the picture, but clip"):
+            count_export(ClipInput(source), "txt", recipe=Recipe())
+        with pytest.raises(ConfigError, match="was normalised by 'shoulders' before"):
+            export_clips(ClipInput(source), "npz", tmp_path / "x", recipe=Recipe(normalize="bbox"))
+
+
+def test_merging_different_normalisations_is_refused_by_name(run, tmp_path: Path) -> None:
+    one = normalised(run, tmp_path / "one.npz")
+    other = normalised(run, tmp_path / "other.npz", how="none")
+    with pytest.raises(RunError, match=r"one.npz has 'shoulders', .*other.npz has 'none'; merge"):
+        merge_clips([ClipInput(one), ClipInput(other)], tmp_path / "all")
+    assert not (tmp_path / "all").exists()
+
+
+def test_a_merged_run_says_the_longest_gap_that_was_closed(tmp_path: Path) -> None:
+    paths = []
+    for number, interpolate in ((1, 0), (2, 5), (3, 2)):
+        run = write_run(tmp_path / f"run{number}", make_clip(number))
+        paths.append(tmp_path / f"{number}.npz")
+        export_clips(ClipInput(run), "npz", paths[-1], recipe=Recipe(interpolate=interpolate))
+    merge_clips([ClipInput(path) for path in paths], tmp_path / "all")
+    assert open_run(tmp_path / "all").clip("clip_3").interpolated == 5
+
+
+def test_a_run_of_an_unknown_recipe_is_refused(tmp_path: Path) -> None:
+    manifest = Manifest("holistic-543", options={"recipe": {"normalize": "hips"}})
+    with RunWriter(tmp_path / "run", manifest) as writer:
+        writer.add(make_clip(1))
+    with pytest.raises(RunError, match="a recipe with unknown normalisation 'hips'; known: none"):
+        open_run(tmp_path / "run")
+
+
+def test_the_reading_threads_end_with_an_error_that_somebody_keeps(run, tmp_path: Path) -> None:
+    export_clips(ClipInput(run), "pkl", tmp_path / "a.pkl")
+    kept = []
+    for write in (partial(export_clips, format_name="npz"), prepare):
+        with pytest.raises(ConfigError, match="needs the size of the pictures") as caught:
+            write(
+                ClipInput(tmp_path / "a.pkl"), out=tmp_path / "x", recipe=Recipe(normalize="bbox")
+            )
+        kept.append(caught.value)
+    assert not [each for each in threading.enumerate() if each.name.startswith("read-ahead")]

@@ -1,0 +1,193 @@
+"""Killed at any moment, a run ends equal to an unbroken one."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from posemill.jobs.extract.run import extract
+from posemill.jobs.extract.status import read_status
+from posemill.stores.lock import holder_of
+
+SIZES = {"train/a": 70, "train/b": 5, "train/c": 9, "dev/d": 40, "dev/e": 1, "test/f": 33}
+
+# Imports everything once, forks a coordinator for each line it reads and kills it after as many
+# seconds, so that a kill costs milliseconds and many moments can be tried.
+FORKER = """
+import os, sys, time
+from pathlib import Path
+from posemill.config import ExtractConfig
+from posemill.jobs.extract.run import extract
+config = ExtractConfig(Path(sys.argv[1]), Path(sys.argv[2]), engine="fake", executor="serial",
+                       task_frames=8, engine_options={"seconds_per_frame": 0.001})
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        os.close(0)
+        os._exit(extract(config).exit_code)
+    time.sleep(float(line))
+    os.kill(pid, 9)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture
+def tree(make_tree):
+    root = make_tree(SIZES)
+    (root / "train" / "c" / "0004.png").write_bytes(b"not a picture")
+    return root
+
+
+def test_a_coordinator_killed_at_many_moments_ends_as_an_unbroken_run(
+    tree, tmp_path, config_for, same_runs
+):
+    extract(config_for(tree, "whole"))
+    rng, kills, code = random.Random(5), 0, -1
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKER, str(tree), str(tmp_path / "cut")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as forker:  # fmt: skip
+        assert forker.stdin is not None
+        assert forker.stdout is not None
+        while code < 0:
+            # Longer and longer: on a busy machine a start alone can take seconds.
+            seconds = rng.uniform(0, 0.12 if kills < 40 else 0.05 * kills)
+            forker.stdin.write(f"{seconds}\n")
+            forker.stdin.flush()
+            code = int(forker.stdout.readline())
+            kills += 1
+    assert code == 1  # one frame is no picture
+    assert kills > 20
+    same_runs(tmp_path / "cut", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "stores.manifest.Manifest.write",
+        "jobs.extract.opening._compare",
+        "jobs.extract.opening.Ledger",
+        "jobs.extract.ledger.Ledger.add_plan",
+        "jobs.extract.opening.remove_uncommitted",
+        "jobs.extract.run.RunLog",
+        "jobs.extract.ledger.Ledger.begin_start",
+        "jobs.extract.run._finish",
+        "jobs.extract.run.compact",
+        "jobs.extract.ledger.Ledger.check_totals",
+    ],
+)  # fmt: skip
+def test_a_start_that_dies_at_any_step_can_be_repeated(
+    step, tree, tmp_path, config_for, same_runs, monkeypatch
+):
+    extract(config_for(tree, "whole"))
+
+    def die(*_, **__):
+        raise KeyboardInterrupt(step)
+
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"posemill.{step}", die)
+            with suppress(KeyboardInterrupt):
+                extract(config_for(tree, "cut"))
+    extract(config_for(tree, "cut"))
+    same_runs(tmp_path / "cut", tmp_path / "whole")
+
+
+def test_workers_killed_at_random_moments_are_replaced(tree, tmp_path, config_for, same_runs):
+    extract(config_for(tree, "whole"))
+    rng, kills, is_over = random.Random(7), [], threading.Event()
+
+    def kill_workers() -> None:
+        while not is_over.wait(rng.uniform(0.1, 2.0)) and len(kills) < 8:
+            with suppress(psutil.NoSuchProcess):  # one that ended while it was looked at
+                workers = [
+                    each for each in psutil.Process().children()
+                    if "resource_tracker" not in " ".join(each.cmdline())
+                ]  # fmt: skip
+                if workers:
+                    chosen = rng.choice(workers)
+                    chosen.kill()
+                    kills.append(chosen.pid)
+
+    killer = threading.Thread(target=kill_workers)
+    killer.start()
+    try:
+        options = {"seconds_per_frame": 0.03}
+        extract(config_for(tree, "cut", executor="processes", engine_options=options))
+    finally:
+        is_over.set()
+        killer.join()
+    assert kills
+    same_runs(tmp_path / "cut", tmp_path / "whole")
+
+
+def command(tree, out, *more):
+    return [
+        sys.executable, "-m", "posemill", "extract", str(tree), "--out", str(out),
+        "--engine", "fake", "--workers", "2", "--task-frames", "16", *more,
+    ]  # fmt: skip
+
+
+def wait_until(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def test_a_coordinator_killed_with_its_workers_at_work_takes_them_along_and_continues(
+    tree, tmp_path, config_for, same_runs
+):
+    extract(config_for(tree, "whole"))
+    rng, out = random.Random(3), tmp_path / "cut"
+    slow = ("--engine-option", "seconds_per_frame=0.02")
+    for _ in range(4):
+        process = subprocess.Popen(command(tree, out, *slow), stderr=subprocess.DEVNULL)
+        wait_until(lambda p=process: len(psutil.Process(p.pid).children()) >= 2)
+        time.sleep(rng.uniform(0.5, 1.6))
+        workers = psutil.Process(process.pid).children()
+        process.kill()
+        process.wait()
+        wait_until(lambda w=workers: not any(each.is_running() for each in w), 5)
+        assert read_status(out).state == "stopped"
+    assert subprocess.run(command(tree, out), capture_output=True).returncode == 1
+    same_runs(out, tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_within_seconds_and_loses_nothing(
+    number, code, tree, tmp_path, config_for, same_runs
+):
+    extract(config_for(tree, "whole"))
+    out = tmp_path / "cut"
+    slow = ("--engine-option", "seconds_per_frame=0.05")
+    process = subprocess.Popen(
+        command(tree, out, *slow), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    wait_until(lambda: holder_of(out) is not None and _frames_done(out) > 4)
+    asked_at = time.monotonic()
+    os.killpg(process.pid, number)  # as a terminal does: to the workers as well
+    _, said = process.communicate()
+    assert time.monotonic() - asked_at < 8
+    assert process.returncode == code
+    assert f"stopped by signal {int(number)}; everything done so far is in" in said
+    assert "the same command continues" in said
+    kept = read_status(out).snapshot.frames_done
+    assert kept > 0
+    assert subprocess.run(command(tree, out), capture_output=True).returncode == 1
+    same_runs(out, tmp_path / "whole")
+
+
+def _frames_done(out) -> int:
+    if not (out / "manifest.json").exists():
+        return 0
+    return read_status(out).snapshot.frames_done

@@ -1,0 +1,243 @@
+"""Extraction when files, workers, devices or disks are bad: one row each, and the run goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from posemill.config import ExtractConfig
+from posemill.errors import ConfigError, DeviceError, RunError, SourceError
+from posemill.jobs.extract.run import extract
+from posemill.jobs.extract.status import read_status
+from posemill.stores.reader import open_run
+
+SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
+RED, GREEN, BLUE = (0, 0, 255), (0, 255, 0), (255, 0, 0)
+
+
+BAD_FILES = {
+    "empty.png": (b"", "empty file"),
+    "junk.jpg": (b"this is no picture at all", "not an image"),
+    "cut.png": (None, "truncated"),
+    "link.png": ("link", "broken link"),
+}
+
+
+def test_bad_frames_become_rows_with_reasons_and_the_run_goes_on(make_tree, config_for, tmp_path):
+    tree = make_tree({"clip": 4})
+    whole = (tree / "clip" / "0000.png").read_bytes()
+    for name, (content, _) in BAD_FILES.items():
+        path = tree / "clip" / name
+        if content == "link":
+            path.symlink_to(tree / "nowhere.png")
+        else:
+            path.write_bytes(whole[: len(whole) // 2] if content is None else content)
+    (tree / "clip" / "0001.png").rename(tree / "clip" / os.fsdecode(b"caf\xe9 '\".png"))
+    summary = extract(config_for(tree))
+    assert summary.exit_code == 1
+    run = open_run(summary.folder)
+    reasons = {Path(each.path).name: each.reason for each in run.failures()}
+    expected = {name: reason for name, (_, reason) in BAD_FILES.items()}
+    assert reasons == expected
+    counts = summary.counts[0]
+    assert (counts.frames_known, counts.frames_out, counts.frames_failed) == (8, 4, 4)
+    assert any(path.endswith("/caf\\xe9 '\".png") for path in next(run.clips()).image_paths)
+    assert {reason: count for reason, count, _ in summary.reasons} == dict.fromkeys(
+        expected.values(), 1
+    )
+
+
+def test_bad_videos_lose_what_cannot_be_read_and_nothing_else(config_for, tmp_path, write_video):
+    videos = tmp_path / "videos"
+    write_video(videos / "good.mp4", 20)
+    write_video(videos / "cut.avi", 300, size=(64, 48))
+    data = (videos / "cut.avi").read_bytes()
+    (videos / "cut.avi").write_bytes(data[: len(data) // 2])
+    (videos / "empty.mp4").write_bytes(b"")
+    (videos / "junk.mkv").write_bytes(b"junk" * 1000)
+    summary = extract(config_for(videos))
+    run = open_run(summary.folder)
+    assert {each.clip_id.split(".")[0]: each.reason for each in run.failures()}.keys() >= {
+        "empty", "junk"}  # fmt: skip
+    lengths = {clip.clip_id.split(".")[0]: len(clip) for clip in run.clips()}
+    assert lengths["good"] == 20
+    assert 50 < lengths["cut"] < 300
+    counts = summary.counts[0]
+    assert counts.frames_known == counts.frames_out + counts.frames_failed
+    assert counts.clips_done == counts.num_clips == 4
+    assert counts.clips_failed == 2
+    assert run.counts[0] == counts
+    (videos / "junk.mkv").unlink()
+    write_video(videos / "junk.mkv", 5)
+    again = extract(config_for(videos, retry_failed=True))
+    assert (again.counts[0].clips_failed, again.counts[0].clips_done) == (1, 4)
+
+
+def test_an_error_of_the_engine_costs_one_frame(make_tree, config_for, tmp_path, paint):
+    tree = make_tree(SIZES)
+    paint(tree / "train" / "a" / "0003.png", RED)
+    summary = extract(config_for(tree, engine_options={"mishaps": {"ff0000": "error"}}))
+    (failure,) = open_run(summary.folder).failures()
+    assert (failure.clip_id, failure.frame_index) == ("a", 3)
+    assert failure.reason == "unexpected ArithmeticError"
+    assert failure.message == "ArithmeticError: the fake engine was told to fail"
+    assert summary.counts[0].frames_out == 25
+
+
+def test_a_video_cut_off_in_image_mode_loses_the_same_with_any_batch(
+    config_for, same_runs, tmp_path, write_video
+):
+    write_video(tmp_path / "videos" / "cut.avi", 300, size=(64, 48))
+    data = (tmp_path / "videos" / "cut.avi").read_bytes()
+    (tmp_path / "videos" / "cut.avi").write_bytes(data[: len(data) // 2])
+    extract(config_for(tmp_path / "videos", "single", mode="image"))
+    extract(config_for(tmp_path / "videos", "batched", mode="image", batch_size=7))
+    same_runs(tmp_path / "batched", tmp_path / "single")
+
+
+def test_odd_pictures_are_read_and_bombs_are_not(make_tree, config_for, tmp_path):
+    tree = make_tree({"clip": 1})
+    noise = np.random.default_rng(0).integers(0, 255, (12, 16), dtype=np.uint8)
+    assert cv2.imwrite(str(tree / "clip" / "1 grey 'x\".png"), noise)
+    assert cv2.imwrite(str(tree / "clip" / "2 deep.png"), noise.astype(np.uint16) * 257)
+    header = b"IHDR" + (60_000).to_bytes(4, "big") * 2 + bytes([8, 2, 0, 0, 0])
+    bomb = b"\x89PNG\r\n\x1a\n" + (13).to_bytes(4, "big") + header
+    bomb += zlib.crc32(header).to_bytes(4, "big") + b"\0" * 40
+    (tree / "clip" / "3 bomb.png").write_bytes(bomb)
+    summary = extract(config_for(tree))
+    assert [reason for reason, _, _ in summary.reasons] == ["too large"]
+    assert next(open_run(summary.folder).clips()).frame_indices.tolist() == [0, 1, 2]
+
+
+def test_a_folder_that_cannot_be_made_is_said(make_tree, config_for, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RunError, match=r"cannot write to .*file/run: .*Not a directory"):
+        extract(config_for(make_tree(SIZES), "file/run"))
+
+
+@pytest.mark.parametrize(
+    ("mishap", "limits", "said"),
+    [
+        ("segfault", {}, "killed by SIGSEGV, 3 times, at this frame"),
+        ("hang", {"timeout_seconds": 1.0}, "no progress for 1 s, 3 times, at this frame"),
+        ("explode", {"memory_limit_mb": 400}, "MB of memory, allowed are 500 MB, 3 times, at"),
+    ],
+)
+def test_a_frame_that_takes_workers_down_is_found_and_nothing_else_is_lost(
+    mishap, limits, said, make_tree, config_for, same_runs, tmp_path, paint
+):
+    tree = make_tree(SIZES)
+    paint(tree / "train" / "a" / "0013.png", RED)
+    options = {"mishaps": {"ff0000": mishap}}
+    summary = extract(config_for(tree, executor="processes", engine_options=options, **limits))
+    (failure,) = open_run(summary.folder).failures()
+    assert (failure.clip_id, failure.frame_index) == ("a", 13)
+    assert failure.reason == "crashed the worker"
+    assert said in failure.message
+    assert summary.exit_code == 1
+    assert sum(each.frames_out for each in summary.counts) == 34
+    # The others are as if the frame had been no picture.
+    (tree / "train" / "a" / "0013.png").write_bytes(b"x")
+    extract(config_for(tree, "unbroken"))
+    for one, other in zip(
+        open_run(summary.folder).clips(), open_run(tmp_path / "unbroken").clips(), strict=True
+    ):
+        np.testing.assert_array_equal(one.points, other.points)
+
+
+def test_a_worker_that_leaks_makes_room_for_a_new_one(make_tree, config_for, tmp_path, paint):
+    tree = make_tree({"a": 64})
+    for index in range(8, 64, 8):
+        paint(tree / "a" / f"{index:04d}.png", BLUE)
+    options = {"mishaps": {"0000ff": "leak"}}
+    summary = extract(
+        config_for(tree, executor="processes", engine_options=options, memory_limit_mb=350)
+    )
+    assert summary.exit_code == 0
+    assert "goes on in a new worker" in (tmp_path / "run/logs/coordinator.log").read_text()
+    assert next(open_run(summary.folder).clips()).frame_indices.tolist() == list(range(64))
+
+
+def test_what_no_worker_can_do_ends_the_run_with_its_reason(make_tree, config_for, tmp_path):
+    tree = make_tree(SIZES)
+    with pytest.raises(ConfigError, match=r"the engine alone needs \d+ MB, allowed are 1 MB"):
+        extract(config_for(tree, memory_limit_mb=1))
+    with pytest.raises(ConfigError, match="unknown engine 'x'"):
+        extract(config_for(tree, "other", engine="x"))
+    with pytest.raises((ConfigError, DeviceError), match="cuda:0"):
+        extract(ExtractConfig(tree, tmp_path / "gpu", engine="fake", num_gpus=1))
+    with pytest.raises(ConfigError, match="unknown decoder 'vhs'; known: pyav"):
+        extract(config_for(tree, decoder="vhs"))
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(SourceError, match="no clips in"):
+        extract(config_for(tmp_path / "nothing", "third"))
+    assert not (tmp_path / "third").exists()
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from posemill.config import ExtractConfig
+from posemill.jobs.extract.run import extract
+limit = int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+extract(ExtractConfig(Path(sys.argv[1]), Path(sys.argv[2]), engine="fake", executor="serial",
+                      task_frames=200))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of processes are of Unix")
+@pytest.mark.parametrize("limit", [150_000, 70_000])
+def test_no_room_for_a_file_stops_with_a_message_and_continues_later(
+    limit, make_tree, config_for, same_runs, tmp_path
+):
+    tree = make_tree({"a": 30, "b": 130, "c": 12})
+    result = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tree), str(tmp_path / "run"), str(limit)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert "RunError: no room left to write to" in result.stderr
+    assert "make room and run the same command again" in result.stderr
+    assert not list((tmp_path / "run" / "shards").glob(".*"))
+    extract(config_for(tree, task_frames=200))
+    extract(config_for(tree, "whole", task_frames=200))
+    same_runs(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_full_disk_stops_with_a_message_and_continues_later(make_tree, tmp_path, same_runs):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = shutil.which("mount") and os.geteuid() == 0 and not subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True
+    ).returncode  # fmt: skip
+    if not mounted:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        tree = make_tree({"a": 300, "b": 20})
+        ballast = disk / "ballast"
+        ballast.write_bytes(b"x" * 600_000)
+        config = ExtractConfig(tree, disk / "run", engine="fake", workers=2, task_frames=64)
+        # The shard or the ledger, whichever comes first to the end of the disk.
+        full = r"no room left to write to .*(No space left|disk is full)"
+        with pytest.raises(RunError, match=full):
+            extract(config)
+        with pytest.raises(RunError, match="no room left to write to"):
+            extract(config)
+        assert not read_status(disk / "run").reasons
+        ballast.unlink()
+        subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
+        assert extract(config).exit_code == 0
+        whole = ExtractConfig(tree, tmp_path / "whole", engine="fake", executor="serial")
+        extract(whole)
+        same_runs(disk / "run", tmp_path / "whole")
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

@@ -1,0 +1,79 @@
+"""Units and tasks: what is cut, what is grouped, in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posemill.config import ExtractConfig
+from posemill.jobs.extract.plan import UNKNOWN_COST, group_units, mode_of, plan_units
+from posemill.records import Clip
+
+
+def config(**changes):
+    return ExtractConfig(Path("source"), Path("run"), **changes)
+
+
+def spans(units):
+    return [(unit.clip_no, unit.start_frame, unit.stop_frame, unit.cost) for unit in units]
+
+
+def test_a_tracked_clip_is_one_chain_however_long():
+    clips = [Clip("a", "a", "frames", num_frames=5000), Clip("b", "b", "video")]
+    units = list(plan_units(clips, config(task_frames=100)))
+    assert spans(units) == [(1, 0, None, 5000), (2, 0, None, UNKNOWN_COST)]
+    assert all(unit.is_chain for unit in units)
+    assert [unit.is_video for unit in units] == [False, True]
+
+
+def test_pictures_that_stand_alone_are_cut_into_ranges():
+    clips = [Clip("a", "a", "pictures", num_frames=250), Clip("b", "b", "pictures", num_frames=100)]
+    units = list(plan_units(clips, config(task_frames=100)))
+    assert spans(units) == [(1, 0, 100, 100), (1, 100, 200, 100), (1, 200, None, 50),
+                            (2, 0, None, 100)]  # fmt: skip
+
+
+def test_a_video_is_cut_only_where_it_is_asked_for():
+    clips = [Clip("a", "a", "video", num_frames=1000), Clip("b", "b", "video", num_frames=200)]
+    assert len(list(plan_units(clips, config(mode="image", task_frames=10)))) == 2
+    lengths = {"a": (1000, 25.0), "b": None}
+    cut = plan_units(
+        clips, config(split_long_seconds=20.0), length_of=lambda clip, _: lengths[clip.clip_id]
+    )
+    assert spans(cut) == [(1, 0, 500, 500), (1, 500, None, 500), (2, 0, None, 200)]
+
+
+def test_a_video_that_cannot_be_opened_is_left_to_its_worker():
+    clips = [Clip("a", "/nowhere/a.mp4", "video")]
+    assert len(list(plan_units(clips, config(split_long_seconds=20.0)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "expected"),
+    [("frames", "auto", "video"), ("video", "auto", "video"), ("pictures", "auto", "image"),
+     ("pictures", "video", "video"), ("frames", "image", "image")],
+)  # fmt: skip
+def test_the_mode_of_a_clip(kind, mode, expected):
+    assert mode_of(Clip("a", "a", kind), mode) == expected
+
+
+@given(
+    st.lists(st.integers(0, 5000), max_size=80), st.integers(1, 1000), st.integers(1, 64)
+)  # fmt: skip
+def test_groups_hold_every_unit_once_the_longest_first(costs, task_frames, num_workers):
+    numbered = list(enumerate(costs, start=1))
+    groups = group_units(numbered, task_frames=task_frames, num_workers=num_workers)
+    assert sorted(unit for group in groups for unit in group) == [unit for unit, _ in numbered]
+    sizes = [sum(costs[unit - 1] for unit in group) for group in groups]
+    assert sizes == sorted(sizes, reverse=True)
+    for group, size in zip(groups, sizes, strict=True):
+        assert len(group) == 1 or size <= max(task_frames, 32)
+        assert group == list(range(group[0], group[-1] + 1)), "neighbours stay together"
+
+
+def test_a_small_job_is_cut_fine_enough_for_all_workers():
+    costs = [(unit, 40) for unit in range(1, 101)]
+    assert len(group_units(costs, task_frames=10_000, num_workers=2)) >= 16

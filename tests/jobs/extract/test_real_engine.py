@@ -1,0 +1,83 @@
+"""One kill test with the real engine on real people."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from posemill.config import ExtractConfig
+from posemill.errors import RunError, WeightsError
+from posemill.jobs.extract.run import extract
+from posemill.stores.reader import open_run
+from posemill.weights.pull import ensure_media
+
+
+@pytest.fixture
+def source(tmp_path):
+    try:
+        video = ensure_media("carphone")
+    except WeightsError as error:
+        pytest.skip(f"no video of a person: {error}")
+    listing = tmp_path / "clips.csv"
+    listing.write_text(
+        "path,clip_id,start_seconds,end_seconds\n"
+        f"{video},one,0,0.64\n{video},two,1,1.32\n{video},three,2,2.8\n"
+    )
+    return listing
+
+
+def test_the_real_engine_killed_twice_ends_as_an_unbroken_run(source, tmp_path, same_runs):
+    extract(ExtractConfig(source, tmp_path / "whole", executor="serial", task_frames=500))
+    command = [
+        sys.executable, "-m", "posemill", "extract", str(source), "--out", str(tmp_path / "cut"),
+        "--workers", "2", "--task-frames", "4",
+    ]  # fmt: skip
+    rng = random.Random(1)
+    for _ in range(2):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        _wait_for_commit(process, tmp_path / "cut")
+        time.sleep(rng.uniform(0, 0.4))
+        process.kill()
+        process.wait()
+        assert not open_run(tmp_path / "cut").is_finished
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    same_runs(tmp_path / "cut", tmp_path / "whole")
+    points = open_run(tmp_path / "cut").to_numpy()["points"]
+    assert np.isfinite(points[:, :33]).all(), "somebody drives the car in every frame"
+
+
+def test_a_run_begun_on_another_runtime_is_refused_with_the_option_that_continues_it(
+    source, tmp_path
+):
+    options = {"executor": "serial", "mode": "image"}
+    begun = ExtractConfig(
+        source, tmp_path / "run", engine_options={"runtime": "onnxruntime"}, **options
+    )
+    extract(begun)
+    with pytest.raises(RunError) as caught:
+        extract(ExtractConfig(source, tmp_path / "run", **options))
+    assert "runtime: the run has 'onnxruntime', now it is 'litert'" in str(caught.value)
+    assert "use the same options (with --engine-option runtime=onnxruntime), or" in str(
+        caught.value
+    )
+    assert extract(begun).exit_code == 0
+    with pytest.raises(RunError, match=r"use the same options, or another folder"):
+        extract(dataclasses.replace(begun, mode="video"))
+
+
+def _wait_for_commit(process, folder):
+    """Return when this start of the run has written a shard."""
+    before = set((folder / "shards").glob("*.parquet")) if folder.exists() else set()
+    deadline = time.monotonic() + 120
+    while not set((folder / "shards").glob("*.parquet")) - before:
+        assert time.monotonic() < deadline
+        assert psutil.pid_exists(process.pid)
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.005)

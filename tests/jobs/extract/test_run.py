@@ -1,0 +1,329 @@
+"""`extract` from end to end with the fake engine: what comes out, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+import cv2
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from posemill.config import ExtractConfig
+from posemill.errors import ConfigError, RunError
+from posemill.estimators.fake import FakeEstimator
+from posemill.jobs.extract.run import extract
+from posemill.jobs.extract.workers import plan_workers
+from posemill.stores.manifest import Manifest
+from posemill.stores.reader import open_run
+
+SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
+RED, GREEN, BLUE = (0, 0, 255), (0, 255, 0), (255, 0, 0)
+
+
+def test_keypoints_are_those_of_the_engine_frame_by_frame(make_tree, config_for):
+    tree = make_tree(SIZES)
+    summary = extract(config_for(tree))
+    assert summary.exit_code == 0
+    run = open_run(summary.folder)
+    assert run.splits == ("train", "dev")
+    assert [clip.clip_id for clip in run.clips()] == ["a", "b", "d"]
+    engine = FakeEstimator()
+    for clip in run.clips():
+        state = engine.new_state()
+        assert clip.frame_indices.tolist() == list(range(len(clip)))
+        for row, path in enumerate(clip.image_paths):
+            expected = engine.estimate([cv2.imread(path)[..., ::-1]], [state])
+            np.testing.assert_array_equal(clip.points[row], expected.points[0])
+            assert clip.sizes_wh[row].tolist() == [16, 12]
+
+
+def test_every_executor_gives_the_same(make_tree, config_for, same_runs, tmp_path):
+    tree = make_tree(SIZES)
+    extract(config_for(tree, "serial"))
+    for name in ("threads", "processes"):
+        extract(config_for(tree, name, executor=name))
+        same_runs(tmp_path / name, tmp_path / "serial")
+
+
+def test_pieces_of_a_long_clip_carry_the_state_over(make_tree, config_for, same_runs, tmp_path):
+    tree = make_tree({"long": 50})
+    extract(config_for(tree, "pieces", task_frames=7))
+    extract(config_for(tree, "whole", task_frames=500))
+    assert len(list((tmp_path / "pieces" / "shards").iterdir())) == 8
+    same_runs(tmp_path / "pieces", tmp_path / "whole")
+
+
+def test_short_clips_share_a_shard(make_tree, config_for, tmp_path):
+    tree = make_tree({f"clip{number:02d}": 3 for number in range(20)})
+    extract(config_for(tree, task_frames=500))
+    assert len(list((tmp_path / "run" / "shards").iterdir())) == 2  # of 32 and 28 frames
+
+
+def test_modes_decide_what_frames_know_of_each_other(make_tree, config_for, tmp_path):
+    tree = make_tree({"clip": 6})
+    loose = tmp_path / "pictures"
+    shutil.copytree(tree / "clip", loose)
+    points = {}
+    for name, source, mode in [("tracked", tree, "auto"), ("alone", tree, "image"),
+                               ("loose", loose, "auto"), ("forced", loose, "video")]:  # fmt: skip
+        extract(config_for(source, name, mode=mode))
+        points[name] = open_run(tmp_path / name).to_numpy()["points"]
+    np.testing.assert_array_equal(points["alone"], points["loose"])
+    np.testing.assert_array_equal(points["tracked"], points["forced"])
+    assert not np.array_equal(points["tracked"], points["alone"])
+
+
+def test_loose_pictures_are_divided_among_tasks(make_tree, config_for, tmp_path):
+    tree = make_tree({".": 70})
+    extract(config_for(tree, executor="threads", task_frames=20, batch_size=4))
+    clip = next(open_run(tmp_path / "run").clips())
+    assert clip.frame_indices.tolist() == list(range(70))
+    assert len(list((tmp_path / "run" / "shards").iterdir())) == 4
+
+
+def test_keep_143_stores_the_smaller_skeleton(make_tree, config_for, tmp_path):
+    tree = make_tree(SIZES)
+    extract(config_for(tree, "full"))
+    extract(config_for(tree, "small", keep=143))
+    small = open_run(tmp_path / "small")
+    assert small.skeleton_name == "holistic-143"
+    for one, other in zip(small.clips(), open_run(tmp_path / "full").clips(), strict=True):
+        np.testing.assert_array_equal(one.points, other.as_skeleton("holistic-143").points)
+
+
+def test_videos_windows_and_labels_of_a_list(config_for, tmp_path, write_video):
+    write_video(tmp_path / "a.mp4", 50)
+    (tmp_path / "list.csv").write_text(
+        "path,split,start_seconds,end_seconds,label,speaker\n"
+        "a.mp4,train,0.4,1.2,HELLO,Ann\na.mp4,test,,,BYE,Bob\n"
+    )
+    summary = extract(config_for(tmp_path / "list.csv"))
+    assert summary.exit_code == 0
+    clips = {clip.split: clip for clip in open_run(summary.folder).clips()}
+    assert (len(clips["train"]), len(clips["test"])) == (20, 50)
+    assert (clips["train"].label, clips["train"].fps) == ("HELLO", 25.0)
+    assert clips["test"].extra["speaker"] == "Bob"
+    assert clips["test"].image_paths == ()
+
+
+def test_a_long_video_in_pieces_equals_the_uncut_one(config_for, same_runs, tmp_path, write_video):
+    write_video(tmp_path / "videos" / "a.mp4", 90)
+    extract(config_for(tmp_path / "videos", "pieces", task_frames=16))
+    extract(config_for(tmp_path / "videos", "whole", task_frames=500))
+    same_runs(tmp_path / "pieces", tmp_path / "whole")
+
+
+def test_split_long_cuts_into_independent_pieces_and_is_recorded(config_for, tmp_path, write_video):
+    write_video(tmp_path / "videos" / "a.mp4", 60)
+    extract(config_for(tmp_path / "videos", "whole"))
+    extract(config_for(tmp_path / "videos", "cut", split_long_seconds=1.0, executor="threads"))
+    run, whole = open_run(tmp_path / "cut"), next(open_run(tmp_path / "whole").clips())
+    clip = next(run.clips())
+    assert run.manifest.options["split_long_seconds"] == 1.0
+    assert clip.frame_indices.tolist() == list(range(60))
+    np.testing.assert_array_equal(clip.points[:25], whole.points[:25])
+    assert not np.array_equal(clip.points[25:], whole.points[25:])
+
+
+@pytest.mark.parametrize("mode", ["video", "image"])
+def test_batches_change_nothing(mode, make_tree, config_for, same_runs, tmp_path, paint):
+    tree = make_tree({"a": 21, "b": 5, "c": 9, "d": 1, "e": 30})
+    paint(tree / "b" / "0002.png", RED)
+    (tree / "c" / "0001.png").write_bytes(b"x")
+    options = {"mishaps": {"ff0000": "error"}}
+    extract(config_for(tree, "single", mode=mode, engine_options=options))
+    extract(config_for(tree, "batched", mode=mode, engine_options=options, batch_size=4))
+    same_runs(tmp_path / "batched", tmp_path / "single")
+
+
+@pytest.mark.parametrize("mode", ["video", "image"])
+def test_a_run_begun_by_an_older_posemill_goes_on(
+    mode, make_tree, config_for, same_runs, tmp_path, version_1
+):
+    """Its shards hold all points in one column; new ones stand beside them, or take their place."""
+    tree = make_tree({"clip": 30, "other": 10})
+    extract(config_for(tree, "unbroken", mode=mode))
+    good = (tree / "clip" / "0007.png").read_bytes()
+    (tree / "clip" / "0007.png").write_bytes(b"x")
+    with version_1():
+        assert extract(config_for(tree, mode=mode)).exit_code == 1
+    shards = tmp_path / "run" / "shards"
+    dataclasses.replace(Manifest.read(tmp_path / "run"), schema_version=1).write(tmp_path / "run")
+    assert {"keypoints" in pq.read_schema(path).names for path in shards.iterdir()} == {True}
+    (tree / "clip" / "0007.png").write_bytes(good)
+    assert extract(config_for(tree, mode=mode, retry_failed=True)).exit_code == 0
+    assert {"keypoints" in pq.read_schema(path).names for path in shards.iterdir()} == {True, False}
+    same_runs(tmp_path / "run", tmp_path / "unbroken")
+
+
+def test_retry_failed_tries_only_what_failed(make_tree, config_for, same_runs, tmp_path):
+    tree = make_tree({"clip": 30, "other": 10})
+    extract(config_for(tree, "unbroken", mode="image"))
+    good = (tree / "clip" / "0007.png").read_bytes()
+    (tree / "clip" / "0007.png").write_bytes(b"x")
+    config = config_for(tree, mode="image")
+    assert extract(config).exit_code == 1
+    before = {path.name for path in (tmp_path / "run" / "shards").iterdir()}
+    (tree / "clip" / "0007.png").write_bytes(good)
+    assert extract(config).exit_code == 1  # failed frames stay failed …
+    again = config_for(tree, mode="image", retry_failed=True)
+    assert extract(again).exit_code == 0  # … until asked for
+    after = {path.name for path in (tmp_path / "run" / "shards").iterdir()}
+    assert before < after
+    assert len(after - before) == 1
+    same_runs(tmp_path / "run", tmp_path / "unbroken")
+    assert extract(again).exit_code == 0
+
+
+def test_retry_failed_redoes_a_tracked_clip_and_only_it(make_tree, config_for, same_runs, tmp_path):
+    tree = make_tree({"clip": 30, "other": 10})
+    extract(config_for(tree, "unbroken"))
+    good = (tree / "clip" / "0007.png").read_bytes()
+    (tree / "clip" / "0007.png").write_bytes(b"x")
+    extract(config_for(tree))
+    (tree / "clip" / "0007.png").write_bytes(good)
+    assert extract(config_for(tree, retry_failed=True)).exit_code == 0
+    same_runs(tmp_path / "run", tmp_path / "unbroken")
+
+
+def test_retry_failed_takes_a_video_that_was_replaced(config_for, same_runs, tmp_path, write_video):
+    videos = tmp_path / "videos"
+    write_video(videos / "a.mp4", 20)
+    write_video(videos / "b.mp4", 30)
+    extract(config_for(videos, "unbroken"))
+    good = (videos / "b.mp4").read_bytes()
+    (videos / "b.mp4").write_bytes(b"junk")
+    assert extract(config_for(videos)).exit_code == 1
+    (videos / "b.mp4").write_bytes(good)
+    with pytest.raises(RunError, match=r"the source is not the one .*\n  all/b\S* is not the same"):
+        extract(config_for(videos))
+    assert extract(config_for(videos, retry_failed=True)).exit_code == 0
+    same_runs(tmp_path / "run", tmp_path / "unbroken")
+    write_video(videos / "a.mp4", 21, seed=9)
+    with pytest.raises(RunError, match="put it back as it was, or use another folder"):
+        extract(config_for(videos, retry_failed=True))
+
+
+def test_a_run_continued_with_other_options_is_refused_with_what_differs(make_tree, config_for):
+    tree = make_tree(SIZES)
+    extract(config_for(tree))
+    with pytest.raises(RunError) as caught:
+        extract(config_for(tree, mode="image", keep=143))
+    assert "was begun with other options" in str(caught.value)
+    assert "mode: the run has 'auto', now it is 'image'" in str(caught.value)
+    assert "keep: the run has 543, now it is 143" in str(caught.value)
+    assert extract(config_for(tree, task_frames=5, executor="threads")).exit_code == 0
+
+
+def test_a_changed_source_is_refused_with_what_differs(make_tree, config_for):
+    tree = make_tree(SIZES)
+    extract(config_for(tree))
+    shutil.copytree(tree / "dev" / "d", tree / "dev" / "new")
+    shutil.rmtree(tree / "train" / "b")
+    with pytest.raises(RunError, match="the source is not the one") as caught:
+        extract(config_for(tree))
+    assert "dev/new is new" in str(caught.value)
+    assert "train/b is gone" in str(caught.value)
+    shutil.rmtree(tree)
+    make_tree(SIZES)
+    (tree / "dev" / "d" / "0000.png").rename(tree / "dev" / "d" / "000.png")
+    with pytest.raises(RunError, match="frames were renamed, added or removed inside of clips"):
+        extract(config_for(tree))
+
+
+def test_a_moved_dataset_continues(make_tree, config_for, tmp_path):
+    tree = make_tree(SIZES)
+    extract(config_for(tree))
+    tree.rename(tmp_path / "moved")
+    assert extract(config_for(tmp_path / "moved")).exit_code == 0
+
+
+def test_a_folder_with_something_else_is_refused_and_kept(make_tree, config_for, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("four years")
+    with pytest.raises(RunError, match="is not empty and not a posemill run"):
+        extract(config_for(make_tree(SIZES)))
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.tex"]
+
+
+def test_a_second_coordinator_is_refused_with_the_pid_of_the_first(make_tree, config_for, tmp_path):
+    tree = make_tree(SIZES)
+    errors = []
+
+    def second(snapshot):
+        if not errors:
+            try:
+                extract(config_for(tree))
+            except RunError as error:
+                errors.append(str(error))
+
+    extract(config_for(tree), on_progress=second)
+    assert f"is being worked on by pid {os.getpid()} on" in errors[0]
+    assert f"posemill stop {tmp_path / 'run'}" in errors[0]
+
+
+def test_counts_are_reported_while_it_runs(make_tree, config_for):
+    tree = make_tree({"a": 40})
+    seen = []
+    extract(
+        config_for(tree, engine_options={"seconds_per_frame": 0.04}, task_frames=8),
+        on_progress=seen.append,
+    )
+    done = [snapshot.frames_done for snapshot in seen]
+    assert done == sorted(done)
+    assert done[-1] == 40
+    assert len(set(done)) > 3
+    assert any(snapshot.frames_per_second for snapshot in seen)
+
+
+def test_the_plan_of_workers_says_processes_threads_and_devices(tmp_path):
+    config = ExtractConfig(tmp_path, tmp_path, workers=3, memory_limit_mb=2048)
+    assert str(plan_workers(config)) == "3 processes x 1 thread on cpu, at most 2048 MB each"
+    gpus = ExtractConfig(tmp_path, tmp_path, num_gpus=4, num_workers_per_gpu=2, memory_limit_mb=0)
+    assert str(plan_workers(gpus)) == "8 processes x 1 thread on cuda:0, cuda:1, cuda:2, cuda:3"
+    serial = ExtractConfig(tmp_path, tmp_path, executor="serial", memory_limit_mb=0)
+    assert str(plan_workers(serial)) == "1 process (serial) x 1 thread on cpu"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"mode": "x"}, "mode: expected one of auto, image, video, got 'x'"),
+        ({"keep": 7}, "keep: expected 543 or 143 keypoints, got 7"),
+        ({"workers": 0}, "workers: expected at least 1, got 0"),
+        ({"split_long_seconds": 0.0}, "split_long_seconds: expected more than 0, got 0.0"),
+        ({"workers": 2, "num_gpus": 1}, "workers and num_gpus exclude each other"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(changes, said, tmp_path):
+    with pytest.raises(ConfigError, match=said):
+        ExtractConfig(tmp_path, tmp_path, **changes)
+
+
+def test_a_plain_script_without_a_guard_may_extract(make_tree, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import posemill\n"
+        "from pathlib import Path\n"
+        f"config = posemill.ExtractConfig(Path({str(make_tree(SIZES))!r}), "
+        f"Path({str(tmp_path / 'run')!r}), engine='fake', workers=2)\n"
+        "print('frames out:', sum(c.frames_out for c in posemill.extract(config).counts))\n"
+        "assert __file__.endswith('script.py')\n"
+    )
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert result.stdout == "frames out: 35\n", result.stderr
+
+
+def test_a_run_continues_from_any_thread(make_tree, config_for, tmp_path):
+    tree = make_tree(SIZES)
+    codes = []
+    thread = threading.Thread(target=lambda: codes.append(extract(config_for(tree)).exit_code))
+    thread.start()
+    thread.join()
+    assert codes == [0]

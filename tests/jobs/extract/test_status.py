@@ -1,0 +1,259 @@
+"""How a run stands, and stopping it, from outside."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from posemill.errors import RunError
+from posemill.jobs.extract.log import follow_log, read_logs
+from posemill.jobs.extract.run import extract
+from posemill.jobs.extract.snapshot import Snapshot, Speedometer, read_live, write_live
+from posemill.jobs.extract.status import read_status, stop_run
+from posemill.stores.commits import CommitLog, SplitCounts
+from posemill.stores.lock import RunLock, holder_of
+from posemill.stores.manifest import Manifest
+
+SIZES = {"train/a": 21, "dev/d": 9}
+
+
+def test_status_during_and_after_a_run(make_tree, config_for, tmp_path):
+    tree = make_tree(SIZES)
+    (tree / "dev" / "d" / "0002.png").write_bytes(b"x")
+    seen = []
+    extract(config_for(tree), on_progress=lambda _: seen.append(read_status(tmp_path / "run")))
+    assert {status.state for status in seen} == {"running"}
+    assert f"running, pid {os.getpid()} on {socket.gethostname()}" in seen[0].headline()
+    status = read_status(tmp_path / "run")
+    assert status.state == "finished"
+    assert "finished at 20" in status.headline()
+    content = json.loads(json.dumps(status.to_json()))
+    assert content["frames_known"] == content["frames_done"] == 30
+    assert content["reasons"] == [{"reason": "not an image", "failures": 1, "frames": 1}]
+    assert [each["split"] for each in content["splits"]] == ["train", "dev"]
+
+
+def test_status_of_a_run_that_was_killed_before_its_ledger(tmp_path):
+    Manifest("holistic-543").write(tmp_path)
+    status = read_status(tmp_path)
+    assert status.state == "stopped"
+    assert "stopped before its end; the same extract command continues it" in status.headline()
+    assert status.snapshot.frames_known == 0
+
+
+def test_nobody_to_stop(make_tree, config_for, tmp_path):
+    extract(config_for(make_tree(SIZES)))
+    assert stop_run(tmp_path / "run") is None
+
+
+def test_a_run_on_another_machine_is_not_stopped_from_here(tmp_path):
+    Manifest("holistic-543").write(tmp_path)
+    with RunLock(tmp_path):
+        lock = tmp_path / "lock"
+        lock.write_text(json.dumps({"pid": 1, "host": "elsewhere", "started_at": "then"}))
+        with pytest.raises(RunError, match="on elsewhere since then: run posemill stop there"):
+            stop_run(tmp_path)
+
+
+HOLD = """
+import signal, sys, time
+from pathlib import Path
+from posemill.stores.lock import RunLock
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with RunLock(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_one_that_does_not_listen_is_named(tmp_path):
+    Manifest("holistic-543").write(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        assert holder_of(tmp_path).pid == process.pid  # type: ignore[union-attr]
+        with pytest.raises(RunError, match=rf"did not end within 0.2 s; .*kill -9 {process.pid}"):
+            stop_run(tmp_path, timeout_seconds=0.2)
+        process.kill()
+    assert holder_of(tmp_path) is None, "the kernel drops the lock of the dead"
+    with RunLock(tmp_path):
+        assert holder_of(tmp_path).pid == os.getpid()  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def bystander():
+    """A process that has nothing to do with any run."""
+    command = [sys.executable, "-c", "print(input())"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        assert process.communicate("unharmed", timeout=30)[0] == "unharmed\n"
+
+
+def name_holder(folder, pid):
+    text = {"pid": pid, "host": socket.gethostname(), "started_at": "then"}
+    (folder / "lock").write_text(json.dumps(text))
+
+
+def refuse_lock(monkeypatch, error, *, also_to_read=False):
+    """Let opening a lock raise, as for another user's run or on a read-only disk."""
+    really_open = os.open
+
+    def refuse(path, flags, *more, **others):
+        if str(path).endswith("lock") and (also_to_read or flags & (os.O_RDWR | os.O_WRONLY)):
+            raise error
+        return really_open(path, flags, *more, **others)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_lock_that_cannot_be_written_is_asked_all_the_same(
+    make_tree, config_for, tmp_path, bystander, monkeypatch, code
+):
+    folder = tmp_path / "run"
+    extract(config_for(make_tree(SIZES)))
+    name_holder(folder, bystander.pid)  # what a killed coordinator left, its pid used again
+    refuse_lock(monkeypatch, OSError(code, os.strerror(code)))
+    assert read_status(folder).state == "finished"
+    assert stop_run(folder) is None
+    monkeypatch.undo()
+    with RunLock(folder):
+        refuse_lock(monkeypatch, OSError(code, os.strerror(code)))
+        assert holder_of(folder).pid == os.getpid()
+        assert read_status(folder).state == "running"
+
+
+def test_a_lock_that_cannot_be_read_is_not_guessed_at(tmp_path, bystander, monkeypatch):
+    Manifest("holistic-543").write(tmp_path)
+    name_holder(tmp_path, bystander.pid)
+    refuse_lock(monkeypatch, PermissionError(13, "Permission denied"), also_to_read=True)
+    status = read_status(tmp_path)
+    assert (status.state, status.holder) == ("unknown", None)
+    said = r"cannot tell whether somebody works on it, .*'lock' .*\(Permission denied\); ask as"
+    assert re.search(said, status.headline())
+    with pytest.raises(RunError, match=said):
+        stop_run(tmp_path)
+    log = CommitLog(tmp_path)
+    log.set_meta(finished_at="2026")
+    log.close()
+    assert read_status(tmp_path).state == "finished"
+
+
+def test_a_file_system_that_cannot_lock_is_said(tmp_path, monkeypatch):
+    Manifest("holistic-543").write(tmp_path)
+    name_holder(tmp_path, os.getpid())
+
+    def fail(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", fail)
+    with pytest.raises(RunError, match=r"cannot tell .*\(No locks available\)"):
+        stop_run(tmp_path)
+
+
+def test_one_who_only_asks_does_not_keep_a_run_from_starting(tmp_path, monkeypatch):
+    really_flock, asked = fcntl.flock, []
+
+    def flock(descriptor, operation):
+        asked.append(operation)
+        if len(asked) == 1:
+            raise BlockingIOError
+        really_flock(descriptor, operation)
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with RunLock(tmp_path):
+        assert holder_of(tmp_path).pid == os.getpid()
+    assert len(asked) == 3
+
+
+def test_no_signal_goes_to_a_process_that_does_not_have_the_lock_open(tmp_path, bystander):
+    Manifest("holistic-543").write(tmp_path)
+    with RunLock(tmp_path):
+        name_holder(tmp_path, bystander.pid)
+        said = rf"worked on, but not by pid {bystander.pid}, .*nothing was stopped: try again"
+        with pytest.raises(RunError, match=said):
+            stop_run(tmp_path)
+
+
+def test_a_pid_that_is_gone_is_not_a_traceback(tmp_path):
+    Manifest("holistic-543").write(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    with RunLock(tmp_path):
+        name_holder(tmp_path, process.pid)
+        with pytest.raises(RunError, match=f"but not by pid {process.pid}, .*nothing was stopped"):
+            stop_run(tmp_path)
+
+
+def test_another_users_coordinator_is_named_and_left_alone(tmp_path, monkeypatch):
+    Manifest("holistic-543").write(tmp_path)
+
+    def refuse(process):
+        raise psutil.AccessDenied(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "open_files", refuse)
+    with RunLock(tmp_path), pytest.raises(RunError, match=r"another user; nothing was stopped"):
+        stop_run(tmp_path)
+
+
+def test_logs_are_read_from_their_end(make_tree, config_for, tmp_path):
+    extract(config_for(make_tree(SIZES)))
+    lines = read_logs(tmp_path / "run")
+    assert f"start: pid {os.getpid()}" in lines[0]
+    assert "finished: train 21 frames, 0 failed, dev 9 frames" in lines[-1]
+    assert read_logs(tmp_path / "run", num_lines=1) == lines[-1:]
+    assert read_logs(tmp_path / "run", worker=7) == []
+    assert list(follow_log(tmp_path / "run")) == []
+
+
+def test_the_speed_is_that_of_the_last_minute(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    meter = Speedometer()
+    assert meter.see(0) is None
+    clock[0] = 10
+    assert meter.see(100) == pytest.approx(10)
+    for second in range(11, 200):
+        clock[0] = second
+        speed = meter.see(100 + 50 * (second - 10))
+    assert speed == pytest.approx(50)
+
+
+def test_a_snapshot_adds_up_its_splits():
+    snapshot = Snapshot(
+        (SplitCounts("a", 2, 1, 20, 9, 1), SplitCounts("b", 1, 0, 5, 0, 0)), {"b": 3}
+    )
+    assert (snapshot.frames_known, snapshot.frames_done, snapshot.frames_failed) == (25, 13, 1)
+
+
+def test_frames_committed_since_the_live_file_are_not_counted_twice(tmp_path):
+    Manifest("holistic-543").write(tmp_path)
+    write_live(tmp_path, Snapshot((SplitCounts("a", 2, 1, 20, 4, 1),), {"a": 8}, 3.0))
+    log = CommitLog(tmp_path)
+    log.count("a", num_clips=2, frames_known=20, frames_out=10, frames_failed=1)
+    with RunLock(tmp_path):
+        snapshot = read_status(tmp_path).snapshot
+        assert (snapshot.frames_done, snapshot.in_flight) == (13, {"a": 2})
+        log.count("a", frames_out=7)
+        assert read_status(tmp_path).snapshot.frames_done == 18
+    log.close()
+
+
+def test_a_broken_live_file_is_ignored(tmp_path):
+    assert read_live(tmp_path) == {}
+    (tmp_path / "live.json").write_text("{")
+    assert read_live(tmp_path) == {}

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posemill.errors import ConfigError
+from posemill.training.config.presets import PRESETS, loader_workers, preset_values
+from posemill.training.config.resolve import dump_config, read_config, resolve_config, write_config
+from posemill.training.config.train_config import FIELDS, GROUPS, TrainConfig
+
+
+def test_a_misspelt_field_names_the_near_one(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text("batchsize = 3\n")
+    with pytest.raises(
+        ConfigError, match=r"unknown setting 'batchsize'; did you mean 'batch_size'"
+    ):
+        resolve_config(path)
+    with pytest.raises(ConfigError, match="unknown setting 'zzzzzz'; see: posemill train --help"):
+        resolve_config(None, {"zzzzzz": 1})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("mode", "multi_treads", r"mode: expected auto \| .*; did you mean 'multi_thread'\?"),
+        ("epochs", 0, "epochs: expected at least 1, got 0"),
+        ("epochs", "ten", "epochs: expected int, got 'ten'"),
+        ("lr", float("nan"), "lr: expected at least 0, got nan"),
+        ("resume", 1, "resume: expected bool, got 1"),
+        ("batch_size", True, "batch_size: expected int, got True"),
+        ("dev_fraction", 2.0, "dev_fraction: expected 0 to 0.9, got 2.0"),
+        ("step_epochs", 3, "step_epochs: expected list, got 3"),
+    ],
+)
+def test_a_wrong_value_says_what_was_expected(field: str, value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        TrainConfig(**{field: value})  # type: ignore[arg-type]
+
+
+def test_settings_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(ConfigError, match="scheduler = 'step' needs step_epochs"):
+        TrainConfig(scheduler="step")
+    with pytest.raises(ConfigError, match="expected at least two folds"):
+        TrainConfig(folds=3, fold=3)
+    with pytest.raises(ConfigError, match="mode = 'single' has one process, but processes = 2"):
+        TrainConfig(mode="single", processes=2)
+
+
+def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(
+        'epochs = 3\nlr = 1\nmodel_options = { width = 8 }\n[speed]\npreset = "extreme"\n'
+        "prefetch_factor = 7\n"
+    )
+    resolved = resolve_config(path, {"epochs": 5}, cores=4)
+    config, sources = resolved.config, resolved.sources
+    assert (config.epochs, sources["epochs"]) == (5, "flag")
+    assert (config.lr, sources["lr"]) == (1.0, "file")
+    assert (config.prefetch_factor, sources["prefetch_factor"]) == (7, "file")
+    assert (config.micro_batch, sources["micro_batch"]) == (128, "preset")
+    assert (config.num_workers, sources["num_workers"]) == (4, "hardware")
+    assert (config.seed, sources["seed"]) == (0, "default")
+    assert config.model_options == {"width": 8}
+
+
+def test_a_configuration_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    config = TrainConfig(
+        data='a "b"\\c ü',
+        lr=1e-4 / 3,
+        step_epochs=[2, 3.5],
+        scheduler="step",
+        model_options={"width": 8, "name": "x", "layers": [1, 2]},
+        deterministic=True,
+    )
+    path = tmp_path / "c.toml"
+    write_config(config, path)
+    assert TrainConfig(**read_config(path)) == config
+    resolved = resolve_config(path)
+    assert resolved.config.replace(num_workers=-1) == config
+    assert "# file" in dump_config(resolved)
+
+
+def test_what_is_not_toml_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text("epochs 3")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        read_config(path)
+    with pytest.raises(ConfigError, match="no config file"):
+        read_config(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_touch_speed_and_cadence_only(preset: str) -> None:
+    config, base = resolve_config(None, {"preset": preset}).config, TrainConfig()
+    for name, field in FIELDS.items():
+        if field.metadata["group"] in ("model", "augmentation", "optimisation"):
+            assert getattr(config, name) == getattr(base, name), name
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    with pytest.raises(ConfigError, match="preset: expected high-performance"):
+        preset_values("fast")
+
+
+def test_loader_workers_leave_a_core_to_the_training() -> None:
+    assert loader_workers("high-performance", cores=16, ranks=1) == 8
+    assert loader_workers("high-performance", cores=2, ranks=1) == 1
+    assert loader_workers("high-performance", cores=2, ranks=2) == 0
+    assert loader_workers("balanced", cores=16, ranks=2) == 4
+    assert loader_workers("memory-limited", cores=16, ranks=1) == 1
+    assert loader_workers("extreme", cores=16, ranks=1) == 16
+
+
+def test_every_field_has_help_and_a_group() -> None:
+    for field in FIELDS.values():
+        assert field.metadata["help"].endswith(".")
+        assert field.metadata["group"] in GROUPS
+
+
+def test_the_configuration_does_not_import_torch() -> None:
+    code = "import sys, posemill.training.config.resolve; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

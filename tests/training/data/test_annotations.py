@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from posemill.errors import TrainingError
+from posemill.training.data.annotations import Annotation, read_annotations
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_labels_csv_gives_label_and_split(tmp_path: Path) -> None:
+    path = write(tmp_path / "labels.csv", "video_id,split,label\na,train,yes\nb,val,no\n")
+    assert dict(read_annotations(path)) == {
+        "a": Annotation("yes", "train"),
+        "b": Annotation("no", "dev"),
+    }
+
+
+def test_a_byte_order_mark_and_spaces_do_no_harm(tmp_path: Path) -> None:
+    path = write(tmp_path / "labels.csv", "\ufeffvideo_id, label\na, yes\n")
+    assert read_annotations(path)["a"].label == "yes"
+
+
+def test_clips_are_found_without_their_ending_and_without_the_folder_1(tmp_path: Path) -> None:
+    path = write(tmp_path / "labels.csv", "path,label\nhello/hello_1.mp4,hello\n")
+    found = read_annotations(path)
+    assert found["hello/hello_1"].label == "hello"
+    assert found["hello/hello_1/1"].label == "hello"
+    assert "hello/hello_2" not in found
+
+
+def test_an_ending_that_two_clips_share_decides_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path / "labels.csv", "path,label\na.mp4,one\na.avi,two\n")
+    found = read_annotations(path)
+    assert found["a.avi"].label == "two"
+    assert "a" not in found
+
+
+def test_corpus_files_are_read_without_quoting(tmp_path: Path) -> None:
+    head = "name|video|start|end|speaker|orth|translation\n"
+    folder = tmp_path / "annotations" / "manual"
+    write(folder / "P.train.corpus.csv", head + 'x|x/1/*.png|-1|-1|S|REGEN SCHNEE|ein " fehlt\n')
+    write(folder / "P.dev.corpus.csv", head + "y|y/1/*.png|-1|-1|S|SONNE|sonne\n")
+    found = read_annotations(tmp_path)
+    assert found["x"] == Annotation("REGEN SCHNEE", "train")
+    assert found["y"] == Annotation("SONNE", "dev")
+
+
+def test_the_real_corpus_files_have_their_known_sizes(shared: Path) -> None:
+    found = read_annotations(shared / "datasets" / "phoenix14t")
+    splits = [row.split for row in found.values()]
+    assert {name: splits.count(name) for name in set(splits)} == {
+        "train": 7096,
+        "dev": 519,
+        "test": 642,
+    }
+    glosses = {g for row in found.values() if row.split == "train" for g in row.label.split()}
+    assert len(glosses) == 1085
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty; expected a header"),
+        ("video_id,label\n", "a header and no rows"),
+        ("clip,label\na,b\n", "expected a column 'video_id'"),
+        ("video_id,name\na,b\n", "expected a column 'label'"),
+        ("video_id,label\na,\n", "line 2: video_id or label is empty"),
+        ("video_id,label\na,x\na,y\n", "line 3: 'a' is 'y' here and 'x' above"),
+    ],
+)
+def test_bad_labels_are_refused_with_their_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        read_annotations(write(tmp_path / "labels.csv", text))
+
+
+def test_missing_labels_and_other_encodings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"no labels at .*: expected a CSV file"):
+        read_annotations(tmp_path / "labels.csv")
+    with pytest.raises(TrainingError, match=r"expected labels.csv or \*.corpus.csv"):
+        read_annotations(tmp_path)
+    (tmp_path / "labels.csv").write_bytes(b"video_id,label\na,\xff\n")
+    with pytest.raises(TrainingError, match="not UTF-8 text"):
+        read_annotations(tmp_path / "labels.csv")

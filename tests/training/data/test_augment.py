@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posemill.errors import ConfigError
+from posemill.skeletons import get_skeleton
+from posemill.training.data.augment import Augment, mirror, warp_time
+
+POINTS = np.random.default_rng(0).normal(size=(20, 143, 3)).astype(np.float32)
+MASK = np.random.default_rng(1).random((20, 143)) > 0.2
+POINTS[~MASK] = 0
+ALL = Augment(10, 0.2, 0.1, 0.05, 0.2, 0.1, 0.1, 0.1, 0.5, skeleton_name="holistic-143")
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_the_same_generator_gives_the_same_clip() -> None:
+    one, other, third = (ALL(POINTS, MASK, rng(seed)) for seed in (4, 4, 5))
+    np.testing.assert_array_equal(one[0], other[0])
+    assert one[0].shape != third[0].shape or not np.array_equal(one[0], third[0])
+
+
+def test_the_given_clip_is_not_modified_and_missing_points_stay_zero() -> None:
+    before = POINTS.copy()
+    for seed in range(5):
+        points, mask = ALL(POINTS, MASK, rng(seed))
+        assert (points[~mask] == 0).all()
+        assert points.dtype == np.float32
+    np.testing.assert_array_equal(POINTS, before)
+
+
+def test_rotation_keeps_distances_and_depth() -> None:
+    points, _ = Augment(rotate=45)(POINTS, np.ones_like(MASK), rng())
+    assert not np.allclose(points, POINTS)
+    np.testing.assert_allclose(
+        np.linalg.norm(points, axis=-1), np.linalg.norm(POINTS, axis=-1), rtol=1e-4
+    )
+    np.testing.assert_allclose(points[..., 2], POINTS[..., 2])
+
+
+def test_scale_and_shift_stay_within_their_limits() -> None:
+    full = np.ones_like(MASK)
+    for seed in range(20):
+        larger, _ = Augment(scale=0.2)(POINTS, full, rng(seed))
+        ratio = np.median(larger[POINTS != 0] / POINTS[POINTS != 0])
+        assert 0.8 * 0.9 - 1e-3 <= ratio <= 1.2 * 1.1 + 1e-3
+        moved, _ = Augment(shift=0.3)(POINTS, full, rng(seed))
+        shift = (moved - POINTS).reshape(-1, 3)
+        np.testing.assert_allclose(shift - shift[:1], 0, atol=1e-5)
+        assert np.abs(shift).max() <= 0.3
+
+
+def test_a_mirrored_clip_has_left_and_right_swapped() -> None:
+    names = get_skeleton("holistic-143").point_names
+    left, right = names.index("left_wrist"), names.index("right_wrist")
+    points, mask = mirror(POINTS, MASK, "holistic-143")
+    np.testing.assert_allclose(points[:, left] * (-1, 1, 1), POINTS[:, right])
+    np.testing.assert_array_equal(mask[:, left], MASK[:, right])
+    back, _ = mirror(points, mask, "holistic-143")
+    np.testing.assert_array_equal(back, POINTS)
+    plain, _ = mirror(POINTS, MASK, None)
+    np.testing.assert_array_equal(plain[..., 0], -POINTS[..., 0])
+
+
+def test_joint_dropout_takes_a_point_from_the_whole_clip() -> None:
+    _, mask = Augment(joint_dropout=0.3)(POINTS, np.ones_like(MASK), rng())
+    assert set(mask.sum(0).tolist()) == {0, len(mask)}
+    assert 0.15 < 1 - mask.mean() < 0.45
+
+
+def test_part_dropout_takes_whole_parts_for_a_while_but_never_the_body() -> None:
+    augment = Augment(part_dropout=0.5, skeleton_name="holistic-143")
+    dropped = {part.name: 0 for part in get_skeleton("holistic-143").parts}
+    for seed in range(40):
+        _, mask = augment(POINTS, np.ones_like(MASK), rng(seed))
+        for part in get_skeleton("holistic-143").parts:
+            missing = ~mask[:, part.start : part.stop]
+            assert (missing.all(1) == missing.any(1)).all(), "all points of a part or none"
+            assert missing[:, 0].sum() in (0, *range(10, 21))
+            dropped[part.name] += bool(missing.any())
+    assert dropped["pose"] == 0
+    assert all(8 < dropped[name] < 32 for name in ("face", "left_hand", "right_hand"))
+
+
+def test_time_warp_changes_the_length_within_its_limit() -> None:
+    lengths = {len(warp_time(POINTS, MASK, rng(seed), speed=0.5)[0]) for seed in range(40)}
+    assert min(lengths) >= 10
+    assert max(lengths) <= 30
+    assert len(lengths) > 5
+
+
+def test_a_warped_clip_moves_forward_from_its_start_to_its_end() -> None:
+    line = np.arange(20, dtype=np.float32)[:, None, None] + 1
+    points, mask = warp_time(line, np.ones((20, 1), bool), rng(3), speed=0.5)
+    steps = np.diff(points[:, 0, 0])
+    assert mask.all()
+    assert (steps > 0).all()
+    assert points[0, 0, 0] == pytest.approx(1)
+    assert points[-1, 0, 0] == pytest.approx(20)
+    assert steps.max() / steps.min() > 1.05, "uneven along the way"
+    cropped, _ = warp_time(line, np.ones((20, 1), bool), rng(3), speed=0.0, crop=0.5)
+    assert len(cropped) < 20
+
+
+def test_single_frames_are_not_warped() -> None:
+    points, _ = Augment(time_warp=0.5, crop=0.5)(POINTS[:1], MASK[:1], rng())
+    np.testing.assert_array_equal(points, POINTS[:1])
+
+
+def test_flat_points_and_single_numbers_can_be_changed() -> None:
+    for dims in (1, 2):
+        points, _ = Augment(rotate=10, scale=0.1, shift=0.1)(POINTS[..., :dims], MASK, rng())
+        assert points.shape == (20, 143, dims)
+
+
+def test_a_config_without_augmentation_gives_none() -> None:
+    assert Augment.of(SimpleNamespace(augment_rotate=0.0), None) is None
+    found = Augment.of(SimpleNamespace(augment_mirror=0.5), "openpose-18")
+    assert found == Augment(mirror=0.5, skeleton_name="openpose-18")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scale": 1.0}, "augment_scale: expected 0 to below 1, got 1.0"),
+        ({"joint_dropout": -0.1}, "augment_joint_dropout: expected 0 to below 1"),
+        ({"rotate": -1.0}, "augment_rotate: expected 0 or more, got -1.0"),
+        ({"mirror": 2.0}, "augment_mirror: expected 0 to 1, got 2.0"),
+    ],
+)
+def test_impossible_amounts_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Augment(**options)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posemill.errors import FormatError, TrainingError
+from posemill.training.data.readers import check_mask, find_files, guess_skeleton, read_clips
+
+POINTS = np.random.default_rng(0).random((7, 4, 2)).astype(np.float32)
+
+
+def save(path: Path, **arrays: Any) -> Path:
+    np.savez(path, **arrays)
+    return path
+
+
+def test_frames_with_the_same_video_id_are_a_clip(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npz", keypoints=POINTS, video_ids=np.array(list("aabbbbc")))
+    clips = read_clips(path)
+    assert clips.clip_ids == ("a", "b", "c")
+    assert clips.offsets.tolist() == [0, 2, 6, 7]
+    assert isinstance(clips.points, np.memmap), "an array that is stored plain is mapped"
+    np.testing.assert_array_equal(clips.points, POINTS)
+
+
+def test_a_packed_archive_is_read_as_well(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", keypoints=POINTS, video_ids=np.array(list("aabbbbc")))
+    np.testing.assert_array_equal(read_clips(tmp_path / "a.npz").points, POINTS)
+
+
+def test_lengths_and_labels_cut_and_name_the_clips(tmp_path: Path) -> None:
+    path = save(tmp_path / "s_train.npz", keypoints=POINTS, lengths=[3, 4], labels=["run", "sit"])
+    clips = read_clips(path)
+    assert clips.clip_ids == ("s_train/0", "s_train/1")
+    assert clips.labels == ("run", "sit")
+    assert clips.skeleton_name is None
+
+
+def test_every_frame_can_be_a_sample_of_its_own(tmp_path: Path) -> None:
+    names = np.array([f"{i}.png" for i in range(7)])
+    path = save(
+        tmp_path / "a.npz", keypoints=POINTS, video_ids=np.array(list("aabbbbc")), image_paths=names
+    )
+    clips = read_clips(path, unit="frame")
+    assert clips.clip_ids == tuple(names)
+    assert clips.offsets.tolist() == list(range(8))
+
+
+def test_a_csv_row_is_a_label_and_points(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("0,1,2,3,4\n1,5,6,7,8\n")
+    clips = read_clips(tmp_path / "a.csv")
+    assert clips.labels == ("0", "1")
+    np.testing.assert_array_equal(clips.points[1], [[5, 6], [7, 8]])
+    over_time = read_clips(tmp_path / "a.csv", csv_frames=2)
+    assert over_time.points.shape == (4, 1, 2)
+    assert over_time.offsets.tolist() == [0, 2, 4]
+
+
+def test_a_header_of_a_csv_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("label,x,y\nup,1,2\n")
+    assert read_clips(tmp_path / "a.csv").labels == ("up",)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"points": POINTS}, "expected an array 'keypoints'.*found points"),
+        ({"keypoints": POINTS[0], "lengths": [4]}, r"expected keypoints \[frames, points, dims\]"),
+        ({"keypoints": POINTS.astype(int), "lengths": [7]}, "of a float type"),
+        ({"keypoints": POINTS}, "expected video_ids .* or lengths"),
+        ({"keypoints": POINTS, "video_ids": list("ab")}, "2 video_ids for 7 frames"),
+        ({"keypoints": POINTS, "lengths": [3]}, "lengths add up to 3, keypoints has 7 frames"),
+        ({"keypoints": POINTS, "lengths": [3, 4], "labels": ["a"]}, "1 labels for 2 clips"),
+        ({"keypoints": POINTS, "video_ids": list("aabbaac")}, "clip 'a' are not next to each"),
+        ({"keypoints": POINTS, "lengths": [7], "mask": POINTS[0] > 0}, r"expected mask \(7, 4\)"),
+    ],
+)
+def test_archives_that_do_not_fit_are_refused(
+    tmp_path: Path, arrays: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TrainingError, match=message):
+        read_clips(save(tmp_path / "a.npz", **arrays))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no rows; expected a label and numbers"),
+        ("a,1,2,3\n", "a multiple of 2 numbers .* got 3"),
+        ("a,1,2\nb,1\n", "row 2: expected 2 numbers"),
+        ("a,1,2\nb,1,x\n", "row 2: expected 2 numbers"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(TrainingError, match=message):
+        read_clips(tmp_path / "a.csv")
+
+
+def test_a_broken_or_foreign_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(b"PK not really")
+    with pytest.raises(FormatError, match=r"expected a whole .npz"):
+        read_clips(tmp_path / "a.npz")
+    with pytest.raises(TrainingError, match=r"expected .npz or .csv, got .pkl"):
+        read_clips(tmp_path / "a.pkl")
+
+
+def test_files_are_found_by_folder_pattern_and_name(tmp_path: Path) -> None:
+    for name in ("train_keypoints.npz", "dev_keypoints.npz", "fold1_test.npz"):
+        save(tmp_path / name, keypoints=POINTS)
+    assert set(find_files(str(tmp_path))) == {"train", "dev"}
+    assert set(find_files(str(tmp_path / "fold1_{split}.npz"))) == {"test"}
+    assert set(find_files(str(tmp_path / "dev_keypoints.npz"))) == {"dev"}
+    assert set(find_files(str(tmp_path / "fold1_test.npz"))) == {"all"}
+
+
+def test_no_data_is_said(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="no data at"):
+        find_files(str(tmp_path / "nowhere"))
+    with pytest.raises(TrainingError, match="found no npz; run: posemill prepare"):
+        find_files(str(tmp_path))
+    with pytest.raises(TrainingError, match="for any split of train, dev"):
+        find_files(str(tmp_path / "{split}.npz"))
+
+
+def test_zero_points_are_missing_where_the_file_has_no_mask() -> None:
+    points = np.ones((2, 3, 2), np.float32)
+    points[1, 2] = 0
+    assert check_mask(points, None).tolist() == [[True] * 3, [True, True, False]]
+    assert check_mask(points, np.ones((2, 3), bool)).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_found_point_that_is_no_number_is_refused(value: float) -> None:
+    points = np.ones((2, 3, 2), np.float32)
+    points[1, 2, 0] = value
+    with pytest.raises(ValueError, match="1 points are NaN or infinite, first frame 1 point 2"):
+        check_mask(points, None)
+    mask = np.ones((2, 3), bool)
+    mask[1, 2] = False
+    assert not check_mask(points, mask)[1, 2], "a missing point may be anything"
+
+
+def test_a_skeleton_is_known_by_its_number_of_points() -> None:
+    assert guess_skeleton(143) == "holistic-143"
+    assert guess_skeleton(15) is None

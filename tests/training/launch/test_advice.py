@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.launch.advice import advise
+from posemill.training.loop.timing import PARTS, Clock, shares
+
+
+def split(**seconds: float) -> dict[str, float]:
+    return dict.fromkeys(PARTS, 0.0) | {"forward": 50.0, "backward": 50.0} | seconds
+
+
+def advice_of(config: TrainConfig, cores: int = 8, ranks: int = 1, **seconds: float) -> list[str]:
+    found = advise(split(**seconds), config, cores=cores, ranks=ranks, num_evals=10)
+    return [str(entry) for entry in found]
+
+
+def test_nothing_is_said_where_all_is_well() -> None:
+    assert advice_of(TrainConfig(num_workers=0), data=2, evaluation=2, optimizer=5) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "cores", "expected"),
+    [
+        ({"cache": "hdf5"}, 8, "--cache mmap"),
+        ({"num_workers": 0}, 8, "with no loader process: try --num-workers 2"),
+        ({"num_workers": 2}, 8, "with 2 of 8 cores loading: try --num-workers 4"),
+        ({"num_workers": 0, "cache": "mmap"}, 1, "--cache ram"),
+        ({"num_workers": 7, "cache": "ram"}, 8, "--prefetch-factor 4"),
+    ],
+)
+def test_a_training_that_waits_for_data_is_told_how_to_load_faster(
+    fields: dict[str, object], cores: int, expected: str
+) -> None:
+    (only,) = advice_of(TrainConfig(**fields), cores=cores, data=100)  # type: ignore[arg-type]
+    assert only.startswith("50% of the time waits for data")
+    assert expected in only
+
+
+def test_the_two_largest_shares_are_named_first() -> None:
+    found = advice_of(
+        TrainConfig(num_workers=0, save_every_steps=10), data=40, evaluation=60, checkpoint=20
+    )
+    assert found == [
+        "27% goes into 10 evaluations: try --eval-every 2",
+        "18% of the time waits for data with no loader process: try --num-workers 2",
+    ]
+
+
+def test_checkpoints_transfers_and_optimizers_have_their_settings() -> None:
+    config = TrainConfig(num_workers=0, pin_memory=False)
+    assert "--save-every 2" in advice_of(config, checkpoint=20)[0]
+    steps = TrainConfig(num_workers=0, save_every_steps=10)
+    assert "--save-every-steps 20" in advice_of(steps, checkpoint=20)[0]
+    assert "--pin-memory" in advice_of(config, transfer=50)[0]
+    assert "--batch-size 128" in advice_of(config, optimizer=50)[0]
+    assert "sum of gradients over 2 ranks" in advice_of(config, ranks=2, optimizer=50)[0]
+
+
+def test_the_clock_gives_time_to_the_part_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([10.0, 11.0, 13.0, 20.0, 24.0])
+    monkeypatch.setattr("posemill.training.loop.timing.time.perf_counter", lambda: next(now))
+    clock = Clock(torch.device("cpu"))
+    clock.lap("data")
+    clock.lap("forward")
+    clock.restart()
+    clock.lap("forward")
+    seconds = clock.read()
+    assert (seconds["data"], seconds["forward"]) == (1.0, 6.0)
+    assert shares(seconds)["forward"] == pytest.approx(6 / 7)
+    assert shares(dict.fromkeys(PARTS, 0.0))["data"] == 0
+
+
+def test_on_a_gpu_the_clock_reads_events_when_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Event:
+        now = 0.0
+
+        def __init__(self, **_: bool) -> None:
+            self.at = 0.0
+
+        def record(self) -> None:
+            Event.now += 10
+            self.at = Event.now
+
+        def synchronize(self) -> None:
+            pass
+
+        def elapsed_time(self, end: Event) -> float:
+            return end.at - self.at
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    clock = Clock(torch.device("cuda"))
+    clock.lap("data")
+    clock.lap("forward")
+    clock.restart()
+    clock.lap("forward")
+    assert clock.read()["forward"] == pytest.approx(0.02)
+    clock.lap("data")
+    assert clock.read()["data"] == pytest.approx(0.02)

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from posemill.errors import ConfigError
+from posemill.training.launch.sweep import read_sweep, summarize, tabulate
+
+BASE = 'data = "x"\nmodel = "mlp"\nepochs = 3\nmodel_options = { dropout = 0.1 }\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "base.toml").write_text(BASE)
+    return tmp_path
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "sweep.toml"
+    path.write_text('config = "base.toml"\nout = "runs"\n' + text)
+    return path
+
+
+def finish(job: Any, scores: dict[str, Any], seconds: float = 1.0) -> None:
+    job.run_folder.mkdir(parents=True)
+    text = json.dumps({"scores": scores, "seconds": seconds})
+    (job.run_folder / "summary.json").write_text(text)
+
+
+def test_a_grid_makes_every_combination(folder: Path) -> None:
+    sweep = read_sweep(write(folder, "[grid]\nlr = [0.1, 0.2]\nseed = [1, 2, 3]\n"))
+    assert len(sweep.jobs) == 6
+    assert [dict(job.changes) for job in sweep.jobs][:2] == [
+        {"lr": 0.1, "seed": 1},
+        {"lr": 0.1, "seed": 2},
+    ]
+    assert len({job.name for job in sweep.jobs}) == 6
+
+
+def test_random_draws_follow_the_seed_and_stay_within_their_limits(folder: Path) -> None:
+    text = (
+        "[random]\nsamples = {}\nseed = 3\nlr = {{ low = 1e-4, high = 1e-1, log = true }}\n"
+        "batch_size = {{ low = 8, high = 64 }}\noptimizer = {{ choices = ['sgd', 'adamw'] }}\n"
+    )
+    few = [job.changes for job in read_sweep(write(folder, text.format(4))).jobs]
+    many = [job.changes for job in read_sweep(write(folder, text.format(30))).jobs]
+    assert many[:4] == few, "more samples add to the first ones"
+    assert all(1e-4 <= changes["lr"] <= 1e-1 for changes in many)
+    assert sum(changes["lr"] < 3e-3 for changes in many) > 8, "evenly on the logarithm"
+    assert {type(changes["batch_size"]) for changes in many} == {int}
+    assert {changes["optimizer"] for changes in many} == {"sgd", "adamw"}
+
+
+def test_folds_run_every_combination_on_each_fold(folder: Path) -> None:
+    sweep = read_sweep(write(folder, "[grid]\nlr = [0.1, 0.2]\n[folds]\ncount = 3\n"))
+    assert [(job.changes["lr"], job.changes["fold"]) for job in sweep.jobs] == [
+        (lr, fold) for lr in (0.1, 0.2) for fold in range(3)
+    ]
+
+
+def test_other_names_are_options_of_the_model_and_join_the_shared_ones(folder: Path) -> None:
+    sweep = read_sweep(write(folder, "[settings]\nlr = 0.5\n[grid]\nhidden = [[8], [16, 16]]\n"))
+    config = sweep.resolve(sweep.jobs[1], cores=1).config
+    assert config.model_options == {"dropout": 0.1, "hidden": [16, 16]}
+    assert (config.lr, config.epochs) == (0.5, 3)
+    assert config.out == str(sweep.jobs[1].run_folder)
+
+
+def test_a_job_stays_within_its_share_of_the_cores(folder: Path) -> None:
+    sweep = read_sweep(write(folder, ""))
+    alone = sweep.resolve(sweep.jobs[0], cores=1).config
+    assert (alone.mode, alone.threads, alone.num_workers) == ("single", 1, 0)
+    wide = sweep.resolve(sweep.jobs[0], cores=4).config
+    assert (wide.mode, wide.threads) == ("multi_thread", 4)
+    assert wide.num_workers <= 3
+
+
+def test_the_table_says_where_each_job_stands(folder: Path) -> None:
+    sweep = read_sweep(
+        write(folder, "[grid]\nlr = [1.0, 2.0, 3.0, 4.0]\n"), out=str(folder / "out")
+    )
+    finish(sweep.jobs[0], {"dev": {"accuracy": 0.5}})
+    sweep.jobs[2].run_folder.mkdir(parents=True)
+    rows = tabulate(sweep, {sweep.jobs[1].name: "exit code 2: no data"})
+    assert [row["state"] for row in rows] == ["done", "failed", "started", "waiting"]
+    assert rows[0]["dev_accuracy"] == 0.5
+    assert rows[1]["reason"] == "exit code 2: no data"
+
+
+def test_folds_are_summed_up_by_combination(folder: Path) -> None:
+    path = write(folder, "[grid]\nlr = [0.1, 0.2]\n[folds]\ncount = 2\n")
+    sweep = read_sweep(path, out=str(folder / "out"))
+    for job, accuracy in zip(sweep.jobs, (0.6, 0.8, 0.9, 1.0), strict=True):
+        finish(job, {"test": {"accuracy": accuracy}})
+    means = summarize(tabulate(sweep))
+    assert [row["test_accuracy_mean"] for row in means] == pytest.approx([0.7, 0.95])
+    assert [row["trainings"] for row in means] == [2, 2]
+    assert means[0]["test_accuracy_spread"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[grids]\nlr = [1]\n", "unknown table 'grids'; expected config, out"),
+        ("[grid]\nlr = 0.1\n", r"grid.lr: expected a list of values, got 0.1"),
+        ("[grid]\nlr = ['high']\n", "lr: expected float, got 'high'"),
+        ("[random]\nlr = { low = 1, high = 2 }\n", r"random.samples: expected 1 or more, got 0"),
+        ("[random]\nsamples = 2\nlr = 4\n", r"random.lr: expected { low, high, log }"),
+        ("[random]\nsamples = 1\nlr = {low = 0, high = 1, log = true}\n", "expected { low, high"),
+        ("[folds]\ncount = 1\n", "folds: expected count = 2 or more"),
+        ("[settings]\nepoch = 3\n", "unknown setting 'epoch'; did you mean 'epochs'"),
+        ("this is not toml", "is not TOML"),
+    ],
+)
+def test_wrong_sweeps_are_refused_before_anything_runs(
+    folder: Path, text: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_sweep(write(folder, text))
+
+
+def test_missing_files_and_folders_are_said(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="no sweep file"):
+        read_sweep(folder / "nowhere.toml")
+    (folder / "sweep.toml").write_text("[grid]\nlr = [1.0]\n")
+    with pytest.raises(ConfigError, match="expected out = 'folder' in the file, or --out"):
+        read_sweep(folder / "sweep.toml")

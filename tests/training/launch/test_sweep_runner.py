@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+
+from posemill.errors import ConfigError
+from posemill.training.config.presets import count_cores
+from posemill.training.launch.sweep import Sweep, read_sweep
+from posemill.training.launch.sweep_runner import divide_machine, run_sweep
+
+# Stands for `posemill train CONFIG [--resume]`: notes how it was called, then does as `lr` says.
+FAKE_TRAIN = """
+import json, os, pathlib, sys, time
+import resource
+folder = pathlib.Path(sys.argv[1]).parent
+config = (folder / "config.toml").read_text()
+with (folder / "calls.jsonl").open("a") as calls:
+    calls.write(json.dumps({
+        "pid": os.getpid(), "resumes": "--resume" in sys.argv,
+        "threads": os.environ["OMP_NUM_THREADS"],
+        "memory": resource.getrlimit(resource.RLIMIT_DATA)[0],
+        "cores": len(os.sched_getaffinity(0)),
+    }) + "\\n")
+(folder / "run").mkdir(exist_ok=True)
+if "lr = 2.0" in config and not os.environ.get("REPAIRED"):
+    print("posemill: the disk is full", file=sys.stderr)
+    sys.exit(2)
+if "lr = 3.0" in config and not os.environ.get("REPAIRED"):
+    (folder / "run" / "run.json").write_text("{}")
+    print("ready", flush=True)
+    time.sleep(600)
+summary = {"scores": {"dev": {"accuracy": 0.9}}, "seconds": 1.0}
+(folder / "run" / "summary.json").write_text(json.dumps(summary))
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> tuple[str, ...]:
+    script = tmp_path / "fake_train.py"
+    script.write_text(FAKE_TRAIN)
+    return (sys.executable, str(script))
+
+
+def make_sweep(tmp_path: Path, rates: str) -> Sweep:
+    path = tmp_path / "sweep.toml"
+    path.write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = {rates}\n')
+    return read_sweep(path)
+
+
+def calls_of(sweep: Sweep, index: int) -> list[dict[str, int]]:
+    lines = (sweep.jobs[index].folder / "calls.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_every_job_runs_once_with_its_share(tmp_path: Path, command: tuple[str, ...]) -> None:
+    sweep = make_sweep(tmp_path, "[0.1, 0.2, 0.3]")
+    events: list[tuple[str, str]] = []
+    num_jobs = min(2, count_cores())
+    failures = run_sweep(
+        sweep,
+        num_jobs=num_jobs,
+        command=command,
+        report=lambda e, job: events.append((e, job.name)),
+    )
+    assert not failures
+    assert [event for event, _ in events].count("done") == 3
+    (call,) = calls_of(sweep, 0)
+    assert call["cores"] == int(call["threads"]) == -(-count_cores() // num_jobs)
+    assert 0 < call["memory"] <= psutil.virtual_memory().total // num_jobs
+    run_sweep(sweep, num_jobs=1, command=command)
+    assert len(calls_of(sweep, 0)) == 1, "what has finished is not run again"
+
+
+def test_a_failed_job_does_not_stop_the_others(tmp_path: Path, command: tuple[str, ...]) -> None:
+    sweep = make_sweep(tmp_path, "[2.0, 0.1]")
+    failures = run_sweep(sweep, command=command)
+    assert failures == {sweep.jobs[0].name: "exit code 2: posemill: the disk is full"}
+    assert sweep.jobs[1].summary is not None
+
+
+def test_an_interrupted_sweep_leaves_no_process_and_continues(
+    tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = make_sweep(tmp_path, "[0.1, 3.0]")
+    driver = textwrap.dedent(f"""
+        from pathlib import Path
+        from posemill.training.launch.sweep import read_sweep
+        from posemill.training.launch.sweep_runner import run_sweep
+        run_sweep(read_sweep(Path({str(sweep.path)!r})), command={command!r})
+    """)
+    process = subprocess.Popen([sys.executable, "-c", driver], stderr=subprocess.PIPE)
+    log = sweep.jobs[1].folder / "log.txt"
+    while process.poll() is None and not (log.is_file() and "ready" in log.read_text()):
+        os.sched_yield()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in errors
+    (call,) = calls_of(sweep, 1)
+    assert not psutil.pid_exists(call["pid"])
+    monkeypatch.setenv("REPAIRED", "1")
+    assert not run_sweep(sweep, command=command)
+    assert [entry["resumes"] for entry in calls_of(sweep, 1)] == [False, True]
+    assert len(calls_of(sweep, 0)) == 1
+
+
+def test_more_jobs_than_cores_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"jobs: expected 1 to \d+ on this machine"):
+        divide_machine(10_000)
+
+
+def test_cores_are_dealt_out_without_overlap() -> None:
+    shares = divide_machine(count_cores())
+    cores = [core for share in shares for core in share.cores]
+    assert len(cores) == len(set(cores)) == count_cores()

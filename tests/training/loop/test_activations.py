@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from posemill.training.loop.activations import checkpoint_blocks
+from posemill.training.models import build_model
+
+
+class Blocks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.GELU(), nn.Dropout(0.5))
+            for _ in range(3)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+def run(model: nn.Module) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    model(torch.randn(8, 4)).square().sum().backward()
+    return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def test_gradients_and_running_statistics_are_those_of_the_plain_model() -> None:
+    plain = Blocks()
+    twice = copy.deepcopy(plain)
+    assert checkpoint_blocks(twice) == 3
+    expected, got = run(plain), run(twice)
+    assert len(got) == len(expected)
+    for one, other in zip(expected, got, strict=True):
+        torch.testing.assert_close(one, other)
+    for name, buffer in plain.named_buffers():
+        if "running" in name:
+            torch.testing.assert_close(buffer, twice.get_buffer(name))
+    momenta = [m.momentum for m in twice.modules() if isinstance(m, nn.BatchNorm1d)]
+    assert momenta == [0.1] * 3
+
+
+def test_stages_of_a_sequential_are_blocks_and_plain_layers_are_not() -> None:
+    stages = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), nn.Linear(2, 2))
+    assert checkpoint_blocks(stages) == 1
+    assert checkpoint_blocks(nn.Sequential(nn.Linear(2, 2), nn.ReLU())) == 0
+
+
+def test_our_models_are_told_to_do_it_themselves() -> None:
+    model = build_model("transformer", num_points=4, num_dims=2, num_classes=2, width=8,
+                        num_layers=2, num_heads=2)  # fmt: skip
+    assert checkpoint_blocks(model) >= 2
+    assert model.activation_checkpointing

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.loaders import EpochLoader
+from posemill.training.loop.distributed import World
+from posemill.training.loop.precision import Precision
+from posemill.training.loop.stepping import Stepper, as_float, uses_compile
+from posemill.training.loop.timing import Clock
+from posemill.training.tasks.building import build_workload
+
+CPU = torch.device("cpu")
+Settings = Callable[..., dict[str, Any]]
+
+
+def stepper_of(config: TrainConfig) -> tuple[Stepper, EpochLoader]:
+    workload = build_workload(config)
+    precision = Precision(config.precision, "", "cpu")
+    stepper = Stepper(
+        workload, config, device=CPU, precision=precision, world=World(), clock=Clock(CPU)
+    )
+    return stepper, EpochLoader(workload.train, config, World(), shuffle=True)
+
+
+def take_steps(config: TrainConfig, count: int) -> tuple[Stepper, list[float]]:
+    stepper, loader = stepper_of(config)
+    stepper.model.train()
+    batches, losses = loader.batches(), []
+    for step in range(count):
+        stepper.take(batches, loader.sampler.num_micro_batches(step), 1e-3)
+        losses.append(stepper.read_totals()[0])
+    return stepper, losses
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "transformer": {"width": 16, "num_layers": 1, "num_heads": 2},
+    "tcn_bilstm": {"width": 16},
+    "stgcn": {"widths": [8, 8], "strides": [1, 2]},
+    "mlp": {"hidden": [16]},
+}
+
+
+@pytest.mark.parametrize("model", SMALL)
+def test_accumulation_of_four_equals_the_whole_batch_for_unequal_lengths(
+    model: str, settings: Settings
+) -> None:
+    options = {**SMALL[model], "dropout": 0.0}
+    fields = settings(model=model, model_options=options, batch_size=16, clip_grad_norm=0)
+    whole, losses = take_steps(TrainConfig(**fields | {"micro_batch": 16}), 1)
+    parts, part_losses = take_steps(TrainConfig(**fields | {"micro_batch": 4}), 1)
+    assert part_losses == pytest.approx(losses, abs=1e-5)
+    for one, other in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        torch.testing.assert_close(one.grad, other.grad, atol=1e-5, rtol=1e-5)
+
+
+def test_a_short_last_step_is_divided_by_its_own_number(settings: Settings) -> None:
+    options = {**SMALL["transformer"], "dropout": 0.0}
+    config = TrainConfig(**settings(batch_size=16, model_options=options))
+    stepper, loader = stepper_of(config)
+    workload = stepper.workload
+    stepper.model.train()
+    last = list(loader.batches(start_step=1))  # 28 clips: the second step has 12
+    assert sum(len(batch) for batch in last) == 12
+    total = sum(workload.loss(workload.forward(stepper.model, batch), batch)[0] for batch in last)
+    expected = torch.autograd.grad(total / 12, list(stepper.model.parameters()), allow_unused=True)
+    config = config.replace(clip_grad_norm=0)
+    stepper.config = config
+    stepper.take(iter(last), len(last), 0.0)
+    for parameter, gradient in zip(stepper.model.parameters(), expected, strict=True):
+        if gradient is not None and parameter.grad is not None:
+            torch.testing.assert_close(parameter.grad, gradient, atol=1e-5, rtol=1e-4)
+    assert stepper.read_totals()[1] == 12
+
+
+def test_a_step_reads_nothing_back_from_the_device(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainConfig(**settings(model="mlp", model_options={}, ema_decay=0.9))
+    stepper, loader = stepper_of(config)
+    batches = loader.batches()
+    first = [next(batches)]
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the hot loop waits for the device")
+
+    for name in ("item", "tolist", "__float__", "__int__", "__bool__", "numpy"):
+        monkeypatch.setattr(torch.Tensor, name, refuse)
+    # Fused optimizers and the clipping of torch itself stay within this, too.
+    stepper.take(iter(first), 1, 1e-3)
+
+
+def test_gradients_are_clipped_to_the_norm_asked_for(settings: Settings) -> None:
+    stepper, _ = take_steps(TrainConfig(**settings(clip_grad_norm=1e-3)), 1)
+    norms = [p.grad.norm() for p in stepper.model.parameters() if p.grad is not None]
+    assert torch.stack(norms).norm() == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_outputs_in_half_precision_become_fp32() -> None:
+    @dataclasses.dataclass
+    class Output:
+        logits: torch.Tensor
+        name: str
+
+    class Pair(NamedTuple):
+        one: torch.Tensor
+        two: torch.Tensor
+
+    half = torch.ones(2, dtype=torch.bfloat16)
+    assert as_float(half).dtype == torch.float32
+    assert as_float(Output(half, "x")).logits.dtype == torch.float32
+    assert as_float({"a": [half]})["a"][0].dtype == torch.float32
+    assert as_float(Pair(half, half)).two.dtype == torch.float32
+    assert as_float(torch.ones(2, dtype=torch.int64)).dtype == torch.int64
+
+
+def test_bf16_trains_close_to_fp32(settings: Settings) -> None:
+    fields = settings(model_options={**SMALL["transformer"], "dropout": 0.0})
+    _, exact = take_steps(TrainConfig(**fields), 2)
+    _, rounded = take_steps(TrainConfig(**fields | {"precision": "bf16"}), 2)
+    assert rounded == pytest.approx(exact, rel=0.03)
+    assert rounded != exact
+
+
+def test_compile_is_for_gpus_with_a_fast_preset_or_when_asked_for() -> None:
+    gpu = torch.device("cuda")
+    assert uses_compile(TrainConfig(preset="extreme"), gpu)
+    assert not uses_compile(TrainConfig(preset="extreme"), CPU)
+    assert not uses_compile(TrainConfig(preset="balanced"), gpu)
+    assert uses_compile(TrainConfig(compile="on"), CPU)
+    assert not uses_compile(TrainConfig(compile="off", preset="extreme"), gpu)
+
+
+def test_weights_without_a_gradient_are_left_alone(settings: Settings) -> None:
+    stepper, loader = stepper_of(TrainConfig(**settings()))
+    stepper.model.unused = nn.Parameter(torch.ones(3))
+    stepper.take(loader.batches(), 1, 1e-3)
+    assert torch.equal(stepper.model.unused, torch.ones(3))

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import posemill
+from posemill.errors import RunError, TrainingError
+from posemill.training.config.resolve import write_config
+from posemill.training.data.batches import BatchMaker
+from posemill.training.launch.start import load_model, train
+from posemill.training.loop import trainer as trainer_module
+from posemill.training.loop.stepping import Stepper
+from posemill.training.runs.run_folder import RunFolder
+
+Settings = Callable[..., dict[str, Any]]
+SOURCES = str(Path(posemill.__file__).parent.parent)
+
+
+def weights_of(run: str | Path, name: str = "last") -> dict[str, torch.Tensor]:
+    return dict(RunFolder(run).checkpoints.load(name).weights)
+
+
+def losses_of(run: str | Path) -> list[float]:
+    return [row["loss"] for row in RunFolder(run).read_metrics() if row["event"] == "train"]
+
+
+def assert_bit_equal(one: str | Path, other: str | Path) -> None:
+    first, second = (RunFolder(run).checkpoints.load("last") for run in (one, other))
+    assert first.weights.keys() == second.weights.keys()
+    assert first.tensors.keys() == second.tensors.keys()
+    for name in first.weights:
+        assert torch.equal(first.weights[name], second.weights[name]), name
+    for name in first.tensors:
+        assert torch.equal(first.tensors[name], second.tensors[name]), name
+    assert losses_of(one) == losses_of(other)
+
+
+@pytest.fixture
+def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let training fall over before a step, once."""
+
+    def stop(step: int) -> None:
+        plain = Stepper.take
+        left = [step]
+
+        def take(self: Stepper, *args: Any) -> None:
+            if not left[0]:
+                monkeypatch.setattr(Stepper, "take", plain)
+                raise KeyboardInterrupt
+            left[0] -= 1
+            plain(self, *args)
+
+        monkeypatch.setattr(Stepper, "take", take)
+
+    return stop
+
+
+def test_deterministic_reruns_are_bit_equal(settings: Settings, tmp_path: Path) -> None:
+    fields = settings(deterministic=True, augment_rotate=10.0, augment_noise=0.01)
+    train(fields | {"out": str(tmp_path / "a")})
+    train(fields | {"out": str(tmp_path / "b")})
+    train(fields | {"out": str(tmp_path / "c"), "seed": 1})
+    assert_bit_equal(tmp_path / "a", tmp_path / "b")
+    assert losses_of(tmp_path / "c") != losses_of(tmp_path / "a")
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stopped_training_continues_bit_equal_in_the_middle_of_an_epoch(
+    workers: int, settings: Settings, tmp_path: Path, stop_after: Callable[[int], None]
+) -> None:
+    fields = settings(
+        save_every_steps=1, ema_decay=0.9, augment_noise=0.01, num_workers=workers, epochs=2
+    )
+    train(fields | {"out": str(tmp_path / "whole")})
+    stop_after(6)  # four steps an epoch
+    with pytest.raises(KeyboardInterrupt):
+        train(fields | {"out": str(tmp_path / "cut")})
+    result = train(fields | {"out": str(tmp_path / "cut"), "resume": True})
+    assert "continued after step 6 of 8" in result.summary["notes"]
+    assert_bit_equal(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_killed_training_continues_and_equals_an_unbroken_one(
+    settings: Settings, tmp_path: Path
+) -> None:
+    fields = settings(save_every_steps=1, epochs=8, optimizer="sgd")
+    train(fields | {"out": str(tmp_path / "whole")})
+    cut = tmp_path / "cut"
+    config = tmp_path / "config.toml"
+    write_config(posemill.TrainConfig(**fields | {"out": str(cut)}), config)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "posemill", "train", str(config)],
+        env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},
+    )
+    last = cut / "checkpoints" / "last.json"
+    deadline = time.monotonic() + 120
+    while not (last.is_file() and json.loads(last.read_text())["step"] >= 3):
+        assert process.poll() is None, "the training ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (cut / "summary.json").exists()
+    train(fields | {"out": str(cut), "resume": True})
+    assert_bit_equal(tmp_path / "whole", cut)
+
+
+def test_a_finished_training_is_not_trained_again(settings: Settings, tmp_path: Path) -> None:
+    fields = settings()
+    first = train(fields)
+    again = train(fields | {"resume": True})
+    assert again.scores == first.scores
+    assert again.summary["steps"] == first.summary["steps"]
+    with pytest.raises(RunError, match="already holds a training; add --resume"):
+        train(fields)
+
+
+def test_a_training_cut_before_its_first_evaluation_and_not_continued_has_the_last_weights(
+    settings: Settings, stop_after: Callable[[int], None]
+) -> None:
+    fields = settings(save_every_steps=1, eval_every=3)
+    stop_after(2)
+    with pytest.raises(KeyboardInterrupt):
+        train(fields)
+    result = train(fields | {"resume": True, "max_steps": 1})
+    assert result.summary["steps"] == 2
+    assert result.scores["test"]
+
+
+def test_the_folder_must_be_free(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(RunError, match="holds files that are not a training"):
+        train(settings(out=str(tmp_path / "mine")))
+    with pytest.raises(RunError, match="is a file; --out names a folder"):
+        train(settings(out=str(tmp_path / "mine" / "thesis.txt")))
+
+
+def test_training_learns_and_leaves_all_files(settings: Settings) -> None:
+    result = train(settings(epochs=12, tensorboard=True))
+    folder = RunFolder(result.out)
+    assert result.scores["dev"]["accuracy"] == 1
+    assert result.scores["test"]["accuracy"] >= 0.75
+    assert losses_of(result.out)[-1] < losses_of(result.out)[0] / 2
+    assert list(folder.tensorboard.glob("events*"))
+    assert set(folder.read_summary()["timing_seconds"]) == {
+        "data", "transfer", "forward", "backward", "optimizer", "evaluation", "checkpoint",
+    }  # fmt: skip
+    assert folder.read_facts()["class_names"] == ["class0", "class1", "class2"]
+    best = weights_of(result.out, "best")
+    loaded = load_model(result.out).state_dict()
+    assert all(torch.equal(best[name], loaded[name]) for name in best)
+
+
+def test_the_best_checkpoint_holds_the_moving_average(settings: Settings) -> None:
+    result = train(settings(ema_decay=0.9))
+    trained, averaged = weights_of(result.out, "best"), load_model(result.out).state_dict()
+    assert any(not torch.equal(trained[name], averaged[name]) for name in trained)
+
+
+def test_early_stopping_stops_after_evaluations_without_a_better_one(settings: Settings) -> None:
+    result = train(settings(lr=0.0, epochs=20, patience=2))
+    assert result.summary["is_stopped_early"]
+    assert result.summary["epochs"] == 3
+    assert result.summary["best_step"] == 4
+
+
+def test_max_steps_ends_in_the_middle_of_an_epoch(settings: Settings) -> None:
+    result = train(settings(max_steps=6))
+    assert result.summary["steps"] == 6
+    assert result.scores["dev"]
+
+
+def test_evaluations_and_checkpoints_keep_their_cadence(settings: Settings) -> None:
+    result = train(settings(epochs=5, eval_every=2, save_every=3))
+    evals = [r["epoch"] for r in RunFolder(result.out).read_metrics() if r["event"] == "eval"]
+    assert evals == [1, 3, 4]
+
+
+def test_without_a_validation_split_the_last_weights_are_the_best(settings: Settings) -> None:
+    result = train(settings(val_split="nothing"))
+    assert torch.equal(*(weights_of(result.out, n)["head.weight"] for n in ("last", "best")))
+    assert set(result.scores) == {"test"}
+
+
+def test_a_loss_that_is_not_a_number_stops_the_training(settings: Settings) -> None:
+    with pytest.raises(TrainingError, match=r"the loss became .*lower --lr \(now 1e\+30\)"):
+        train(settings(lr=1e30, clip_grad_norm=0, optimizer="sgd", warmup_epochs=0.0))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+    ],
+)
+def test_out_of_memory_says_what_to_lower(
+    error: Exception, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(trainer_module.Stepper, "take", fail)
+    with pytest.raises(
+        TrainingError, match=r"out of memory with micro_batch = 8: try --micro-batch 4"
+    ):
+        train(settings())
+
+
+def test_a_failed_compilation_names_the_setting(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type("InductorError", (RuntimeError,), {"__module__": "torch._inductor.exc"})
+
+    def fail(*_: object) -> None:
+        raise kind("InvalidCxxCompiler: no working C++ compiler found")
+
+    monkeypatch.setattr(trainer_module.Stepper, "take", fail)
+    with pytest.raises(TrainingError, match=r"torch.compile failed \(InvalidCxx.*--compile off"):
+        train(settings())
+
+
+def test_a_loader_process_that_dies_is_named(settings: Settings) -> None:
+    fields = settings(num_workers=1, epochs=50)
+    plain = BatchMaker.__getitems__
+
+    def die(self: BatchMaker, draws: Any) -> Any:
+        if draws[0].epoch == 1:
+            os._exit(1)
+        return plain(self, draws)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchMaker, "__getitems__", die)
+        with pytest.raises(TrainingError, match=r"a loader process died .*lower --num-workers"):
+            train(fields)
+
+
+def test_other_runtime_errors_are_not_taken_for_memory(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr(trainer_module.Stepper, "take", fail)
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        train(settings())
+
+
+def test_a_checkpoint_of_another_model_or_optimizer_is_refused(settings: Settings) -> None:
+    train(settings(epochs=1))
+    options = {"width": 32, "num_layers": 1, "num_heads": 2}
+    with pytest.raises(TrainingError, match="is of another model: it has options"):
+        train(settings(resume=True, model_options=options))
+    with pytest.raises(TrainingError, match="written by optimizer AdamW, this training has SGD"):
+        train(settings(resume=True, optimizer="sgd"))
+    with pytest.raises(TrainingError, match="has no moving average: continue with --ema-decay 0"):
+        train(settings(resume=True, ema_decay=0.5))
+
+
+def test_activation_checkpointing_gives_the_same_losses(settings: Settings, tmp_path: Path) -> None:
+    train(settings(out=str(tmp_path / "plain"), epochs=1))
+    twice = train(settings(out=str(tmp_path / "twice"), epochs=1, activation_checkpointing=True))
+    assert losses_of(tmp_path / "twice") == pytest.approx(losses_of(tmp_path / "plain"), abs=1e-5)
+    assert any("activation checkpointing" in note for note in twice.summary["notes"])
+
+
+@pytest.mark.parametrize("preset", ["high-performance", "balanced", "memory-limited", "extreme"])
+def test_presets_take_the_same_steps(preset: str, settings: Settings, tmp_path: Path) -> None:
+    options = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
+    fields = settings(preset=preset, epochs=1, batch_size=16, model_options=options)
+    for name in ("micro_batch", "num_workers", "eval_every", "save_every"):
+        del fields[name]
+    train(fields | {"out": str(tmp_path / preset), "num_workers": 0})
+    train(fields | {"out": str(tmp_path / "b"), "num_workers": 0, "preset": "balanced"})
+    assert losses_of(tmp_path / preset) == pytest.approx(losses_of(tmp_path / "b"), abs=1e-5)

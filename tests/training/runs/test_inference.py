@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import posemill
+from posemill.errors import ConfigError, TrainingError
+from posemill.records import PoseClip
+from posemill.skeletons import get_skeleton
+from posemill.training.data.synthetic import CorpusOptions, write_corpus
+from posemill.training.launch.start import TrainResult, train
+from posemill.training.tasks.scorers import CtcScorer, best_head
+
+Settings = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def trained(settings: Settings) -> TrainResult:
+    return train(settings(epochs=8))
+
+
+def test_evaluation_of_the_best_checkpoint_gives_the_scores_of_the_training(
+    trained: TrainResult,
+) -> None:
+    for split in ("dev", "test"):
+        scores = posemill.evaluate(trained.out, split=split)
+        assert scores["accuracy"] == pytest.approx(trained.scores[split]["accuracy"])
+        assert (scores["split"], scores["num_clips"]) == (split, 8)
+    assert posemill.evaluate(trained.out, split="validation")["split"] == "dev"
+    with pytest.raises(TrainingError, match="split 'nowhere' is empty"):
+        posemill.evaluate(trained.out, split="nowhere")
+
+
+def test_predictions_of_files_are_those_of_the_evaluation(
+    trained: TrainResult, clips_folder: Path
+) -> None:
+    found = list(posemill.predict(trained.out, clips_folder / "test_keypoints.npz"))
+    right = sum(p.label == f"class{i % 3}" for i, p in enumerate(found))
+    assert right / len(found) == pytest.approx(trained.scores["test"]["accuracy"])
+    first = found[0].to_dict()
+    assert first["clip_id"] == "test0"
+    assert first["top"][0][0] == first["label"]
+    assert sum(chance for _, chance in first["top"]) == pytest.approx(1, abs=1e-3)
+
+
+def test_an_unknown_skeleton_cannot_take_pose_clips(trained: TrainResult) -> None:
+    points = np.zeros((2, 18, 3), np.float32)
+    clip = PoseClip(points, np.ones((2, 18), np.float32), np.ones((2, 2), np.int32), "openpose-18")
+    with pytest.raises(ConfigError, match="was trained on a skeleton posemill does not know"):
+        list(posemill.predict(trained.out, [clip]))
+
+
+def test_data_of_another_shape_is_refused(trained: TrainResult, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", keypoints=np.ones((3, 4, 2), np.float32), video_ids=["a"] * 3)
+    with pytest.raises(TrainingError, match=r"frames of \(4, 2\), the model .* expects \(6, 2\)"):
+        list(posemill.predict(trained.out, tmp_path / "x.npz"))
+
+
+def test_clips_of_another_layout_are_mapped_to_the_runs(settings: Settings, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    count = get_skeleton("holistic-143").num_points
+    points = rng.random((24, count, 3)).astype(np.float32)
+    ids = np.repeat([f"c{i}" for i in range(8)], 3)
+    for split in ("train", "dev"):
+        np.savez(tmp_path / f"{split}_keypoints.npz", keypoints=points, video_ids=ids)
+    rows = [f"c{i},{'ab'[i % 2]}" for i in range(8)]
+    (tmp_path / "labels.csv").write_text("\n".join(["video_id,label", *rows]))
+    fields = settings(data=str(tmp_path), labels=str(tmp_path / "labels.csv"), epochs=1,
+                      normalize="auto", model="mlp", model_options={"hidden": [8]})  # fmt: skip
+    result = train(fields)
+    whole = get_skeleton("holistic-543").num_points
+    clip = PoseClip(rng.random((5, whole, 3)).astype(np.float32), np.ones((5, whole), np.float32),
+                    np.full((5, 2), 100, np.int32), "holistic-543", clip_id="new")  # fmt: skip
+    (prediction,) = posemill.predict(result.out, [clip])
+    assert prediction.clip_id == "new"
+    assert prediction.label in ("a", "b")
+    empty = PoseClip(np.zeros((0, whole, 3), np.float32), np.zeros((0, whole), np.float32),
+                     np.zeros((0, 2), np.int32), "holistic-543", clip_id="none")  # fmt: skip
+    with pytest.raises(TrainingError, match="clip 'none' has no frames"):
+        list(posemill.predict(result.out, [empty]))
+
+
+def test_glosses_are_trained_scored_and_read(settings: Settings, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus"
+    options = CorpusOptions(num_glosses=4, num_clips={"train": 8, "dev": 4, "test": 4})
+    write_corpus(corpus, options)
+    fields = settings(data=str(corpus / "keypoints"), labels=str(corpus), task="ctc", epochs=1,
+                      model="tcn_bilstm", model_options={"width": 16, "num_lstm": 1},
+                      normalize="auto", decoder="beam", short_clips="drop",
+                      figures=True)  # fmt: skip
+    result = train(fields)
+    scores = result.scores["test"]
+    head = result.summary["head"]
+    assert head in ("sequence", "conv")
+    assert scores["wer"] == scores[f"wer_{head}"]
+    again = posemill.evaluate(result.out, split="test")
+    assert again["wer"] == pytest.approx(scores["wer"])
+    assert again["head"] == head
+    found = list(posemill.predict(result.out, corpus / "keypoints" / "test_keypoints.npz"))
+    assert len(found) == 4
+    assert all(prediction.probability is None for prediction in found)
+    names = {path.stem for path in (result.out / "figures").glob("*.png")}
+    assert names == {"curves", "samples"}
+
+
+def test_the_head_is_chosen_on_dev_and_never_on_the_split_it_is_reported_for() -> None:
+    rows = [(0, {"sequence": [2], "conv": [2, 3]}), (1, {"sequence": [3], "conv": [3]})]
+    targets = [[2, 3], [3]]
+    free = CtcScorer(targets).score(rows)
+    assert free == {"wer": 0.0, "wer_sequence": pytest.approx(1 / 3), "wer_conv": 0.0}
+    assert best_head(free) == "conv"
+    assert CtcScorer(targets, head="sequence").score(rows)["wer"] == pytest.approx(1 / 3)
+    assert best_head({"accuracy": 1.0}) == ""

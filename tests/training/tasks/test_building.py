@@ -1,0 +1,87 @@
+"""What is wrong with the data is said before anything is computed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posemill.errors import ConfigError, PosemillError, TrainingError
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.launch.start import train
+from posemill.training.tasks.building import build_workload
+
+Settings = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def data(clips_folder: Path, tmp_path: Path) -> Path:
+    """A copy of the clips that a test may spoil."""
+    return Path(shutil.copytree(clips_folder, tmp_path / "data"))
+
+
+def refused(fields: dict[str, Any], error: type[PosemillError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        train(fields)
+    assert not (Path(fields["out"]) / "checkpoints").exists()
+
+
+def test_a_clip_without_a_label(settings: Settings, data: Path) -> None:
+    lines = (data / "labels.csv").read_text().splitlines()
+    (data / "labels.csv").write_text("\n".join(lines[:-1]))
+    fields = settings(data=str(data), labels=str(data / "labels.csv"))
+    refused(fields, TrainingError, r"1 of 44 clips have no label \(test7\)")
+
+
+def test_one_class_only(settings: Settings, data: Path) -> None:
+    text = (data / "labels.csv").read_text().replace("class1", "class0").replace("class2", "class0")
+    (data / "labels.csv").write_text(text)
+    fields = settings(data=str(data), labels=str(data / "labels.csv"))
+    refused(fields, TrainingError, "only one class in the training clips")
+
+
+def test_an_empty_split(settings: Settings, data: Path) -> None:
+    (data / "train_keypoints.npz").unlink()
+    fields = settings(data=str(data), labels=str(data / "labels.csv"))
+    refused(fields, TrainingError, "split 'train' is empty")
+    fields = settings(train_split="elsewhere")
+    refused(fields, TrainingError, "split 'elsewhere' is empty: .* has clips of")
+
+
+def test_keypoints_that_are_not_numbers(settings: Settings, data: Path) -> None:
+    with np.load(data / "train_keypoints.npz") as arrays:
+        points, ids = arrays["keypoints"].copy(), arrays["video_ids"]
+    points[3, 2, 0] = np.nan
+    np.savez(data / "train_keypoints.npz", keypoints=points, video_ids=ids)
+    fields = settings(data=str(data), labels=str(data / "labels.csv"))
+    refused(fields, TrainingError, r"train_keypoints\.npz, clip 'train0'.*NaN")
+
+
+def test_an_unknown_model_or_option(settings: Settings) -> None:
+    refused(settings(model="stgnc"), ConfigError, "unknown model 'stgnc'.*did you mean 'stgcn'")
+    refused(settings(model_options={"widht": 3}), ConfigError, "did you mean 'width'")
+    refused(settings(loss_options={"weight": 3}), ConfigError, "classify has no loss option")
+
+
+def test_the_weights_a_model_starts_from_depend_on_the_seed_alone(settings: Settings) -> None:
+    first, same, other = (
+        build_workload(TrainConfig(**settings(seed=seed))).model.state_dict() for seed in (0, 0, 1)
+    )
+    assert all((first[name] == same[name]).all() for name in first)
+    assert any((first[name] != other[name]).any() for name in first)
+
+
+def test_figures_show_clips_as_they_were_filmed(settings: Settings, clips_folder: Path) -> None:
+    workload = build_workload(TrainConfig(**settings(normalize="whole")))
+    assert workload.val is not None
+    assert workload.val.show is not None
+    clip_id, points, mask = workload.val.show(1)
+    with np.load(clips_folder / "dev_keypoints.npz") as arrays:
+        expected = arrays["keypoints"][arrays["video_ids"] == "dev1"]
+    assert clip_id == "dev1"
+    assert np.array_equal(points, expected)
+    assert mask.all()

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from posemill.errors import ConfigError
+from posemill.training.data.batches import Batch, Draw, collate
+from posemill.training.data.datasets import Sample
+from posemill.training.models.keypoints.base import CtcOutput
+from posemill.training.tasks.losses import build_loss
+
+
+def make_batch(targets: list[Any], frames: int = 6, weights: list[float] | None = None) -> Batch:
+    samples = [
+        Sample(np.ones((frames, 2, 2), np.float32), np.ones((frames, 2), bool), target)
+        for target in targets
+    ]
+    draws = [Draw(i, 0, w) for i, w in enumerate(weights or [1.0] * len(targets))]
+    return collate(samples, draws)
+
+
+def test_cross_entropy_is_a_sum_and_a_count() -> None:
+    logits = torch.randn(4, 3)
+    batch = make_batch([0, 2, 1, 1])
+    total, count = build_loss("classify", label_smoothing=0.1)(logits, batch)
+    assert count == 4
+    expected = F.cross_entropy(logits, batch.targets, label_smoothing=0.1)
+    torch.testing.assert_close(total / count, expected)
+
+
+def test_clips_that_fill_up_do_not_count() -> None:
+    logits = torch.randn(3, 4)
+    total, count = build_loss("classify")(logits, make_batch([0, 1, 2], weights=[1, 0, 1]))
+    assert count == 2
+    each = F.cross_entropy(logits, torch.tensor([0, 1, 2]), reduction="none")
+    torch.testing.assert_close(total, each[0] + each[2])
+
+
+def test_the_parts_of_a_batch_add_up_to_the_whole() -> None:
+    loss = build_loss("ctc")
+    targets = [np.array([1, 2]), np.array([3]), np.array([2, 2, 1])]
+    logits = torch.randn(3, 6, 4)
+    lengths = torch.tensor([6, 4, 6])
+    whole, count = loss(CtcOutput(logits, lengths), make_batch(targets))
+    parts = [
+        loss(CtcOutput(logits[i : i + 1], lengths[i : i + 1]), make_batch([targets[i]]))
+        for i in range(3)
+    ]
+    torch.testing.assert_close(whole, torch.stack([part[0] for part in parts]).sum())
+    assert count == sum(part[1] for part in parts) == 3
+
+
+def test_both_heads_and_their_divergence_are_added() -> None:
+    batch = make_batch([np.array([1, 2])])
+    logits, conv = torch.randn(1, 6, 4), torch.randn(1, 6, 4)
+    lengths = torch.tensor([5])
+    one, _ = build_loss("ctc")(CtcOutput(logits, lengths), batch)
+    other, _ = build_loss("ctc")(CtcOutput(conv, lengths), batch)
+    both, _ = build_loss("ctc", conv_weight=0.5)(CtcOutput(logits, lengths, conv), batch)
+    torch.testing.assert_close(both, one + 0.5 * other)
+    with_kl, _ = build_loss("ctc", conv_weight=0.5, distill_weight=10.0)(
+        CtcOutput(logits, lengths, conv), batch
+    )
+    student = (conv[0, :5] / 8).log_softmax(-1)
+    teacher = (logits[0, :5] / 8).softmax(-1)
+    expected = F.kl_div(student, teacher, reduction="batchmean")
+    torch.testing.assert_close(with_kl - both, 10 * expected, rtol=1e-3, atol=1e-5)
+
+
+def test_the_teacher_learns_nothing_from_the_divergence() -> None:
+    logits = torch.randn(1, 6, 4, requires_grad=True)
+    conv = torch.randn(1, 6, 4, requires_grad=True)
+    batch = make_batch([np.array([1])])
+    lengths = torch.tensor([6])
+    plain, _ = build_loss("ctc", conv_weight=0.0)(CtcOutput(logits, lengths, conv), batch)
+    (before,) = torch.autograd.grad(plain, logits)
+    total, _ = build_loss("ctc", conv_weight=0.0, distill_weight=5.0)(
+        CtcOutput(logits, lengths, conv), batch
+    )
+    after, student = torch.autograd.grad(total, [logits, conv])
+    torch.testing.assert_close(before, after)
+    assert student.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "message"),
+    [
+        ("classify", {"label_smoothing": 1.0}, "label_smoothing: expected 0 to below 1"),
+        ("classify", {"conv_weight": 1.0}, "classify has no loss option 'conv_weight'"),
+        ("ctc", {"kl": 1.0}, "ctc has no loss option 'kl'; it has conv_weight"),
+        ("ctc", {"temperature": 0.0}, "ctc loss: expected conv_weight >= 0"),
+    ],
+)
+def test_wrong_options_are_refused(task: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_loss(task, **options)
