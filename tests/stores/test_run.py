@@ -21,7 +21,7 @@ from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.stores.commits import CommitLog
 from posemill.stores.manifest import Manifest, check_folder
-from posemill.stores.names import plain_text
+from posemill.stores.names import valid_unicode
 from posemill.stores.reader import open_run
 from posemill.stores.schema import run_schema
 from posemill.stores.writer import RunWriter, remove_uncommitted
@@ -231,7 +231,7 @@ def test_names_that_are_not_utf8_are_written_with_their_bytes_spelled_out(tmp_pa
     name = os.fsdecode(b"caf\xe9 'x'")
     write_run(tmp_path / "run", [make_clip(name, 1, image_paths=(f"{name}/1.png",))])
     clip = next(open_run(tmp_path / "run").clips())
-    assert clip.clip_id == plain_text(name) == "caf\\xe9 'x'"
+    assert clip.clip_id == valid_unicode(name) == "caf\\xe9 'x'"
     assert clip.image_paths == ("caf\\xe9 'x'/1.png",)
 
 

@@ -86,16 +86,18 @@ def visualize(
 ) -> None:
     """Draw sampled frames, with contact sheets, or with --video whole clips as movies."""
     from posemill.cli.progress import show_progress
-    from posemill.inspection.drawing.gallery import Wish, draw_gallery
+    from posemill.inspection.drawing.gallery import DrawRequest, draw_gallery
     from posemill.inspection.drawing.lettering import lacks_font
     from posemill.inspection.drawing.originals import Originals
     from posemill.inspection.material import open_material
 
     material = open_material(path, format_name=from_format, size_wh=parse_size(size))
     found = Originals.of(material.facts(), moved_to=originals)
-    wish = Wish(num_samples=num_samples, splits=splits, clip_ids=clips, seed=seed, video=video)
+    request = DrawRequest(
+        num_samples=num_samples, splits=splits, clip_ids=clips, seed=seed, video=video
+    )
     with show_progress("drawing frames") as found.on_frame:
-        paths = list(draw_gallery(material, wish, out, originals=found))
+        paths = list(draw_gallery(material, request, out, originals=found))
     if as_json:
         print_json({"paths": paths, "num_originals_gone": found.num_gone})
     else:

@@ -39,7 +39,7 @@ def shown(path: StrPath) -> str:
     return repr(os.fsdecode(path)).encode("utf-8", "backslashreplace").decode()
 
 
-def refuse(
+def raise_decode_error(
     path: StrPath,
     reason: str,
     detail: str,
@@ -62,37 +62,41 @@ def open_regular(path: StrPath) -> tuple[int, int]:
         # Without O_NONBLOCK a named pipe would hold us until somebody writes to it.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
     except OSError as error:
-        refuse_os_error(path, error)
+        raise_for_os_error(path, error)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a socket or a device"
-            refuse(path, "not a file", f"it is {kind}")
+            raise_decode_error(path, "not a file", f"it is {kind}")
         if not status.st_size:
-            refuse(path, "empty file", "it has 0 bytes; copy it again from where it came")
+            raise_decode_error(
+                path, "empty file", "it has 0 bytes; copy it again from where it came"
+            )
     except DecodeError:
         os.close(descriptor)
         raise
     return descriptor, status.st_size
 
 
-def refuse_os_error(path: StrPath, error: OSError) -> NoReturn:
+def raise_for_os_error(path: StrPath, error: OSError) -> NoReturn:
     """Raise the DecodeError for what the operating system said about a file."""
     said = error.strerror or str(error)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         if os.path.islink(path):  # noqa: PTH114  (bytes that are no UTF-8 stay as they are)
             target = shown(os.readlink(path))  # noqa: PTH115
-            refuse(path, "broken link", f"it points to {target}, which is not there", cause=error)
-        refuse(path, "missing", "no such file", cause=error)
+            raise_decode_error(
+                path, "broken link", f"it points to {target}, which is not there", cause=error
+            )
+        raise_decode_error(path, "missing", "no such file", cause=error)
     if isinstance(error, PermissionError):
-        refuse(path, "no permission", f"{said}; check its mode and owner", cause=error)
+        raise_decode_error(path, "no permission", f"{said}; check its mode and owner", cause=error)
     if isinstance(error, IsADirectoryError):
-        refuse(path, "not a file", "it is a folder", cause=error)
+        raise_decode_error(path, "not a file", "it is a folder", cause=error)
     if error.errno == errno.ELOOP:
-        refuse(path, "broken link", "links that point at each other", cause=error)
+        raise_decode_error(path, "broken link", "links that point at each other", cause=error)
     if error.errno == errno.ENXIO:
-        refuse(path, "not a file", "it is a pipe, a socket or a device", cause=error)
-    refuse(path, "unreadable", said, cause=error)
+        raise_decode_error(path, "not a file", "it is a pipe, a socket or a device", cause=error)
+    raise_decode_error(path, "unreadable", said, cause=error)
 
 
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would translate line ends

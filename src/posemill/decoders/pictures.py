@@ -8,7 +8,13 @@ from typing import cast
 import cv2
 import numpy as np
 
-from posemill.decoders.opening import MAX_PIXELS, StrPath, open_regular, refuse, refuse_os_error
+from posemill.decoders.opening import (
+    MAX_PIXELS,
+    StrPath,
+    open_regular,
+    raise_decode_error,
+    raise_for_os_error,
+)
 from posemill.decoders.picture_headers import ShortHeaderError, read_header, sniff_format
 from posemill.records import Frame
 
@@ -31,19 +37,21 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Frame:
     try:
         header = read_header(data, name)
     except ShortHeaderError as error:
-        refuse(path, "truncated", f"the header of this {name} has no size ({error})", cause=error)
+        raise_decode_error(
+            path, "truncated", f"the header of this {name} has no size ({error})", cause=error
+        )
     width, height = header.size_wh
     if not width or not height:
-        refuse(path, "zero size", f"{width} x {height} pixels")
+        raise_decode_error(path, "zero size", f"{width} x {height} pixels")
     if width * height > max_pixels:
         megapixels, limit = width * height / 1e6, max_pixels / 1e6
-        refuse(
+        raise_decode_error(
             path,
             "too large",
             f"{width} x {height} is {megapixels:,.0f} megapixels, allowed are {limit:,.0f}",
         )
     if not header.has_end:
-        refuse(path, "truncated", f"this {name} stops before its end; copy it again")
+        raise_decode_error(path, "truncated", f"this {name} stops before its end; copy it again")
     return _decode(path, data, name)
 
 
@@ -56,23 +64,25 @@ def _read_bytes(path: StrPath, max_pixels: int) -> tuple[bytes, str]:
             name = sniff_format(head)
             if name is None:
                 known = "known are JPEG, PNG, GIF, BMP, WebP, TIFF"
-                refuse(path, "not an image", f"it starts with {head[:8]!r}; {known}")
+                raise_decode_error(path, "not an image", f"it starts with {head[:8]!r}; {known}")
             # 8 bytes a pixel is what 16-bit RGBA takes without any compression.
             if size > 8 * max_pixels + (1 << 20):
-                refuse(path, "too large", f"a file of {size:,} bytes")
+                raise_decode_error(path, "too large", f"a file of {size:,} bytes")
             handle.seek(0)
             return handle.readall(), name
         except OSError as error:
-            refuse_os_error(path, error)
+            raise_for_os_error(path, error)
 
 
 def _decode(path: StrPath, data: bytes, name: str) -> Frame:
     try:
         picture = cv2.imdecode(np.frombuffer(data, np.uint8), _TO_RGB or cv2.IMREAD_COLOR)
     except cv2.error as error:
-        refuse(path, "corrupt", f"this {name} cannot be decoded ({error.err})", cause=error)
+        raise_decode_error(
+            path, "corrupt", f"this {name} cannot be decoded ({error.err})", cause=error
+        )
     if picture is None:
-        refuse(path, "corrupt", f"this {name} cannot be decoded; copy it again")
+        raise_decode_error(path, "corrupt", f"this {name} cannot be decoded; copy it again")
     if not _TO_RGB:
         picture = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
     return cast(Frame, picture)

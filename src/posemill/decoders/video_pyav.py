@@ -21,7 +21,7 @@ from posemill.decoders.jump_pyav import (
     read_times,
     timed,
 )
-from posemill.decoders.opening import StrPath, open_regular, refuse
+from posemill.decoders.opening import StrPath, open_regular, raise_decode_error
 from posemill.decoders.stream_pyav import (
     Clock,
     Converter,
@@ -152,7 +152,7 @@ class PyavReader:
                     raise DamageError("the file ends before its container does; copy it again")
         except DamageError as error:
             reason = "truncated" if self._is_cut else "corrupt"
-            refuse(
+            raise_decode_error(
                 self.path,
                 reason,
                 f"{number} frames could be read, then: {error}",
@@ -164,7 +164,7 @@ class PyavReader:
                 container.close()
         if not number:
             detail = "no frame within the window asked for" if self._has_window else "none inside"
-            refuse(self.path, "no frames", detail, frame_index=0)
+            raise_decode_error(self.path, "no frames", detail, frame_index=0)
 
     def _position(self, start_index: int) -> tuple[Any, int, Iterator[tuple[Any, float]]]:
         """Return a container, and frames with their seconds from a place at or before the wanted.
@@ -224,7 +224,7 @@ class PyavReader:
             )
         except av.error.FFmpegError as error:
             reason = "truncated" if self._is_cut else "not a video"
-            refuse(self.path, reason, f"FFmpeg says: {describe(error)}", cause=error)
+            raise_decode_error(self.path, reason, f"FFmpeg says: {describe(error)}", cause=error)
         try:
             stream = self._choose_stream(container)
         except DecodeError:
@@ -238,17 +238,21 @@ class PyavReader:
     def _choose_stream(self, container: Any) -> Any:
         """Return the stream a player would show; the cover picture of a song is none."""
         if container.format.name in _PLAYLISTS:
-            refuse(self.path, "not a video", "it is a list of other files")
+            raise_decode_error(self.path, "not a video", "it is a list of other files")
         best = container.streams.best("video")
         if best is None or best.disposition & Disposition.attached_pic:
             others = ", ".join(sorted({each.type for each in container.streams})) or "nothing"
-            refuse(self.path, "no video stream", f"the file holds {others}")
+            raise_decode_error(self.path, "no video stream", f"the file holds {others}")
         context = best.codec_context
         if context is None:
-            refuse(self.path, "not a video", "its codec is not part of this build of FFmpeg")
+            raise_decode_error(
+                self.path, "not a video", "its codec is not part of this build of FFmpeg"
+            )
         if context.width * context.height > self._max_pixels:
             size = f"{context.width} x {context.height}"
-            refuse(self.path, "too large", f"{size}; allowed are {self._max_pixels:,} pixels")
+            raise_decode_error(
+                self.path, "too large", f"{size}; allowed are {self._max_pixels:,} pixels"
+            )
         return best
 
     def _read_num_frames(self) -> int | None:
@@ -265,7 +269,9 @@ class PyavReader:
         try:
             frame = next(decode_frames(container, stream), None)
         except DamageError as error:
-            refuse(self.path, "corrupt", f"no frame could be read: {error}", cause=error)
+            raise_decode_error(
+                self.path, "corrupt", f"no frame could be read: {error}", cause=error
+            )
         if frame is None:
-            refuse(self.path, "no frames", "none inside", frame_index=0)
+            raise_decode_error(self.path, "no frames", "none inside", frame_index=0)
         return self._converter.size_wh_of(frame)

@@ -99,7 +99,7 @@ class _Worker:
         self.reason = reason
         self.process.kill()
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         """Return why it is dead; waits for the end of the process, which has begun."""
         self.process.join(5)
         if self.reason:
@@ -214,7 +214,7 @@ class ProcessExecutor:
         try:
             kind, value = worker.pipe.recv()
         except (EOFError, OSError):
-            yield from self._bury(worker)
+            yield from self._remove_dead(worker)
             return
         if kind == READY:
             worker.is_ready = True
@@ -225,9 +225,9 @@ class ProcessExecutor:
             worker.is_leaving = value
             yield Finished(task)
 
-    def _bury(self, worker: _Worker) -> Iterator[Event]:
+    def _remove_dead(self, worker: _Worker) -> Iterator[Event]:
         del self._workers[worker.index]
-        reason, place, task = worker.last_words(), worker.progress.place, worker.task
+        reason, place, task = worker.exit_reason(), worker.progress.place, worker.task
         was_expected = task is None and worker.is_ready
         worker.close()
         if not was_expected:

@@ -32,7 +32,7 @@ from posemill.formats.shared.contract import (
     reading,
     skeleton_for,
 )
-from posemill.formats.shared.hdf5_file import PatientFile
+from posemill.formats.shared.hdf5_file import DeferredErrorFile
 from posemill.geometry import fill_missing
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import Skeleton, get_skeleton
@@ -132,7 +132,7 @@ class Hdf5Format:
 class _Worker:
     """Does all work on one HDF5 file, in a thread of its own: Ctrl-C cannot cut it in two there."""
 
-    def __init__(self, h5py: Any, disk: PatientFile, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, h5py: Any, disk: DeferredErrorFile, thread: ThreadPoolExecutor) -> None:
         self._disk, self._thread = disk, thread
         self._file = thread.submit(h5py.File, disk, "w").result()
 
@@ -148,7 +148,7 @@ class _Worker:
 
 @contextmanager
 def _new_file(h5py: Any, path: Path) -> Iterator[_Worker]:
-    with PatientFile(path) as disk:
+    with DeferredErrorFile(path) as disk:
         with ThreadPoolExecutor(1, "hdf5") as thread:
             file = _Worker(h5py, disk, thread)
             try:

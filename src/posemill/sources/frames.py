@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from posemill.decoders import open_video
-from posemill.decoders.opening import refuse, refuse_os_error
+from posemill.decoders.opening import raise_decode_error, raise_for_os_error
 from posemill.decoders.pictures import read_picture
 from posemill.errors import DecodeError
 from posemill.records import Clip, Frame
@@ -41,13 +41,13 @@ def list_frames(clip: Clip) -> list[str]:
     if not Path(clip.path).is_dir():
         if clip.kind == "pictures":
             return [Path(clip.path).name]
-        _refuse_folder(clip.path)
+        _raise_for_folder(clip.path)
     try:
         names = list_pictures(clip.path)
     except OSError as error:
-        refuse_os_error(clip.path, error)
+        raise_for_os_error(clip.path, error)
     if not names:
-        refuse(clip.path, "no frames", "the folder holds no pictures")
+        raise_decode_error(clip.path, "no frames", "the folder holds no pictures")
     return names
 
 
@@ -139,9 +139,9 @@ def _read_or_error(path: str) -> Frame | DecodeError:
         return error
 
 
-def _refuse_folder(path: str) -> None:
+def _raise_for_folder(path: str) -> None:
     try:
         Path(path).stat()
     except OSError as error:
-        refuse_os_error(path, error)
-    refuse(path, "not a folder", "expected a folder of frames")
+        raise_for_os_error(path, error)
+    raise_decode_error(path, "not a folder", "expected a folder of frames")

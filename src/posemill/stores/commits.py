@@ -17,7 +17,7 @@ from typing import Any
 from posemill.errors import RunError
 from posemill.files import atomic_path
 from posemill.stores.manifest import LEDGER_NAME
-from posemill.stores.names import plain_text
+from posemill.stores.names import valid_unicode
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -147,14 +147,14 @@ class CommitLog:
         """
         cursor = self._database.execute(
             "INSERT INTO clips (split, clip_id, num_frames, content) VALUES (?, ?, ?, ?)",
-            (plain_text(split), plain_text(clip_id), num_frames, content),
+            (valid_unicode(split), valid_unicode(clip_id), num_frames, content),
         )
         self.count(split, num_clips=1, frames_known=num_frames or 0)
         return int(cursor.lastrowid or 0)
 
     def count(self, split: str, **changes: int) -> None:
         """Add to the counts of a split, by column name."""
-        split = plain_text(split)
+        split = valid_unicode(split)
         columns, values = list(changes), list(changes.values())
         self._database.execute(
             f"INSERT INTO splits (split, {', '.join(columns)}) VALUES (?{', ?' * len(columns)}) "
@@ -186,8 +186,8 @@ class CommitLog:
         self._database.execute(
             "INSERT INTO failures (clip_no, frame_index, num_frames, path, reason, message) "
             "VALUES (?, ?, ?, ?, ?, ?)",
-            (clip_no, failure.frame_index, failure.num_frames, plain_text(failure.path),
-             failure.reason, plain_text(failure.message)),
+            (clip_no, failure.frame_index, failure.num_frames, valid_unicode(failure.path),
+             failure.reason, valid_unicode(failure.message)),
         )  # fmt: skip
         lost = failure.num_frames
         if lost:

@@ -36,7 +36,7 @@ class RunLock:
     def __enter__(self) -> RunLock:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            is_ours = _lock_patiently(descriptor)
+            is_ours = _lock_with_retries(descriptor)
         except OSError as error:
             os.close(descriptor)
             raise RunError(
@@ -70,7 +70,7 @@ class RunLock:
             self._descriptor = None
 
 
-def _lock_patiently(descriptor: int) -> bool:
+def _lock_with_retries(descriptor: int) -> bool:
     """Return whether the lock is ours; `status` and the like have it for an instant to ask."""
     for _ in range(_LOCK_TRIES):
         if _try_lock(descriptor):

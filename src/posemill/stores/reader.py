@@ -24,7 +24,7 @@ from posemill.stores.commits import (
     read_meta,
 )
 from posemill.stores.manifest import Manifest
-from posemill.stores.names import plain_text
+from posemill.stores.names import valid_unicode
 from posemill.stores.schema import CLIP_COLUMNS, arrays_of, block_of, run_schema
 from posemill.stores.shards import SELECT_ROWS, BlockPlan, ShardRows, plan_blocks, read_rows
 
@@ -147,7 +147,7 @@ class Run:
         with read_ledger(self.folder) as database:
             rows = database.execute(
                 f"{SELECT_ROWS}{condition} ORDER BY clip_no, first_frame",
-                (*values, plain_text(clip_id)),
+                (*values, valid_unicode(clip_id)),
             ).fetchall()
         if not rows:
             raise RunError(f"{self.folder} has no keypoints of a clip {clip_id!r}")

@@ -14,7 +14,7 @@ from posemill.blocks import ClipBlock
 from posemill.errors import RunError
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
-from posemill.stores.names import SCHEMA_VERSION, plain_text
+from posemill.stores.names import SCHEMA_VERSION, valid_unicode
 
 # What `block_of` needs; the ledger knows the rest.
 CLIP_COLUMNS = ("frame_index", "image_path", "width", "height", "keypoints", "scores", "label",
@@ -72,16 +72,16 @@ def skeleton_of(schema: pa.Schema) -> str:
 def table_of(clip: PoseClip) -> pa.Table:
     """Return the rows of a clip, or of a piece of one."""
     num_frames = len(clip)
-    paths: Sequence[str | None] = [plain_text(path) for path in clip.image_paths]
+    paths: Sequence[str | None] = [valid_unicode(path) for path in clip.image_paths]
     points = np.ascontiguousarray(clip.points, np.float32).reshape(-1)
     scores = np.ascontiguousarray(clip.scores, np.float32).reshape(-1)
     num_points = clip.skeleton.num_points
-    label = None if clip.label is None else plain_text(clip.label)
+    label = None if clip.label is None else valid_unicode(clip.label)
     extra = _dump_extra(clip)
     present = clip.present
     columns: list[Any] = [
-        pa.repeat(plain_text(clip.split), num_frames),
-        pa.repeat(plain_text(clip.clip_id), num_frames),
+        pa.repeat(valid_unicode(clip.split), num_frames),
+        pa.repeat(valid_unicode(clip.clip_id), num_frames),
         pa.array(np.asarray(clip.frame_indices, np.int64)),
         pa.array(paths or [None] * num_frames, pa.string()),
         pa.array(np.asarray(clip.sizes_wh[:, 0], np.int32)),
@@ -100,7 +100,7 @@ def _dump_extra(clip: PoseClip) -> str | None:
     if not clip.extra:
         return None
     try:
-        return plain_text(json.dumps(dict(clip.extra), ensure_ascii=False, sort_keys=True))
+        return valid_unicode(json.dumps(dict(clip.extra), ensure_ascii=False, sort_keys=True))
     except TypeError as error:
         raise ValueError(f"clip {clip.clip_id!r}: extra holds what JSON cannot: {error}") from error
 

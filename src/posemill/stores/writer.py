@@ -16,7 +16,7 @@ from posemill.records import PoseClip
 from posemill.stores.columns import as_stored
 from posemill.stores.commits import CommitLog, Failure, Piece, Shard
 from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder, now_text
-from posemill.stores.names import plain_text
+from posemill.stores.names import valid_unicode
 from posemill.stores.schema import table_of
 
 ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
@@ -107,7 +107,7 @@ class RunWriter:
                 f"clip {clip.clip_id!r} has skeleton {clip.skeleton_name}, the run has "
                 f"{self._manifest.skeleton_name}; convert it with as_skeleton"
             )
-        name = plain_text(clip.split), plain_text(clip.clip_id)
+        name = valid_unicode(clip.split), valid_unicode(clip.clip_id)
         if name in self._clip_nos:
             raise ValueError(f"clip {clip.clip_id!r} of split {clip.split!r} was added before")
         self._clip_nos[name] = len(self._clip_nos) + 1
@@ -139,7 +139,7 @@ class RunWriter:
 
     def _commit_failures(self) -> None:
         for failure in self._failures:
-            name = plain_text(failure.split), plain_text(failure.clip_id)
+            name = valid_unicode(failure.split), valid_unicode(failure.clip_id)
             if name not in self._clip_nos:
                 self._clip_nos[name] = self._log.add_clip(failure.split, failure.clip_id, None)
                 self._log.count(failure.split, clips_done=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from posemill.formats.shared.hdf5_file import PatientFile
+from posemill.formats.shared.hdf5_file import DeferredErrorFile
 
 
 class FullDisk:
@@ -27,7 +27,7 @@ class FullDisk:
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
-    with PatientFile(tmp_path / "a") as file:
+    with DeferredErrorFile(tmp_path / "a") as file:
         assert file.write(memoryview(b"abcdef")) == 6
         assert (file.seek(2), file.read(3), file.tell()) == (2, b"cde", 5)
         assert file.seek(1, os.SEEK_CUR) == 6
@@ -41,7 +41,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_not_noticed_by_the_writer_and_told_when_asked(tmp_path: Path) -> None:
-    with PatientFile(tmp_path / "a") as file:
+    with DeferredErrorFile(tmp_path / "a") as file:
         file._raw = FullDisk(file._raw, 4)
         assert file.write(memoryview(b"abcdef")) == 6
         assert file.write(memoryview(b"gh")) == 2
@@ -58,7 +58,7 @@ def test_a_full_disk_is_not_noticed_by_the_writer_and_told_when_asked(tmp_path: 
 def test_a_failure_that_was_told_keeps_nothing_alive(tmp_path: Path) -> None:
     gc.disable()
     try:
-        with PatientFile(tmp_path / "a") as file:
+        with DeferredErrorFile(tmp_path / "a") as file:
             file._raw = FullDisk(file._raw, 0)
             file.write(memoryview(b"abc"))
             with pytest.raises(OSError, match="No space left"):

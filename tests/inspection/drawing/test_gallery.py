@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import ConfigError, PosemillError
-from posemill.inspection.drawing.gallery import Wish, choose_frames, draw_gallery
+from posemill.inspection.drawing.gallery import DrawRequest, choose_frames, draw_gallery
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals, Place
 from posemill.inspection.material import Material, Outline, open_material
@@ -72,8 +72,8 @@ def test_frames_are_drawn_on_their_originals_with_a_sheet(make_clip: Maker, tmp_
     paths = write_frames(tmp_path / "data" / "a", 10)
     clip = make_clip(10, clip_id="a", split="train", image_paths=paths)
     material, originals = make_run(tmp_path / "run", [clip]), Originals()
-    wish = Wish(num_samples=3)
-    written = list(draw_gallery(material, wish, tmp_path / "out", originals=originals))
+    request = DrawRequest(num_samples=3)
+    written = list(draw_gallery(material, request, tmp_path / "out", originals=originals))
     assert [path.name for path in written[-1:]] == ["train_contact_sheet.png"]
     assert len(written) == 4
     assert all(is_green(path) for path in written[:3])
@@ -86,7 +86,7 @@ def test_originals_that_are_gone_are_counted_and_drawn_blank(
     clip = make_clip(4, clip_id="a", image_paths=tuple(f"/nowhere/{i}.png" for i in range(4)))
     material, originals = make_run(tmp_path / "run", [clip]), Originals()
     written = list(
-        draw_gallery(material, Wish(num_samples=2), tmp_path / "out", originals=originals)
+        draw_gallery(material, DrawRequest(num_samples=2), tmp_path / "out", originals=originals)
     )
     assert not is_green(written[0])
     assert originals.num_gone == 2
@@ -101,7 +101,7 @@ def test_a_dataset_that_was_moved_is_found_below_its_new_root(
     clip = make_clip(4, clip_id="other", image_paths=old)
     material = make_run(tmp_path / "run", [clip], path="/old/data")
     originals = Originals.of(material.facts(), moved_to=tmp_path / "new")
-    list(draw_gallery(material, Wish(num_samples=4), tmp_path / "out", originals=originals))
+    list(draw_gallery(material, DrawRequest(num_samples=4), tmp_path / "out", originals=originals))
     assert (originals.num_read, originals.num_gone) == (4, 0)
 
 
@@ -159,8 +159,8 @@ def test_whole_clips_become_movies_with_a_sheet(
 ) -> None:
     clips = [make_clip(6, clip_id=name, split="dev", fps=10.0) for name in ("a", "b")]
     material = make_run(tmp_path / "run", clips)
-    wish = Wish(clip_ids=["b"], video=kind)
-    written = list(draw_gallery(material, wish, tmp_path / "out", originals=Originals()))
+    request = DrawRequest(clip_ids=["b"], video=kind)
+    written = list(draw_gallery(material, request, tmp_path / "out", originals=Originals()))
     folder = tmp_path / "out" / "dev"
     assert written == [folder / f"b.{kind}", folder / "b_contact_sheet.png"]
     assert all(path.stat().st_size > 1000 for path in written)
@@ -172,7 +172,7 @@ def test_hostile_clip_names_stay_below_the_folder(make_clip: Maker, tmp_path: Pa
     material = make_run(tmp_path / "run", clips)
     out = tmp_path / "deep" / "er" / "out"
     before = {path for path in tmp_path.rglob("*") if "run" not in path.parts}
-    written = list(draw_gallery(material, Wish(), out, originals=Originals()))
+    written = list(draw_gallery(material, DrawRequest(), out, originals=Originals()))
     assert len(written) == 7
     made = set(tmp_path.rglob("*.png")) - before
     assert made == set(written)
@@ -182,6 +182,6 @@ def test_hostile_clip_names_stay_below_the_folder(make_clip: Maker, tmp_path: Pa
 def test_wrong_wishes_are_named(make_clip: Maker, tmp_path: Path) -> None:
     material = make_run(tmp_path / "run", [make_clip(2, clip_id="a")])
     with pytest.raises(ConfigError, match="video: expected mp4 or gif, got 'avi'"):
-        list(draw_gallery(material, Wish(video="avi"), tmp_path, originals=Originals()))
+        list(draw_gallery(material, DrawRequest(video="avi"), tmp_path, originals=Originals()))
     with pytest.raises(PosemillError, match=r"has no clip 'z'; posemill view --detailed lists"):
-        list(draw_gallery(material, Wish(clip_ids=["z"]), tmp_path, originals=Originals()))
+        list(draw_gallery(material, DrawRequest(clip_ids=["z"]), tmp_path, originals=Originals()))

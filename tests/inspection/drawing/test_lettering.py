@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from posemill.inspection.drawing.lettering import (
     BACKGROUND,
+    drawable_text,
     lacks_font,
-    plain_text,
     shorten,
     spell_out,
     text_size,
@@ -31,7 +31,7 @@ def written(text: str, *, at_xy: tuple[int, int] = (5, 20)) -> np.ndarray:
 )
 @pytest.mark.usefixtures("no_fonts")
 def test_names_are_told_apart_without_a_font(names: tuple[str, str]) -> None:
-    one, other = map(plain_text, names)
+    one, other = map(drawable_text, names)
     assert one != other
     assert "?" not in one + other
     assert (written(one) != written(other)).any()
@@ -52,7 +52,7 @@ def test_names_are_told_apart_without_a_font(names: tuple[str, str]) -> None:
 def test_letters_no_font_has_become_code_points_and_accents_are_dropped(
     text: str, line: str
 ) -> None:
-    assert plain_text(text) == line
+    assert drawable_text(text) == line
 
 
 def test_long_words_are_two_letters_and_a_checksum() -> None:
@@ -62,9 +62,9 @@ def test_long_words_are_two_letters_and_a_checksum() -> None:
 
 
 def test_text_stays_as_it_is_where_a_font_has_it(small_font: Path) -> None:
-    assert plain_text("你好  frame 3") == "你好  frame 3"
-    assert plain_text("再见") == "U+518D+89C1"
-    assert plain_text("你\u3000好\n") == "你 好U+000A"
+    assert drawable_text("你好  frame 3") == "你好  frame 3"
+    assert drawable_text("再见") == "U+518D+89C1"
+    assert drawable_text("你\u3000好\n") == "你 好U+000A"
 
 
 def test_letters_of_a_font_are_painted_as_wide_as_was_said(small_font: Path) -> None:
@@ -106,7 +106,7 @@ def test_what_to_do_is_said_where_letters_are_lacking(small_font: Path) -> None:
 
 @given(st.text())
 def test_any_name_becomes_one_line_that_can_be_written(text: str) -> None:
-    line = plain_text(text)
+    line = drawable_text(text)
     assert line.isascii() or line.isprintable()
     assert len(line) <= 200
     written(line)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 
-class PatientFile:
+class DeferredErrorFile:
     """A new file with the methods h5py calls; a context manager.
 
     Ask `raise_failure` after every piece of work: what is written after a failure is held in
@@ -94,7 +94,7 @@ class PatientFile:
     def flush(self) -> None:
         """Do nothing: every write goes to the system at once."""
 
-    def __enter__(self) -> PatientFile:
+    def __enter__(self) -> DeferredErrorFile:
         return self
 
     def __exit__(

@@ -23,12 +23,12 @@ MAX_LINE_BYTES = MAX_JSON_BYTES
 def parse_json(text: str | bytes) -> Any:
     """Return the value; ValueError for anything broken, too deep, NaN or infinite."""
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_reject_constant)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
 
 
-def _refuse(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from posemill.inspection.drawing.lettering import BACKGROUND, add_legend, plain_text, write_text
+from posemill.inspection.drawing.lettering import BACKGROUND, add_legend, drawable_text, write_text
 from posemill.inspection.drawing.placing import model_bounds, place_points
 from posemill.inspection.drawing.strokes import paint_keypoints
 from posemill.records import Frame, PoseClip
@@ -63,7 +63,7 @@ def draw(
     parts = [(part.name, bool(there[part.start : part.stop].any())) for part in clip.skeleton.parts]
     has_unsure = (there & ~sure).any()
     remark = f"faint: score below {min_score:g}" if has_unsure else ""
-    return add_legend(canvas, parts, plain_text(title), remark=remark)
+    return add_legend(canvas, parts, drawable_text(title), remark=remark)
 
 
 def _sized(frame: Frame, min_long_side: int) -> Frame:

@@ -25,7 +25,7 @@ _SHEET_CELLS = 60  # at most on one sheet: more are no longer looked at
 
 
 @dataclass(frozen=True)
-class Wish:
+class DrawRequest:
     """What to draw.
 
     Args:
@@ -44,29 +44,29 @@ class Wish:
 
 
 def draw_gallery(
-    material: Material, wish: Wish, out: Path, *, originals: Originals
+    material: Material, request: DrawRequest, out: Path, *, originals: Originals
 ) -> Iterator[Path]:
-    """Write what is wished for below the folder `out`; yield the paths as they are written."""
-    if wish.video is not None and wish.video not in MOVIE_KINDS:
-        raise ConfigError(f"video: expected {' or '.join(MOVIE_KINDS)}, got {wish.video!r}")
-    outlines: Iterable[Outline] = material.outlines(wish.splits)
-    if wish.clip_ids is not None:
-        wanted = set(wish.clip_ids)
+    """Write what is asked for below the folder `out`; yield the paths as they are written."""
+    if request.video is not None and request.video not in MOVIE_KINDS:
+        raise ConfigError(f"video: expected {' or '.join(MOVIE_KINDS)}, got {request.video!r}")
+    outlines: Iterable[Outline] = material.outlines(request.splits)
+    if request.clip_ids is not None:
+        wanted = set(request.clip_ids)
         outlines = [each for each in outlines if each.clip_id in wanted]
         for clip_id in sorted(wanted - {each.clip_id for each in outlines}):
             raise PosemillError(
                 f"{material.path} has no clip {clip_id!r}; posemill view --detailed lists them"
             )
-    chosen = choose_frames(outlines, wish.num_samples, wish.seed)
+    chosen = choose_frames(outlines, request.num_samples, request.seed)
     if not chosen:
         raise PosemillError(
             f"{material.path}: no frames to draw; what gave no keypoints, and why: "
             f"posemill view {material.path}"
         )
-    if wish.video is None:
+    if request.video is None:
         yield from draw_samples(material, chosen, out, originals=originals)
     else:
-        yield from draw_movies(material, chosen, out, kind=wish.video, originals=originals)
+        yield from draw_movies(material, chosen, out, kind=request.video, originals=originals)
 
 
 def choose_frames(

@@ -29,7 +29,7 @@ _DIM: Colour = (160, 166, 176)
 _ALARM: Colour = (255, 120, 110)
 
 
-def plain_text(text: str, max_characters: int = 200) -> str:
+def drawable_text(text: str, max_characters: int = 200) -> str:
     """Return one line that can be written on a picture and tells the text from others.
 
     That is the text itself where a font of this machine has its letters, else `spell_out` of it.
@@ -56,7 +56,7 @@ def lacks_font(texts: Iterable[str]) -> str | None:
         if not "".join(map(_without_accent, line)).isascii() and find_font(line) is None:
             return (
                 f"no font of this machine has the letters of {text!r}: pictures show such names "
-                f"as code points ({plain_text(text, 40)}); install a font that has them, for "
+                f"as code points ({drawable_text(text, 40)}); install a font that has them, for "
                 f"instance Noto Sans CJK (Debian: apt install fonts-noto-cjk), or name a font file "
                 f"by {FONT_SETTING}"
             )

@@ -15,7 +15,7 @@ from posemill.errors import DecodeError, PosemillError
 from posemill.inspection.drawing.placing import model_bounds
 from posemill.records import Clip, Frame, PoseClip
 from posemill.sources import LAYOUTS, find_clips
-from posemill.stores.names import plain_text
+from posemill.stores.names import valid_unicode
 
 _BYTE = re.compile(r"\\x([89a-f][0-9a-f])")  # as a run writes a byte that is not UTF-8
 
@@ -167,7 +167,7 @@ def _inside(root: Path, path: Path) -> Path | None:
     A path that is not absolute began where the extraction was started, which is not recorded: it
     is taken as inside where it begins with the last names of the root.
     """
-    above = Path(plain_text(str(root)))
+    above = Path(valid_unicode(str(root)))
     if path.is_absolute():
         return path.relative_to(above) if path.is_relative_to(above) else None
     parts = [part for part in path.parts if part != ".."]

@@ -13,7 +13,7 @@ from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.lettering import (
     BACKGROUND,
     add_legend,
-    plain_text,
+    drawable_text,
     shorten,
     text_size,
     write_text,
@@ -78,7 +78,7 @@ def contact_sheet(
         y = _GAP + row * (cell_height + _CAPTION + _GAP)
         _paste(sheet[y : y + cell_height, x : x + cell_width], cell.picture)
         _write_caption(sheet[y + cell_height :, x : x + cell_width], cell)
-    return add_legend(sheet, [(name, True) for name in part_names], plain_text(title), height=13)
+    return add_legend(sheet, [(name, True) for name in part_names], drawable_text(title), height=13)
 
 
 def _paste(place: Frame, picture: Frame) -> None:
@@ -95,7 +95,7 @@ def _paste(place: Frame, picture: Frame) -> None:
 
 def _write_caption(strip: Frame, cell: Cell) -> None:
     width = strip.shape[1]
-    caption = plain_text(cell.caption)
+    caption = drawable_text(cell.caption)
     missing = shorten(
         lack_words(cell.missing), max(width // 2, width - text_size(caption, _TEXT)), _TEXT
     )

@@ -92,7 +92,7 @@ class Coordinator:
                 elif isinstance(event, Finished):
                     self._finish(event.task)
                 elif isinstance(event, Died):
-                    self._mourn(event)
+                    self._retry_or_give_up(event)
                 self._ledger.flush(only_if_due=True)
                 self._report(executor)
                 if signals.received and deadline is None:
@@ -152,33 +152,33 @@ class Coordinator:
             unit_nos = [unit.unit_no for unit in left]
             self._again.append((unit_nos, self._config.task_frames, 0))
 
-    def _mourn(self, death: Died) -> None:
+    def _retry_or_give_up(self, died: Died) -> None:
         """Try a dead worker's task again, and give up the frame that kills for the third time."""
-        task: Task | None = death.task
-        self._log.write(f"worker {death.worker_index}: {death.reason}")
+        task: Task | None = died.task
+        self._log.write(f"worker {died.worker_index}: {died.reason}")
         if task is None:
             self._failed_starts += 1
             if self._failed_starts >= _MOST_FAILED_STARTS:
                 raise RunError(
-                    f"workers die before they can start ({death.reason}); see "
-                    f"posemill logs {self._folder} --worker {death.worker_index}"
+                    f"workers die before they can start ({died.reason}); see "
+                    f"posemill logs {self._folder} --worker {died.worker_index}"
                 )
             return
         self._done.pop(task.name, None)
         tries = self._tries.pop(task.name, 0) + 1
         unit_nos = [unit.unit_no for unit in task.units]
         left = self._ledger.load_units(unit_nos, self._clips)
-        position, frame, phase, _ = death.place
-        message = f"{death.reason}, {self._config.max_tries} times, at this frame"
+        position, frame, phase, _ = died.place
+        message = f"{died.reason}, {self._config.max_tries} times, at this frame"
         if phase in (DECODING, ESTIMATING) and 0 <= position < len(task.units):
             unit_no = task.units[position].unit_no
-            count = self._ledger.record_crash(unit_no, (frame, phase), death.reason)
+            count = self._ledger.record_crash(unit_no, (frame, phase), died.reason)
             if count >= self._config.max_tries:
                 self._ledger.give_up(unit_no, (frame, phase), message)
                 self._log.write(f"{task.units[position].clip.path}: frame {frame}: {message}")
                 tries = 0
         if tries >= _MOST_TRIES and left:
-            message = f"{death.reason}; workers died {tries} times, at different frames"
+            message = f"{died.reason}; workers died {tries} times, at different frames"
             self._ledger.give_up(left[0].unit_no, (left[0].next_frame, -1), message)
             tries = 0
         piece_frames = self._config.task_frames // _PIECE_SHRINKS_BY**tries

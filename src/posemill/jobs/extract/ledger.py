@@ -28,7 +28,7 @@ from posemill.stores.commits import (
     read_counts,
     read_reasons,
 )
-from posemill.stores.names import plain_text
+from posemill.stores.names import valid_unicode
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS units (
@@ -113,7 +113,7 @@ class Ledger(CommitLog):
         }
         lines, only_failed = [], True
         for clip in clips:
-            name = plain_text(clip.split), plain_text(clip.clip_id)
+            name = valid_unicode(clip.split), valid_unicode(clip.clip_id)
             content, has_failed = old.pop(name, (None, False))
             if content is None:
                 lines.append(f"{'/'.join(name)} is new")
@@ -129,7 +129,7 @@ class Ledger(CommitLog):
         with self.transaction():
             self._database.executemany(
                 "UPDATE clips SET content = ? WHERE split = ? AND clip_id = ?",
-                [(digest_of(clip), plain_text(clip.split), plain_text(clip.clip_id))
+                [(digest_of(clip), valid_unicode(clip.split), valid_unicode(clip.clip_id))
                  for clip in clips],
             )  # fmt: skip
 
@@ -217,7 +217,7 @@ class Ledger(CommitLog):
             "INSERT INTO failures (clip_no, unit_no, frame_index, num_frames, path, reason, "
             "message) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (unit.clip_no, unit.unit_no, lost.frame_index, lost.num_frames,
-             plain_text(lost.path), lost.reason, plain_text(lost.message)),
+             valid_unicode(lost.path), lost.reason, valid_unicode(lost.message)),
         )  # fmt: skip
 
     def _finish_clip(self, clip_no: int, split: str) -> None:

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP as a wish to stop cleanly; a second one as an order."""
+"""SIGINT, SIGTERM and SIGHUP as a request to stop cleanly; a second one as an order."""
 
 from __future__ import annotations
 
