@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Every extra the default tests use.
-EXTRAS := dev,formats,train
+EXTRAS := dev,formats,onnx,train
 
 .PHONY: setup demo test lint format constraints clean help
 

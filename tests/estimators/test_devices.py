@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from posemill.estimators.devices import list_gpus, list_providers
+from posemill.errors import DeviceError, MissingExtraError
+from posemill.estimators import open_estimator
+from posemill.estimators.devices import list_gpus, list_onnx_runtimes, list_providers
 
 
 @pytest.fixture
@@ -37,3 +41,40 @@ def test_a_machine_without_a_driver_has_no_gpus(
 
 def test_the_cpu_is_always_a_provider() -> None:
     assert "CPUExecutionProvider" in list_providers()
+
+
+@pytest.mark.parametrize(("device", "extra"), [("cpu", "onnx"), ("cuda:1", "gpu")])
+def test_a_missing_onnx_runtime_is_one_sentence_with_the_pip_line(
+    device: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    expected = rf"runtime=onnxruntime \(device {device}\) needs 'onnxruntime'; run: pip install "
+    with pytest.raises(MissingExtraError, match=rf"^{expected}'posemill\[{extra}\]'$"):
+        open_estimator("holistic", runtime="onnxruntime", device=device)
+
+
+@pytest.mark.parametrize(
+    ("installed", "message"),
+    [
+        (["onnxruntime"], "onnxruntime is for the CPU only; run: pip uninstall onnxruntime, then:"),
+        (
+            ["onnxruntime", "onnxruntime-gpu"],
+            "onnxruntime and onnxruntime-gpu are both installed, and the plain one hides the one "
+            "for GPUs; run: pip uninstall onnxruntime onnxruntime-gpu, then: pip install 'posemi",
+        ),
+        (["onnxruntime-gpu"], "check the NVIDIA driver and the CUDA libraries"),
+    ],
+)
+def test_a_gpu_that_onnx_runtime_cannot_use_is_an_error_that_says_why(
+    installed: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        if name not in installed:
+            raise metadata.PackageNotFoundError(name)
+        return "1.31.1"
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert list_onnx_runtimes() == installed
+    with pytest.raises(DeviceError, match="device cuda:0 asked for, but ONNX Runtime has") as error:
+        open_estimator("holistic", device="cuda:0")
+    assert message in str(error.value)

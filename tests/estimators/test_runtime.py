@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,13 @@ litert_network.LiteRTNetwork("face_landmark")
 """
 
 
+def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Make packages look as if they were not installed."""
+    monkeypatch.setattr(
+        runtime, "find_spec", lambda name: None if name in packages else find_spec(name)
+    )
+
+
 @pytest.mark.parametrize(
     ("asked", "device", "chosen"),
     [
@@ -50,10 +58,26 @@ def test_a_cpu_gets_litert_and_a_gpu_onnxruntime(asked: str, device: str, chosen
 def test_where_litert_is_not_installed_onnxruntime_takes_its_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runtime, "find_spec", lambda name: None)
+    hide(monkeypatch, "ai_edge_litert")
     assert choose_runtime("auto", "cpu") == "onnxruntime"
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
     with pytest.raises(MissingExtraError, match=r"needs the package ai-edge-litert .* run: pip i"):
+        LiteRTNetwork("hand_recrop")
+
+
+def test_without_any_runtime_the_one_that_is_made_for_the_system_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hide(monkeypatch, "ai_edge_litert", "onnxruntime")
+    assert choose_runtime("auto", "cpu") == "litert"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    assert choose_runtime("auto", "cpu") == "onnxruntime"
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingExtraError, match=r"run: pip install 'posemill\[onnx\]'$"):
+        HolisticEstimator()
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
+    with pytest.raises(MissingExtraError, match=r"none for Macs with Intel .*'posemill\[onnx\]'$"):
         LiteRTNetwork("hand_recrop")
 
 
@@ -65,7 +89,7 @@ def test_an_engine_on_another_runtime_than_usual_says_so_once(
     runtime.tell_that_litert_is_missing.cache_clear()
     HolisticEstimator(runtime="onnxruntime").close()
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(runtime, "find_spec", lambda name: None)
+    hide(monkeypatch, "ai_edge_litert")
     for _ in range(2):
         HolisticEstimator().close()
     said = capsys.readouterr().err

@@ -108,7 +108,10 @@ def test_a_gpu_the_runtime_cannot_use_is_a_warning_and_no_device(
     monkeypatch.setattr(doctor, "list_providers", lambda: ["CPUExecutionProvider"])
     found = diagnose()
     assert list(found.devices) == ["cpu"]
-    assert any("pip install onnxruntime-gpu" in warning for warning in found.warnings)
+    assert any(
+        "1 GPU(s) here that cannot be used: onnxruntime is for the CPU only; run: pip un" in each
+        for each in found.warnings
+    )
     monkeypatch.setattr(doctor, "list_providers", lambda: ["CUDAExecutionProvider"])
     assert diagnose().devices == {"cpu": "litert", "cuda:0": "onnxruntime"}
 
@@ -120,6 +123,41 @@ def test_a_system_without_litert_is_a_warning_not_a_problem(
     found = diagnose()
     assert found.problems == []
     assert any("pip install ai-edge-litert" in warning for warning in found.warnings)
+
+
+def test_a_base_install_lacks_onnx_runtime_and_that_is_all_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pretend_versions(monkeypatch, onnxruntime=None, onnx=None)
+    found = diagnose()
+    assert (found.problems, found.providers) == ([], [])
+    assert "onnxruntime" not in found.versions
+    monkeypatch.setattr(doctor, "list_gpus", lambda: ["NVIDIA L4, 23034 MiB"])
+    assert any(
+        warning.endswith("ONNX Runtime is not installed; run: pip install 'posemill[gpu]'")
+        for warning in diagnose().warnings
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"), [(True, "ai-edge-litert"), (False, "'posemill[onnx]'")]
+)
+def test_a_machine_with_no_runtime_at_all_is_a_problem(
+    made: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_versions(monkeypatch, ai_edge_litert=None, onnxruntime=None)
+    monkeypatch.setattr(doctor, "has_litert_here", lambda: made)
+    assert diagnose().problems == [f"nothing here runs the networks; run: pip install {wanted}"]
+
+
+def test_a_plain_onnx_runtime_beside_the_one_for_gpus_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pretend_versions(monkeypatch, onnxruntime="1.31.1", onnxruntime_gpu="1.31.1")
+    assert any(
+        "onnxruntime and onnxruntime-gpu are both installed, and the plain one hides" in warning
+        for warning in diagnose().warnings
+    )
 
 
 def test_extras_say_which_of_their_packages_are_missing() -> None:
@@ -136,6 +174,21 @@ def test_the_extras_are_those_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
     declared = ["numpy>=1; extra == 'train'", "no-such-package-here; extra == 'dev'"]
     monkeypatch.setattr(metadata, "requires", lambda name: declared)
     assert diagnose().extras == {"train": []}
+
+
+@pytest.mark.parametrize(
+    ("installed", "shown"), [(None, {"gpu", "onnx", "all"}), ("1.31", {"gpu"})]
+)
+def test_no_extra_is_advised_that_would_bring_a_second_onnx_runtime(
+    installed: str | None, shown: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = [f"onnx; extra == '{extra}'" for extra in ("gpu", "onnx", "all")]
+    monkeypatch.setattr(metadata, "requires", lambda name: declared)
+    pretend_versions(monkeypatch, onnxruntime=None, onnxruntime_gpu=installed)
+    monkeypatch.setattr(doctor, "list_providers", list)
+    assert set(diagnose().extras) == shown
+    pretend_versions(monkeypatch, onnxruntime="1.31", onnxruntime_gpu=None)
+    assert set(diagnose().extras) == {"onnx", "all"}
 
 
 def test_a_source_folder_on_the_path_has_no_known_extras(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import onnxruntime
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from posemill.errors import WeightsError
+from posemill.errors import MissingExtraError, WeightsError
 from posemill.files import cache_folder
 from posemill.weights import networks
 from posemill.weights.networks import NETWORKS, NetworkSpec, convert, load_onnx, load_tflite
@@ -157,3 +158,12 @@ def test_a_cache_that_cannot_be_written_is_no_error(
     monkeypatch.setattr(networks, "cache_folder", lambda: tmp_path)
     assert load_onnx("hand_recrop").startswith(b"\x08\x08")
     assert cache_folder() != tmp_path
+
+
+def test_a_conversion_without_onnx_says_what_to_install(
+    model_files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(networks, "cache_folder", lambda: tmp_path)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingExtraError, match="once, and that needs 'onnx'; run: pip install on"):
+        load_onnx("hand_recrop")

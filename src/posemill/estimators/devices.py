@@ -4,13 +4,64 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from importlib import metadata
+from typing import Any
+
+from posemill.errors import MissingExtraError
+
+# They install the same module: the plain one, where both are, hides the one for GPUs.
+_ONNX_RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
+
+
+def import_onnxruntime(device: str = "cpu") -> Any:
+    """Return the module of ONNX Runtime; what lacks for the device is said with the pip line."""
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        extra = "onnx" if device == "cpu" else "gpu"
+        raise MissingExtraError(
+            f"runtime=onnxruntime (device {device}) needs {error.name!r}; run: "
+            f"pip install 'posemill[{extra}]'"
+        ) from error
+    return onnxruntime
+
+
+def list_onnx_runtimes() -> list[str]:
+    """Return which packages of ONNX Runtime are installed; two of them are one too many."""
+    installed = []
+    for name in _ONNX_RUNTIMES:
+        try:
+            metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+        installed.append(name)
+    return installed
+
+
+def say_how_to_use_gpus(installed: list[str]) -> str:
+    """Return why ONNX Runtime cannot use a GPU here, and what to run.
+
+    Args:
+        installed: What `list_onnx_runtimes` found.
+    """
+    if len(installed) > 1:
+        return (
+            f"{' and '.join(installed)} are both installed, and the plain one hides the one for "
+            f"GPUs; run: pip uninstall {' '.join(installed)}, then: pip install 'posemill[gpu]'"
+        )
+    if installed == ["onnxruntime"]:
+        return (
+            "onnxruntime is for the CPU only; run: pip uninstall onnxruntime, then: "
+            "pip install 'posemill[gpu]'"
+        )
+    if installed:
+        return "check the NVIDIA driver and the CUDA libraries"
+    return "ONNX Runtime is not installed; run: pip install 'posemill[gpu]'"
 
 
 def list_providers() -> list[str]:
     """Return the execution providers of the installed ONNX Runtime, best first."""
-    import onnxruntime
-
-    return [str(name) for name in onnxruntime.get_available_providers()]
+    return [str(name) for name in import_onnxruntime().get_available_providers()]
 
 
 def list_gpus() -> list[str]:

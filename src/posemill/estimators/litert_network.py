@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import DeviceError, MissingExtraError
+from posemill.estimators.runtime import has_litert_here
 from posemill.weights.networks import NETWORKS, load_tflite
 
 _GREETING = b"INFO: Created TensorFlow Lite XNNPACK delegate for CPU."
@@ -67,9 +68,14 @@ def _interpreter_class() -> Any:
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:  # not installed, or not for this system
+        remedy = (
+            "run: pip install ai-edge-litert, or"
+            if has_litert_here()
+            else "there is none for Macs with Intel processors;"
+        )
         raise MissingExtraError(
-            f"runtime 'litert' needs the package ai-edge-litert ({error}); run: pip install "
-            f"ai-edge-litert, or ask for the runtime onnxruntime"
+            f"runtime=litert needs the package ai-edge-litert ({error}); {remedy} ask for "
+            f"runtime=onnxruntime after: pip install 'posemill[onnx]'"
         ) from error
     return Interpreter
 

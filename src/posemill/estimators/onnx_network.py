@@ -6,12 +6,18 @@ Never another device than the one asked for: a GPU that is not there is an error
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import DeviceError, WeightsError
+from posemill.estimators.devices import (
+    import_onnxruntime,
+    list_onnx_runtimes,
+    say_how_to_use_gpus,
+)
 from posemill.weights.networks import load_onnx
 
 _GPU_PROVIDERS = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
@@ -21,9 +27,9 @@ class OnnxNetwork:
     """One network of the catalogue, loaded. Pictures as bytes in, arrays out."""
 
     def __init__(self, name: str, *, device: str = "cpu", threads: int = 1) -> None:
-        import onnxruntime
-
-        kind, provider = _provider_of(device)
+        kind, number = _parse_device(device)
+        onnxruntime = import_onnxruntime(device)
+        provider = _provider_of(kind, number, onnxruntime.get_available_providers())
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -67,28 +73,31 @@ def _onnxruntime_errors() -> tuple[type[Exception], ...]:
     return (RuntimeError, *(kind for kind in kinds if issubclass(kind, Exception)))
 
 
-def _provider_of(device: str) -> tuple[str, Any]:
-    """Return the kind of device, and ONNX Runtime's provider for it (with options for a GPU)."""
+def _parse_device(device: str) -> tuple[str, int]:
+    """Return the kind of device, and which of its kind it is."""
     if device == "cpu":
-        return "cpu", "CPUExecutionProvider"
+        return "cpu", 0
     match = re.fullmatch(r"(cuda|tensorrt)(?::(\d+))?", device)
     if not match:
         raise DeviceError(f"unknown device {device!r}; expected cpu, cuda:N or tensorrt:N")
-    import onnxruntime
+    return match[1], int(match[2] or 0)
 
-    kind, number = match[1], int(match[2] or 0)
+
+def _provider_of(kind: str, number: int, available: Sequence[str]) -> Any:
+    """Return ONNX Runtime's provider for a device (with options for a GPU)."""
+    if kind == "cpu":
+        return "CPUExecutionProvider"
     provider = _GPU_PROVIDERS[kind]
-    if provider not in onnxruntime.get_available_providers():
+    if provider not in available:
         raise DeviceError(
-            f"device {device} asked for, but the installed onnxruntime {onnxruntime.__version__} "
-            f"runs on {', '.join(onnxruntime.get_available_providers())} only; on a machine with "
-            f"an NVIDIA GPU run: pip uninstall onnxruntime && pip install onnxruntime-gpu"
+            f"device {kind}:{number} asked for, but ONNX Runtime has {', '.join(available)} only: "
+            f"{say_how_to_use_gpus(list_onnx_runtimes())}"
         )
     options: dict[str, Any] = {"device_id": number}
     if kind == "cuda":
         # Without it a change of batch size searches for algorithms again.
         options["cudnn_conv_algo_search"] = "HEURISTIC"
-    return kind, (provider, options)
+    return provider, options
 
 
 def _load_error(name: str, device: str, error: Exception) -> Exception:

@@ -7,6 +7,7 @@ memory, and only its kernels give stock's digits.
 from __future__ import annotations
 
 import functools
+import platform
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -43,13 +44,22 @@ _PACKAGES = {"litert": "ai_edge_litert", "onnxruntime": "onnxruntime"}
 def choose_runtime(runtime: str, device: str) -> str:
     """Return the runtime of `RUNTIMES` that was asked for; for `auto`, the device's own.
 
-    LiteRT is not made for every system; where it is not installed, ONNX Runtime takes its place.
+    LiteRT is not made for every system; where it is not installed and ONNX Runtime is, or where
+    there is none, ONNX Runtime takes its place.
     """
     if runtime in RUNTIMES:
         return runtime
     if runtime != "auto":
         raise ConfigError(f"unknown runtime {runtime!r}; known: auto, {', '.join(RUNTIMES)}")
-    return "litert" if device == "cpu" and find_spec(_PACKAGES["litert"]) else "onnxruntime"
+    if device != "cpu":
+        return "onnxruntime"
+    has_litert, has_onnxruntime = (find_spec(package) for package in _PACKAGES.values())
+    return "litert" if has_litert or (has_litert_here() and not has_onnxruntime) else "onnxruntime"
+
+
+def has_litert_here() -> bool:
+    """Return whether LiteRT is made for this system: for Macs with Intel processors it is not."""
+    return (sys.platform, platform.machine()) != ("darwin", "x86_64")
 
 
 @functools.cache

@@ -14,17 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from posemill import __version__
-from posemill.estimators.devices import list_gpus, list_providers
-from posemill.estimators.runtime import choose_runtime
+from posemill.estimators.devices import (
+    list_gpus,
+    list_onnx_runtimes,
+    list_providers,
+    say_how_to_use_gpus,
+)
+from posemill.estimators.runtime import choose_runtime, has_litert_here
 from posemill.files import cache_folder
 from posemill.weights.pull import list_files
 
-_BASE_PACKAGES = ("numpy", "av", "onnx", "tflite", "pyarrow", "pillow", "psutil", "typer",
-                  "rich")  # fmt: skip
+_BASE_PACKAGES = ("numpy", "av", "tflite", "pyarrow", "pillow", "psutil", "typer", "rich")
 _OPENCV_PACKAGES = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless",
                     "opencv-contrib-python")  # fmt: skip
 _LITERT = "ai-edge-litert"
-_RUNTIME_PACKAGES = ("onnxruntime", "onnxruntime-gpu")
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,7 @@ class Diagnosis:
 def diagnose() -> Diagnosis:
     """Return what is on this machine. Opens no model and changes nothing."""
     versions = _versions()
-    runtime_found = any(versions.get(name) for name in _RUNTIME_PACKAGES)
-    providers = list_providers() if runtime_found else []
+    providers = list_providers() if list_onnx_runtimes() else []
     gpus = list_gpus()
     usable = gpus if "CUDAExecutionProvider" in providers else []
     diagnosis = Diagnosis(
@@ -88,11 +90,10 @@ def _versions() -> dict[str, str | None]:
         "python": platform.python_version(),
     }
     versions.update({name: _version_of(name) for name in _BASE_PACKAGES})
-    if version := _version_of(_LITERT):  # not made for every system
-        versions[_LITERT] = version
-    for alternatives in (_OPENCV_PACKAGES, _RUNTIME_PACKAGES):
-        found = [name for name in alternatives if _version_of(name)] or [alternatives[0]]
-        versions.update({name: _version_of(name) for name in found})
+    opencv = [name for name in _OPENCV_PACKAGES if _version_of(name)] or [_OPENCV_PACKAGES[0]]
+    # LiteRT is not made for every system, ONNX Runtime is an extra.
+    runtimes = [name for name in (_LITERT, *list_onnx_runtimes()) if _version_of(name)]
+    versions.update({name: _version_of(name) for name in (*opencv, *runtimes)})
     return versions
 
 
@@ -152,8 +153,14 @@ def _extras() -> dict[str, list[str]]:
     except metadata.PackageNotFoundError:  # a source folder on the path
         return {}
     found = missing_by_extra(requirements)
-    found.pop("dev", None)  # for those who work on posemill itself
-    return found
+    hidden = {"dev"}  # for those who work on posemill itself
+    # To advise the other ONNX Runtime would be to advise two that overwrite each other.
+    runtimes = list_onnx_runtimes()
+    if "onnxruntime-gpu" in runtimes:
+        hidden |= {"onnx", "all"}
+    elif runtimes:
+        hidden.add("gpu")
+    return {extra: missing for extra, missing in found.items() if extra not in hidden}
 
 
 def missing_by_extra(requirements: Sequence[str]) -> dict[str, list[str]]:
@@ -180,6 +187,9 @@ def _problems(diagnosis: Diagnosis) -> list[str]:
         for name, version in diagnosis.versions.items()
         if version is None
     ]
+    if _LITERT not in diagnosis.versions and not list_onnx_runtimes():
+        wanted = _LITERT if has_litert_here() else "'posemill[onnx]'"
+        problems.append(f"nothing here runs the networks; run: pip install {wanted}")
     needed = [name for name, state in diagnosis.cache["models"].items() if state != "ready"]
     if needed and not diagnosis.cache["writable"]:
         problems.append(
@@ -192,13 +202,13 @@ def _problems(diagnosis: Diagnosis) -> list[str]:
 def _warnings(diagnosis: Diagnosis) -> list[str]:
     warnings = []
     versions = diagnosis.versions
-    for packages in (_OPENCV_PACKAGES, _RUNTIME_PACKAGES):
-        found = [name for name in packages if versions.get(name)]
-        if len(found) > 1:
-            warnings.append(
-                f"{' and '.join(found)} are installed together and overwrite each other's files; "
-                f"run: pip uninstall {' '.join(found)}, then install one of them again"
-            )
+    found = [name for name in _OPENCV_PACKAGES if versions.get(name)]
+    if len(found) > 1:
+        warnings.append(
+            f"{' and '.join(found)} are installed together and overwrite each other's files; "
+            f"run: pip uninstall {' '.join(found)}, then install one of them again"
+        )
+    warnings.extend(_runtime_warnings(diagnosis))
     for name in _OPENCV_PACKAGES:
         version = versions.get(name)
         if version and int(version.partition(".")[0]) >= 5:
@@ -206,12 +216,6 @@ def _warnings(diagnosis: Diagnosis) -> list[str]:
                 f"{name} {version}: version 5 warps crops differently, about 1 px of noise in the "
                 f"landmarks; run: pip install '{name}<5'"
             )
-    if _LITERT not in versions:
-        warnings.append(
-            f"{_LITERT} is not installed: on a CPU the networks run on ONNX Runtime, and landmarks "
-            f"differ from MediaPipe's by some hundredths of a pixel, more in video mode; run: pip "
-            f"install {_LITERT}"
-        )
     states = diagnosis.cache["models"]
     if damaged := [name for name, state in states.items() if state == "damaged"]:
         warnings.append(
@@ -223,9 +227,23 @@ def _warnings(diagnosis: Diagnosis) -> list[str]:
             f"{len(missing)} of {len(states)} models are not in the cache yet; the first use "
             f"fetches them, or run: posemill models pull"
         )
+    return warnings
+
+
+def _runtime_warnings(diagnosis: Diagnosis) -> list[str]:
+    warnings = []
+    installed = list_onnx_runtimes()
+    if _LITERT not in diagnosis.versions and installed:
+        remedy = f"; run: pip install {_LITERT}" if has_litert_here() else ""
+        warnings.append(
+            f"{_LITERT} is not installed: on a CPU the networks run on ONNX Runtime, and landmarks "
+            f"differ from MediaPipe's by some hundredths of a pixel, more in video mode{remedy}"
+        )
     if diagnosis.gpus and "CUDAExecutionProvider" not in diagnosis.providers:
         warnings.append(
-            f"{len(diagnosis.gpus)} GPU(s) here, but this ONNX Runtime is for the CPU only; run: "
-            f"pip uninstall onnxruntime && pip install onnxruntime-gpu"
+            f"{len(diagnosis.gpus)} GPU(s) here that cannot be used: "
+            f"{say_how_to_use_gpus(installed)}"
         )
+    elif len(installed) > 1:
+        warnings.append(say_how_to_use_gpus(installed))
     return warnings

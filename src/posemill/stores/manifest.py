@@ -27,7 +27,7 @@ LOGS_NAME = "logs"
 LOCK_NAME = "lock"
 FORMAT_VERSION = 1
 _PACKAGES = ("numpy", "opencv-python-headless", "av", "ai-edge-litert", "onnxruntime",
-             "pyarrow")  # fmt: skip
+             "onnxruntime-gpu", "pyarrow")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from posemill.errors import MissingExtraError
 from posemill.weights.tflite_graph import Array, Graph, Node
 
 INPUT_NAME = "pixels"
@@ -192,8 +193,14 @@ def export_onnx(graph: Graph, *, value_range: tuple[float, float], name: str) ->
         value_range: What the network expects black and white to be.
         name: For people who open the file.
     """
-    from onnx import TensorProto, checker, helper
-
+    try:
+        from onnx import TensorProto, checker, helper
+    except ModuleNotFoundError as error:
+        # Not an extra of ours: beside onnxruntime-gpu the wrong one would do harm.
+        raise MissingExtraError(
+            f"the networks are converted for ONNX Runtime once, and that needs {error.name!r}; "
+            f"run: pip install onnx"
+        ) from error
     writer = OnnxWriter(graph)
     _, height, width, channels = graph.shapes[graph.inputs[0]]
     low, high = value_range

@@ -119,8 +119,6 @@ class HolisticEstimator:
             raise ConfigError(f"threads: expected at least 1, got {threads!r}")
         self.device, self.threads = device, threads
         self.runtime = choose_runtime(runtime, device)
-        if runtime == "auto" and device == "cpu" and self.runtime != "litert":
-            tell_that_litert_is_missing()
         self.smooth_landmarks = smooth_landmarks
         self.min_tracking_confidence = min_tracking_confidence
         self.min_detection_confidence = min_detection_confidence
@@ -141,6 +139,8 @@ class HolisticEstimator:
         self._hand_landmarks = network("hand_landmark_full")
         self._face_detector = network("face_detection_short_range", repeats_border=False)
         self._face_landmarks = network("face_landmark", stretches=True)
+        if runtime == "auto" and device == "cpu" and self.runtime != "litert":
+            tell_that_litert_is_missing()
         self._find_pose = Detector(224, pose.DETECTOR_STRIDES, min_score=min_detection_confidence)
         self._find_face = Detector(128, face.DETECTOR_STRIDES, min_score=face.MIN_DETECTION_SCORE)
 
