@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from posemill.errors import SourceError
+from posemill.errors import DecodeError, SourceError
 from posemill.sources import find_clips
+from posemill.sources.frames import read_clip
 
 MakeTree = Callable[..., Path]
 
@@ -172,3 +173,43 @@ def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, make_tree: MakeTre
         assert "secret' cannot be read: Permission denied" in find_clips(tmp_path).problems[0]
     finally:
         (tmp_path / "secret").chmod(0o700)
+
+
+def test_a_picture_that_links_to_itself_is_a_frame_of_its_clip(
+    tmp_path: Path, make_tree: MakeTree
+) -> None:
+    make_tree(tmp_path, "train/a/1.png", "train/a/2.png")
+    (tmp_path / "train" / "a" / "3.png").symlink_to("3.png")
+    (tmp_path / "train" / "a" / "notes.txt").symlink_to("notes.txt")
+    clips = find_clips(tmp_path)
+    assert summary(clips)[0] == ("train", "a", "frames", 3)
+    frames = list(read_clip(clips[0]))
+    assert [isinstance(frame.content, DecodeError) for frame in frames] == [False, False, True]
+    assert frames[2].content.reason == "broken link"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("names", [("a/1.png", "a/2.png"), ("a/x.mp4", "b/y.mp4")])
+def test_a_folder_that_cannot_be_looked_at_is_a_clip_with_a_reason(
+    tmp_path: Path, make_tree: MakeTree, names: tuple[str, ...]
+) -> None:
+    make_tree(tmp_path, *names)
+    (tmp_path / "lost").symlink_to("lost")
+    (tmp_path / "train").symlink_to("train")
+    clips = find_clips(tmp_path)
+    lost = {
+        (clip.split, clip.clip_id): clip for clip in clips if clip.path.endswith(("lost", "train"))
+    }
+    assert set(lost) == {("all", "lost"), ("train", "train")}
+    for clip in lost.values():
+        (frame,) = read_clip(clip)
+        assert isinstance(frame.content, DecodeError)
+        assert frame.content.reason == "broken link"
+    assert "lost' cannot be read: Too many levels of symbolic links" in clips.problems[0]
+
+
+def test_a_loop_among_loose_pictures_loses_only_itself(tmp_path: Path, make_tree: MakeTree) -> None:
+    make_tree(tmp_path, "1.png", "2.png")
+    (tmp_path / "3.png").symlink_to("3.png")
+    (clip,) = find_clips(tmp_path, layout="pictures")
+    assert clip.num_frames == 3
+    assert sum(isinstance(frame.content, DecodeError) for frame in read_clip(clip)) == 1

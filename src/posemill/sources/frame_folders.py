@@ -9,7 +9,7 @@ from typing import Literal
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
 from posemill.sources.names import SPLIT_NAMES, readable
-from posemill.sources.scan import Scan, digest_names
+from posemill.sources.scan import Folder, Scan, digest_names
 
 _LOOKED_FOR = "folders that hold .png, .jpg, .jpeg, .webp, .bmp or .tif files"
 
@@ -38,6 +38,10 @@ def find_in_scan(scan: Scan, collector: Collector) -> ClipList:
         clip = Clip(readable(name), folder.path, kind, split, num_frames=folder.num_pictures)
         collector.add(clip, folder.pictures_digest)
         kinds.add(kind)
+    for folder in scan.unreadable:
+        split, parts = split_and_name_of(folder)
+        clip = Clip(readable("/".join(parts)), folder.path, "frames", split)
+        collector.add(clip, "unreadable")
     if collector.layout == "auto":
         collector.layout = "frames" if "frames" in kinds else "pictures"
     if len(kinds) == 2:
@@ -61,6 +65,12 @@ def split_of(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     if parts and parts[0].lower() in SPLIT_NAMES:
         return parts[0].lower(), parts[1:]
     return "all", parts
+
+
+def split_and_name_of(folder: Folder) -> tuple[str, tuple[str, ...]]:
+    """Return the split and the name of an unreadable folder; that of a split keeps its own name."""
+    split, parts = split_of(folder.parts)
+    return split, parts or folder.parts
 
 
 def root_name(root: str) -> str:

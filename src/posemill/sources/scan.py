@@ -41,10 +41,16 @@ class Folder:
 
 @dataclass
 class Scan:
-    """A whole tree; only folders with pictures or videos are kept."""
+    """A whole tree; only folders with pictures or videos are kept.
+
+    Args:
+        unreadable: Folders, and links that lead nowhere, of which nobody can say what is in them.
+            Each becomes a clip that fails with its reason: nothing is lost in silence.
+    """
 
     root: str
     folders: list[Folder] = field(default_factory=list)
+    unreadable: list[Folder] = field(default_factory=list)
     num_ignored: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -86,6 +92,8 @@ def _scan_folder(scan: Scan, folder: Folder, above: tuple[tuple[int, int], ...])
         below = list(_sort_entries(scan, folder))
     except OSError as error:
         scan.problems.append(f"{readable(folder.path)!r} cannot be read: {error.strerror}")
+        if folder.parts:
+            scan.unreadable.append(folder)
         return
     if folder.num_pictures or folder.videos:
         scan.folders.append(folder)
@@ -103,8 +111,7 @@ def _sort_entries(scan: Scan, folder: Folder) -> Iterator[str]:
             suffix = suffix_of(name)
             if name[0] == ".":
                 scan.num_ignored += 1
-            # The system tells folders from files while listing: no look at each file.
-            elif entry.is_dir():
+            elif _is_folder(entry) or _leads_nowhere(entry, suffix):
                 if name in _FOREIGN_FOLDERS:
                     scan.num_ignored += 1
                 else:
@@ -127,8 +134,35 @@ def list_pictures(path: str) -> list[str]:
             for entry in entries
             if suffix_of(entry.name) in PICTURE_SUFFIXES
             and entry.name[0] != "."
-            and not entry.is_dir()
+            and not _is_folder(entry)
         )
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder, or a link to one; False where that cannot be known.
+
+    The system tells folders from files while listing: only links need a look of their own.
+    """
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # links in a circle, or to where we may not look
+
+
+def _leads_nowhere(entry: os.DirEntry[str], suffix: str) -> bool:
+    """Return whether an entry may be a folder that cannot be looked at: by its name it is no file.
+
+    A picture or a video that cannot be looked at is one that fails when it is read.
+    """
+    if suffix in PICTURE_SUFFIXES or suffix in VIDEO_SUFFIXES or not entry.is_symlink():
+        return False
+    try:
+        entry.stat()
+    except FileNotFoundError:
+        return False  # a broken link without the name of a picture or a video is nothing of ours
+    except OSError:
+        return True
+    return False
 
 
 def digest_names(names: list[str]) -> str:

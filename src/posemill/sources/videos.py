@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
-from posemill.sources.frame_folders import split_of
+from posemill.sources.frame_folders import split_and_name_of, split_of
 from posemill.sources.names import readable, without_suffix
 from posemill.sources.scan import Scan
 
@@ -25,6 +25,7 @@ def find_in_scan(scan: Scan, collector: Collector) -> ClipList:
         for folder in scan.folders
         for name, size in folder.videos.items()
     ]
+    found += [(*split_and_name_of(folder), folder.path, -1) for folder in scan.unreadable]
     # `a/b.mp4` is called `a/b`, unless there is an `a/b.avi` too.
     stems = Counter((split, without_suffix("/".join(parts))) for split, parts, _, _ in found)
     for split, parts, path, size in found:

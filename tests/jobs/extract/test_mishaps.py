@@ -55,6 +55,20 @@ def test_bad_frames_become_rows_with_reasons_and_the_run_goes_on(make_tree, conf
     )
 
 
+def test_links_in_a_circle_are_rows_with_reasons(make_tree, config_for):
+    tree = make_tree({"train/a": 3, "train/b": 2})
+    (tree / "train" / "a" / "9.png").symlink_to("9.png")
+    (tree / "train" / "lost").symlink_to("lost")
+    summary = extract(config_for(tree))
+    assert summary.exit_code == 1
+    run = open_run(summary.folder)
+    assert [(each.clip_id, each.frame_index, each.reason) for each in run.failures()] == [
+        ("a", 3, "broken link"),
+        ("lost", None, "broken link"),
+    ]
+    assert {clip.clip_id: len(clip) for clip in run.clips()} == {"a": 3, "b": 2}
+
+
 def test_bad_videos_lose_what_cannot_be_read_and_nothing_else(config_for, tmp_path, write_video):
     videos = tmp_path / "videos"
     write_video(videos / "good.mp4", 20)
