@@ -7,6 +7,7 @@ import glob
 import hashlib
 import os
 import shutil
+import stat
 import sys
 import time
 import uuid
@@ -31,6 +32,22 @@ def atomic_path(target: Path) -> Iterator[Path]:
         sync_folder(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Return the descriptor of an ordinary file: a link is not followed, a pipe not waited on.
+
+    For the files of a run, which may be a stranger's.
+
+    Raises:
+        OSError: It is no ordinary file, or what opening says.
+    """
+    safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags | safe, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not an ordinary file", str(path))
+    return descriptor
 
 
 def sync_folder(folder: Path) -> None:

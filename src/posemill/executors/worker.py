@@ -12,8 +12,10 @@ import threading
 from collections.abc import MutableSequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 
 from posemill.executors import MakeFunction, Progress
+from posemill.files import open_plain
 
 READY, MESSAGE, FINISHED = "ready", "message", "finished"
 _PR_SET_PDEATHSIG = 1
@@ -46,7 +48,7 @@ def work(
 
 def _log_to(path: str) -> None:
     """Send all this process prints, its libraries' and a crash's last words too, to a file."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    descriptor = open_plain(Path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)

@@ -16,7 +16,7 @@ from typing import Any
 
 from posemill.errors import RunError
 from posemill.files import atomic_path
-from posemill.stores.manifest import LEDGER_NAME
+from posemill.stores.manifest import LEDGER_NAME, check_ledger_is_there
 from posemill.stores.names import valid_unicode
 
 _TABLES = """
@@ -117,6 +117,11 @@ class CommitLog:
         if not self.path.exists():
             _create(self.path)
         self._database = sqlite3.connect(self.path, isolation_level=None, timeout=60)
+        try:
+            _check_tables(self._database, self.path)
+        except BaseException:
+            self._database.close()
+            raise
         # FULL: a record that was acknowledged survives a power cut.
         self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
 
@@ -255,21 +260,36 @@ def _create(path: Path) -> None:
         database.executescript(_TABLES)
 
 
+def _check_tables(database: sqlite3.Connection, path: Path) -> None:
+    """Raise where a ledger holds more than plain tables: a stranger's view could run for ever."""
+    row = database.execute(
+        "SELECT type, name FROM sqlite_master WHERE type NOT IN ('table', 'index') "
+        "OR sql LIKE 'CREATE VIRTUAL%' LIMIT 1"
+    ).fetchone()
+    if row is not None:
+        raise RunError(
+            f"{path} is not a ledger of posemill: it holds the {row[0]} {str(row[1])[:80]!r}; "
+            "nothing of it is read"
+        )
+
+
 @contextmanager
 def read_ledger(folder: Path) -> Iterator[sqlite3.Connection]:
     """Yield a read-only connection to a run's ledger, also while another process writes it."""
     path = folder / LEDGER_NAME
+    check_ledger_is_there(folder)
     if not path.exists():
         raise RunError(f"{folder}: the run has no {LEDGER_NAME} yet; nothing was committed to it")
     uri = path.resolve().as_uri()
     database = sqlite3.connect(f"{uri}?mode=ro", uri=True, isolation_level=None, timeout=60)
     try:
         try:
-            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            _check_tables(database, path)
         except sqlite3.OperationalError:
             # A folder that may not be written cannot hold SQLite's side files.
             database.close()
             database = sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
+            _check_tables(database, path)
         yield database
     except sqlite3.DatabaseError as error:
         raise RunError(f"{path} cannot be read: {error}") from error

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from posemill.stores.commits import CommitLog
-from posemill.stores.manifest import SHARDS_NAME, Manifest
+from posemill.stores.manifest import SHARDS_NAME, Manifest, shard_path
 from posemill.stores.shards import read_shard
 from posemill.stores.writer import write_table
 
@@ -21,7 +21,7 @@ def compact(folder: Path, log: CommitLog) -> int:
     """
     stale = log.stale_shards()
     for shard_no, name in stale:
-        old = folder / SHARDS_NAME / name
+        old = shard_path(folder, name)
         pieces = log.pieces_of(shard_no)
         moved: list[tuple[int, int]] = []
         parts, offset = [], 0

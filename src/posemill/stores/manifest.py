@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -65,6 +66,7 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest:
         """Return the manifest of a run's folder."""
         path = folder / MANIFEST_NAME
+        check_parts(folder)
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
@@ -72,7 +74,7 @@ class Manifest:
                 f"{folder} is not a posemill run: it has no {MANIFEST_NAME}; "
                 "make one with: posemill extract SOURCE --out RUN"
             ) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"{path} cannot be read: {error}") from error
         if not isinstance(content, dict) or "posemill_run" not in content:
             raise RunError(f"{path} is not the manifest of a posemill run; choose another folder")
@@ -83,6 +85,7 @@ class Manifest:
                 f"{path} has run format {version}, this posemill reads {FORMAT_VERSION}; "
                 "use the posemill that made it"
             )
+        _check_types(content, path)
         return cls(**content)
 
     def differences(self, other: Manifest) -> list[str]:
@@ -98,6 +101,19 @@ class Manifest:
             for group in groups
             for line in _differences(group, getattr(self, group), getattr(other, group))
         ]
+
+
+def _check_types(content: Mapping[str, Any], path: Path) -> None:
+    """Raise where a field of a manifest is missing or is not of its kind."""
+    texts, numbers = ("skeleton_name", "kind", "created_at"), ("schema_version",)
+    expected = dict.fromkeys(texts, str) | dict.fromkeys(numbers, int)
+    for each in dataclasses.fields(Manifest):
+        kind = expected.get(each.name, dict)
+        if not isinstance(content.get(each.name, kind()), kind) or "skeleton_name" not in content:
+            raise RunError(
+                f"{path} is not the manifest of a posemill run: its {each.name!r} is not what it "
+                "should be; put back a copy of the file, or choose another folder"
+            )
 
 
 def _differences(name: str, old: Any, new: Any) -> list[str]:
@@ -124,12 +140,61 @@ def now_text() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
+def check_parts(folder: Path) -> None:
+    """Raise where a part of a run is not an ordinary file or folder.
+
+    A link would be read or written outside of the run, and a pipe would be waited on for ever.
+    """
+    for name in (MANIFEST_NAME, LEDGER_NAME, LOCK_NAME, SHARDS_NAME, LOGS_NAME):
+        path = folder / name
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
+            continue  # not there, or an error that opening it tells better
+        is_folder = name in (SHARDS_NAME, LOGS_NAME)
+        if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
+            what = "a link" if stat.S_ISLNK(mode) else "something else"
+            raise RunError(
+                f"{path} is {what}, expected {'a folder' if is_folder else 'a file'}; a run keeps "
+                "all its parts in its own folder, so nothing of it is read or changed: put the "
+                "part itself there, or choose another folder"
+            )
+
+
+def shard_path(folder: Path, name: str) -> Path:
+    """Return where the shard of that name is; raise where a ledger names anything else.
+
+    Ledgers come from strangers too: a name with a folder in it would lead out of the run.
+    """
+    path = folder / SHARDS_NAME / name
+    is_plain = Path(name).name == name and name.endswith(".parquet") and "\0" not in name
+    if not is_plain or path.is_symlink():
+        raise RunError(
+            f"{folder / LEDGER_NAME} names {name!r} as a shard, which is not a file of "
+            f"{folder / SHARDS_NAME}; nothing outside of a run is read or changed"
+        )
+    return path
+
+
+def check_ledger_is_there(folder: Path) -> None:
+    """Raise where there are shards but no ledger to say what they hold; nothing is touched."""
+    if (folder / LEDGER_NAME).exists() or not (folder / SHARDS_NAME).is_dir():
+        return
+    num_shards = sum(each.suffix == ".parquet" for each in (folder / SHARDS_NAME).iterdir())
+    if num_shards:
+        raise RunError(
+            f"{folder} has {num_shards} shards and no {LEDGER_NAME}, which says what they hold; "
+            f"nothing was touched: put {LEDGER_NAME} back from a copy, or choose another folder"
+        )
+
+
 def check_folder(folder: Path) -> bool:
     """Return whether the folder holds a run already; refuse one that holds something else."""
     if not folder.exists():
         return False
     if not folder.is_dir():
         raise RunError(f"{folder} is a file; a run needs a folder of its own: choose another name")
+    check_parts(folder)
     names = sorted(path.name for path in folder.iterdir())
     if MANIFEST_NAME in names:
         Manifest.read(folder)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from posemill.blocks import BLOCK_FRAMES
 from posemill.errors import RunError
 from posemill.stores.columns import read_groups
-from posemill.stores.manifest import SHARDS_NAME
+from posemill.stores.manifest import shard_path
 from posemill.stores.schema import check_schema, integers_of, run_schema
 
 # Joined with what a block is chosen by; `rows_of` takes the rows.
@@ -107,7 +107,7 @@ def read_rows(
     names = [name for name in schema.names if columns is None or name in columns]
     wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
     for shard, rows in groupby(_joined(plan.rows), key=lambda each: each.shard):
-        path = folder / SHARDS_NAME / shard
+        path = shard_path(folder, shard)
         with _open(path, skeleton_name) as file:
             tables += [_read(file, path, each, wanted) for each in rows]
     table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)

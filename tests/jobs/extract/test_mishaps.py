@@ -255,3 +255,25 @@ def test_a_full_disk_stops_with_a_message_and_continues_later(make_tree, tmp_pat
         same_runs(disk / "run", tmp_path / "whole")
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_lost_ledger_stops_a_run_and_removes_nothing(make_tree, config_for):
+    tree = make_tree(SIZES)
+    folder = extract(config_for(tree)).folder
+    shards = sorted(each.name for each in (folder / "shards").iterdir())
+    (folder / "ledger.sqlite").unlink()
+    with pytest.raises(RunError, match=r"shards and no ledger\.sqlite.*nothing was touched"):
+        extract(config_for(tree))
+    assert sorted(each.name for each in (folder / "shards").iterdir()) == shards
+    assert not (folder / "ledger.sqlite").exists()
+
+
+def test_a_damaged_ledger_is_one_sentence_that_promises_nothing(make_tree, config_for):
+    tree = make_tree(SIZES)
+    folder = extract(config_for(tree)).folder
+    data = bytearray((folder / "ledger.sqlite").read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    (folder / "ledger.sqlite").write_bytes(data)
+    with pytest.raises(RunError, match=r"ledger\.sqlite is damaged") as caught:
+        extract(config_for(tree))
+    assert "safe" not in str(caught.value)

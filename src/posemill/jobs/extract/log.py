@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from posemill.files import open_plain
 from posemill.stores.lock import holder_of
 from posemill.stores.manifest import LOGS_NAME, now_text
 
@@ -21,7 +22,7 @@ class RunLog:
         self.folder = folder / LOGS_NAME
         self.folder.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        self._descriptor = os.open(self.folder / COORDINATOR_LOG, flags, 0o644)
+        self._descriptor = open_plain(self.folder / COORDINATOR_LOG, flags)
 
     def write(self, text: str) -> None:
         """Append a line with the time in front."""
@@ -38,7 +39,7 @@ def read_logs(folder: Path, *, worker: int | None = None, num_lines: int = 50) -
     """Return the last lines of the coordinator's log, or of a worker's."""
     name = COORDINATOR_LOG if worker is None else f"worker-{worker}.log"
     try:
-        with (folder / LOGS_NAME / name).open("rb") as handle:
+        with os.fdopen(open_plain(folder / LOGS_NAME / name), "rb") as handle:
             size = handle.seek(0, os.SEEK_END)
             handle.seek(max(0, size - 400 * num_lines))
             return handle.read().decode("utf-8", "replace").splitlines()[-num_lines:]
@@ -53,7 +54,7 @@ def follow_log(folder: Path, *, worker: int | None = None) -> Iterator[str]:
     while True:
         is_over = holder_of(folder) is None
         if path.exists():
-            with path.open("rb") as handle:
+            with os.fdopen(open_plain(path), "rb") as handle:
                 handle.seek(position)
                 lines = handle.read().splitlines(keepends=True)
             for line in lines:

@@ -18,7 +18,12 @@ from posemill.jobs.extract.signals import StopSignals
 from posemill.records import Clip
 from posemill.sources import ClipList
 from posemill.sources.frames import with_frame_count
-from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder
+from posemill.stores.manifest import (
+    SHARDS_NAME,
+    Manifest,
+    check_folder,
+    check_ledger_is_there,
+)
 from posemill.stores.writer import remove_uncommitted
 
 
@@ -37,6 +42,7 @@ def open_ledger(
         manifest.write(folder)
     else:
         _compare(folder, manifest)
+        check_ledger_is_there(folder)
     (folder / SHARDS_NAME).mkdir(exist_ok=True)
     sync_folder(folder.parent)
     ledger = Ledger(folder)

@@ -29,7 +29,7 @@ from posemill.sources import ClipList, find_clips
 from posemill.stores.commits import SplitCounts
 from posemill.stores.compaction import compact
 from posemill.stores.lock import RunLock
-from posemill.stores.manifest import SHARDS_NAME, check_folder, now_text
+from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, check_folder, now_text
 from posemill.stores.writer import remove_uncommitted
 
 # One thread per worker: the work is parallel over workers already, and spinning threads of
@@ -129,6 +129,11 @@ def _storage_errors(folder: Path) -> Iterator[None]:
         is_full = "full" in str(error) or "I/O" in str(error)
         code = errno.ENOSPC if is_full else errno.EIO
         raise RunError(disk_message(OSError(code, str(error)), str(folder))) from error
+    except sqlite3.DatabaseError as error:
+        raise RunError(
+            f"{folder / LEDGER_NAME} is damaged: {error}; put back a copy of it, or extract into "
+            "another folder"
+        ) from error
     except OSError as error:
         raise RunError(disk_message(error, str(folder))) from error
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from posemill.files import open_plain
 from posemill.stores.commits import SplitCounts
 
 LIVE_NAME = "live.json"
@@ -104,14 +105,17 @@ def write_live(folder: Path, snapshot: Snapshot) -> None:
     }
     temporary = folder / f".{LIVE_NAME}.tmp"
     with suppress(OSError):  # a full disk is met where it matters
-        temporary.write_text(json.dumps(content), encoding="utf-8")
+        descriptor = open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+            handle.write(json.dumps(content))
         os.replace(temporary, folder / LIVE_NAME)  # noqa: PTH105
 
 
 def read_live(folder: Path) -> dict[str, Any]:
     """Return what `write_live` left, nothing if it did not."""
     try:
-        content = json.loads((folder / LIVE_NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        with os.fdopen(open_plain(folder / LIVE_NAME), encoding="utf-8") as handle:
+            content = json.load(handle)
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
