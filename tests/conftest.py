@@ -35,6 +35,12 @@ def model_files() -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
+def media() -> Callable[[str], Path]:
+    """Where a clip or picture of the catalogue is, fetched if need be; skips without a network."""
+    return lambda name: _or_skip(ensure_media, name)
+
+
+@pytest.fixture(scope="session")
 def photo() -> npt.NDArray[np.uint8]:
     """A real picture of a person, `(512, 512, 3)` RGB; skips without a network."""
     return read_picture(_or_skip(ensure_media, "astronaut"))

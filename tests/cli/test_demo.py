@@ -27,15 +27,17 @@ def test_the_clip_and_the_picture_have_keypoints_of_every_frame(folder: Path) ->
     assert run.is_finished
     assert run.failures() == []
     sizes = {clip.clip_id: len(clip) for clip in run.clips()}
-    assert sizes == {"carphone": 120, "astronaut": 1}
+    assert sizes == {"carphone": 120, "jumper": 230, "astronaut": 1}
 
 
-def test_the_table_says_that_both_people_were_found(folder: Path) -> None:
+def test_the_table_says_who_was_found_and_that_hands_are_in_view(folder: Path) -> None:
     with (folder / "presence.csv").open() as handle:
-        rows = list(csv.DictReader(handle))
-    assert [row["clip"] for row in rows] == ["carphone", "astronaut"]
-    for row in rows:
-        assert float(row["pose"]) == float(row["face"]) == 1
+        rows = {row["clip"]: row for row in csv.DictReader(handle)}
+    assert list(rows) == ["carphone", "jumper", "astronaut"]
+    for name in ("carphone", "astronaut"):
+        assert float(rows[name]["pose"]) == float(rows[name]["face"]) == 1
+    assert float(rows["jumper"]["pose"]) > 0.9
+    assert float(rows["jumper"]["left_hand"]) > 0.3 < float(rows["jumper"]["right_hand"])
 
 
 def test_the_pictures_that_are_named_exist_and_show_something(folder: Path) -> None:

@@ -13,8 +13,8 @@ import typer
 
 from posemill.cli.printing import print_table
 
-# Real people out of published wheels: a man on the phone, 120 frames, and an astronaut.
-_MEDIA = {"carphone": "clip", "astronaut": "picture"}
+# Real people out of published wheels: a man on the phone, one who jumps, and an astronaut.
+_MEDIA = {"carphone": "clip", "jumper": "clip", "astronaut": "picture"}
 
 
 def register(app: typer.Typer) -> None:

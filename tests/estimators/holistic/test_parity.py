@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+import zlib
 from collections.abc import Callable
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from posemill.decoders import open_video
 from posemill.estimators.holistic import HolisticEstimator
 from posemill.jobs.landmarks import Mode, estimate_landmarks, save_landmarks
+from posemill.skeletons import get_skeleton
 
 Report = dict[str, dict[str, Any]]
 PARTS = ("pose", "face", "left_hand", "right_hand")
@@ -89,3 +93,69 @@ def test_the_photograph_has_the_digits_of_stock(
     pose = np.concatenate([found.points[0, :33], found.scores[0, :33, None]], 1)
     np.testing.assert_allclose(pose, stock["pose"], rtol=0, atol=1e-6)
     np.testing.assert_allclose(found.points[0, 33:501:20], stock["face_by_20"], rtol=0, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def jumper(media: Callable[[str], Path]) -> dict[str, Any]:
+    """Stock's landmarks of a clip anybody can fetch, and its frames; skips without a network."""
+    with np.load(Path(__file__).parent / "stock_jumper.npz") as stock:
+        known = dict(stock)
+    with open_video(media("jumper")) as video:
+        frames = list(islice(video, int(known["image_frames"].max()) + 1))
+    known["frames"] = {
+        "image": [frames[index] for index in known["image_frames"]],
+        "video": frames[: len(known["video_pose"])],
+    }
+    seen = [zlib.crc32(frame) for frame in known["frames"]["video"]]
+    assert seen == known["video_crc32"].tolist(), "the decoder gives other pixels than stock saw"
+    return known
+
+
+def estimate(frames: list[np.ndarray], mode: str, runtime: str) -> np.ndarray:
+    """Return our landmarks `(frames, 543, 3)`, alone or tracked."""
+    engine = HolisticEstimator(runtime=runtime)
+    states = [engine.new_state()] if mode == "video" else None
+    points = [engine.estimate([frame], states).points[0] for frame in frames]
+    engine.close()
+    return np.stack(points)
+
+
+def distances(ours: np.ndarray, stock: dict[str, Any], mode: str) -> dict[str, np.ndarray]:
+    """Return for every part the pixels between both sides, after a check that both found it."""
+    found = {}
+    for part in PARTS:
+        place = get_skeleton("holistic-543").part(part)
+        mine, theirs = ours[:, place.start : place.stop], stock[f"{mode}_{part}"][..., :3]
+        is_there = ~np.isnan(theirs).any((1, 2))
+        assert (~np.isnan(mine).any((1, 2)) == is_there).all(), part
+        apart = (mine - theirs)[is_there] * [*stock["size_wh"], stock["size_wh"][0]]
+        found[part] = np.linalg.norm(apart, axis=-1)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["image", "video"])
+def test_hands_alone_and_tracked_are_those_of_stock(
+    jumper: dict[str, Any], model_files: dict[str, Path], mode: str
+) -> None:
+    """Both hands come and go here, a face only while the man is tracked."""
+    ours = estimate(jumper["frames"][mode], mode, "litert")
+    apart = distances(ours, jumper, mode)
+    assert len(apart["left_hand"]) >= 5
+    assert len(apart["right_hand"]) >= 5
+    assert len(apart["face"]) == {"image": 0, "video": 8}[mode]
+    for part in ("pose", "face"):
+        assert apart[part].max(initial=0) < 1e-3, part
+    for part in ("left_hand", "right_hand"):
+        assert np.median(apart[part]) < 0.02, part
+        assert apart[part].max() < 0.5, part
+
+
+def test_a_hand_is_read_where_it_was_while_that_still_fits(
+    jumper: dict[str, Any], model_files: dict[str, Path]
+) -> None:
+    """Tracked hands are not those of the same frames alone, so video mode is not image mode."""
+    frames = jumper["frames"]["video"][8:11]
+    alone, tracked = (estimate(frames, mode, "litert") for mode in ("image", "video"))
+    right = get_skeleton("holistic-543").part("right_hand")
+    assert not np.isnan(tracked[1:, right.start : right.stop]).any()
+    assert np.isnan(alone[1:, right.start : right.stop]).any()
