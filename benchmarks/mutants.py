@@ -1,0 +1,357 @@
+"""How many small faults the tests notice: a random sample of mutants of `src/posemill`.
+
+    python benchmarks/mutants.py [--number 100] [--seed 1] [--folder NAME …] [--workers 2] [--json]
+
+A mutant is the package with one thing changed: an operator, a comparison, a constant, a boolean, a
+condition, a call that is left out, or what a function returns. Docstrings, annotations, texts for
+people (what is raised, logged, shown as help) and f-strings are left alone. For each mutant the
+tests run in a copy of the tree, without the material beside it (`../shared`): first the mirrored
+file, `tests/<folder>/test_<module>.py`, then those that import the module, then the rest of the
+mirrored folder; all stop at the first failure. A failure counts if the same test passes without
+the mutant; a test that hangs fails by its time limit.
+
+Prints noticed / valid by folder, and the diff of every survivor. Some survivors are equivalent (a
+log line, only slower): they are for the reader to judge, none is hidden.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import islice, zip_longest
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = Path("src/posemill")
+NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "demo", "dist")
+SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr, ast.BitXor: ast.BitAnd, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
+    ast.MatMult: ast.Mult, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+TEXT_KEYWORDS = {"help", "metavar", "epilog", "short_help", "description", "title", "advice"}
+TEXT_CALLS = {"debug", "info", "warning", "error", "exception", "echo", "secho", "print",
+              "warn", "_say", "fail", "Option", "Argument", "getLogger", "TypeVar"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: characters `start` to `stop` of a file become `text`."""
+
+    path: str
+    line: int
+    kind: str
+    start: int
+    stop: int
+    text: str
+
+    @property
+    def folder(self) -> str:
+        """The folder of the package it is in; `.` for the root modules."""
+        parts = Path(self.path).relative_to(PACKAGE).parts
+        return parts[0] if len(parts) > 1 else "."
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant: `noticed` by a test, `survived`, or the `time was up`."""
+
+    mutant: Mutant
+    outcome: str
+    by: str
+    diff: str
+
+
+def find_mutants(path: str, source: str) -> list[Mutant]:
+    """Return every mutant of a file; some may be no valid Python, or the same program."""
+    offsets = [0]
+    for line in source.splitlines(keepends=True):
+        offsets.append(offsets[-1] + len(line))
+    lines = source.splitlines()
+
+    def place(line: int, column: int) -> int:  # ast counts columns in UTF-8 bytes
+        return offsets[line - 1] + len(lines[line - 1].encode()[:column].decode())
+
+    found = []
+    for node, kind, text in _changes(ast.parse(source)):
+        start = place(node.lineno, node.col_offset)
+        stop = place(node.end_lineno or 0, node.end_col_offset or 0)
+        found.append(Mutant(path, node.lineno, kind, start, stop, text))
+    return found
+
+
+def is_valid(mutant: Mutant, source: str) -> bool:
+    """Return whether a mutant is valid Python and another program."""
+    try:
+        changed = ast.parse(mutated(source, mutant))
+    except SyntaxError:
+        return False
+    return ast.dump(changed) != ast.dump(ast.parse(source))
+
+
+def mutated(source: str, mutant: Mutant) -> str:
+    """Return the source with the change made."""
+    return source[: mutant.start] + mutant.text + source[mutant.stop :]
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str, str]]:
+    """Yield what can be changed below a node: what is replaced, the kind, the new text."""
+    yield from _other_operators(node)
+    yield from _other_values(node)
+    for child in _children(node):
+        yield from _changes(child)
+
+
+def _other_operators(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str, str]]:
+    match node:
+        case ast.BinOp(left, op, right):
+            yield node, "operator", f"({_text(ast.BinOp(left, SWAPS[type(op)](), right))})"
+        case ast.AugAssign(target, op, value):
+            yield node, "operator", _text(ast.AugAssign(target, SWAPS[type(op)](), value))
+        case ast.UnaryOp(ast.Not() | ast.USub(), operand):
+            yield node, "operator", f"({_text(operand)})"
+        case ast.Compare(left, ops, comparators):
+            for index, op in enumerate(ops):
+                others = [*ops[:index], SWAPS[type(op)](), *ops[index + 1 :]]
+                yield node, "comparison", f"({_text(ast.Compare(left, others, comparators))})"
+        case ast.BoolOp(op, values):
+            yield node, "boolean", f"({_text(ast.BoolOp(SWAPS[type(op)](), values))})"
+
+
+def _other_values(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str, str]]:
+    match node:
+        case ast.Constant(bool(value)):
+            yield node, "boolean", str(not value)
+        case ast.Constant(int(value) | float(value)):
+            yield node, "constant", repr(value + 1)
+        case ast.Constant(str(value)) if re.fullmatch(r"[\w.-]+", value):
+            yield node, "constant", repr(value + "_")
+        case ast.If(test) | ast.IfExp(test) | ast.While(test) if isinstance(
+            test, ast.Name | ast.Attribute | ast.Call | ast.NamedExpr | ast.Subscript
+        ):
+            yield test, "condition", f"(not ({_text(test)}))"
+        case ast.Expr(ast.Call()):
+            yield node, "call left out", "pass"
+        case ast.Return(ast.expr() as value):
+            yield value, "return", "None"
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes below that are program: no annotation, no docstring, no text for people."""
+    if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Assert):
+        return
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "type_params"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST) and not _is_for_people(node, child):
+                yield child
+
+
+def _is_for_people(node: ast.AST, child: ast.AST) -> bool:
+    if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
+        return True  # a docstring
+    if isinstance(child, ast.If) and "TYPE_CHECKING" in _text(child.test):
+        return True
+    if isinstance(child, ast.Assign) and _text(child.targets[0]) == "__all__":
+        return True
+    if isinstance(child, ast.keyword) and child.arg in TEXT_KEYWORDS:
+        return True
+    return isinstance(node, ast.Call) and _text(node.func).rpartition(".")[2] in TEXT_CALLS
+
+
+def _text(node: ast.AST) -> str:
+    return ast.unparse(node).replace("\n", " ")
+
+
+def tests_of(path: str) -> list[list[str]]:
+    """Return the stages of a module's tests: its own file, those that import it, the folder's."""
+    relative = Path(path).relative_to(PACKAGE)
+    module = relative.with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+    own = Path("tests") / relative.parent / f"test_{relative.stem}.py"
+    folder = ROOT / "tests" / relative.parent
+    if relative.stem == "__init__" or not (ROOT / own).exists():
+        while not any(folder.glob("test_*.py")):
+            folder = folder.parent
+    wanted = re.compile(rf"posemill\.{re.escape(module)}\b")
+    importing = [name for name, text in _test_texts().items() if wanted.search(text)]
+    beside = [found.relative_to(ROOT).as_posix() for found in sorted(folder.glob("test_*.py"))]
+    stages, seen = [], set[str]()
+    for stage in ([own.as_posix()] if (ROOT / own).exists() else [], importing, beside):
+        fresh = [name for name in stage if name not in seen]
+        seen.update(fresh)
+        if fresh:
+            stages.append(fresh)
+    return stages
+
+
+@cache
+def _test_texts() -> dict[str, str]:
+    found = sorted((ROOT / "tests").rglob("test_*.py"))
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in found}
+
+
+class Trial:
+    """Runs tests on mutants, in copies of the tree."""
+
+    def __init__(self, scratch: Path, python: Path, num_copies: int, limit_seconds: float) -> None:
+        self._python = python
+        self._limit_seconds = limit_seconds
+        self._copies: SimpleQueue[Path] = SimpleQueue()
+        self._clean = _copy(scratch / "clean" / "tree")
+        self._passes: dict[str, bool] = {}
+        self._lock = Lock()
+        for index in range(num_copies):
+            self._copies.put(_copy(scratch / str(index) / "tree"))
+
+    def run(self, mutant: Mutant) -> Verdict:
+        """Return what became of a mutant."""
+        copy = self._copies.get()
+        path = copy / mutant.path
+        source = (ROOT / mutant.path).read_text(encoding="utf-8")
+        changed = mutated(source, mutant)
+        path.write_text(changed, encoding="utf-8")
+        try:
+            outcome, by = self._noticed_by(copy, mutant)
+        finally:
+            path.write_text(source, encoding="utf-8")
+            self._copies.put(copy)
+        return Verdict(mutant, outcome, by, _diff(mutant, source, changed))
+
+    def _noticed_by(self, copy: Path, mutant: Mutant) -> tuple[str, str]:
+        for stage in tests_of(mutant.path):
+            broken: list[str] = []  # fails without the mutant as well
+            while True:
+                done = self._pytest(copy, [*stage, *(f"--deselect={name}" for name in broken)])
+                if done is None:
+                    return "time was up", " ".join(stage)
+                code, failed = done
+                if code in (0, 5):  # all passed, or all were skipped
+                    break
+                if not failed or self._passes_without(failed):
+                    return "noticed", failed or f"exit {code}"
+                if failed in broken:
+                    break
+                broken.append(failed)
+        return "survived", ""
+
+    def _passes_without(self, test: str) -> bool:
+        with self._lock:
+            if test not in self._passes:
+                done = self._pytest(self._clean, [test])
+                self._passes[test] = done is not None and done[0] in (0, 5)
+                if not self._passes[test]:
+                    print(f"fails without a mutant too: {test}", file=sys.stderr)
+            return self._passes[test]
+
+    def _pytest(self, tree: Path, arguments: list[str]) -> tuple[int, str] | None:
+        """Return pytest's exit code and the first test that failed, None after the time limit."""
+        options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-o", "timeout=90"]
+        try:
+            done = subprocess.run(
+                [self._python, "-m", "pytest", *options, *arguments],
+                cwd=tree,
+                env={**os.environ, "PYTHONPATH": str(tree / "src")},
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=self._limit_seconds,
+            )
+        except subprocess.TimeoutExpired:
+            return None
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+        return done.returncode, failed[1] if failed else ""
+
+
+def _copy(tree: Path) -> Path:
+    shutil.copytree(ROOT, tree, ignore=NOT_COPIED)
+    return tree
+
+
+def _diff(mutant: Mutant, source: str, changed: str) -> str:
+    last = source.count("\n", 0, mutant.stop) + 1
+    more = changed.count("\n") - source.count("\n")
+    old = source.splitlines()[mutant.line - 1 : last]
+    new = changed.splitlines()[mutant.line - 1 : last + more]
+    return "\n".join([*(f"- {line}" for line in old), *(f"+ {line}" for line in new)])
+
+
+def draw(number: int, seed: int, folders: list[str]) -> list[Mutant]:
+    """Return a random sample with as many of each kind: the same for the same tree and options."""
+    paths = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / PACKAGE).rglob("*.py"))
+    sources = {path: (ROOT / path).read_text(encoding="utf-8") for path in paths}
+    found = [mutant for path in paths for mutant in find_mutants(path, sources[path])]
+    wanted = [mutant for mutant in found if not folders or mutant.folder in folders]
+    random.Random(seed).shuffle(wanted)
+    by_kind: dict[str, list[Mutant]] = {}
+    for mutant in wanted:
+        by_kind.setdefault(mutant.kind, []).append(mutant)
+    in_turns = (mutant for row in zip_longest(*by_kind.values()) for mutant in row if mutant)
+    return list(islice((each for each in in_turns if is_valid(each, sources[each.path])), number))
+
+
+def print_table(verdicts: list[Verdict]) -> None:
+    """Print noticed / valid by folder, and what survived."""
+    valid = Counter(verdict.mutant.folder for verdict in verdicts)
+    noticed = Counter(verdict.mutant.folder for verdict in verdicts if verdict.outcome == "noticed")
+    for verdict in verdicts:
+        if verdict.outcome != "noticed":
+            mutant = verdict.mutant
+            said = verdict.outcome
+            print(f"\n{mutant.path}:{mutant.line}  {mutant.kind}  ({said})\n{verdict.diff}")
+    print(f"\n{'folder':12s} noticed / valid")
+    for folder in sorted(valid):
+        share = noticed[folder] / valid[folder]
+        print(f"{folder:12s} {noticed[folder]:4d} / {valid[folder]:<4d}  {share:4.0%}")
+    share = noticed.total() / valid.total()
+    print(f"{'all':12s} {noticed.total():4d} / {valid.total():<4d}  {share:4.0%}")
+
+
+def main() -> None:
+    """Draw, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--number", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", nargs="+", default=[], help="stores, training, …; . = root")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--limit-seconds", type=float, default=600, help="for a stage of tests")
+    parser.add_argument("--python", type=Path, default=Path(sys.executable))
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    sample = draw(options.number, options.seed, options.folder)
+    verdicts = []
+    with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
+        trial = Trial(Path(scratch), options.python, options.workers, options.limit_seconds)
+        with ThreadPoolExecutor(options.workers) as pool:
+            for verdict in pool.map(trial.run, sample):
+                verdicts.append(verdict)
+                mutant = verdict.mutant
+                place = f"{mutant.path}:{mutant.line} {mutant.kind}"
+                print(f"{len(verdicts)}/{len(sample)} {verdict.outcome:9s} {place} {verdict.by}",
+                      file=sys.stderr)  # fmt: skip
+    if options.json:
+        print(json.dumps([asdict(verdict) for verdict in verdicts], indent=2))
+    else:
+        print_table(verdicts)
+
+
+if __name__ == "__main__":
+    main()
