@@ -47,6 +47,29 @@ def photo() -> npt.NDArray[np.uint8]:
 
 
 @pytest.fixture
+def install_entry_points(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[dict[str, dict[str, str]]], Path]:
+    """Returns a function: `{group: {name: "module:object"}}` as an installed package has them."""
+
+    def install(groups: dict[str, dict[str, str]]) -> Path:
+        folder = tmp_path_factory.mktemp("site")
+        lines = [
+            line
+            for group, rows in groups.items()
+            for line in (f"[{group}]", *(f"{name} = {value}" for name, value in rows.items()))
+        ]
+        info = folder / "outside-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+        monkeypatch.syspath_prepend(str(folder))
+        return folder
+
+    return install
+
+
+@pytest.fixture
 def version_1(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
     """Inside of its block shards are written as before, all points of a frame in one column."""
 

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from posemill.skeletons import FACE_68_OF_468, SKELETON_NAMES, get_skeleton, point_map
+from posemill.errors import ConfigError
+from posemill.skeletons import (
+    FACE_68_OF_468,
+    SKELETON_NAMES,
+    Part,
+    Skeleton,
+    full_name,
+    get_skeleton,
+    guess_skeleton,
+    point_map,
+)
 
 
 @pytest.mark.parametrize("name", SKELETON_NAMES)
@@ -82,3 +94,33 @@ def test_maps_that_cannot_be_are_refused() -> None:
         point_map("openpose-18", "holistic-543")
     with pytest.raises(ValueError, match="unknown skeleton 'body-25'; known: holistic-543"):
         get_skeleton("body-25")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"parts": (Part("a", 0, 1),)}, "parts: expected every point once, in order"),
+        ({"parts": (Part("a", 0, 1), Part("a", 1, 2))}, "parts: expected names that differ"),
+        ({"point_names": ("x", "x")}, "point_names: expected names that differ"),
+        ({"bones": ((0, 2),)}, "bones: expected indices of points"),
+        ({"mirror": (1, 1)}, "mirror: expected each point's counterpart"),
+        ({"mirror": (0,)}, "mirror: expected each point's counterpart"),
+    ],
+)
+def test_a_skeleton_that_does_not_agree_with_itself_is_refused(change, message: str) -> None:
+    good = Skeleton("pair-2", (Part("a", 0, 2),), ("x", "y"), ((0, 1),), (1, 0))
+    with pytest.raises(ValueError, match=f"skeleton 'pair-2': {message}"):
+        dataclasses.replace(good, **change)
+
+
+def test_short_and_wrong_spellings_of_a_name() -> None:
+    assert full_name("143") == "holistic-143"
+    assert full_name("coco-133") == "coco-133"
+    with pytest.raises(ConfigError, match=r"unknown skeleton 'coco133'.*did you mean 'coco-133'"):
+        full_name("coco133")
+
+
+def test_a_guess_by_the_number_of_points_is_said_once_for_a_file(caplog) -> None:
+    assert guess_skeleton(133, "x.npz") == guess_skeleton(133, "x.npz") == "coco-133"
+    assert caplog.text.count("x.npz does not name its skeleton; by its number of points it") == 1
+    assert guess_skeleton(19, "x.npz") is None

@@ -4,14 +4,22 @@
 `holistic-143`  68 face, 21 left hand, 21 right hand, 33 pose: the usual model input
 `openpose-18`   the COCO-18 body of OpenPose
 `coco-133`      COCO-WholeBody: 17 body, 6 feet, 68 face, 21 left hand, 21 right hand
+
+An engine brings another by naming it in its `EngineInfo`; another package may also name one by an
+entry point of the group `posemill.skeletons`, which is found without loading the engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
+from importlib import import_module
 from itertools import pairwise
+
+from posemill import plugins
+from posemill.errors import PosemillError
 
 Bone = tuple[int, int]
 
@@ -45,6 +53,27 @@ class Skeleton:
     point_names: tuple[str, ...]
     bones: tuple[Bone, ...]
     mirror: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        points = range(len(self.point_names))
+        covered = [index for part in self.parts for index in range(part.start, part.stop)]
+        wrong = {
+            "parts: expected every point once, in order": covered != list(points),
+            "parts: expected names that differ": len({*self.part_names}) != len(self.parts),
+            "point_names: expected names that differ": len({*self.point_names}) != len(points),
+            "bones: expected indices of points": any(
+                index not in points for bone in self.bones for index in bone
+            ),
+            "mirror: expected each point's counterpart, whose counterpart is the point": (
+                len(self.mirror) != len(points)
+                or any(
+                    other not in points or self.mirror[other] != index
+                    for index, other in enumerate(self.mirror)
+                )
+            ),
+        }
+        if problems := [text for text, is_wrong in wrong.items() if is_wrong]:
+            raise ValueError(f"skeleton {self.name!r}: {problems[0]}")
 
     @property
     def num_points(self) -> int:
@@ -255,14 +284,87 @@ _BUILDERS = {
     "coco-133": _coco_133,
 }
 SKELETON_NAMES = tuple(_BUILDERS)
+_SHORT_NAMES = {"543": "holistic-543", "143": "holistic-143"}
 
 
 @cache
 def get_skeleton(name: str) -> Skeleton:
-    """Return the skeleton of that name; `SKELETON_NAMES` lists them."""
-    if name not in _BUILDERS:
-        raise ValueError(f"unknown skeleton {name!r}; known: {', '.join(SKELETON_NAMES)}")
-    return _BUILDERS[name]()
+    """Return the skeleton of that name: one of ours (`SKELETON_NAMES`), or one an engine brings."""
+    if name in _BUILDERS:
+        return _BUILDERS[name]()
+    if name in plugins.outside("skeleton"):
+        found = plugins.load("skeleton", {}, name)
+        if not isinstance(found, Skeleton) or found.name != name:
+            raise ValueError(f"the entry point of skeleton {name!r} is {str(found)[:80]!r}")
+        return found
+    for skeleton in _skeletons_of_engines():
+        if skeleton.name == name:
+            return skeleton
+    known = skeleton_names()
+    raise ValueError(
+        f"unknown skeleton {name[:80]!r}; known: {', '.join(known)}{plugins.hint(name, known)}"
+    )
+
+
+def full_name(name: str) -> str:
+    """Return the name of a skeleton that users may also spell `543` or `143`.
+
+    Raises:
+        ConfigError: There is no such skeleton.
+    """
+    found = _SHORT_NAMES.get(name, name)
+    if not is_skeleton(found):
+        raise plugins.unknown("skeleton", name, [*_SHORT_NAMES, *skeleton_names()])
+    return found
+
+
+def guess_skeleton(num_points: int, where: object) -> str | None:
+    """Return the one skeleton of ours with so many points, and say that it is a guess.
+
+    Args:
+        num_points: Points of a frame of a file that does not name its skeleton.
+        where: The file, for the message.
+
+    Returns:
+        None where there is no such skeleton, or more than one.
+    """
+    found = [name for name in SKELETON_NAMES if get_skeleton(name).num_points == num_points]
+    if len(found) != 1:
+        return None
+    _say_guess(str(where), found[0])
+    return found[0]
+
+
+@lru_cache(maxsize=1024)  # once for each file
+def _say_guess(where: str, name: str) -> None:
+    logging.getLogger("posemill").warning(
+        "%s does not name its skeleton; by its number of points it is read as %s", where, name
+    )
+
+
+def skeleton_names() -> list[str]:
+    """Return the names of our skeletons and of those that other packages name."""
+    return [*SKELETON_NAMES, *plugins.outside("skeleton")]
+
+
+def is_skeleton(name: object) -> bool:
+    """Return whether `get_skeleton` knows a name, whatever a file gives for one."""
+    try:
+        return isinstance(name, str) and bool(get_skeleton(name))
+    except ValueError:
+        return False
+
+
+def _skeletons_of_engines() -> Iterator[Skeleton]:
+    """Yield the skeletons that engines declare as their own; imports the engines' modules."""
+    table = import_module("posemill.estimators").ESTIMATORS
+    for name in plugins.names_of("engine", table):
+        try:
+            info = getattr(plugins.load("engine", table, name), "info", None)
+        except PosemillError:  # an engine that cannot be imported here has its own message
+            continue
+        declared = getattr(info, "skeletons", ())
+        yield from (each for each in declared if isinstance(each, Skeleton))
 
 
 # Points of ours that go by another name in the 33 of Holistic. Small toes have no source.
@@ -293,7 +395,7 @@ def point_map(source_name: str, target_name: str) -> tuple[tuple[int, ...], ...]
     for name in target.point_names:
         if name in where:
             sources.append((where[name],))
-        elif name == "neck":
+        elif name == "neck" and {"left_shoulder", "right_shoulder"} <= {*where}:
             sources.append((where["left_shoulder"], where["right_shoulder"]))
         elif _OTHER_NAMES.get(name) in where:
             sources.append((where[_OTHER_NAMES[name]],))

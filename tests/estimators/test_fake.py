@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, DeviceError
 from posemill.estimators import open_estimator
 from posemill.estimators.fake import FakeEstimator
 from posemill.records import Frame
@@ -63,7 +63,7 @@ def test_no_frames_give_no_keypoints() -> None:
 
 def test_it_is_opened_by_name_and_refuses_a_gpu() -> None:
     assert isinstance(open_estimator("fake", threads=2), FakeEstimator)
-    with pytest.raises(ConfigError, match="engine 'fake' runs on the cpu only, not on 'cuda:0'"):
+    with pytest.raises(DeviceError, match="engine 'fake' runs on the cpu only, not on 'cuda:0'"):
         open_estimator("fake", device="cuda:0")
     with pytest.raises(ConfigError, match="unknown engine 'fakes'; known: holistic, fake"):
         open_estimator("fakes")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,9 @@ from format_clips import assert_same, make_clip, make_clips
 
 from posemill.errors import ConfigError, FormatError
 from posemill.formats import FORMATS, detect_format, get_format
-from posemill.formats.shared.contract import Format, Recipe
+from posemill.formats.shared.contract import ANY, Format, Recipe
 from posemill.records import PoseClip
+from posemill.skeletons import SKELETON_NAMES
 
 # Fields a format does not keep, by its declared losses; `exact` formats keep all.
 ALL_BUT_POINTS = ("frame_indices", "sizes_wh", "label", "fps", "extra")
@@ -42,6 +42,12 @@ def form(request: pytest.FixtureRequest) -> Format:
 
 def usual_clips(form: Format) -> list[PoseClip]:
     return make_clips(form.layouts[0] if form.layouts else "holistic-143")
+
+
+def layouts_of(form: Format) -> list[str]:
+    """Return the skeletons it can hold, the usual one first."""
+    more = SKELETON_NAMES if ANY in form.layouts else ()
+    return list(dict.fromkeys(name for name in (*form.layouts, *more) if name != ANY))
 
 
 def out_of(form: Format, folder: Path) -> Path:
@@ -175,12 +181,11 @@ def test_writing_again_replaces_the_old_one(form, tmp_path) -> None:
 
 
 def test_two_skeletons_do_not_go_into_one_file(form, tmp_path) -> None:
-    skeletons = form.layouts if len(form.layouts) > 1 else ("holistic-143", "coco-133")
-    if len(form.layouts) == 1:
-        other = next(s for s in skeletons if s != form.layouts[0])
-        clips = [make_clip(1, skeleton=other)]
+    usual, *others = layouts_of(form)
+    if others:
+        clips = [make_clip(1, skeleton=s) for s in (usual, others[0])]
     else:
-        clips = [make_clip(1, skeleton=s) for s in skeletons[:2]]
+        clips = [make_clip(1, skeleton=next(s for s in SKELETON_NAMES if s != usual))]
     with pytest.raises(FormatError, match=r"one file holds one skeleton|holds .*, clip 'clip_1'"):
         form.write(clips, out_of(form, tmp_path), recipe=Recipe())
 
@@ -194,7 +199,7 @@ def test_infinity_is_refused(form, tmp_path) -> None:
 
 def test_every_layout_it_names_goes_round(form, tmp_path) -> None:
     tolerance, lost = KEPT[form.name]
-    for index, skeleton in enumerate(form.layouts):
+    for index, skeleton in enumerate(layouts_of(form)):
         clip = make_clip(5, skeleton=skeleton)
         path = tmp_path / f"{index}{form.suffix}"
         form.write([clip], path, recipe=Recipe())
@@ -221,7 +226,7 @@ def test_a_missing_file_is_named(form, tmp_path) -> None:
 def test_an_unknown_format_or_setting_is_named(tmp_path) -> None:
     with pytest.raises(ConfigError, match=r"unknown format 'x'; known: npz"):
         get_format("x")
-    with pytest.raises(ConfigError, match=r"unknown layout '7'; known: 543, 143"):
+    with pytest.raises(ConfigError, match=r"unknown skeleton '7'; known: 543, 143"):
         Recipe(layout="7")
     with pytest.raises(ConfigError, match=r"unknown normalize 'hips'; known: none, shoulders"):
         Recipe(normalize="hips")
@@ -241,12 +246,11 @@ class OutsideFormat:
         return path.suffix == ".outside"
 
 
-def test_another_package_can_bring_a_format(tmp_path, monkeypatch) -> None:
+def test_another_package_can_bring_a_format(tmp_path, monkeypatch, install_entry_points) -> None:
     monkeypatch.setitem(sys.modules, "outside_package", sys.modules[__name__])
-    entry = EntryPoint("outside", "outside_package:OutsideFormat", "posemill.formats")
-    monkeypatch.setattr("posemill.formats.entry_points", lambda group: [entry])
+    install_entry_points({"posemill.formats": {"outside": "outside_package:OutsideFormat"}})
     (tmp_path / "a.outside").write_text("")
     assert get_format("outside").name == "outside"
     assert detect_format(tmp_path / "a.outside").name == "outside"
-    with pytest.raises(ConfigError, match=r"unknown format 'x'; known: outside, npz"):
+    with pytest.raises(ConfigError, match=r"unknown format 'x'; known: npz, .*, outside"):
         get_format("x")

@@ -5,13 +5,12 @@ Open a video inside the process that reads it: decoders do not survive a fork.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib import import_module
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Protocol, cast
 
+from posemill import plugins
 from posemill.decoders.opening import MAX_PIXELS, StrPath
-from posemill.errors import ConfigError
 from posemill.records import Frame
 
 
@@ -59,10 +58,21 @@ class VideoReader(Protocol):
         """Close the reader."""
 
 
-# name -> "module:class"; the class takes a path and the keywords of `open_video`.
+# name -> "module:class"; the class takes a path and the keywords of `open_video`. Other packages
+# add theirs by entry points of the group `posemill.decoders`.
 DECODERS = {
     "pyav": "posemill.decoders.video_pyav:PyavReader",
 }
+
+
+def known_decoders() -> list[str]:
+    """Return the names of `DECODERS` and of other packages' decoders."""
+    return plugins.names_of("decoder", DECODERS)
+
+
+def find_decoder(name: str) -> Callable[..., VideoReader]:
+    """Return the class of a decoder, or raise the error that says what is known or missing."""
+    return cast(Callable[..., VideoReader], plugins.load("decoder", DECODERS, name))
 
 
 def open_video(
@@ -78,7 +88,7 @@ def open_video(
 
     Args:
         path: A video in any container and codec the decoder knows, or an animated GIF.
-        decoder: A key of `DECODERS`.
+        decoder: One of `known_decoders`.
         threads: Threads the decoder may use.
         start_seconds: Frames shown before it are left out.
         end_seconds: Frames shown at it or later are left out; None for the end of the video.
@@ -88,21 +98,17 @@ def open_video(
         DecodeError: The file is missing, empty, not a video, has sound only …; see
             `posemill.decoders.opening.REASONS`.
     """
-    if decoder not in DECODERS:
-        raise ConfigError(f"unknown decoder {decoder!r}; known: {', '.join(DECODERS)}")
+    factory = find_decoder(decoder)
     if threads < 1:
         raise ValueError(f"threads: expected 1 or more, got {threads}")
     if start_seconds < 0 or (end_seconds is not None and end_seconds <= start_seconds):
         raise ValueError(
             f"expected 0 <= start_seconds < end_seconds, got {start_seconds} and {end_seconds}"
         )
-    module, _, attribute = DECODERS[decoder].partition(":")
-    factory = getattr(import_module(module), attribute)
-    reader = factory(
+    return factory(
         path,
         threads=threads,
         start_seconds=start_seconds,
         end_seconds=end_seconds,
         max_pixels=max_pixels,
     )
-    return cast(VideoReader, reader)

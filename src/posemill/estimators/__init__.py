@@ -8,11 +8,15 @@ through in lock-step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
+from posemill import plugins
 from posemill.errors import ConfigError
+from posemill.estimators.declaration import EngineInfo, EngineOption
 from posemill.records import Frame, Keypoints
+
+__all__ = ["ESTIMATORS", "ClipState", "EngineInfo", "EngineOption", "Estimator", "engine_info",
+           "known_engines", "open_estimator"]  # fmt: skip
 
 
 class ClipState(Protocol):
@@ -28,7 +32,7 @@ class ClipState(Protocol):
 class Estimator(Protocol):
     """An engine. Not shared between threads: each worker opens its own."""
 
-    skeleton_name: str
+    info: ClassVar[EngineInfo]
 
     def new_state(self) -> ClipState:
         """Return the state before a clip's first frame."""
@@ -39,7 +43,10 @@ class Estimator(Protocol):
     def estimate(
         self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
     ) -> Keypoints:
-        """Return the keypoints of a batch of RGB frames of any sizes, in their order."""
+        """Return the keypoints of a batch of RGB frames of any sizes, in their order.
+
+        Their skeleton is the first of `info.skeletons`.
+        """
 
     def identity(self) -> dict[str, str]:
         """Return what decides the result: engine, options, model hashes, versions."""
@@ -48,7 +55,8 @@ class Estimator(Protocol):
         """Free what the engine holds."""
 
 
-# name -> "module:class"; the class takes keyword options `device`, `threads` and its own.
+# name -> "module:class"; the class takes keyword options `device`, `threads` and its own. Other
+# packages add theirs by entry points of the group `posemill.engines`.
 ESTIMATORS = {
     "holistic": "posemill.estimators.holistic:HolisticEstimator",
     "fake": "posemill.estimators.fake:FakeEstimator",
@@ -61,13 +69,31 @@ def open_estimator(
     """Return a new engine of that name.
 
     Args:
-        name: A key of `ESTIMATORS`.
+        name: One of `known_engines`.
         device: `cpu` or `cuda:N`.
         threads: Threads the engine may use inside one call.
         options: The engine's own; unknown ones are an error.
     """
-    if name not in ESTIMATORS:
-        raise ConfigError(f"unknown engine {name!r}; known: {', '.join(ESTIMATORS)}")
-    module, _, attribute = ESTIMATORS[name].partition(":")
-    factory = getattr(import_module(module), attribute)
-    return cast(Estimator, factory(device=device, threads=threads, **options))
+    info = engine_info(name)
+    info.check_device(name, device)
+    info.check_options(name, options)
+    return cast(Estimator, _find(name)(device=device, threads=threads, **options))
+
+
+def engine_info(name: str) -> EngineInfo:
+    """Return what the engine of that name says about itself; no model file is read."""
+    return cast(EngineInfo, _find(name).info)
+
+
+def known_engines() -> list[str]:
+    """Return the names of `ESTIMATORS` and of other packages' engines."""
+    return plugins.names_of("engine", ESTIMATORS)
+
+
+def _find(name: str) -> Any:
+    found = plugins.load("engine", ESTIMATORS, name)
+    if not isinstance(getattr(found, "info", None), EngineInfo):
+        raise ConfigError(
+            f"engine {name!r} does not say what it gives: its class has no EngineInfo as 'info'"
+        )
+    return found

@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.estimators import ClipState
+from posemill.estimators import ClipState, EngineInfo, EngineOption
 from posemill.records import Frame, Keypoints
 from posemill.skeletons import get_skeleton
 
@@ -84,7 +84,14 @@ class FakeEstimator:
             there is, bit by bit) and `error` (an exception).
     """
 
-    skeleton_name = "holistic-543"
+    info = EngineInfo(
+        "made-up points of each frame's mean colour, to try the rest",
+        ("holistic-543", "holistic-143", "openpose-18", "coco-133"),
+        options=(
+            EngineOption("seconds_per_frame", float, 0.0, "Sleeps as long for each.", least=0),
+            EngineOption("mishaps", dict, None, "What goes wrong at frames of one colour."),
+        ),
+    )
 
     def __init__(
         self,
@@ -94,15 +101,14 @@ class FakeEstimator:
         seconds_per_frame: float = 0.0,
         mishaps: Mapping[str, str] | None = None,
     ) -> None:
-        if device != "cpu":
-            raise ConfigError(f"engine 'fake' runs on the cpu only, not on {device!r}")
+        self.info.check_device("fake", device)
         self._mishaps = dict(mishaps or {})
         if unknown := set(self._mishaps.values()) - set(_MISHAPS):
             raise ConfigError(f"engine 'fake': unknown mishaps {unknown}; known: {set(_MISHAPS)}")
         self.threads = threads
         self.seconds_per_frame = seconds_per_frame
         self._ramp = np.linspace(
-            0, 1, get_skeleton(self.skeleton_name).num_points, dtype=np.float32
+            0, 1, get_skeleton(self.info.skeleton_names[0]).num_points, dtype=np.float32
         )
 
     def new_state(self) -> FakeState:

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableSequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from posemill.errors import ConfigError
+from posemill import plugins
 
 NUM_PLACES = 4
 _COUNTER, _STOP, _SECONDS, _RECYCLE, _PLACE = 0, 1, 2, 3, 4
@@ -158,7 +157,7 @@ class Executor(Protocol):
         """Return the task and the place of every busy worker."""
 
 
-# name -> "module:class"
+# name -> "module:class"; other packages: entry points of the group `posemill.executors`.
 EXECUTORS = {
     "serial": "posemill.executors.serial:SerialExecutor",
     "threads": "posemill.executors.threads:ThreadExecutor",
@@ -168,7 +167,9 @@ EXECUTORS = {
 
 def open_executor(name: str, num_workers: int, limits: Limits) -> Executor:
     """Return a new executor of that name."""
-    if name not in EXECUTORS:
-        raise ConfigError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
-    module, _, attribute = EXECUTORS[name].partition(":")
-    return cast(Executor, getattr(import_module(module), attribute)(num_workers, limits))
+    return cast(Executor, plugins.load("executor", EXECUTORS, name)(num_workers, limits))
+
+
+def known_executors() -> list[str]:
+    """Return the names of `EXECUTORS` and of other packages' executors."""
+    return plugins.names_of("executor", EXECUTORS)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
-from posemill.errors import ConfigError, FormatError
-from posemill.formats.shared.contract import LAYOUTS, Format, Recipe, Summary
+from posemill import plugins
+from posemill.errors import FormatError
+from posemill.formats.shared.contract import ANY, Format, Recipe, Summary
 
 # name -> "module:class". `detect_format` asks them in this order.
 FORMATS = {
@@ -27,8 +26,8 @@ FORMATS = {
 }
 
 __all__ = [
+    "ANY",
     "FORMATS",
-    "LAYOUTS",
     "Format",
     "Recipe",
     "Summary",
@@ -38,25 +37,21 @@ __all__ = [
 ]
 
 
-def known_formats() -> dict[str, str]:
-    """Return `FORMATS` and those of other packages (entry points of group `posemill.formats`)."""
-    return {each.name: each.value for each in entry_points(group="posemill.formats")} | FORMATS
+def known_formats() -> list[str]:
+    """Return the names of `FORMATS` and of other packages' (entry points `posemill.formats`)."""
+    return plugins.names_of("format", FORMATS)
 
 
 def get_format(name: str) -> Format:
     """Return the format of that name, one of `known_formats`."""
-    known = FORMATS if name in FORMATS else known_formats()
-    if name not in known:
-        raise ConfigError(f"unknown format {name!r}; known: {', '.join(known)}")
-    module, _, attribute = known[name].partition(":")
-    return cast(Format, getattr(import_module(module), attribute)())
+    return cast(Format, plugins.load("format", FORMATS, name)())
 
 
 def detect_format(path: Path) -> Format:
     """Return the format a file or folder is in, by its content and name."""
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
-    known = [*FORMATS, *(name for name in known_formats() if name not in FORMATS)]
+    known = known_formats()
     for name in known:
         form = get_format(name)
         if form.sniff(path):

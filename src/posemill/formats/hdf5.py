@@ -18,6 +18,7 @@ import numpy as np
 from posemill.errors import FormatError, MissingExtraError
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
+    ANY,
     Recipe,
     Size,
     SkeletonCheck,
@@ -63,7 +64,7 @@ class Hdf5Format:
 
     name = "hdf5"
     suffix = ".h5"
-    layouts: tuple[str, ...] = ("holistic-543", "holistic-143", "openpose-18", "coco-133")
+    layouts: tuple[str, ...] = ("holistic-543", ANY)
     has_pixels = False
     has_mask = True
     losses: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from posemill.errors import FormatError
 from posemill.formats.parquet import check_unpacked_size
 from posemill.formats.shared.contract import (
+    ANY,
     Recipe,
     Size,
     SkeletonCheck,
@@ -38,7 +39,7 @@ from posemill.formats.shared.contract import (
 from posemill.formats.shared.folders import new_folder
 from posemill.geometry import fill_missing
 from posemill.records import PoseClip, fields_of_recipe
-from posemill.skeletons import get_skeleton
+from posemill.skeletons import get_skeleton, is_skeleton
 
 _GROUP_FRAMES = 2048
 # name -> (type of a value, shape of a frame with None for the number of keypoints)
@@ -57,7 +58,7 @@ class HuggingFaceFormat:
 
     name = "huggingface"
     suffix = ""
-    layouts: tuple[str, ...] = ("holistic-543", "holistic-143", "openpose-18", "coco-133")
+    layouts: tuple[str, ...] = ("holistic-543", ANY)
     has_pixels = False
     has_mask = True
     losses: tuple[str, ...] = ()
@@ -208,7 +209,7 @@ def _read_file(path: Path) -> Iterator[PoseClip]:
         metadata = file.schema_arrow.metadata or {}
         header = read_header((metadata.get(b"posemill") or b"{}").decode())
         name = str(header.get("skeleton"))
-        skeleton_for(get_skeleton(name).num_points if header else 0, path, name)
+        skeleton_for(get_skeleton(name).num_points if is_skeleton(name) else 0, path, name)
         expected = _schema("")
         for field in expected:
             known = field.name in file.schema_arrow.names

@@ -19,6 +19,7 @@ from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared.archive_writer import ArchiveWriter
 from posemill.formats.shared.contract import (
+    ANY,
     Recipe,
     Size,
     SkeletonCheck,
@@ -40,7 +41,7 @@ class NpzFormat:
 
     name = "npz"
     suffix = ".npz"
-    layouts: tuple[str, ...] = ("holistic-143", "holistic-543", "openpose-18", "coco-133")
+    layouts: tuple[str, ...] = ("holistic-143", ANY)
     has_pixels = False
     has_mask = True
     losses: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
+    ANY,
     Recipe,
     Size,
     SkeletonCheck,
@@ -36,7 +37,7 @@ from posemill.formats.shared.contract import (
 )
 from posemill.geometry import fill_missing
 from posemill.records import PoseClip, fields_of_recipe
-from posemill.skeletons import get_skeleton
+from posemill.skeletons import get_skeleton, is_skeleton
 
 _GROUP_ROWS = 4096
 _BATCH_ROWS = 1024
@@ -65,7 +66,7 @@ class ParquetFormat:
 
     name = "parquet"
     suffix = ".parquet"
-    layouts: tuple[str, ...] = ("holistic-543", "holistic-143", "openpose-18", "coco-133")
+    layouts: tuple[str, ...] = ("holistic-543", ANY)
     has_pixels = False
     has_mask = True
     losses: tuple[str, ...] = ("clips without frames",)
@@ -169,7 +170,7 @@ def _check_file(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
             "run, name the folder, not a shard"
         )
     name = str(header.get("skeleton"))
-    skeleton_for(get_skeleton(name).num_points, path, name)
+    skeleton_for(get_skeleton(name).num_points if is_skeleton(name) else 0, path, name)
     expected = _schema(name, "")
     for field in expected:
         if field.name not in schema.names or schema.field(field.name).type != field.type:

@@ -23,6 +23,7 @@ from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared import pickle_writer as out
 from posemill.formats.shared.contract import (
+    ANY,
     Recipe,
     Size,
     SkeletonCheck,
@@ -44,7 +45,7 @@ class PysklFormat:
 
     name = "pyskl"
     suffix = ".pkl"
-    layouts: tuple[str, ...] = ("coco-133", "openpose-18", "holistic-143", "holistic-543")
+    layouts: tuple[str, ...] = ("coco-133", ANY)
     has_pixels = True
     has_mask = False
     losses: tuple[str, ...] = (
@@ -226,8 +227,9 @@ def _as_skeleton_points(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     """Return `(frames, keypoints, 3)` and what was found; 17 points are the first of 133."""
     frames, count = pixels.shape[:2]
-    total = 133 if count == 17 else count
-    skeleton_for(total, path, header.get("skeleton"))
+    name = header.get("skeleton")
+    total = 133 if count == 17 and name in (None, "coco-133") else count
+    skeleton_for(total, path, name)
     points = np.zeros((frames, total, 3), np.float32)
     points[:, :count, : pixels.shape[2]] = pixels
     found = np.zeros((frames, total), bool)

@@ -22,6 +22,7 @@ from posemill.archives import read_npy
 from posemill.errors import FormatError
 from posemill.files import atomic_path
 from posemill.formats.shared.contract import (
+    ANY,
     Recipe,
     Size,
     SkeletonCheck,
@@ -46,7 +47,7 @@ class WebDatasetFormat:
 
     name = "webdataset"
     suffix = ".tar"
-    layouts: tuple[str, ...] = ("holistic-543", "holistic-143", "openpose-18", "coco-133")
+    layouts: tuple[str, ...] = ("holistic-543", ANY)
     has_pixels = False
     has_mask = True
     losses: tuple[str, ...] = ()

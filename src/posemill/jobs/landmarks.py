@@ -111,7 +111,7 @@ def _estimate(
             yield estimator.estimate(batch, None if state is None else [state])
             batch = []
         if frame is None:
-            yield _nothing(estimator.skeleton_name)
+            yield _nothing(estimator.info.skeleton_names[0])
     if batch:
         yield estimator.estimate(batch)
 

@@ -32,8 +32,16 @@ def part_for(skeleton_name: str, layout: str) -> str:
 
     It is the run's own, or one with fewer points that lie in columns of their own.
     """
-    has_more = skeleton_name == _WHOLE and layout != _WHOLE
+    has_more = skeleton_name == _WHOLE and layout != _WHOLE and _is_in_first(layout)
     return _FIRST if has_more else skeleton_name
+
+
+@cache
+def _is_in_first(layout: str) -> bool:
+    """Return whether all points of the whole that become a layout are among the first ones."""
+    first = {index for indices in point_map(_WHOLE, _FIRST) for index in indices}
+    needed = {index for indices in point_map(_WHOLE, layout) for index in indices}
+    return needed <= first
 
 
 def as_stored(table: pa.Table) -> pa.Table:

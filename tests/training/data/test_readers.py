@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError, TrainingError
-from posemill.training.data.readers import check_mask, find_files, guess_skeleton, read_clips
+from posemill.training.data.readers import check_mask, find_files, read_clips
 
 POINTS = np.random.default_rng(0).random((7, 4, 2)).astype(np.float32)
 
@@ -144,6 +145,20 @@ def test_a_found_point_that_is_no_number_is_refused(value: float) -> None:
     assert not check_mask(points, mask)[1, 2], "a missing point may be anything"
 
 
-def test_a_skeleton_is_known_by_its_number_of_points() -> None:
-    assert guess_skeleton(143) == "holistic-143"
-    assert guess_skeleton(15) is None
+def test_a_skeleton_that_is_named_but_not_installed_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    meta = np.array(json.dumps({"skeleton": "cat-9"}))
+    np.savez(path, keypoints=np.ones((2, 143, 2), "f4"), lengths=np.array([2]), meta=meta)
+    with pytest.raises(TrainingError, match=r"says its skeleton is 'cat-9', which is not known"):
+        read_clips(path)
+
+
+def test_a_skeleton_that_is_not_named_is_guessed_aloud(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, keypoints=np.ones((2, 143, 2), "f4"), lengths=np.array([2]))
+    assert read_clips(path).skeleton_name == "holistic-143"
+    assert "does not name its skeleton; by its number of points it is read as" in caplog.text
+    np.savez(path, keypoints=np.ones((2, 15, 2), "f4"), lengths=np.array([2]))
+    assert read_clips(path).skeleton_name is None

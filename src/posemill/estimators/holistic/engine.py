@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.estimators import ClipState
+from posemill.estimators import ClipState, EngineInfo, EngineOption
 from posemill.estimators.holistic import face, hands, pose
 from posemill.estimators.holistic.crops import Cropper
 from posemill.estimators.holistic.detection import Detector
@@ -18,6 +18,7 @@ from posemill.estimators.holistic.rects import Rect, Size, f32
 from posemill.estimators.holistic.sampling import SampleGrid
 from posemill.estimators.holistic.state import HolisticState
 from posemill.estimators.runtime import (
+    RUNTIMES,
     Network,
     choose_runtime,
     open_network,
@@ -99,7 +100,20 @@ class HolisticEstimator:
         smooth_landmarks: Whether pose landmarks are filtered over time in video mode.
     """
 
-    skeleton_name = "holistic-543"
+    info = EngineInfo(
+        "body, face and hands of one person: MediaPipe Holistic 0.10.21, complexity 1",
+        ("holistic-543", "holistic-143", "openpose-18", "coco-133"),
+        devices=("cpu", "cuda", "tensorrt"),
+        options=(
+            EngineOption("runtime", str, "auto", "What runs the networks; auto: LiteRT on a CPU.",
+                         choices=("auto", *RUNTIMES)),
+            EngineOption("min_detection_confidence", float, 0.5, "Of the pose detector.",
+                         least=0, most=1),
+            EngineOption("min_tracking_confidence", float, 0.5,
+                         "Of the pose landmarks; below it nobody is there.", least=0, most=1),
+            EngineOption("smooth_landmarks", bool, True, "Filter the pose over time."),
+        ),
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -111,10 +125,10 @@ class HolisticEstimator:
         min_tracking_confidence: float = 0.5,
         smooth_landmarks: bool = True,
     ) -> None:
-        for name, value in (("min_detection_confidence", min_detection_confidence),
-                            ("min_tracking_confidence", min_tracking_confidence)):  # fmt: skip
-            if not isinstance(value, (int, float, np.number)) or not 0 <= value <= 1:
-                raise ConfigError(f"{name}: expected 0 to 1, got {value!r}")
+        self.info.check_options("holistic", {
+            "runtime": runtime, "min_detection_confidence": min_detection_confidence,
+            "min_tracking_confidence": min_tracking_confidence,
+        })  # fmt: skip
         if not isinstance(threads, (int, np.integer)) or threads < 1:
             raise ConfigError(f"threads: expected at least 1, got {threads!r}")
         self.device, self.threads = device, threads
@@ -157,7 +171,7 @@ class HolisticEstimator:
     ) -> Keypoints:
         """Return the 543 landmarks of a batch of RGB frames of any sizes."""
         found = self.find(frames, cast("Sequence[HolisticState] | None", states))
-        skeleton = get_skeleton(self.skeleton_name)
+        skeleton = get_skeleton(self.info.skeleton_names[0])
         points = np.full((len(found), skeleton.num_points, 3), np.nan, np.float32)
         scores = np.zeros((len(found), skeleton.num_points), np.float32)
         for row, frame in enumerate(found):

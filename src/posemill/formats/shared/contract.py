@@ -24,10 +24,16 @@ from posemill.blocks import ClipBlock
 from posemill.errors import ConfigError, FormatError
 from posemill.geometry import Fill
 from posemill.records import NORMALIZATIONS, PoseClip
-from posemill.skeletons import SKELETON_NAMES, get_skeleton
+from posemill.skeletons import (
+    SKELETON_NAMES,
+    full_name,
+    get_skeleton,
+    guess_skeleton,
+    is_skeleton,
+    skeleton_names,
+)
 
-# As users spell layouts -> skeleton names; the full names work too.
-LAYOUTS = {"543": "holistic-543", "143": "holistic-143"} | {name: name for name in SKELETON_NAMES}
+ANY = "any"  # among the layouts of a format: whatever skeleton the clips have
 FILLS: tuple[str, ...] = get_args(Fill)
 # What broken bytes make the standard library and numpy raise.
 CORRUPT: tuple[type[Exception], ...] = (
@@ -60,9 +66,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.layout is not None:
-            if self.layout not in LAYOUTS:
-                raise ConfigError(f"unknown layout {self.layout!r}; known: {', '.join(LAYOUTS)}")
-            object.__setattr__(self, "layout", LAYOUTS[self.layout])
+            object.__setattr__(self, "layout", full_name(self.layout))
         _expect_one_of("normalize", self.normalize, NORMALIZATIONS)
         if self.fill is not None:
             _expect_one_of("fill", self.fill, FILLS)
@@ -109,7 +113,7 @@ class Format(Protocol):
 
     name: str
     suffix: str  # of the file; empty for a folder
-    layouts: tuple[str, ...]  # skeletons it can hold, the usual one first; empty for any
+    layouts: tuple[str, ...]  # skeletons it can hold, the usual one first; `ANY`: all others too
     has_pixels: bool  # True: coordinates are pixels of the picture, so sizes must be known
     has_mask: bool  # True: `fill` chooses what stands for missing points
     losses: tuple[str, ...]  # what a round trip loses
@@ -122,6 +126,11 @@ class Format(Protocol):
 
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
         """Yield the clips. `size_wh`: the pictures' size, for files of pixels that lack it."""
+
+
+def holds(form: Format, skeleton_name: str) -> bool:
+    """Return whether a format can hold a skeleton."""
+    return skeleton_name in form.layouts or ANY in form.layouts
 
 
 def header_of(format_name: str, skeleton_name: str, recipe: Recipe) -> dict[str, Any]:
@@ -167,7 +176,7 @@ class SkeletonCheck:
                 f"{self.path}: clip {clip.clip_id!r} is {clip.skeleton_name}, the clips before it "
                 f"are {self.name}; one file holds one skeleton: choose a layout for all"
             )
-        if self.form.layouts and self.name not in self.form.layouts:
+        if not holds(self.form, self.name):
             raise FormatError(
                 f"{self.path}: {self.form.name} holds {' or '.join(self.form.layouts)}, clip "
                 f"{clip.clip_id!r} is {self.name}"
@@ -227,19 +236,27 @@ def reading(path: Path, format_name: str, *also: type[Exception]) -> Iterator[No
 
 
 def skeleton_for(num_points: int, path: Path, name: str | None = None) -> str:
-    """Return the skeleton of so many points, checked against the name a file gives."""
-    if name is not None and name not in SKELETON_NAMES:
+    """Return the skeleton a file names, checked; of a file that names none, the only one of ours
+    with so many points, which is said on stderr.
+    """
+    if name is None:
+        found = guess_skeleton(num_points, path)
+        if found is None:
+            counts = sorted(get_skeleton(known).num_points for known in SKELETON_NAMES)
+            raise FormatError(
+                f"{path}: no skeleton is named, so expected {counts} points a frame, got "
+                f"{num_points}"
+            )
+        return found
+    if not is_skeleton(name):
         raise FormatError(
-            f"{path}: unknown skeleton {str(name)[:80]!r}; known: {', '.join(SKELETON_NAMES)}"
+            f"{path}: unknown skeleton {str(name)[:80]!r}; known: {', '.join(skeleton_names())} "
+            "(another one comes with the package of its engine)"
         )
-    counts = {get_skeleton(known).num_points: known for known in SKELETON_NAMES}
-    found = name or counts.get(num_points)
-    if found is None or get_skeleton(found).num_points != num_points:
-        raise FormatError(
-            f"{path}: expected {get_skeleton(name).num_points if name else sorted(counts)} points "
-            f"a frame, got {num_points}"
-        )
-    return found
+    expected = get_skeleton(name).num_points
+    if expected != num_points:
+        raise FormatError(f"{path}: expected {expected} points a frame, got {num_points}")
+    return name
 
 
 def make_clip(

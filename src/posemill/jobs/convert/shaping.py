@@ -8,7 +8,7 @@ import numpy as np
 
 from posemill.blocks import ClipBlock, join_clips
 from posemill.errors import ConfigError
-from posemill.formats.shared.contract import Format, Recipe
+from posemill.formats.shared.contract import Format, Recipe, holds
 from posemill.geometry import (
     interpolate_gaps,
     normalize_by_bbox,
@@ -23,7 +23,7 @@ from posemill.skeletons import get_skeleton, point_map
 
 def check_recipe(recipe: Recipe, form: Format) -> Recipe:
     """Return the recipe with the format's usual fill; raise if it cannot hold what it makes."""
-    if recipe.layout and form.layouts and recipe.layout not in form.layouts:
+    if recipe.layout and not holds(form, recipe.layout):
         raise ConfigError(
             f"{form.name} holds {' or '.join(form.layouts)}, not {recipe.layout}: choose another "
             "--layout or format"
@@ -77,9 +77,7 @@ def layout_for(skeleton_name: str, recipe: Recipe, form: Format) -> str:
     """
     if recipe.layout:
         return recipe.layout
-    if not form.layouts:
-        return skeleton_name
-    if skeleton_name in form.layouts and skeleton_name != "holistic-543":
+    if holds(form, skeleton_name) and skeleton_name != "holistic-543":
         return skeleton_name
     return form.layouts[0]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from posemill.config import ExtractConfig
-from posemill.decoders import DECODERS
-from posemill.errors import ConfigError, RunError
+from posemill.decoders import find_decoder
+from posemill.errors import RunError
 from posemill.executors import Limits, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.ledger import Ledger
@@ -95,8 +95,7 @@ def extract(
             the disk is full. What was committed is safe.
         StoppedError: A signal asked for it; the same call continues.
     """
-    if config.decoder not in DECODERS:
-        raise ConfigError(f"unknown decoder {config.decoder!r}; known: {', '.join(DECODERS)}")
+    find_decoder(config.decoder)
     folder = config.out
     check_folder(folder)
     if clips is None:

@@ -248,7 +248,7 @@ class _TaskRun:
         """Move what a lane has to the shard, and return how far the unit is."""
         unit, found, lost = lane.unit, lane.found, lane.lost
         if found:
-            clip = _pose_clip(lane, self._estimator.skeleton_name)
+            clip = _pose_clip(lane, self._estimator.info.skeleton_names[0])
             self._writer.add(
                 unit.clip_no, clip.as_skeleton(self._settings.skeleton_name), unit_no=unit.unit_no
             )

@@ -13,7 +13,7 @@ import numpy as np
 
 from posemill.errors import ConfigError, TrainingError
 from posemill.records import BoolArray, FloatArray, IntArray
-from posemill.skeletons import SKELETON_NAMES, get_skeleton
+from posemill.skeletons import full_name, get_skeleton
 from posemill.training.data.annotations import Annotations, read_annotations, split_word
 from posemill.training.data.cache import CACHE_KINDS, RamStore, Store, precompute
 from posemill.training.data.folds import assign_folds, pick_share
@@ -90,7 +90,6 @@ class DataOptions:
     def __post_init__(self) -> None:
         choices = {
             "task": TASKS,
-            "skeleton": ("auto", "none", *SKELETON_NAMES),
             "unit": ("clip", "frame"),
             "normalize": NORMALIZATIONS,
             "cache": CACHE_KINDS,
@@ -101,6 +100,8 @@ class DataOptions:
                 raise ConfigError(
                     f"{name}: expected one of {', '.join(allowed)}, got {getattr(self, name)!r}"
                 )
+        if self.skeleton not in ("auto", "none"):
+            full_name(self.skeleton)
         if not 0 <= self.dev_fraction < 1:
             raise ConfigError(f"dev_fraction: expected 0 to below 1, got {self.dev_fraction}")
         if self.folds and not (self.folds >= 2 and 0 <= self.fold < self.folds):
@@ -371,7 +372,8 @@ def _skeleton_of(raw: RawClips, chosen: str) -> str | None:
     if chosen == "none":
         return None
     if chosen == "auto":
-        return raw.skeleton_name if raw.skeleton_name in SKELETON_NAMES else None
+        return raw.skeleton_name
+    chosen = full_name(chosen)
     expected = get_skeleton(chosen).num_points
     if expected != raw.points.shape[1]:
         raise ConfigError(

@@ -16,7 +16,7 @@ from posemill.archives import open_npz
 from posemill.errors import TrainingError
 from posemill.files import sha256_of
 from posemill.records import BoolArray, IntArray
-from posemill.skeletons import SKELETON_NAMES, get_skeleton
+from posemill.skeletons import guess_skeleton, is_skeleton
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 _SPLITS = ("train", "dev", "test", "val", "valid", "validation", "all")
@@ -128,7 +128,7 @@ def _read_npz(path: Path, unit: str) -> RawClips:
         clip_ids,
         _texts(path, arrays, "labels", offsets),
         _texts(path, arrays, "splits", offsets),
-        _skeleton_said(arrays) or guess_skeleton(points.shape[1]),
+        _skeleton_said(path, arrays) or guess_skeleton(points.shape[1], path),
         sha256_of(path),
         path,
     )
@@ -149,7 +149,7 @@ def _texts(path: Path, arrays: Arrays, name: str, offsets: IntArray) -> tuple[st
     return tuple(str(value) for value in found)
 
 
-def _skeleton_said(arrays: Arrays) -> str | None:
+def _skeleton_said(path: Path, arrays: Arrays) -> str | None:
     """The skeleton in the notes that `posemill prepare` leaves."""
     if "meta" not in arrays:
         return None
@@ -158,7 +158,12 @@ def _skeleton_said(arrays: Arrays) -> str | None:
     except (ValueError, IndexError):
         return None
     said = notes.get("skeleton") if isinstance(notes, dict) else None
-    return said if said in SKELETON_NAMES else None
+    if said is not None and not is_skeleton(said):
+        raise TrainingError(
+            f"{path} says its skeleton is {str(said)[:80]!r}, which is not known here; install "
+            "the package of the engine that brings it"
+        )
+    return said
 
 
 def _cut(path: Path, small: Arrays, num_frames: int, unit: str) -> tuple[IntArray, tuple[str, ...]]:
@@ -199,14 +204,6 @@ def _ids_of_clips(path: Path, small: Arrays, offsets: IntArray) -> list[str]:
         if found is not None and len(found) == offsets[-1]:
             return [str(value) for value in found[np.minimum(offsets[:-1], offsets[-1] - 1)]]
     return [f"{path.stem}/{index}" for index in range(len(offsets) - 1)]
-
-
-def guess_skeleton(num_points: int) -> str | None:
-    """Return the name of our skeleton with so many points, or None."""
-    for name in SKELETON_NAMES:
-        if get_skeleton(name).num_points == num_points:
-            return name
-    return None
 
 
 def _read_csv(path: Path, dims: int, frames: int) -> RawClips:

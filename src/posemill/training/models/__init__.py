@@ -1,19 +1,20 @@
 """The models by name. Each takes points, mask and lengths; each is one file to read.
 
-A new model is one file and one row in `MODELS`.
+A new model is one file and one row in `MODELS`; another package's is an entry point of the group
+`posemill.models`.
 """
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from importlib import import_module
 from typing import Any
 
+from posemill import plugins
 from posemill.errors import ConfigError
 from posemill.training.models.keypoints.base import CtcOutput, KeypointModel, ModelShape
 
-__all__ = ["MODELS", "CtcOutput", "KeypointModel", "ModelShape", "build_model", "time_stride_of"]
+__all__ = ["MODELS", "CtcOutput", "KeypointModel", "ModelShape", "build_model", "known_models",
+           "time_stride_of"]  # fmt: skip
 
 MODELS = {
     "mlp": "posemill.training.models.keypoints.mlp:Mlp",
@@ -50,6 +51,11 @@ def build_model(
     return kind(shape, **options)
 
 
+def known_models() -> list[str]:
+    """Return the names of `MODELS` and of other packages' models."""
+    return plugins.names_of("model", MODELS)
+
+
 def time_stride_of(name: str, **options: Any) -> int:
     """Return how many frames one output step of a model stands for, without building it."""
     kind = _find(name)
@@ -58,12 +64,7 @@ def time_stride_of(name: str, **options: Any) -> int:
 
 
 def _find(name: str) -> type[KeypointModel]:
-    if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"unknown model {name!r}; known: {', '.join(MODELS)}{hint}")
-    module, _, attribute = MODELS[name].partition(":")
-    found: type[KeypointModel] = getattr(import_module(module), attribute)
+    found: type[KeypointModel] = plugins.load("model", MODELS, name, extra="train")
     return found
 
 
@@ -75,8 +76,7 @@ def _check_options(name: str, kind: type[KeypointModel], options: dict[str, Any]
     ]
     for option in options:
         if option not in known:
-            near = difflib.get_close_matches(option, known, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ConfigError(
-                f"model {name} has no option {option!r}; it has {', '.join(known)}{hint}"
+                f"model {name} has no option {option!r}; it has {', '.join(known)}"
+                f"{plugins.hint(option, known)}"
             )

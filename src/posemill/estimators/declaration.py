@@ -1,0 +1,163 @@
+"""What an engine says about itself before it is opened: nothing is loaded to read it."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from posemill.errors import ConfigError, DeviceError
+from posemill.plugins import hint
+from posemill.skeletons import Skeleton
+
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a word",
+    dict: "an object",
+}
+
+
+@dataclass(frozen=True)
+class EngineOption:
+    """An option of an engine: `--engine-option name=value`.
+
+    Args:
+        name: The keyword of the engine's class.
+        kind: `bool`, `int`, `float`, `str` or `dict`.
+        default: What it is if it is not given.
+        help: One line.
+        choices: The words it can be; empty for any.
+        least: The smallest number it can be.
+        most: The largest one.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+
+    def check(self, value: Any) -> None:
+        """Raise a `ConfigError` that says what was expected, unless the option can be this."""
+        if self.choices:
+            if value not in self.choices:
+                raise ConfigError(
+                    f"unknown {self.name} {value!r}; known: {', '.join(self.choices)}"
+                    f"{hint(str(value), self.choices)}"
+                )
+        elif value is None and self.default is None:
+            return
+        elif not _is_a(value, self.kind) or not self._is_within(value):
+            raise ConfigError(f"{self.name}: expected {self.expected}, got {value!r}")
+
+    @property
+    def expected(self) -> str:
+        """What it can be, in words."""
+        if self.choices:
+            return ", ".join(self.choices)
+        if self.least is not None and self.most is not None:
+            return f"{self.least:g} to {self.most:g}"
+        limit = f" of at least {self.least:g}" if self.least is not None else ""
+        limit += f" of at most {self.most:g}" if self.most is not None else ""
+        return _KINDS[self.kind] + limit
+
+    def _is_within(self, value: Any) -> bool:
+        # Written so that NaN, which compares as false, is outside.
+        return (self.least is None or value >= self.least) and (
+            self.most is None or value <= self.most
+        )
+
+
+def _is_a(value: Any, kind: type) -> bool:
+    if kind is bool or isinstance(value, bool):
+        return kind is bool and isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, numbers.Integral)
+    if kind is float:
+        return isinstance(value, numbers.Real)
+    return isinstance(value, Mapping if kind is dict else kind)
+
+
+@dataclass(frozen=True)
+class EngineInfo:
+    """What an engine gives and takes; the attribute `info` of its class.
+
+    Args:
+        summary: One line for the list of engines.
+        skeletons: What a run of it can store, by name; the first is what `estimate` gives, the
+            others are made of it. A `Skeleton` of its own stands for itself.
+        people: Whether a frame has the points of one person or of several.
+        modes: `image` (frames stand alone), `video` (frames of a clip are tracked), or both.
+        devices: Kinds of device it can run on: `cpu`, `cuda`, `tensorrt`.
+        options: The keywords of its class beside `device` and `threads`.
+    """
+
+    summary: str
+    skeletons: tuple[str | Skeleton, ...]
+    people: Literal["one", "several"] = "one"
+    modes: tuple[str, ...] = ("image", "video")
+    devices: tuple[str, ...] = ("cpu",)
+    options: tuple[EngineOption, ...] = ()
+
+    @property
+    def skeleton_names(self) -> tuple[str, ...]:
+        """The names of `skeletons`."""
+        return tuple(each if isinstance(each, str) else each.name for each in self.skeletons)
+
+    def check_options(self, engine: str, options: Mapping[str, Any]) -> None:
+        """Raise a `ConfigError` for an option that the engine has not, or that cannot be this."""
+        known = {option.name: option for option in self.options}
+        for name, value in options.items():
+            if name not in known:
+                raise ConfigError(
+                    f"engine {engine!r} has no option {name!r}; it has "
+                    f"{', '.join(known) or 'none'}{hint(name, known)}"
+                )
+            known[name].check(value)
+
+    def check_device(self, engine: str, device: str) -> None:
+        """Raise a `DeviceError` for a kind of device the engine does not know."""
+        if device.split(":")[0] in self.devices:
+            return
+        if self.devices == ("cpu",):
+            raise DeviceError(f"engine {engine!r} runs on the cpu only, not on {device!r}")
+        expected = ", ".join(each if each == "cpu" else f"{each}:N" for each in self.devices)
+        raise DeviceError(f"engine {engine!r}: unknown device {device!r}; expected {expected}")
+
+    def check_mode(self, engine: str, mode: str) -> None:
+        """Raise a `ConfigError` for a mode the engine has not; `auto` takes what there is."""
+        if mode != "auto" and mode not in self.modes:
+            raise ConfigError(
+                f"engine {engine!r} has no {mode} mode; it has {', '.join(self.modes)}"
+            )
+
+    def skeleton_to_store(self, engine: str, name: str | None = None) -> str:
+        """Return the skeleton a run will have: the one that is named, or the engine's own."""
+        if name is None:
+            return self.skeleton_names[0]
+        if name not in self.skeleton_names:
+            raise ConfigError(
+                f"engine {engine!r} gives {', '.join(self.skeleton_names)}, not {name!r}"
+                f"{hint(name, self.skeleton_names)}"
+            )
+        return name
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, for JSON."""
+        return {
+            "summary": self.summary,
+            "skeletons": list(self.skeleton_names),
+            "people": self.people,
+            "modes": list(self.modes),
+            "devices": list(self.devices),
+            "options": [
+                {"name": each.name, "default": each.default, "expected": each.expected,
+                 "help": each.help}
+                for each in self.options
+            ],
+        }  # fmt: skip
