@@ -71,7 +71,8 @@ def test_more_samples_than_frames_are_all_frames() -> None:
 def test_frames_are_drawn_on_their_originals_with_a_sheet(make_clip: Maker, tmp_path: Path) -> None:
     paths = write_frames(tmp_path / "data" / "a", 10)
     clip = make_clip(10, clip_id="a", split="train", image_paths=paths)
-    material, originals = make_run(tmp_path / "run", [clip]), Originals()
+    material = make_run(tmp_path / "run", [clip])
+    originals = Originals([Place(tmp_path / "data")])
     request = DrawRequest(num_samples=3)
     written = list(draw_gallery(material, request, tmp_path / "out", originals=originals))
     assert [path.name for path in written[-1:]] == ["train_contact_sheet.png"]

@@ -49,7 +49,7 @@ def test_pictures_with_names_that_are_not_utf8_are_found(make_clip, tmp_path, fo
     paths = write_pictures(tmp_path / os.fsdecode(folder) / "a", NAMES)
     clip = stored(make_clip(3, clip_id="a", image_paths=paths), tmp_path / "run")
     assert clip.image_paths[0].endswith(r"a/bild\xff1.png")
-    originals = Originals()
+    originals = Originals([Place(tmp_path)])
     frames = [frame for _, frame in originals.frames(clip, range(3))]
     assert (originals.num_read, originals.first_reason) == (3, "")
     assert [int(frame.mean()) for frame in frames if frame is not None] == [0, 50, 100]
@@ -82,7 +82,7 @@ def test_videos_below_a_root_whose_name_is_not_utf8_are_found(make_clip, tmp_pat
 
 def test_such_a_picture_that_is_gone_is_said(make_clip: Maker, tmp_path: Path) -> None:
     clip = make_clip(1, image_paths=(str(tmp_path / r"bild\xff.png"),))
-    originals = Originals()
+    originals = Originals([Place(tmp_path)])
     assert list(originals.frames(clip, [0])) == [(0, None)]
     assert "missing: no such file" in originals.first_reason
 
@@ -126,3 +126,30 @@ def test_of_two_datasets_with_the_same_names_the_right_one_is_taken(
     ((_, frame),) = originals.frames(clip, [0])
     assert frame is not None
     assert int(frame.mean()) == 50
+
+
+@pytest.mark.parametrize(
+    ("name", "clip_id"),
+    [
+        ("{tmp}/secret/1.png", "a"),
+        ("{tmp}/data/../secret/1.png", "a"),
+        ("../secret/1.png", "a"),
+        ("1.png", "../secret"),
+        ("x/1.png", "{tmp}/secret"),
+    ],
+)
+def test_a_file_of_a_stranger_cannot_choose_which_pictures_are_opened(
+    make_clip: Maker, tmp_path: Path, name: str, clip_id: str
+) -> None:
+    write_pictures(tmp_path / "secret", [b"1.png"])
+    (tmp_path / "data").mkdir()
+    clip = make_clip(
+        1, clip_id=clip_id.format(tmp=tmp_path), image_paths=(name.format(tmp=tmp_path),)
+    )
+    for originals in (
+        Originals(),
+        Originals([Place(tmp_path / "data")]),
+        Originals(moved_to=tmp_path / "data"),
+    ):
+        assert list(originals.frames(clip, [0])) == [(0, None)]
+        assert "--originals" in originals.first_reason or "missing" in originals.first_reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
-from posemill.errors import DecodeError, PosemillError
+from posemill.errors import PosemillError
 from posemill.inspection.drawing.placing import model_bounds
 from posemill.records import Clip, Frame, PoseClip
 from posemill.sources import LAYOUTS, find_clips
@@ -81,24 +82,31 @@ class Originals:
 
     def _read(self, clip: PoseClip, name: str) -> Frame | None:
         candidates = [_on_disk(path) for path in self._candidates(clip, Path(name))]
-        found = next((path for path in candidates if path.exists()), candidates[0])
         try:
-            return read_picture(found)
-        except DecodeError as error:
+            if not candidates:
+                raise PosemillError(
+                    f"{name!r} is not below the folder that the keypoints were found in, so it is "
+                    "not opened; name its folder by --originals"
+                )
+            return read_picture(next((path for path in candidates if path.exists()), candidates[0]))
+        except PosemillError as error:
             self._note(error)
             return None
 
     def _candidates(self, clip: PoseClip, path: Path) -> Iterator[Path]:
-        """Yield where a picture may be: at the new place, where it was, below the old roots."""
+        """Yield where a picture may be: below the new place, or below the old roots.
+
+        Names come from the file: one that leads anywhere else is left out.
+        """
         inside = [(place.root, _inside(place.root, path)) for place in self.places]
-        if self.moved_to is not None:
-            yield from (self.moved_to / rest for _, rest in inside if rest is not None)
-            yield from _below(self.moved_to, clip, path)
-        yield path
+        found: list[tuple[Path, Path]] = []  # a root, and a path that must be below it
+        if (new := self.moved_to) is not None:
+            found += [(new, new / rest) for _, rest in inside if rest is not None]
+            found += [(new, each) for each in _below(new, clip, path)]
+        found += [(root, root / rest) for root, rest in inside if rest is not None]
         if not path.is_absolute():
-            yield from (root / rest for root, rest in inside if rest is not None)
-            for place in self.places:
-                yield from _below(place.root, clip, path)
+            found += [(root, each) for root, _ in inside for each in _below(root, clip, path)]
+        yield from (each for root, each in found if _is_below(root, each))
 
     def _video(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame | None]]:
         done = 0
@@ -175,6 +183,12 @@ def _inside(root: Path, path: Path) -> Path | None:
         if above.parts[-count:] == tuple(parts[:count]):
             return Path(*parts[count:])
     return None
+
+
+def _is_below(root: Path, path: Path) -> bool:
+    """Return whether a path stays below a root, whatever `..` are in it."""
+    above = os.path.normpath(valid_unicode(str(root)))
+    return Path(os.path.normpath(valid_unicode(str(path)))).is_relative_to(above)
 
 
 def _below(root: Path, clip: PoseClip, path: Path) -> Iterator[Path]:
