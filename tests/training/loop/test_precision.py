@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
+from typing import NamedTuple
+
 import pytest
 import torch
 
 from posemill.errors import ConfigError, DeviceError
 from posemill.training.loop import precision
-from posemill.training.loop.precision import choose_device, choose_precision
+from posemill.training.loop.precision import as_float, choose_device, choose_precision
 
 CPU = torch.device("cpu")
 
@@ -77,3 +80,21 @@ def test_a_gpu_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 def test_other_devices_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="device: expected auto, cpu, cuda or cuda:N"):
         choose_device(name)
+
+
+def test_outputs_in_half_precision_become_fp32() -> None:
+    @dataclasses.dataclass
+    class Output:
+        logits: torch.Tensor
+        name: str
+
+    class Pair(NamedTuple):
+        one: torch.Tensor
+        two: torch.Tensor
+
+    half = torch.ones(2, dtype=torch.bfloat16)
+    assert as_float(half).dtype == torch.float32
+    assert as_float(Output(half, "x")).logits.dtype == torch.float32
+    assert as_float({"a": [half]})["a"][0].dtype == torch.float32
+    assert as_float(Pair(half, half)).two.dtype == torch.float32
+    assert as_float(torch.ones(2, dtype=torch.int64)).dtype == torch.int64

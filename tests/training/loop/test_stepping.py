@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.loop.distributed import World
 from posemill.training.loop.precision import Precision
-from posemill.training.loop.stepping import Stepper, as_float, uses_compile
+from posemill.training.loop.stepping import Stepper, uses_compile
 from posemill.training.loop.timing import Clock
 from posemill.training.tasks.building import build_workload
 
@@ -102,24 +101,6 @@ def test_gradients_are_clipped_to_the_norm_asked_for(settings: Settings) -> None
     stepper, _ = take_steps(TrainConfig(**settings(clip_grad_norm=1e-3)), 1)
     norms = [p.grad.norm() for p in stepper.model.parameters() if p.grad is not None]
     assert torch.stack(norms).norm() == pytest.approx(1e-3, rel=1e-3)
-
-
-def test_outputs_in_half_precision_become_fp32() -> None:
-    @dataclasses.dataclass
-    class Output:
-        logits: torch.Tensor
-        name: str
-
-    class Pair(NamedTuple):
-        one: torch.Tensor
-        two: torch.Tensor
-
-    half = torch.ones(2, dtype=torch.bfloat16)
-    assert as_float(half).dtype == torch.float32
-    assert as_float(Output(half, "x")).logits.dtype == torch.float32
-    assert as_float({"a": [half]})["a"][0].dtype == torch.float32
-    assert as_float(Pair(half, half)).two.dtype == torch.float32
-    assert as_float(torch.ones(2, dtype=torch.int64)).dtype == torch.int64
 
 
 def test_bf16_trains_close_to_fp32(settings: Settings) -> None:

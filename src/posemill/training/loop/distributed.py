@@ -1,11 +1,11 @@
-"""The group of processes that train together: gradients summed, scores gathered."""
+"""The group of processes that train together: numbers summed, scores gathered."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -23,44 +23,18 @@ class World:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
-    _flat: list[Tensor] = field(default_factory=list, repr=False)
 
     @property
     def is_first(self) -> bool:
         """True for the one process that writes files and shows progress."""
         return self.rank == 0
 
-    def attach_gradients(self, model: nn.Module) -> None:
-        """Let all gradients lie in one buffer for each dtype, so that a sum is one message."""
+    def start_sum(self, values: Tensor) -> Callable[[], object]:
+        """Begin to sum `values` over the processes, in place; what is returned waits for it."""
         if self.size == 1:
-            return
-        self._flat = []
-        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        for dtype in dict.fromkeys(parameter.dtype for parameter in trained):
-            chosen = [parameter for parameter in trained if parameter.dtype == dtype]
-            total = sum(parameter.numel() for parameter in chosen)
-            flat = torch.zeros(total, dtype=dtype, device=chosen[0].device)
-            start = 0
-            for parameter in chosen:
-                stop = start + parameter.numel()
-                parameter.grad = flat[start:stop].view_as(parameter)
-                start = stop
-            self._flat.append(flat)
-
-    def zero_gradients(self, optimizer: torch.optim.Optimizer) -> None:
-        """Clear the gradients before a step."""
-        if self.size == 1:
-            optimizer.zero_grad(set_to_none=True)
-        for flat in self._flat:
-            flat.zero_()
-
-    def sum_gradients(self, counts: Tensor) -> None:
-        """Sum the gradients and `counts` over all processes, in place."""
-        if self.size == 1:
-            return
-        handles = [dist.all_reduce(tensor, async_op=True) for tensor in (*self._flat, counts)]
-        for handle in handles:
-            handle.wait()
+            return lambda: None
+        handle: Any = dist.all_reduce(values, async_op=True)
+        return handle.wait  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def average_buffers(self, model: nn.Module) -> None:
@@ -71,14 +45,6 @@ class World:
             if buffer.is_floating_point():
                 dist.all_reduce(buffer)
                 buffer /= self.size
-
-    @torch.no_grad()
-    def share_weights(self, model: nn.Module) -> None:
-        """Give every process the weights and buffers of the first."""
-        if self.size == 1:
-            return
-        for tensor in (*model.parameters(), *model.buffers()):
-            dist.broadcast(tensor, src=0)
 
     def gather(self, value: Any) -> list[Any]:
         """Return the value of every process, by rank (plain Python and numpy values)."""

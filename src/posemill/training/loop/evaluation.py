@@ -9,8 +9,7 @@ import torch
 
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.loop.distributed import World
-from posemill.training.loop.precision import Precision
-from posemill.training.loop.stepping import as_float
+from posemill.training.loop.precision import Precision, as_float
 from posemill.training.tasks.workload import Row, Split, Workload
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from posemill.errors import ConfigError, DeviceError
 
@@ -100,3 +102,21 @@ def _choose_on_gpu(requested: str, has_bf16: bool) -> Precision:
     if requested == "bf16" and not has_bf16:
         return Precision("bf16", "asked for, although this GPU emulates it", "cuda", is_slow=True)
     return Precision(requested, "asked for", "cuda")
+
+
+def as_float(output: Any) -> Any:
+    """Return the output with half-precision tensors in fp32: losses are computed in fp32."""
+    if isinstance(output, Tensor):
+        return output.float() if output.dtype in (torch.bfloat16, torch.float16) else output
+    if isinstance(output, (tuple, list)):
+        parts = [as_float(part) for part in output]
+        is_named = hasattr(output, "_fields")
+        return type(output)(*parts) if is_named else type(output)(parts)
+    if isinstance(output, dict):
+        return {name: as_float(part) for name, part in output.items()}
+    if dataclasses.is_dataclass(output) and not isinstance(output, type):
+        fields = dataclasses.fields(output)
+        return dataclasses.replace(
+            output, **{f.name: as_float(getattr(output, f.name)) for f in fields}
+        )
+    return output

@@ -7,8 +7,8 @@ unequal the pieces are.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, cast
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from posemill.training.config.presets import COMPILES_ON_GPU
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.loop.data_parallel import Objective, SharedObjective
 from posemill.training.loop.distributed import World
 from posemill.training.loop.optimizers import WeightAverage, build_optimizer
 from posemill.training.loop.precision import Precision
@@ -48,44 +49,45 @@ class Stepper:
         self.workload, self.config, self.device = workload, config, device
         self.precision, self.world, self.clock = precision, world, clock
         self.model: nn.Module = workload.model
+        runner = self.model
+        if uses_compile(config, device):
+            runner = cast(nn.Module, torch.compile(self.model))
+        self._objective = SharedObjective(Objective(workload, runner, precision), world)
         self.optimizer = build_optimizer(self.model, config, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision.needs_scaler)
         decay = config.ema_decay
         self.average = WeightAverage(self.model, decay) if decay else None
         self.steps_taken = 0
-        self._runner: nn.Module = self.model
-        if uses_compile(config, device):
-            self._runner = cast(nn.Module, torch.compile(self.model))
         self._trained = [p for p in self.model.parameters() if p.requires_grad]
         # Loss sum and number of samples since the last read, over all processes.
         self._totals = torch.zeros(2, dtype=torch.float64, device=device)
-        world.attach_gradients(self.model)
 
     def take(self, batches: Iterator[Any], num_micro: int, lr: float) -> None:
         """Take one step over the next `num_micro` batches."""
         clock, counts = self.clock, torch.zeros_like(self._totals)
-        self.world.zero_gradients(self.optimizer)
-        for _ in range(num_micro):
+        self.optimizer.zero_grad(set_to_none=True)
+        for number in range(1, num_micro + 1):
             batch = next(batches)
             clock.lap("data")
             batch = batch.to(self.device, non_blocking=True)
             clock.lap("transfer")
-            loss_sum, count = self._forward(batch)
-            clock.lap("forward")
-            # Scaled by the usual size of a batch, to keep fp16 gradients in range.
-            self.scaler.scale(loss_sum / self.config.batch_size).backward()  # type: ignore[no-untyped-call]
-            counts[0] += loss_sum.detach()
-            counts[1] += count
+            is_last = number == num_micro
+            with nullcontext() if is_last else self._objective.without_exchange():
+                loss_sum, count = self._objective(batch)
+                counts[0] += loss_sum.detach()
+                counts[1] += count
+                clock.lap("forward")
+                if is_last:
+                    wait_for_counts = self.world.start_sum(counts)
+                # The processes' gradients are averaged, and the sum is wanted. Divided by the
+                # usual size of a batch, to keep fp16 gradients in range.
+                share = loss_sum * self.world.size / self.config.batch_size
+                self.scaler.scale(share).backward()
             clock.lap("backward")
-        self.world.sum_gradients(counts)
+        wait_for_counts()
         self._totals += counts
         self._update(counts[1], lr)
         clock.lap("optimizer")
-
-    def _forward(self, batch: Any) -> tuple[Tensor, Tensor | float]:
-        with self.precision.autocast():
-            output = self.workload.forward(self._runner, batch)
-        return self.workload.loss(as_float(output), batch)
 
     def _update(self, count: Tensor, lr: float) -> None:
         self.scaler.unscale_(self.optimizer)
@@ -117,21 +119,3 @@ def uses_compile(config: TrainConfig, device: torch.device) -> bool:
     if config.compile == "auto":
         return device.type == "cuda" and config.preset in COMPILES_ON_GPU
     return config.compile == "on"
-
-
-def as_float(output: Any) -> Any:
-    """Return the output with half-precision tensors in fp32: losses are computed in fp32."""
-    if isinstance(output, Tensor):
-        return output.float() if output.dtype in (torch.bfloat16, torch.float16) else output
-    if isinstance(output, (tuple, list)):
-        parts = [as_float(part) for part in output]
-        is_named = hasattr(output, "_fields")
-        return type(output)(*parts) if is_named else type(output)(parts)
-    if isinstance(output, dict):
-        return {name: as_float(part) for name, part in output.items()}
-    if dataclasses.is_dataclass(output) and not isinstance(output, type):
-        fields = dataclasses.fields(output)
-        return dataclasses.replace(
-            output, **{f.name: as_float(getattr(output, f.name)) for f in fields}
-        )
-    return output

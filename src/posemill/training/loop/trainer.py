@@ -95,7 +95,6 @@ class Trainer:
         self.log = TrainingLog(config, folder, is_first=world.is_first)
         seed_everything(config.seed, world.rank)
         workload.model.to(device)
-        world.share_weights(workload.model)
         self.notes = []
         if precision.is_slow:
             self.notes.append(f"precision {precision.name}: {precision.reason}")

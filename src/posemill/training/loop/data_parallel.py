@@ -1,0 +1,109 @@
+"""Gradients over several processes: torch's DistributedDataParallel around model and loss.
+
+It sums each bucket of gradients while the backward pass still computes the next one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from posemill.training.loop.distributed import World
+from posemill.training.loop.precision import Precision, as_float
+from posemill.training.tasks.workload import Workload
+
+# Running statistics stay each process's own until `World.average_buffers`; torch 2.13 has a new
+# word for it.
+_OWN_BUFFERS: dict[str, Any] = {
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+    else "broadcast_buffers": False
+}
+
+
+class Objective(nn.Module):
+    """The loss of a batch: model and loss as one module.
+
+    Args:
+        workload: Its forward and its loss.
+        model: The workload's model, or the compiled form of it.
+        precision: Format of the forward pass.
+    """
+
+    def __init__(self, workload: Workload, model: nn.Module, precision: Precision) -> None:
+        super().__init__()
+        self.model = model
+        self._workload, self._precision = workload, precision
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor | float]:
+        """Return `(sum of the loss over samples, number of samples)`."""
+        with self._precision.autocast():
+            output = self._workload.forward(self.model, batch)
+        loss, count = self._workload.loss(as_float(output), batch)
+        return loss, count
+
+
+class SharedObjective(nn.Module):
+    """An objective whose gradients are the mean over the processes; alone it is as it was.
+
+    The weights of all processes become those of the first.
+
+    Args:
+        objective: On its device.
+        world: The processes.
+    """
+
+    def __init__(self, objective: Objective, world: World) -> None:
+        super().__init__()
+        self._inner: Objective | DistributedDataParallel = objective
+        if world.size > 1:
+            self._inner = DistributedDataParallel(
+                _WithAllWeights(objective), gradient_as_bucket_view=True, **_OWN_BUFFERS
+            )
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor | float]:
+        """Return `(sum of the loss over samples, number of samples)` of this process's batch."""
+        loss, count = self._inner(batch)
+        return loss, count
+
+    def without_exchange(self) -> AbstractContextManager[Any]:
+        """Return the context in which gradients are added up in this process only."""
+        if isinstance(self._inner, DistributedDataParallel):
+            return self._inner.no_sync()
+        return nullcontext()
+
+
+class _WithAllWeights(nn.Module):
+    """An objective that depends on every weight, by nothing where the model leaves one out.
+
+    Each process waits for the gradient of each weight. A head that the loss does not use, or a
+    branch that only some batches take, would be waited for in vain; `find_unused_parameters`
+    helps too, but walks the graph in every step and warns where all weights are used.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        super().__init__()
+        self.objective = objective
+        self._trained = [p for p in objective.parameters() if p.requires_grad]
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor | float]:
+        loss, count = self.objective(batch)
+        return _DependOn.apply(loss, *self._trained), count  # type: ignore[no-untyped-call]
+
+
+class _DependOn(torch.autograd.Function):
+    """The loss itself; in the backward pass the weights hear of it, with no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, *weights: Tensor) -> Tensor:
+        ctx.num_weights = len(weights)
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return (*gradients, *[None] * ctx.num_weights)

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.loaders import EpochLoader
+from posemill.training.launch.modes import run_ranks
+from posemill.training.loop.activations import checkpoint_blocks
+from posemill.training.loop.distributed import World
+from posemill.training.loop.precision import Precision
+from posemill.training.loop.stepping import Stepper
+from posemill.training.loop.timing import Clock
+from posemill.training.tasks.own import make_user_workload
+
+CPU = torch.device("cpu")
+CONFIG = TrainConfig(mode="multi_process", processes=2, threads=1, batch_size=8, micro_batch=2,
+                     optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, num_workers=0,
+                     epochs=1, seed=0, ema_decay=0.5)  # fmt: skip
+
+
+class Net(nn.Module):
+    """Two layers, one more for some samples only, and one that is never used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Linear(3, 5), nn.Linear(5, 5)])
+        self.head = nn.Linear(5, 1)
+        self.sometimes = nn.Linear(5, 5)
+        self.never = nn.Linear(5, 5)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = inputs
+        for block in self.blocks:
+            hidden = torch.tanh(block(hidden))
+        chosen = inputs[:, :1] > 0
+        if chosen.any():
+            hidden = hidden + self.sometimes(hidden) * chosen
+        found: Tensor = self.head(hidden)
+        return found
+
+
+def samples() -> list[tuple[Tensor, Tensor]]:
+    draw = torch.Generator().manual_seed(3)
+    # 17 in steps of 8 for two processes: the last step has one sample, one process has none.
+    return [(torch.randn(3, generator=draw), torch.randn(1, generator=draw)) for _ in range(17)]
+
+
+def take_epoch(changes: dict[str, Any], world: World) -> dict[str, Any]:
+    """Return the weights after an epoch, their average, and the losses of the steps."""
+    is_twice = changes.pop("is_twice", False)
+    config = CONFIG.replace(**changes)
+    torch.manual_seed(world.rank)  # the weights of the first process count
+    workload = make_user_workload(Net(), samples(), loss=nn.MSELoss())
+    if is_twice:
+        checkpoint_blocks(workload.model)
+    stepper = Stepper(workload, config, device=CPU, precision=Precision("fp32", "", "cpu"),
+                      world=world, clock=Clock(CPU))  # fmt: skip
+    loader = EpochLoader(workload.train, config, world, shuffle=True)
+    losses, batches = [], loader.batches()
+    for step in range(loader.num_steps):
+        stepper.take(batches, loader.sampler.num_micro_batches(step), 0.1)
+        losses.append(stepper.read_totals())
+    assert stepper.average is not None
+    return {
+        "weights": {name: tensor.tolist() for name, tensor in workload.model.state_dict().items()},
+        "average": [tensor.tolist() for tensor in stepper.average.shadow],
+        "losses": losses,
+        "is_same": len({str(found) for found in world.gather(
+            [tensor.tolist() for tensor in workload.model.parameters()])}) == 1,
+    }  # fmt: skip
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "accumulated": {},
+    "at once": {"micro_batch": 8},
+    "clipped": {"clip_grad_norm": 0.01},
+    "computed twice": {"is_twice": True},
+}
+
+
+def all_cases(world: World) -> dict[str, Any]:
+    return {name: take_epoch(dict(changes), world) for name, changes in CASES.items()}
+
+
+@pytest.fixture(scope="module")
+def two_processes() -> dict[str, Any]:
+    return run_ranks(all_cases, CONFIG)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_take_the_steps_of_one(two_processes: dict[str, Any], case: str) -> None:
+    one, two = take_epoch(dict(CASES[case]), World()), two_processes[case]
+    assert two["is_same"], "the processes have different weights"
+    assert [count for _, count in two["losses"]] == [8, 8, 1]
+    for (loss, _), (expected, _) in zip(two["losses"], one["losses"], strict=True):
+        assert loss == pytest.approx(expected, abs=1e-6)
+    assert two["weights"].keys() == one["weights"].keys()
+    for name, values in one["weights"].items():
+        torch.testing.assert_close(torch.tensor(two["weights"][name]), torch.tensor(values),
+                                   atol=1e-6, rtol=1e-5)  # fmt: skip
+    for average, expected in zip(two["average"], one["average"], strict=True):
+        torch.testing.assert_close(torch.tensor(average), torch.tensor(expected),
+                                   atol=1e-6, rtol=1e-5)  # fmt: skip
+
+
+def test_gradients_are_exchanged_once_a_step_and_while_the_backward_pass_runs() -> None:
+    found = run_ranks(partial(_watch_exchange, CONFIG), CONFIG)
+    assert found["exchanges"] == [1, 1, 1], "micro-batches but the last exchange nothing"
+    assert found["is_in_backward"]
+
+
+def _watch_exchange(config: TrainConfig, world: World) -> dict[str, Any]:
+    """Count the exchanges of each step, and see whether one began before `backward` returned."""
+    workload = make_user_workload(Net(), samples(), loss=nn.MSELoss())
+    stepper = Stepper(workload, config, device=CPU, precision=Precision("fp32", "", "cpu"),
+                      world=world, clock=Clock(CPU))  # fmt: skip
+    events: list[str] = []
+
+    def exchange(_: object, bucket: Any) -> Any:
+        events.append("exchange")
+        future: Any = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    exchange.__annotations__.clear()  # torch compares them with its own, not as text
+    shared: Any = stepper._objective._inner
+    shared.register_comm_hook(None, exchange)
+    plain = Tensor.backward
+
+    def backward(self: Tensor, *args: Any, **options: Any) -> None:
+        plain(self, *args, **options)
+        events.append("backward")
+
+    Tensor.backward = backward  # type: ignore[method-assign]
+    loader = EpochLoader(workload.train, config, world, shuffle=True)
+    batches, exchanges = loader.batches(), []
+    for step in range(loader.num_steps):
+        before = events.count("exchange")
+        stepper.take(batches, loader.sampler.num_micro_batches(step), 0.1)
+        exchanges.append(events.count("exchange") - before)
+    return {"exchanges": exchanges, "is_in_backward": events[-2:] == ["exchange", "backward"]}
