@@ -10,10 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 
 from posemill.decoders.pictures import read_picture
 from posemill.errors import WeightsError
 from posemill.weights.pull import ensure_media, ensure_model
+
+# A deadline per example fails on a busy machine, where nothing is wrong with the code.
+settings.register_profile("posemill", deadline=None)
+settings.load_profile("posemill")
 
 SHARED = Path(__file__).parent.parent.parent / "shared"
 

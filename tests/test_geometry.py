@@ -130,7 +130,7 @@ def test_a_gap_ends_where_its_clip_does_also_beside_clips_without_frames() -> No
         [1], [0], [2], [1], [0]]  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     found=st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=25),
     max_gap=st.integers(0, 6),
@@ -153,3 +153,32 @@ def test_every_skeleton_has_shoulders(name: str) -> None:
     skeleton = get_skeleton(name)
     names = [skeleton.point_names[index] for index in geometry.shoulders_of(skeleton)]
     assert names == ["left_shoulder", "right_shoulder"]
+
+
+def test_points_that_are_zero_or_nan_are_missing_where_the_file_has_no_mask() -> None:
+    points = np.ones((2, 3, 2), np.float32)
+    points[1, 2], points[0, 1, 0], points[0, 0, 0] = 0, np.nan, 0
+    assert geometry.find_points(points, None).tolist() == [[True, False, True], [True, True, False]]
+    assert (
+        geometry.find_points(np.ones((2, 3, 2), np.float32), np.ones((2, 3), np.uint8)).dtype
+        == bool
+    )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_found_point_that_is_no_number_is_refused(value: float) -> None:
+    points = np.ones((2, 3, 2), np.float32)
+    points[1, 2, 0] = value
+    mask = np.ones((2, 3), bool)
+    with pytest.raises(ValueError, match="not a number, 1 in all, the first in frame 1, point 2"):
+        geometry.find_points(points, mask)
+    mask[1, 2] = False
+    assert not geometry.find_points(points, mask)[1, 2], "a missing point may be anything"
+
+
+def test_scores_are_0_where_nothing_was_found_and_in_0_to_1_elsewhere() -> None:
+    mask = np.array([[True, False]])
+    assert geometry.check_scores(np.array([[1, 7]]), mask).tolist() == [[1.0, 0.0]]
+    for wrong in (1.5, -0.5, np.nan):
+        with pytest.raises(ValueError, match=r"expected scores in 0\.\.1, got"):
+            geometry.check_scores(np.array([[wrong, 0]]), mask)

@@ -74,6 +74,10 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
     def __repr__(self) -> str:
         return f"MappedNpz({str(self.path)!r}, {', '.join(self._entries)})"
 
+    def entries(self) -> list[zipfile.ZipInfo]:
+        """Return the archive's directory: name, size and checksum of every member."""
+        return list(self._entries.values())
+
     def verify(self) -> None:
         """Read everything once and compare with the archive's checksums."""
         try:

@@ -6,7 +6,7 @@ are divided by width and height, so lengths only make sense after `to_square_uni
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,44 @@ from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.skeletons import Skeleton
 
 Fill = Literal["nan", "zero", "interpolate"]
+
+
+def find_points(points: FloatArray, mask: npt.NDArray[Any] | None) -> BoolArray:
+    """Return `(frames, keypoints)`: which points of a file were found.
+
+    Args:
+        points: `(frames, keypoints, dims)`, as the file has them.
+        mask: What the file says, not 0 where found; None: points that are NaN or all 0 are missing.
+
+    Raises:
+        ValueError: A found point is infinite or not a number.
+    """
+    finite = np.isfinite(points).all(axis=2)
+    if mask is None:
+        found: BoolArray = ~np.isnan(points).any(axis=2) & (points != 0).any(axis=2)
+    else:
+        found = np.array(mask, bool)
+    bad = np.argwhere(found & ~finite)
+    if len(bad):
+        frame, point = bad[0]
+        raise ValueError(
+            f"a found point is infinite or not a number, {len(bad)} in all, the first in frame "
+            f"{frame}, point {point}; a 'mask' that is False there would call it missing"
+        )
+    return found
+
+
+def check_scores(scores: npt.NDArray[Any], mask: BoolArray) -> FloatArray:
+    """Return `(frames, keypoints)`: scores of a file, 0 where nothing was found.
+
+    Raises:
+        ValueError: One is outside of 0..1.
+    """
+    with np.errstate(all="ignore"):
+        plain: FloatArray = np.where(mask, scores, 0).astype(np.float32)
+    if not np.isfinite(plain).all() or (plain < 0).any() or (plain > 1).any():
+        raise ValueError(f"expected scores in 0..1, got {plain.min()}..{plain.max()}")
+    return plain
 
 
 def shoulders_of(skeleton: Skeleton) -> tuple[int, int]:

@@ -118,8 +118,8 @@ def test_a_folder_of_splits_is_read_as_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"points": np.ones(3)}, "expected an array 'keypoints', found points"),
-        ({"keypoints": np.ones((2, 143))}, r"expected keypoints \(frames, points, 2 or 3\), got"),
+        ({"points": np.ones(3)}, "expected an array 'keypoints' .*found points"),
+        ({"keypoints": np.ones((2, 143))}, r"expected keypoints \(frames, points, dims\)"),
         ({"keypoints": np.ones((2, 15, 2))}, r"expected \[18, 133, 143, 543\] points a frame"),
         ({"keypoints": np.ones((2, 143, 4))}, r"expected numbers of shape \(frames, keypoints"),
         ({"keypoints": np.ones((0, 143, 3))}, "holds no clips; expected at least one"),

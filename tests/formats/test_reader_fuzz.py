@@ -113,7 +113,7 @@ def test_a_damaged_file_gives_clips_or_an_error_of_ours(valid) -> None:
         shutil.copytree(path, broken)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    @settings(max_examples=cases_for(form.name), deadline=None, database=None,
+    @settings(max_examples=cases_for(form.name), database=None,
               derandomize=not CASES, suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(which=st.integers(0, len(files) - 1), changes=edits)
     def run(which: int, changes) -> None:
@@ -146,7 +146,7 @@ def test_any_bytes_at_all_give_an_error_of_ours(valid) -> None:
         pytest.skip("a folder; its files are damaged above")
     broken = folder / f"any{form.suffix}"
 
-    @settings(max_examples=cases_for(form.name) // 4, deadline=None, database=None,
+    @settings(max_examples=cases_for(form.name) // 4, database=None,
               derandomize=not CASES, suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(content=st.binary(max_size=300), keep=st.integers(0, 16))
     def run(content: bytes, keep: int) -> None:

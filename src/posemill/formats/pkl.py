@@ -24,7 +24,6 @@ from posemill.formats.shared.contract import (
     SkeletonCheck,
     Summary,
     expect_clips,
-    expect_together,
     header_text,
     make_clip,
     read_header,
@@ -32,6 +31,7 @@ from posemill.formats.shared.contract import (
 )
 from posemill.formats.shared.pickle_reader import array_of, has_annotations, open_pickle
 from posemill.formats.shared.pixels import LOOKED_AT, divide_pixels, median_of_pixels
+from posemill.npz_clips import expect_together
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from posemill.errors import ConfigError, TrainingError
+from posemill.errors import ConfigError, FormatError, TrainingError
+from posemill.training.data.cache import verify_once
 from posemill.training.data.datasets import DataOptions, Sample, count_classes, load_sets, make_set
 
 RNG = np.random.default_rng(0)
@@ -121,17 +123,67 @@ def test_a_file_without_clips_is_refused(options: DataOptions, tmp_path: Path) -
         load_sets(options)
 
 
-def test_nan_in_keypoints_is_refused_with_the_clip(options: DataOptions, tmp_path: Path) -> None:
+def test_a_found_point_that_is_no_number_is_refused_with_the_clip(
+    options: DataOptions, tmp_path: Path
+) -> None:
     points = np.ones((5, 143, 3), np.float32)
     points[3, 7] = np.nan
     ids = np.array(list("aabbb"))
     path = tmp_path / "data" / "train_keypoints.npz"
     np.savez(path, keypoints=points, video_ids=ids)
-    with pytest.raises(TrainingError, match=r"clip 'b': 1 points are NaN.* --fill zero"):
+    train = load_sets(options)["train"]
+    assert not train[1].mask[1, 7], "NaN is a missing point where there is no mask"
+    np.savez(path, keypoints=points, video_ids=ids, mask=np.ones((5, 143), bool))
+    with pytest.raises(FormatError, match=r"clip 'b': a found point is infinite or not a number"):
         load_sets(options)
     mask = np.isfinite(points).all(-1)
     np.savez(path, keypoints=points, video_ids=ids, mask=mask)
     assert len(load_sets(options)["train"]) == 2, "a NaN that the mask calls missing is fine"
+
+
+def test_an_archive_is_read_through_once_and_a_changed_byte_is_noticed(
+    options: DataOptions, tmp_path: Path
+) -> None:
+    path = tmp_path / "data" / "train_keypoints.npz"
+    load_sets(options)
+    before = path.stat()
+    damaged = bytearray(path.read_bytes())
+    damaged[5000] ^= 4
+    path.write_bytes(damaged)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    load_sets(options)  # the very file, as far as its size and time say: not read again
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    with pytest.raises(FormatError, match=r"train_keypoints\.npz: damaged: Bad CRC-32"):
+        load_sets(options)
+
+
+def test_content_that_was_changed_by_one_byte_is_not_taken_from_the_cache(
+    options: DataOptions, tmp_path: Path
+) -> None:
+    path = tmp_path / "data" / "train_keypoints.npz"
+    options = dataclasses.replace(options, normalize="none")
+    points = np.load(path)["keypoints"]
+    old = load_sets(options)["train"][0].points.copy()
+    np.testing.assert_array_equal(old, points[:4])
+    points.view(np.uint8)[0, 0, 0] ^= 1
+    np.savez(path, keypoints=points, video_ids=np.load(path)["video_ids"])
+    new = load_sets(options)["train"][0].points
+    assert (new != old).sum() == 1
+    np.testing.assert_array_equal(new, points[:4])
+
+
+def test_a_folder_that_cannot_be_written_costs_a_reading_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    calls: list[int] = []
+    for _ in range(2):
+        verify_once(tmp_path / "file", lambda: calls.append(1), folder=tmp_path / "file")
+    assert len(calls) == 2
+    for _ in range(2):
+        verify_once(tmp_path / "file", lambda: calls.append(1), folder=tmp_path / "cache")
+    assert len(calls) == 3
+    (tmp_path / "file").write_text("more")
+    verify_once(tmp_path / "file", lambda: calls.append(1), folder=tmp_path / "cache")
+    assert len(calls) == 4
 
 
 def test_a_class_that_training_never_saw_is_refused(options: DataOptions) -> None:

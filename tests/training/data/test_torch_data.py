@@ -93,11 +93,12 @@ def test_a_pickled_dataset_carries_no_data(tmp_path: Path) -> None:
     assert len(pickle.dumps(data)) < 2000
 
 
-def test_a_file_of_another_maker_says_what_to_do(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", keypoints=np.ones((3, 18, 3), np.float32))
-    with pytest.raises(TrainingError, match=r"found no 'lengths'; run: posemill import .*a\.npz"):
-        KeypointDataset(tmp_path / "a.npz")
-    np.savez(tmp_path / "b.npz", keypoints=np.ones((3, 18, 3), np.float32),
-             lengths=np.array([4]), clip_ids=np.array(["x"]))  # fmt: skip
-    with pytest.raises(TrainingError, match=r"b\.npz: its lengths do not fit its keypoints"):
-        KeypointDataset(tmp_path / "b.npz")
+def test_a_file_of_another_maker_is_read_as_it_is(tmp_path: Path) -> None:
+    ids = np.array(["a", "a", "b"])
+    np.savez(tmp_path / "dev_keypoints.npz", keypoints=np.ones((3, 5, 4), np.int16), video_ids=ids)
+    data = KeypointDataset(tmp_path / "dev_keypoints.npz")
+    assert [data[index]["clip_id"] for index in range(len(data))] == ["a", "b"]
+    assert data[0]["split"] == "dev"
+    assert data[0]["points"].dtype == torch.float32
+    assert data[0]["points"].shape == (2, 5, 4)
+    assert data[1]["scores"].tolist() == [[1.0] * 5]

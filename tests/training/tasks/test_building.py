@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posemill.errors import ConfigError, PosemillError, TrainingError
+from posemill.errors import ConfigError, FormatError, PosemillError, TrainingError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.start import train
 from posemill.training.tasks.building import build_workload
@@ -55,10 +55,10 @@ def test_an_empty_split(settings: Settings, data: Path) -> None:
 def test_keypoints_that_are_not_numbers(settings: Settings, data: Path) -> None:
     with np.load(data / "train_keypoints.npz") as arrays:
         points, ids = arrays["keypoints"].copy(), arrays["video_ids"]
-    points[3, 2, 0] = np.nan
+    points[3, 2, 0] = np.inf
     np.savez(data / "train_keypoints.npz", keypoints=points, video_ids=ids)
     fields = settings(data=str(data), labels=str(data / "labels.csv"))
-    refused(fields, TrainingError, r"train_keypoints\.npz, clip 'train0'.*NaN")
+    refused(fields, FormatError, r"train_keypoints\.npz: clip 'train0': .*not a number, 1 in all")
 
 
 def test_an_unknown_model_or_option(settings: Settings) -> None:

@@ -17,7 +17,7 @@ sentences = st.lists(st.sampled_from("abcd"), min_size=1, max_size=8)
 
 
 @given(expected=st.lists(sentences, min_size=1, max_size=4), data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_word_error_rate_is_that_of_jiwer(
     expected: list[list[str]], data: st.DataObject
 ) -> None:

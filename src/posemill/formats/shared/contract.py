@@ -10,7 +10,7 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from posemill import __version__
 from posemill.blocks import ClipBlock
 from posemill.errors import ConfigError, FormatError
-from posemill.geometry import Fill
+from posemill.geometry import Fill, check_scores, find_points
 from posemill.records import NORMALIZATIONS, PoseClip
 from posemill.skeletons import (
     SKELETON_NAMES,
@@ -284,20 +284,13 @@ def make_clip(
     full = np.zeros((*points.shape[:2], 3), np.float32)
     with np.errstate(all="ignore"):
         full[..., : points.shape[2]] = points
-    if mask is None:
-        mask = ~np.isnan(full).any(axis=2) & (full != 0).any(axis=2)
-    full[~mask] = np.nan
-    scores = mask if scores is None else scores
-    with np.errstate(all="ignore"):
-        plain = np.where(mask, scores, 0).astype(np.float32)
     for text in (fields.get("clip_id", ""), *fields.get("image_paths", ())):
         if _HALF_A_CHARACTER.search(text):
             raise FormatError(f"{where}: {text[:200]!r} is no name: it holds half a character")
-    if not np.isfinite(full[mask]).all():
-        raise FormatError(f"{where}: a found point is infinite or not a number")
-    if not np.isfinite(plain).all() or (plain < 0).any() or (plain > 1).any():
-        raise FormatError(f"{where}: expected scores in 0..1, got {plain.min()}..{plain.max()}")
     try:
+        found = find_points(full, mask)
+        full[~found] = np.nan
+        plain = check_scores(found if scores is None else scores, found)
         return PoseClip(points=full, scores=plain, **fields)
     except ValueError as error:
         raise FormatError(f"{where}: {error}") from error
@@ -333,18 +326,6 @@ def read_header(text: str) -> dict[str, Any]:
     if not isinstance(header, dict):
         raise ValueError(f"expected an object as header, got {type(header).__name__}")
     return header
-
-
-def expect_together(path: Path, ids: Sequence[object], starts: Sequence[int]) -> None:
-    """Raise if frames of one id are apart: `ids` of the pieces, and the frame each begins at."""
-    seen: set[object] = set()
-    for name, start in zip(ids, starts, strict=True):
-        if name in seen:
-            raise FormatError(
-                f"{path}: expected the frames of a clip behind each other, but {str(name)[:80]!r} "
-                f"of video_ids begins again at frame {start}; sort the frames by clip"
-            )
-        seen.add(name)
 
 
 def expect_clips(path: Path, num_clips: int) -> None:

@@ -13,7 +13,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -166,6 +166,20 @@ def precompute(
         return Hdf5Store(place)
     store = MmapStore(place)
     return store.to_ram() if kind == "ram" else store
+
+
+def verify_once(path: Path, verify: Callable[[], None], *, folder: Path | None = None) -> None:
+    """Call `verify` unless it went well before for this file, of this size and time of change."""
+    facts = path.stat()
+    note = json.dumps([str(path.resolve()), facts.st_size, facts.st_mtime_ns])
+    name = hashlib.sha256(note.encode()).hexdigest()[:32]
+    record = (folder or cache_folder() / "training") / "verified" / name
+    if record.is_file():
+        return
+    verify()
+    with suppress(OSError):  # a disk that is full or read-only costs the reading again, no more
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(note)
 
 
 def _pack(samples: Iterable[tuple[FloatArray, BoolArray]]) -> RamStore:

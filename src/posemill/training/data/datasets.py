@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from posemill.errors import ConfigError, TrainingError
+from posemill.archives import open_npz
+from posemill.errors import ConfigError, FormatError, TrainingError
+from posemill.geometry import find_points
 from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.skeletons import full_name, get_skeleton
 from posemill.training.data.annotations import Annotations, read_annotations, split_word
-from posemill.training.data.cache import CACHE_KINDS, RamStore, Store, precompute
+from posemill.training.data.cache import CACHE_KINDS, RamStore, Store, precompute, verify_once
 from posemill.training.data.folds import assign_folds, pick_share
 from posemill.training.data.normalize import NORMALIZATIONS, preparation
-from posemill.training.data.readers import RawClips, check_mask, find_files, read_clips
+from posemill.training.data.readers import RawClips, find_files, read_clips
 
 TASKS = ("classify", "ctc")
 BLANK, UNKNOWN = 0, 1
@@ -391,13 +393,17 @@ def _pack(raw: RawClips, skeleton: str | None, options: DataOptions) -> Store:
         num_frames=options.num_frames,
         max_frames=options.max_frames,
     )
+    folder = Path(options.cache_folder) if options.cache_folder else None
+    if raw.path.suffix == ".npz":
+        # Its key is made of the checksums it carries: they must be those of the bytes in it.
+        verify_once(raw.path, open_npz(raw.path).verify, folder=folder)
     cut = hashlib.sha256(raw.offsets.tobytes()).hexdigest()[:16]
     return precompute(
         _checked(raw),
         transform,
         content_key=f"{raw.content_key}-{cut}",
         kind=options.cache,
-        folder=Path(options.cache_folder) if options.cache_folder else None,
+        folder=folder,
     )
 
 
@@ -405,12 +411,9 @@ def _checked(raw: RawClips) -> Iterator[tuple[FloatArray, BoolArray]]:
     for clip_id, start, stop in zip(raw.clip_ids, raw.offsets, raw.offsets[1:], strict=False):
         points = np.asarray(raw.points[start:stop], np.float32)
         try:
-            mask = check_mask(points, None if raw.mask is None else raw.mask[start:stop])
+            mask = find_points(points, None if raw.mask is None else raw.mask[start:stop])
         except ValueError as error:
-            raise TrainingError(
-                f"{raw.path}, clip {clip_id!r}: {error}; prepare with --fill zero or interpolate, "
-                "or add a 'mask' that is False at missing points"
-            ) from error
+            raise FormatError(f"{raw.path}: clip {clip_id!r}: {error}") from error
         yield np.where(mask[..., None], points, np.float32(0)), mask
 
 

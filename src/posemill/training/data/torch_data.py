@@ -16,15 +16,16 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from posemill.archives import open_npz
+from posemill.archives import MappedNpz, open_npz
 from posemill.errors import TrainingError
+from posemill.npz_clips import read_frames, read_npz_clips, split_by_name
 from posemill.stores.manifest import MANIFEST_NAME
 
 Item = dict[str, Any]
 
 
 class KeypointDataset(Dataset[Item]):
-    """The clips of a `{split}_keypoints.npz` or of a run, by index.
+    """The clips of an npz (of ours or of another maker) or of a run, by index.
 
     An item is a dict: `points` `(T, K, 3)` float32 with 0 where missing, `mask` `(T, K)` bool,
     `scores` `(T, K)` float32, `frame_index` `(T,)` int64, and `clip_id`, `split`, `label` (empty
@@ -92,23 +93,14 @@ class KeypointDataset(Dataset[Item]):
         return self._source
 
     def _read_npz(self, index: int) -> Item:
-        arrays = self._open()
         split, clip_id, start, stop, label = self._index[index]
-        rows = slice(start, stop)
-        points = np.array(arrays["keypoints"][rows], np.float32)
-        mask = (
-            np.array(arrays["mask"][rows])
-            if "mask" in arrays
-            else ~np.isnan(points).any(2) & (points != 0).any(2)
-        )
-        scores = arrays["scores"][rows] if "scores" in arrays else mask
-        frames = arrays["frame_index"][rows] if "frame_index" in arrays else range(stop - start)
-        points[~mask] = 0
+        frames = read_frames(self._open(), slice(start, stop))
+        frames.points[~frames.mask] = 0
         return {
-            "points": torch.from_numpy(points),
-            "mask": torch.from_numpy(mask),
-            "scores": torch.from_numpy(np.array(scores, np.float32)),
-            "frame_index": torch.from_numpy(np.array(frames, np.int64)),
+            "points": torch.from_numpy(frames.points),
+            "mask": torch.from_numpy(frames.mask),
+            "scores": torch.from_numpy(frames.scores),
+            "frame_index": torch.from_numpy(frames.frame_index),
             "clip_id": clip_id,
             "split": split,
             "label": label,
@@ -133,24 +125,12 @@ def _run_index(run: Any) -> list[tuple[str, str, int, int, str]]:
     return [(split, name, 0, 0, "") for split in run.splits for name in run.clip_ids(split)]
 
 
-def _npz_index(arrays: Any) -> list[tuple[str, str, int, int, str]]:
+def _npz_index(arrays: MappedNpz) -> list[tuple[str, str, int, int, str]]:
     """Return split, id, first frame, end and label of every clip."""
-    for name in ("keypoints", "lengths", "clip_ids"):
-        if name not in arrays:
-            raise TrainingError(
-                f"{arrays.path}: expected what `posemill prepare` writes, found no '{name}'; run: "
-                f"posemill import {arrays.path} --out RUN, then posemill prepare RUN"
-            )
-    lengths = arrays["lengths"].tolist()
-    if sum(lengths) != len(arrays["keypoints"]) or len(arrays["clip_ids"]) != len(lengths):
-        raise TrainingError(f"{arrays.path}: its lengths do not fit its keypoints")
-    empty = [""] * len(lengths)
-    splits = arrays["splits"].tolist() if "splits" in arrays else ["all"] * len(lengths)
-    labels = arrays["labels"].tolist() if "labels" in arrays else empty
-    ends = np.cumsum(lengths).tolist()
-    starts = [end - length for end, length in zip(ends, lengths, strict=True)]
-    names = arrays["clip_ids"].tolist()
-    return list(zip(splits, names, starts, ends, labels, strict=True))
+    clips = read_npz_clips(arrays)
+    splits = [split or split_by_name(arrays.path) for split in clips.splits]
+    starts, ends = clips.offsets[:-1].tolist(), clips.offsets[1:].tolist()
+    return list(zip(splits, clips.clip_ids, starts, ends, clips.labels, strict=True))
 
 
 def pad_clips(items: Sequence[Item]) -> Item:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -13,6 +12,8 @@ from torch import nn
 
 from posemill.archives import open_npz
 from posemill.errors import ConfigError, TrainingError
+from posemill.geometry import find_points
+from posemill.npz_clips import read_npz_header
 from posemill.records import BoolArray, FloatArray
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.augment import Augment
@@ -56,10 +57,7 @@ def _recipe_of(data: str) -> dict[str, Any]:
     path = next(iter(find_files(data).values()))
     if path.suffix != ".npz":
         return {}
-    arrays = open_npz(path)
-    header = json.loads(str(arrays["meta"].reshape(-1)[0])) if "meta" in arrays else {}
-    recipe = header.get("recipe", {}) if isinstance(header, dict) else {}
-    return dict(recipe)
+    return dict(read_npz_header(open_npz(path)).get("recipe") or {})
 
 
 def _scored(config: TrainConfig, clips: KeypointSet) -> Split:
@@ -77,8 +75,11 @@ def raw_clip(
             row = raw.clip_ids.index(clip_id)
             rows = slice(raw.offsets[row], raw.offsets[row + 1])
             points = np.asarray(raw.points[rows], np.float32)
-            found = (points != 0).any(-1) if raw.mask is None else np.asarray(raw.mask[rows])
-            return clip_id, points, found
+            return (
+                clip_id,
+                points,
+                find_points(points, None if raw.mask is None else raw.mask[rows]),
+            )
     sample = clips[index]
     return clip_id, sample.points, sample.mask
 

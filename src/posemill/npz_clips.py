@@ -1,0 +1,295 @@
+"""The clips in the arrays of an `.npz`, checked and cut: one reader for every door.
+
+`keypoints` (frames, points, dims) is what an archive must have. Per frame it may have `scores`,
+`mask`, `frame_index`, `sizes_wh`, `image_paths`, `video_ids`; per clip `lengths`, `clip_ids`,
+`splits`, `labels`, `clip_info`; and `meta`, the header of a file of ours. Whole numbers are read as
+float32. Without `lengths`, frames of the same `video_ids` that follow each other are a clip.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.archives import MappedNpz
+from posemill.errors import FormatError
+from posemill.geometry import check_scores, find_points
+from posemill.records import BoolArray, FloatArray, IntArray
+
+Array = npt.NDArray[Any]
+
+_SPLIT_IN_NAME = re.compile(r"(\w+?)_keypoints\.npz$")
+# name -> (kinds of dtype, shape of a row: None for the number of keypoints)
+_FRAME_ARRAYS: dict[str, tuple[str, tuple[int | None, ...]]] = {
+    "scores": ("fiu", (None,)),
+    "mask": ("biuf", (None,)),
+    "frame_index": ("iu", ()),
+    "sizes_wh": ("iu", (2,)),
+    "image_paths": ("U", ()),
+    "video_ids": ("Uiu", ()),
+}
+_CLIP_ARRAYS = {"clip_ids": "Uiu", "splits": "U", "labels": "Uiufb", "clip_info": "U"}
+
+
+@dataclass(frozen=True, eq=False)
+class NpzClips:
+    """What an archive says about its clips; their frames are read when asked for.
+
+    Args:
+        arrays: The archive.
+        header: What a file of ours says about itself; empty for one of another maker.
+        offsets: `(clips + 1,)`: where each clip begins; the last is the number of frames.
+        clip_ids: One per clip.
+        splits: One per clip, empty where the file does not say.
+        labels: One per clip, empty where the file has none.
+    """
+
+    arrays: MappedNpz
+    header: Mapping[str, Any]
+    offsets: IntArray
+    clip_ids: tuple[str, ...]
+    splits: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.clip_ids)
+
+
+@dataclass(frozen=True, eq=False)
+class NpzFrames:
+    """Some frames: points `(n, K, D)`, mask and scores `(n, K)`, frame_index `(n,)`."""
+
+    points: FloatArray
+    mask: BoolArray
+    scores: FloatArray
+    frame_index: IntArray
+
+
+def read_npz_clips(arrays: MappedNpz, *, unit: str = "clip") -> NpzClips:
+    """Return where the clips of an archive begin and what they are called.
+
+    Args:
+        arrays: What `open_npz` returned.
+        unit: `clip`, or `frame`: every frame is a clip of its own, named by its picture.
+
+    Raises:
+        FormatError: It has no keypoints, or its arrays do not go together.
+    """
+    keypoints = _keypoints(arrays)
+    frames = _frame_arrays(arrays, keypoints, has_clip_ids="lengths" in arrays)
+    offsets = _offsets(arrays, frames, len(keypoints))
+    if unit == "frame":
+        # What is said of clips is not said of their frames.
+        known = {name for name in _CLIP_ARRAYS if name in arrays
+                 and len(np.atleast_1d(arrays[name])) == len(keypoints)}  # fmt: skip
+        offsets, ids = np.arange(len(keypoints) + 1), _frame_ids(frames, len(keypoints))
+    else:
+        known, ids = set(_CLIP_ARRAYS), _clip_ids(arrays, frames, offsets)
+    texts = {name: _clip_texts(arrays, name, offsets) for name in ("splits", "labels", "clip_info")
+             if name in arrays and name in known}  # fmt: skip
+    empty = ("",) * (len(offsets) - 1)
+    splits = texts.get("splits", empty)
+    if unit == "clip":
+        _expect_once(arrays, ids, splits)
+    labels = texts.get("labels") or _labels_in(arrays, texts.get("clip_info", empty))
+    return NpzClips(arrays, read_npz_header(arrays), offsets, ids, splits, labels)
+
+
+def read_frames(arrays: MappedNpz, rows: slice) -> NpzFrames:
+    """Return some frames of an archive that `read_npz_clips` found in order.
+
+    Raises:
+        FormatError: A found point is no number, or a score is none.
+    """
+    with np.errstate(all="ignore"):
+        points: FloatArray = np.array(arrays["keypoints"][rows], np.float32)
+    try:
+        mask = find_points(points, arrays["mask"][rows] if "mask" in arrays else None)
+        scores = check_scores(arrays["scores"][rows] if "scores" in arrays else mask, mask)
+    except ValueError as error:
+        raise FormatError(f"{arrays.path}, frames from {rows.start or 0}: {error}") from error
+    index = arrays["frame_index"][rows] if "frame_index" in arrays else np.arange(len(points))
+    return NpzFrames(points, mask, scores, index.astype(np.int64))
+
+
+def read_npz_header(arrays: MappedNpz) -> Mapping[str, Any]:
+    """Return what a file of ours says about itself; nothing for one of another maker."""
+    if "meta" not in arrays:
+        return {}
+    return _read_object(arrays, "meta", str(next(iter(arrays["meta"].reshape(-1)), "")))
+
+
+def _read_object(arrays: MappedNpz, name: str, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{arrays.path}: expected JSON in '{name}' ({error})") from error
+    if not isinstance(found, dict):
+        what = "header" if name == "meta" else name
+        raise FormatError(
+            f"{arrays.path}: expected an object as {what}, got {type(found).__name__}"
+        )
+    return found
+
+
+def content_key(arrays: MappedNpz) -> str:
+    """Return a digest of all content, out of the checksums in the archive's directory.
+
+    Nothing but the directory is read: bytes that were changed behind the archive's back do not
+    show here, but in `MappedNpz.verify`.
+    """
+    digest = hashlib.sha256()
+    for entry in arrays.entries():
+        digest.update(f"{entry.filename}\0{entry.file_size}\0{entry.CRC:08x}\n".encode())
+    return digest.hexdigest()
+
+
+def split_by_name(path: Path) -> str:
+    """Return the split that a file's name says, `all` where it says none."""
+    match = _SPLIT_IN_NAME.search(path.name)
+    return match.group(1) if match else "all"
+
+
+def expect_together(path: Path, ids: Sequence[object], starts: Sequence[int]) -> None:
+    """Raise if frames of one id are apart: `ids` of the pieces, and the frame each begins at."""
+    seen: set[object] = set()
+    for name, start in zip(ids, starts, strict=True):
+        if name in seen:
+            raise FormatError(
+                f"{path}: expected the frames of a clip behind each other, but {str(name)[:80]!r} "
+                f"of video_ids begins again at frame {start}; sort the frames by clip"
+            )
+        seen.add(name)
+
+
+def _keypoints(arrays: MappedNpz) -> Array:
+    if "keypoints" not in arrays:
+        raise FormatError(
+            f"{arrays.path}: expected an array 'keypoints' (frames, points, dims), found "
+            f"{', '.join(sorted(arrays)) or 'nothing'}"
+        )
+    keypoints = arrays["keypoints"]
+    if keypoints.ndim != 3 or keypoints.dtype.kind not in "fiu":
+        raise FormatError(
+            f"{arrays.path}: expected keypoints (frames, points, dims) of numbers, got "
+            f"{keypoints.dtype} {keypoints.shape}"
+        )
+    return keypoints
+
+
+def _frame_arrays(arrays: MappedNpz, keypoints: Array, *, has_clip_ids: bool) -> dict[str, Array]:
+    found = {}
+    num_frames, num_points = keypoints.shape[:2]
+    for name, (kinds, row) in _FRAME_ARRAYS.items():
+        if name not in arrays:
+            continue
+        array = arrays[name]
+        expected = (num_frames, *(num_points if length is None else length for length in row))
+        if name == "video_ids" and has_clip_ids and array.shape == arrays["lengths"].shape:
+            continue  # one per clip
+        if array.shape != expected or not _is_of_kind(array, kinds):
+            raise FormatError(
+                f"{arrays.path}: expected '{name}' of shape {expected} (kind {kinds}), got "
+                f"{array.dtype} {array.shape}"
+            )
+        found[name] = array
+    return found
+
+
+def _is_of_kind(array: Array, kinds: str) -> bool:
+    return not array.size or array.dtype.kind in kinds  # numpy calls an empty list float64
+
+
+def _offsets(arrays: MappedNpz, frames: Mapping[str, Array], num_frames: int) -> IntArray:
+    if "lengths" in arrays:
+        lengths = arrays["lengths"]
+        if lengths.ndim != 1 or not _is_of_kind(lengths, "iu") or (lengths < 0).any():
+            raise FormatError(
+                f"{arrays.path}: expected 'lengths' of whole numbers, got {lengths!r}"
+            )
+        if sum(lengths.tolist()) != num_frames:
+            raise FormatError(
+                f"{arrays.path}: lengths add up to {sum(lengths.tolist())}, keypoints has "
+                f"{num_frames} frames"
+            )
+        return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    if not num_frames:
+        return np.zeros(1, np.int64)
+    if "video_ids" not in frames:
+        return np.array([0, num_frames])
+    ids = frames["video_ids"]
+    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
+    expect_together(arrays.path, ids[starts].tolist(), starts.tolist())
+    return np.append(starts, num_frames)
+
+
+def _clip_ids(arrays: MappedNpz, frames: Mapping[str, Array], offsets: IntArray) -> tuple[str, ...]:
+    """Return an id per clip: those of the file, else its name; numbered where one comes again."""
+    if "clip_ids" in arrays:
+        ids = list(_clip_texts(arrays, "clip_ids", offsets))
+    elif "video_ids" in frames:
+        ids = [str(frames["video_ids"][start]) if start < stop else ""
+               for start, stop in pairwise(offsets.tolist())]  # fmt: skip
+    elif "video_ids" in arrays:
+        ids = [str(value) for value in arrays["video_ids"]]
+    else:
+        ids = [""] * (len(offsets) - 1)
+    ids = [name or arrays.path.stem for name in ids]
+    counts, seen = Counter(ids), Counter[str]()
+    if "clip_ids" in arrays or len(counts) == len(ids):
+        return tuple(ids)
+    for index, name in enumerate(ids):
+        if counts[name] > 1:
+            ids[index] = f"{name}_{seen[name]:04d}"
+            seen[name] += 1
+    return tuple(ids)
+
+
+def _frame_ids(frames: Mapping[str, Array], num_frames: int) -> tuple[str, ...]:
+    names = frames.get("image_paths")
+    if names is None or not names.any():
+        names = frames.get("video_ids", np.arange(num_frames))
+    return tuple(map(str, names.tolist()))
+
+
+def _clip_texts(arrays: MappedNpz, name: str, offsets: IntArray) -> tuple[str, ...]:
+    """Return a text per clip, also from an array with one per frame that is the same in a clip."""
+    array, kinds = arrays[name], _CLIP_ARRAYS[name]
+    count, num_frames = len(offsets) - 1, int(offsets[-1])
+    if array.shape == (num_frames,) != (count,) and array.dtype.kind in kinds:
+        changes = np.flatnonzero(array[1:] != array[:-1]) + 1
+        if np.isin(changes, offsets).all() and (np.diff(offsets) > 0).all():
+            array = array[offsets[:-1]]
+    if array.shape != (count,) or not _is_of_kind(array, kinds):
+        raise FormatError(
+            f"{arrays.path}: expected '{name}' for {count} clips (kind {kinds}), got {array.dtype} "
+            f"{array.shape}; clips begin where 'lengths' (one per clip) or 'video_ids' (one per "
+            "frame) say"
+        )
+    return tuple(map(str, array.tolist()))
+
+
+def _labels_in(arrays: MappedNpz, clip_info: Sequence[str]) -> tuple[str, ...]:
+    infos = [_read_object(arrays, "clip_info", text) if text else {} for text in clip_info]
+    return tuple(str(info.get("label") or "") for info in infos)
+
+
+def _expect_once(arrays: MappedNpz, ids: Sequence[str], splits: Sequence[str]) -> None:
+    seen: set[tuple[str, str]] = set()
+    for key in zip(splits, ids, strict=True):
+        if key in seen:
+            raise FormatError(
+                f"{arrays.path}: expected every clip once, but {key[1][:80]!r} of clip_ids comes "
+                "again; give its clips names of their own"
+            )
+        seen.add(key)
