@@ -3,86 +3,112 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from posemill.errors import ConfigError
+from posemill.settings import Settings, setting
+from posemill.skeletons import SKELETON_NAMES
 
-MODES = ("auto", "image", "video")
-KEEP = {543: "holistic-543", 143: "holistic-143"}
+_NUMBERS = {"143": "holistic-143", "543": "holistic-543"}
 
 
-@dataclass(frozen=True)
-class ExtractConfig:
+def skeleton_of(value: Any) -> Any:
+    """Return the skeleton a number of points stands for (143, 543); other names as they are."""
+    return _NUMBERS.get(str(value), str(value))
+
+
+def skeleton_choices() -> tuple[str, ...]:
+    """Return what `skeleton` may be; whether the engine can give it, the engine says."""
+    return ("auto", *SKELETON_NAMES)
+
+
+class ExtractConfig(Settings, command="extract"):
     """What to extract, into which folder, how, and with how many workers.
 
-    Args:
-        source: A frame tree, a folder of videos or pictures, one file, a list, a known dataset.
-        out: The run's folder; the same settings with the same folder continue.
-        layout: How the source is laid out; `auto` finds out.
-        splits: Only these; None for all.
-        engine: A key of `posemill.estimators.ESTIMATORS`.
-        engine_options: The engine's own options, by name.
-        mode: `video` tracks from frame to frame, `image` treats each alone, `auto` tracks the
-            frames of a clip and treats loose pictures alone.
-        keep: How many keypoints to store: 543, or 143 for the usual model input.
-        decoder: A key of `posemill.decoders.DECODERS`.
-        split_long_seconds: Cut longer videos into pieces of about this length that know nothing
-            of each other; None never cuts.
-        workers: How many; None for one per core, or what the GPUs ask for.
-        executor: A key of `posemill.executors.EXECUTORS`.
-        num_gpus: Workers are bound to `cuda:0` … in turn; 0 for the CPU.
-        num_workers_per_gpu: Workers on each GPU.
-        batch_size: Frames per call, of one clip or of several side by side; None for 4 on a CPU
-            (the networks stay in its caches) and 16 on a GPU.
-        task_frames: Short clips are grouped up to about as many frames, and longer ones are
-            committed in pieces of as many.
-        timeout_seconds: A worker without progress for longer is replaced.
-        memory_limit_mb: Of one worker; one that grows past it is replaced. None for its share of
-            80 % of the machine's memory, at least 1 GB; 0 for no limit.
-        max_tries: A frame that takes its worker down as often is given up.
-        retry_failed: Try again what failed before; without it failed frames stay failed.
-        temp_dir: The workers' folder for temporary files; None for the system's.
+    Each field is a keyword, a name in a TOML file and a flag; its help says what it is.
     """
 
-    source: Path
-    out: Path
-    layout: str = "auto"
-    splits: tuple[str, ...] | None = None
-    engine: str = "holistic"
-    engine_options: Mapping[str, Any] = field(default_factory=dict)
-    mode: str = "auto"
-    keep: int = 543
-    decoder: str = "pyav"
-    split_long_seconds: float | None = None
-    workers: int | None = None
-    executor: str = "processes"
-    num_gpus: int = 0
-    num_workers_per_gpu: int = 1
-    batch_size: int | None = None
-    task_frames: int = 512
-    timeout_seconds: float = 120.0
-    memory_limit_mb: int | None = None
-    max_tries: int = 3
-    retry_failed: bool = False
-    temp_dir: Path | None = None
+    source: Path = setting(
+        "Frame tree, videos, pictures, one file, a list, PHOENIX-2014-T.",
+        flags=("--dataset-path",), metavar="SOURCE",
+    )  # fmt: skip
+    out: Path = setting(
+        "The run's folder; the same settings with the same folder continue.",
+        flags=("--out", "--output-path"), metavar="RUN",
+    )  # fmt: skip
+    layout: str = setting(
+        "How the source is laid out.", default="auto", choices="posemill.sources:LAYOUTS",
+        is_open=True,
+    )  # fmt: skip
+    splits: tuple[str, ...] | None = setting(
+        "Only these: --splits train dev.", default=None, auto="all"
+    )
+    engine: str = setting(
+        "What finds the keypoints.", default="holistic", choices="posemill.estimators:ESTIMATORS",
+        is_open=True,
+    )  # fmt: skip
+    engine_options: Mapping[str, Any] = setting(
+        "An option of the engine: model_complexity=1. More than one may follow.",
+        default={}, flags=("--engine-option",), metavar="NAME=VALUE",
+    )  # fmt: skip
+    mode: str = setting(
+        "video tracks from frame to frame, image treats each alone; auto: clips are tracked, "
+        "loose pictures are not.",
+        default="auto", choices=("auto", "image", "video"),
+    )  # fmt: skip
+    skeleton: str = setting(
+        "Keypoints to store: a skeleton the engine can give, such as holistic-143 (or 143), the "
+        "usual model input; auto: all it finds.",
+        default="auto", choices="posemill.config:skeleton_choices", convert=skeleton_of,
+        old=("keep",), metavar="NAME",
+    )  # fmt: skip
+    decoder: str = setting(
+        "What reads videos.", default="pyav", choices="posemill.decoders:DECODERS", is_open=True
+    )
+    split_long_seconds: float | None = setting(
+        "Cut longer videos into pieces of about this length that know nothing of each other.",
+        default=None, above=0, flags=("--split-long",), metavar="SECONDS", auto="never",
+    )  # fmt: skip
+    workers: int | None = setting(
+        "Workers side by side.", default=None, least=1, auto="one per core, or what the GPUs ask"
+    )
+    executor: str = setting(
+        "What runs them.", default="processes", choices="posemill.executors:EXECUTORS",
+        is_open=True,
+    )  # fmt: skip
+    num_gpus: int = setting(
+        "Workers are bound to cuda:0, cuda:1 … in turn; 0: CPU.", default=0, least=0
+    )
+    num_workers_per_gpu: int = setting("Workers on each GPU.", default=1, least=1)
+    batch_size: int | None = setting(
+        "Frames per call, of one clip or of several side by side.", default=None, least=1,
+        auto="4 on a CPU, whose caches hold the networks, 16 on a GPU",
+    )  # fmt: skip
+    task_frames: int = setting(
+        "Short clips are grouped up to about as many frames, longer ones committed in pieces of "
+        "as many.",
+        default=512, least=1,
+    )  # fmt: skip
+    timeout_seconds: float = setting(
+        "A worker without progress for longer is replaced.", default=120.0, above=0
+    )
+    memory_limit_mb: int | None = setting(
+        "Of one worker; one that grows past it is replaced; 0: no limit.", default=None, least=0,
+        metavar="MB", auto="its share of 80 % of the memory, at least 1 GB",
+    )  # fmt: skip
+    max_tries: int = setting(
+        "A frame that takes its worker down as often is given up.", default=3, least=1
+    )
+    retry_failed: bool = setting(
+        "Try again what failed before; without it failed frames stay failed.", default=False
+    )
+    temp_dir: Path | None = setting(
+        "The workers' folder for temporary files.", default=None, auto="the system's"
+    )
 
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ConfigError(f"mode: expected one of {', '.join(MODES)}, got {self.mode!r}")
-        if self.keep not in KEEP:
-            raise ConfigError(f"keep: expected 543 or 143 keypoints, got {self.keep}")
-        low = {"workers": 1, "num_gpus": 0, "num_workers_per_gpu": 1, "batch_size": 1,
-               "task_frames": 1, "max_tries": 1, "memory_limit_mb": 0}  # fmt: skip
-        for name, least in low.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigError(f"{name}: expected at least {least}, got {value}")
-        for name in ("split_long_seconds", "timeout_seconds"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{name}: expected more than 0, got {value}")
+    def check(self) -> None:
+        """Raise `ConfigError` where workers and GPUs are both counted."""
         if self.workers is not None and self.num_gpus:
             raise ConfigError(
                 "workers and num_gpus exclude each other: with GPUs the number of workers is "
@@ -92,17 +118,19 @@ class ExtractConfig:
     @property
     def skeleton_name(self) -> str:
         """The layout of the keypoints that are kept."""
-        return KEEP[self.keep]
+        return "holistic-543" if self.skeleton == "auto" else self.skeleton
 
     def devices(self) -> list[str]:
         """Return one device per worker that shares it, in turn: worker i has `devices[i % n]`."""
         return [f"cuda:{index}" for index in range(self.num_gpus)] or ["cpu"]
 
     def deciding_options(self) -> dict[str, Any]:
-        """Return the options that decide the result: they cannot change while a run goes on."""
+        """Return the options that decide the result: they cannot change while a run goes on.
+
+        The skeleton decides too; it has a place of its own in the manifest.
+        """
         return {
             "mode": self.mode,
-            "keep": self.keep,
             "decoder": self.decoder,
             "split_long_seconds": self.split_long_seconds,
             "splits": None if self.splits is None else list(self.splits),

@@ -15,14 +15,16 @@ import pytest
 from typer.testing import CliRunner
 
 from posemill.cli.app import build_app
-from posemill.cli.extract import arguments_of, parse_options
+from posemill.cli.options import arguments_of
 from posemill.cli.run_progress import ProgressView, describe, duration
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, RunError
 from posemill.jobs.extract.forecast import Forecast
 from posemill.jobs.extract.snapshot import Snapshot
 from posemill.jobs.extract.status import read_status
+from posemill.provenance import read_toml
 from posemill.stores.commits import SplitCounts
+from posemill.stores.reader import open_run
 
 FAKE = ["--engine", "fake", "--executor", "serial"]
 
@@ -97,7 +99,7 @@ def test_a_dry_run_refuses_what_the_run_itself_would(tree, tmp_path):
     assert posemill(*arguments).exit_code == 0
     assert "would continue the run in" in posemill(*arguments, "--dry-run").stdout
     with pytest.raises(RunError, match="begun with other options"):
-        posemill(*arguments, "--keep", "143", "--dry-run")
+        posemill(*arguments, "--skeleton", "143", "--dry-run")
 
 
 def test_videos_are_counted_before_work_starts(tmp_path):
@@ -121,10 +123,13 @@ def test_videos_are_counted_before_work_starts(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["extract"], "SOURCE is missing; see posemill extract --help"),
-        (["extract", "x"], "--out RUN is missing"),
+        (["extract"], "source is missing; see posemill extract --help"),
+        (["extract", "x"], "out is missing"),
         (["extract", "x", "--dataset-path", "y", "--out", "z"], "SOURCE and --dataset-path say"),
-        (["extract", "x", "--out", "z", "--engine-option", "7"], "'7': expected NAME=VALUE"),
+        (
+            ["extract", "x", "--out", "z", "--engine-option", "7"],
+            "--engine-option: expected name=value, for example width=64, got '7'",
+        ),
     ],
 )
 def test_what_is_missing_is_said(arguments, said):
@@ -195,15 +200,47 @@ def test_a_forecast_is_in_proportion_to_what_was_measured(monkeypatch):
 
 def test_a_config_becomes_the_command_line_that_means_it(tmp_path):
     config = ExtractConfig(
-        tmp_path, tmp_path / "run", splits=("a", "b"), keep=143, split_long_seconds=5.0,
+        tmp_path, tmp_path / "run", splits=("a", "b"), skeleton=143, split_long_seconds=5.0,
         engine_options={"x": 1.5, "y": "z"}, retry_failed=True, workers=2,
     )  # fmt: skip
     assert arguments_of(config) == [
-        "extract", str(tmp_path), "--out", str(tmp_path / "run"), "--splits", "a", "--splits", "b",
-        "--engine-option", "x=1.5", "--engine-option", 'y="z"', "--keep", "143",
-        "--split-long", "5.0", "--workers", "2", "--retry-failed",
+        "--dataset-path", str(tmp_path), "--out", str(tmp_path / "run"), "--splits", "a",
+        "--splits", "b", "--engine-option", "x=1.5", "--engine-option", 'y="z"',
+        "--skeleton", "holistic-143", "--split-long", "5.0", "--workers", "2", "--retry-failed",
     ]  # fmt: skip
-    assert parse_options(["x=1.5", 'y="z"', "a-b=word"]) == {"x": 1.5, "y": "z", "a_b": "word"}
+    shown = posemill("extract", *arguments_of(config), "--show-config", "--json")
+    values = {row["name"]: row["value"] for row in json.loads(shown.stdout)}
+    assert ExtractConfig(**values | {"memory_limit_mb": None}) == config
+
+
+def test_show_config_of_an_extraction_says_where_each_value_came_from(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text('source = "videos"\nsplits = "train"\nskeleton = 143\ntask_frames = 64\n')
+    text = posemill("extract", "--config", str(file), "--out", "run", "--task_frames", "32",
+                    "--show-config").stdout  # fmt: skip
+    lines = {line.split(" = ")[0]: line.split("  ")[0] for line in text.splitlines()}
+    assert lines["source"] == 'source = "videos"'
+    assert lines["splits"] == 'splits = ["train"]'
+    assert lines["skeleton"] == 'skeleton = "holistic-143"'
+    rows = json.loads(
+        posemill("extract", "--config", str(file), "--out", "run", "--task_frames", "32",
+                 "--show-config", "--json").stdout
+    )  # fmt: skip
+    sources = {row["name"]: row["source"] for row in rows}
+    assert (sources["source"], sources["out"], sources["mode"]) == ("file", "flag", "default")
+    assert sources["task_frames"] == "flag"
+    assert sources["workers"] == "machine: cores this process may use"
+    assert sources["memory_limit_mb"].startswith("machine: ")
+    (tmp_path / "again.toml").write_text(text)
+    assert ExtractConfig(**read_toml(ExtractConfig, tmp_path / "again.toml")).task_frames == 32
+
+
+def test_the_old_flag_keep_goes_on_working_and_says_so(tree, tmp_path):
+    out = str(tmp_path / "run")
+    result = posemill("extract", str(tree), "--out", out, *FAKE, "--keep", "143")
+    assert result.exit_code == 0
+    assert "--keep is now --skeleton; the old spelling will go in the next version" in result.stderr
+    assert open_run(out).skeleton_name == "holistic-143"
 
 
 def test_progress_is_plain_lines_without_a_terminal(capsys, monkeypatch):

@@ -27,6 +27,8 @@ def test_every_field_is_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     text = run("train", "--help")
     for name in FIELDS:
         assert f"--{name.replace('_', '-')}" in text
+    assert "(default: 2, by the preset)" in " ".join(text.split())
+    assert "One of: mlp, tcn_bilstm, stgcn, transformer." in " ".join(text.split())
 
 
 def test_show_config_says_where_each_value_came_from(tmp_path: Path) -> None:
@@ -47,9 +49,9 @@ def test_show_config_says_where_each_value_came_from(tmp_path: Path) -> None:
     assert lines["batch_size"].split() == ["batch_size", "=", "5", "#", "flag"]
     assert lines["figures"].split() == ["figures", "=", "false", "#", "flag"]
     assert lines["micro_batch"].split() == ["micro_batch", "=", "128", "#", "preset"]
-    assert lines["num_workers"].endswith("# hardware")
+    assert "# machine: " in lines["workers"]
     assert lines["seed"].endswith("# default")
-    assert 'model_options = { "width" = 8 }' in lines["model_options"]
+    assert 'options = { "width" = 8 }' in lines["options"]
     assert "[2.0, 3.0]" in lines["step_epochs"]
     rows = json.loads(run("train", config, "--show-config", "--json"))
     assert {"group": "optimisation", "name": "epochs", "value": 7, "source": "file"} in rows
@@ -58,7 +60,7 @@ def test_show_config_says_where_each_value_came_from(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--mode", "fast"], "mode: expected auto"),
+        (["--parallel", "fast"], "parallel: expected auto"),
         (["--model-options", "width"], "expected name=value"),
         (["--step-epochs", "two"], "--step-epochs: expected numbers, got 'two'"),
         (["absent.toml"], "no config file absent.toml"),

@@ -20,10 +20,10 @@ def test_an_example_config_is_valid_and_its_model_can_be_built(path: Path) -> No
     config: TrainConfig = resolve_config(path).config
     DataOptions.of(config)
     build_model(
-        config.model, num_points=21, num_dims=2, num_classes=3, task=config.task,
-        **config.model_options,
+        config.model.name, num_points=21, num_dims=2, num_classes=3, task=config.task,
+        **config.model.options,
     )  # fmt: skip
-    assert config.data.startswith("data/")
+    assert config.data.path.startswith("data/")
     assert config.out == f"runs/{path.stem}"
 
 

@@ -5,7 +5,9 @@ Exit codes: 0 all done, 1 some clips failed, 2 wrong usage or a wrong world, 130
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -14,6 +16,7 @@ import typer.core
 
 from posemill import __version__
 from posemill.errors import PosemillError
+from posemill.settings import load_choices
 
 # Each has `register(app)`. They import nothing heavy before a command runs.
 # In the order in which `--help` shows them: as a user meets them.
@@ -32,7 +35,7 @@ _GROUPS: tuple[str, ...] = (
 
 
 class SpellingCommand(typer.core.TyperCommand):
-    """Also takes `--two_words` for `--two-words`, and `--splits a b` for two values."""
+    """Also takes `--two_words` for `--two-words`, `--splits a b` for two values, and old flags."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse after bringing every flag to the one spelling click knows."""
@@ -42,7 +45,43 @@ class SpellingCommand(typer.core.TyperCommand):
             if getattr(parameter, "multiple", False)
             for name in parameter.opts
         }
-        return super().parse_args(ctx, _one_spelling(args, repeatable))
+        spelled = _one_spelling(args, repeatable)
+        return super().parse_args(ctx, _new_flags(spelled, getattr(self.callback, "old_flags", {})))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, with the names of every table (`{module:table}`) it speaks of."""
+        for parameter in self.params:
+            if isinstance(parameter, typer.core.TyperOption):
+                parameter.help = _TABLE.sub(_say_names, parameter.help or "")
+        super().format_help(ctx, formatter)
+
+
+_TABLE = re.compile(r"\{([\w.]+:\w+)\}")
+
+
+def _say_names(found: re.Match[str]) -> str:
+    return f"One of: {', '.join(load_choices(found[1]))}."
+
+
+def _new_flags(args: list[str], old: Mapping[str, str]) -> list[str]:
+    """Return args with today's flags for those of earlier versions; each is said on stderr."""
+    result: list[str] = []
+    prefix = ""
+    for position, arg in enumerate(args):
+        if arg == "--":
+            return result + args[position:]
+        flag, equals, value = arg.partition("=")
+        if flag in old and not prefix:
+            new, _, prefix = old[flag].partition(" ")
+            said = f"{new} {prefix}…" if prefix else new
+            typer.secho(f"posemill: {flag} is now {said}; the old spelling will go in the next "
+                        "version", err=True, fg="yellow")  # fmt: skip
+            result += [new, prefix + value] if equals else [new]
+            prefix = "" if equals else prefix
+        else:
+            result.append(prefix + arg)
+            prefix = ""
+    return result
 
 
 def _one_spelling(args: list[str], repeatable: set[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posemill.cli.picture_size import PictureSize, parse_size
+from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits, parse_size
 from posemill.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
@@ -16,13 +16,6 @@ if TYPE_CHECKING:
     from posemill.jobs.convert.prepare import Prepared
     from posemill.records import PoseClip
 
-Source = Annotated[
-    Path, typer.Argument(metavar="RUN_OR_FILE", help="A run folder, or a file of any format.")
-]
-Splits = Annotated[list[str] | None, typer.Option(help="Only these splits; all by default.")]
-FromFormat = Annotated[
-    str | None, typer.Option("--from", help="Format of the file; found out by default.")
-]
 Layout = Annotated[
     str | None,
     typer.Option(
@@ -50,7 +43,6 @@ _FORMATS_HELP = (
     "npz, pkl, pyskl, txt, openpose, openpose-file, coco, pose, hdf5, webdataset, parquet or "
     "huggingface."
 )
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and count, write nothing.")]
 
 
@@ -87,7 +79,7 @@ def merge(
 
 
 def prepare(
-    path: Source,
+    path: RunOrFile,
     *,
     out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("model_input_data"),
     from_format: FromFormat = None,
@@ -117,7 +109,7 @@ def prepare(
 
 
 def export(
-    path: Source,
+    path: RunOrFile,
     *,
     to: Annotated[str, typer.Option(metavar="FORMAT", help=_FORMATS_HELP)],
     out: Annotated[Path, typer.Option(help="The file, or the folder, to write.")],

@@ -7,19 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posemill.cli.picture_size import PictureSize, parse_size
+from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits, parse_size
 from posemill.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
     from posemill.inspection.drawing.originals import Originals
 
-Source = Annotated[
-    Path, typer.Argument(metavar="RUN_OR_FILE", help="A run folder, or an exported file.")
-]
-Splits = Annotated[list[str] | None, typer.Option(help="Only these splits; all by default.")]
-FromFormat = Annotated[
-    str | None, typer.Option("--from", help="Format of the file; found out by default.")
-]
 OriginalsRoot = Annotated[
     Path | None,
     typer.Option(
@@ -27,7 +20,6 @@ OriginalsRoot = Annotated[
         help="Folder of the original pictures or videos, where it is not the recorded one.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 def view(
-    path: Source,
+    path: RunOrFile,
     *,
     splits: Splits = None,
     detailed: Annotated[bool, typer.Option("--detailed", help="Every clip, every part.")] = False,
@@ -67,7 +59,7 @@ def view(
 
 
 def visualize(
-    path: Source,
+    path: RunOrFile,
     *,
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("pictures"),
     num_samples: Annotated[
@@ -109,7 +101,7 @@ def visualize(
 
 
 def report(
-    path: Source,
+    path: RunOrFile,
     *,
     out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
     splits: Splits = None,

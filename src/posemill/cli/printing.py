@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from posemill.provenance import Resolved
 
 
 def print_json(value: Any) -> None:
@@ -15,6 +18,15 @@ def print_json(value: Any) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     # Half a surrogate pair, as a name that is not UTF-8 has it, becomes its JSON escape.
     typer.echo(text.encode("utf-8", "backslashreplace").decode())
+
+
+def print_config(resolved: Resolved[Any], *, as_json: bool) -> None:
+    """Print all settings and where each came from, as TOML or as JSON."""
+    if as_json:
+        names = ("group", "name", "value", "source")
+        print_json([dict(zip(names, row, strict=True)) for row in resolved.rows()])
+    else:
+        typer.echo(resolved.to_toml(), nl=False)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -5,35 +5,29 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posemill.cli.extract import (
-    Engine,
-    EngineOption,
-    Keep,
-    Layout,
-    Mode,
-    NumGpus,
-    PerGpu,
-    Splits,
-    parse_options,
-)
+from posemill.cli.options import AsJson, with_config_flags
 from posemill.cli.printing import print_json, print_table
 from posemill.cli.run_progress import ProgressView, describe
+from posemill.config import ExtractConfig
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.status import Status
 
 RunArgument = Annotated[Path, typer.Argument(help="The run's folder.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+# What decides the speed or the size of a run, beside the source and the workers.
+_PLANNED = ("layout", "splits", "engine", "engine_options", "mode", "skeleton", "decoder",
+            "num_gpus", "num_workers_per_gpu")  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:
     """Add the four commands."""
-    for command in (status, stop, logs, plan):
+    for command in (status, stop, logs):
         app.command()(command)
+    app.command()(with_config_flags(plan, ExtractConfig, only=_PLANNED))
 
 
 def status(
@@ -117,29 +111,17 @@ def logs(
 def plan(
     source: Annotated[Path, typer.Argument(help="What would be extracted.")],
     *,
-    layout: Layout = "auto",
-    splits: Splits = None,
-    engine: Engine = "holistic",
-    engine_option: EngineOption = None,
-    mode: Mode = "auto",
-    keep: Keep = 543,
-    num_gpus: NumGpus = 0,
-    num_workers_per_gpu: PerGpu = 1,
     sample_seconds: Annotated[
         float, typer.Option(help="How long to measure, for each number of workers.")
     ] = 20.0,
     as_json: AsJson = False,
+    flags: dict[str, Any],
 ) -> None:
     """Measure a sample on this machine; print hours and disk for 1, 2, 4, 8 … workers."""
     from posemill.cli.run_progress import duration
-    from posemill.config import ExtractConfig
     from posemill.jobs.extract.forecast import forecast
 
-    config = ExtractConfig(
-        source, Path(), layout=layout, splits=tuple(splits) if splits else None, engine=engine,
-        engine_options=parse_options(engine_option or []), mode=mode, keep=keep,
-        num_gpus=num_gpus, num_workers_per_gpu=num_workers_per_gpu,
-    )  # fmt: skip
+    config = ExtractConfig(source, Path(), **flags)
     typer.echo(f"measuring a sample, about {3 * sample_seconds:.0f} s …", err=True)
     found = forecast(config, sample_seconds=sample_seconds)
     if as_json:

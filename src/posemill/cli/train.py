@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posemill.cli.config_flags import with_config_flags
-from posemill.cli.printing import print_json, print_lines, print_table
+from posemill.cli.options import AsJson, ShowConfig, with_config_flags
+from posemill.cli.printing import print_config, print_json, print_lines, print_table
+from posemill.training.config.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from posemill.records import PoseClip
-    from posemill.training.config.resolve import Resolved
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of the training half."""
-    app.command("train")(with_config_flags(train, skip=frozenset()))
+    app.command("train")(with_config_flags(train, TrainConfig))
     app.command("evaluate")(evaluate)
     app.command("predict")(predict)
 
@@ -30,9 +28,7 @@ def train(
     config: Annotated[
         Path | None, typer.Argument(help="TOML file; every flag below is a field of it.")
     ] = None,
-    show_config: Annotated[
-        bool, typer.Option("--show-config", help="Print all settings and where each came from.")
-    ] = False,
+    show_config: ShowConfig = False,
     as_json: AsJson = False,
     *,
     flags: dict[str, Any],
@@ -41,13 +37,14 @@ def train(
     # Before torch is loaded: waiting OpenMP threads sleep instead of spinning on shared cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from posemill.training.config.resolve import resolve_config
+    from posemill.training.front import resolve_hardware
     from posemill.training.front import train as run_training
     from posemill.training.launch.modes import under_torchrun
     from posemill.training.loop.distributed import leave_at_once
 
     resolved = resolve_config(config, flags)
     if show_config:
-        _print_config(resolved, as_json)
+        print_config(resolve_hardware(resolved), as_json=as_json)
         return
     result = run_training(resolved)
     if os.environ.get("RANK", "0") != "0":
@@ -58,18 +55,6 @@ def train(
         _print_summary(result.out, result.summary)
     if under_torchrun():
         leave_at_once()
-
-
-def _print_config(resolved: Resolved, as_json: bool) -> None:
-    from posemill.training.config.resolve import dump_config
-    from posemill.training.front import resolve_hardware
-
-    resolved = resolve_hardware(resolved)
-    names = ("group", "name", "value", "source")
-    if as_json:
-        print_json([dict(zip(names, row, strict=True)) for row in resolved.rows()])
-    else:
-        typer.echo(dump_config(resolved), nl=False)
 
 
 def _print_summary(out: Path, summary: Any) -> None:

@@ -90,7 +90,7 @@ def test_loose_pictures_are_divided_among_tasks(make_tree, config_for, tmp_path)
 def test_keep_143_stores_the_smaller_skeleton(make_tree, config_for, tmp_path):
     tree = make_tree(SIZES)
     extract(config_for(tree, "full"))
-    extract(config_for(tree, "small", keep=143))
+    extract(config_for(tree, "small", skeleton="holistic-143"))
     small = open_run(tmp_path / "small")
     assert small.skeleton_name == "holistic-143"
     for one, other in zip(small.clips(), open_run(tmp_path / "full").clips(), strict=True):
@@ -210,14 +210,28 @@ def test_retry_failed_takes_a_video_that_was_replaced(config_for, same_runs, tmp
         extract(config_for(videos, retry_failed=True))
 
 
+@pytest.mark.parametrize("skeleton", [143, 543])
+def test_a_run_of_the_first_version_goes_on(make_tree, config_for, tmp_path, skeleton):
+    tree = make_tree(SIZES)
+    assert extract(config_for(tree, skeleton=skeleton)).exit_code == 0
+    old = Manifest.read(tmp_path / "run")
+    # What 0.1 wrote: the number of points among the options.
+    dataclasses.replace(old, options={**old.options, "keep": skeleton}).write(tmp_path / "run")
+    assert extract(config_for(tree, keep=skeleton)).exit_code == 0
+    with pytest.raises(RunError, match="skeleton_name: the run has"):
+        extract(config_for(tree, keep=143 if skeleton == 543 else 543))
+
+
 def test_a_run_continued_with_other_options_is_refused_with_what_differs(make_tree, config_for):
     tree = make_tree(SIZES)
     extract(config_for(tree))
     with pytest.raises(RunError) as caught:
-        extract(config_for(tree, mode="image", keep=143))
+        extract(config_for(tree, mode="image", skeleton=143))
     assert "was begun with other options" in str(caught.value)
     assert "mode: the run has 'auto', now it is 'image'" in str(caught.value)
-    assert "keep: the run has 543, now it is 143" in str(caught.value)
+    assert "skeleton_name: the run has 'holistic-543', now it is 'holistic-143'" in str(
+        caught.value
+    )
     assert extract(config_for(tree, task_frames=5, executor="threads")).exit_code == 0
 
 
@@ -294,8 +308,8 @@ def test_the_plan_of_workers_says_processes_threads_and_devices(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"mode": "x"}, "mode: expected one of auto, image, video, got 'x'"),
-        ({"keep": 7}, "keep: expected 543 or 143 keypoints, got 7"),
+        ({"mode": "x"}, r"mode: expected auto \| image \| video, got 'x'"),
+        ({"keep": 7}, r"skeleton: expected auto \| holistic-543 \| .*, got '7'"),
         ({"workers": 0}, "workers: expected at least 1, got 0"),
         ({"split_long_seconds": 0.0}, "split_long_seconds: expected more than 0, got 0.0"),
         ({"workers": 2, "num_gpus": 1}, "workers and num_gpus exclude each other"),

@@ -8,8 +8,8 @@ import pytest
 
 from posemill.errors import ConfigError
 from posemill.training.config.presets import PRESETS, loader_workers, preset_values
-from posemill.training.config.resolve import dump_config, read_config, resolve_config, write_config
-from posemill.training.config.train_config import FIELDS, GROUPS, TrainConfig
+from posemill.training.config.resolve import read_config, resolve_config, write_config
+from posemill.training.config.train_config import FIELDS, GROUPS, SpeedSettings, TrainConfig
 
 
 def test_a_misspelt_field_names_the_near_one(tmp_path: Path) -> None:
@@ -26,14 +26,18 @@ def test_a_misspelt_field_names_the_near_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("mode", "multi_treads", r"mode: expected auto \| .*; did you mean 'multi_thread'\?"),
+        (
+            "parallel",
+            "multi_treads",
+            r"parallel: expected auto \| .*; did you mean 'multi_thread'\?",
+        ),
         ("epochs", 0, "epochs: expected at least 1, got 0"),
         ("epochs", "ten", "epochs: expected int, got 'ten'"),
         ("lr", float("nan"), "lr: expected at least 0, got nan"),
         ("resume", 1, "resume: expected bool, got 1"),
         ("batch_size", True, "batch_size: expected int, got True"),
         ("dev_fraction", 2.0, "dev_fraction: expected 0 to 0.9, got 2.0"),
-        ("step_epochs", 3, "step_epochs: expected list, got 3"),
+        ("step_epochs", 3, "step_epochs: expected list of numbers, got 3"),
     ],
 )
 def test_a_wrong_value_says_what_was_expected(field: str, value: object, message: str) -> None:
@@ -46,7 +50,7 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
         TrainConfig(scheduler="step")
     with pytest.raises(ConfigError, match="expected at least two folds"):
         TrainConfig(folds=3, fold=3)
-    with pytest.raises(ConfigError, match="mode = 'single' has one process, but processes = 2"):
+    with pytest.raises(ConfigError, match="parallel = 'single' has one process, but processes = 2"):
         TrainConfig(mode="single", processes=2)
 
 
@@ -62,7 +66,7 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path: Path) ->
     assert (config.lr, sources["lr"]) == (1.0, "file")
     assert (config.prefetch_factor, sources["prefetch_factor"]) == (7, "file")
     assert (config.micro_batch, sources["micro_batch"]) == (128, "preset")
-    assert (config.num_workers, sources["num_workers"]) == (4, "hardware")
+    assert (config.workers, sources["workers"]) == (4, "machine: 4 cores, preset extreme")
     assert (config.seed, sources["seed"]) == (0, "default")
     assert config.model_options == {"width": 8}
 
@@ -80,8 +84,8 @@ def test_a_configuration_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     write_config(config, path)
     assert TrainConfig(**read_config(path)) == config
     resolved = resolve_config(path)
-    assert resolved.config.replace(num_workers=-1) == config
-    assert "# file" in dump_config(resolved)
+    assert resolved.config.replace(workers=-1) == config
+    assert "# file" in resolved.to_toml()
 
 
 def test_what_is_not_toml_says_so(tmp_path: Path) -> None:
@@ -97,7 +101,7 @@ def test_what_is_not_toml_says_so(tmp_path: Path) -> None:
 def test_presets_touch_speed_and_cadence_only(preset: str) -> None:
     config, base = resolve_config(None, {"preset": preset}).config, TrainConfig()
     for name, field in FIELDS.items():
-        if field.metadata["group"] in ("model", "augmentation", "optimisation"):
+        if field.group in ("model", "augmentation", "optimisation"):
             assert getattr(config, name) == getattr(base, name), name
 
 
@@ -117,8 +121,64 @@ def test_loader_workers_leave_a_core_to_the_training() -> None:
 
 def test_every_field_has_help_and_a_group() -> None:
     for field in FIELDS.values():
-        assert field.metadata["help"].endswith(".")
-        assert field.metadata["group"] in GROUPS
+        assert field.help.endswith(".")
+        assert field.group in GROUPS
+
+
+def test_a_preset_gives_the_same_however_the_configuration_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text('[speed]\npreset = "memory-limited"\n')
+    made = [
+        TrainConfig(preset="memory-limited"),
+        TrainConfig(speed={"preset": "memory-limited"}),
+        TrainConfig(speed=SpeedSettings(preset="memory-limited")),
+        TrainConfig(**{"preset": "memory-limited"}),
+        TrainConfig(preset="extreme").replace(preset="memory-limited"),
+        resolve_config(None, {"preset": "memory-limited", "workers": -1}).config,
+        resolve_config(path).config,
+    ]
+    for config in made:
+        assert config.speed.micro_batch == 8
+        assert config.replace(workers=-1) == made[0]
+    assert TrainConfig(preset="extreme", micro_batch=3).replace(preset="balanced").micro_batch == 3
+
+
+def test_the_default_that_help_shows_is_the_one_that_holds() -> None:
+    resolved = resolve_config(None, {}, cores=1).config.to_dict() | {"workers": -1}
+    assert {name: field.default for name, field in FIELDS.items()} == resolved
+
+
+def test_groups_are_tables_in_the_file_and_attributes_in_python(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(
+        '[data]\npath = "d"\n[model]\nname = "mlp"\noptions = { width = 8 }\n'
+        "[augmentation]\nrotate = 3\n[optimisation]\nlr = 1\n"
+    )
+    config = resolve_config(path).config
+    assert config.data.path == "d"
+    assert (config.model.name, config.model.options) == ("mlp", {"width": 8})
+    assert config.augmentation.rotate == config.augment_rotate == 3.0
+    assert config.optimisation.lr == config.lr == 1.0
+    flat = TrainConfig(data="d", model="mlp", model_options={"width": 8}, augment_rotate=3, lr=1)
+    nested = TrainConfig(
+        data={"path": Path("d")}, model={"name": "mlp", "options": {"width": 8}},
+        augmentation={"rotate": 3}, optimisation={"lr": 1},
+    )  # fmt: skip
+    assert flat == nested == config.replace(workers=-1)
+
+
+def test_a_configuration_of_the_first_version_is_still_read(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(
+        '[data]\ndata = "d"\n[model]\nmodel = "mlp"\nmodel_options = { "width" = 8 }\n'
+        'decoder = "beam"\n[augmentation]\naugment_rotate = 3.0\n'
+        '[speed]\nmode = "multi_thread"\nnum_workers = 2\n[output]\nout = "runs/a"\n'
+    )
+    config = TrainConfig(**read_config(path))
+    assert (config.data.path, config.model.name, config.model.options) == ("d", "mlp", {"width": 8})
+    assert (config.model.ctc_decoder, config.augmentation.rotate) == ("beam", 3.0)
+    assert (config.speed.parallel, config.speed.workers) == ("multi_thread", 2)
+    assert (config.mode, config.num_workers, config.decoder) == ("multi_thread", 2, "beam")
 
 
 def test_the_configuration_does_not_import_torch() -> None:

@@ -18,17 +18,17 @@ def advice_of(config: TrainConfig, cores: int = 8, ranks: int = 1, **seconds: fl
 
 
 def test_nothing_is_said_where_all_is_well() -> None:
-    assert advice_of(TrainConfig(num_workers=0), data=2, evaluation=2, optimizer=5) == []
+    assert advice_of(TrainConfig(workers=0), data=2, evaluation=2, optimizer=5) == []
 
 
 @pytest.mark.parametrize(
     ("fields", "cores", "expected"),
     [
         ({"cache": "hdf5"}, 8, "--cache mmap"),
-        ({"num_workers": 0}, 8, "with no loader process: try --num-workers 2"),
-        ({"num_workers": 2}, 8, "with 2 of 8 cores loading: try --num-workers 4"),
-        ({"num_workers": 0, "cache": "mmap"}, 1, "--cache ram"),
-        ({"num_workers": 7, "cache": "ram"}, 8, "--prefetch-factor 4"),
+        ({"workers": 0}, 8, "with no loader process: try --workers 2"),
+        ({"workers": 2}, 8, "with 2 of 8 cores loading: try --workers 4"),
+        ({"workers": 0, "cache": "mmap"}, 1, "--cache ram"),
+        ({"workers": 7, "cache": "ram"}, 8, "--prefetch-factor 4"),
     ],
 )
 def test_a_training_that_waits_for_data_is_told_how_to_load_faster(
@@ -41,18 +41,18 @@ def test_a_training_that_waits_for_data_is_told_how_to_load_faster(
 
 def test_the_two_largest_shares_are_named_first() -> None:
     found = advice_of(
-        TrainConfig(num_workers=0, save_every_steps=10), data=40, evaluation=60, checkpoint=20
+        TrainConfig(workers=0, save_every_steps=10), data=40, evaluation=60, checkpoint=20
     )
     assert found == [
-        "27% goes into 10 evaluations: try --eval-every 2",
-        "18% of the time waits for data with no loader process: try --num-workers 2",
+        "27% goes into 10 evaluations: try --eval-every 4",
+        "18% of the time waits for data with no loader process: try --workers 2",
     ]
 
 
 def test_checkpoints_transfers_and_optimizers_have_their_settings() -> None:
-    config = TrainConfig(num_workers=0, pin_memory=False)
-    assert "--save-every 2" in advice_of(config, checkpoint=20)[0]
-    steps = TrainConfig(num_workers=0, save_every_steps=10)
+    config = TrainConfig(workers=0, pin_memory=False)
+    assert "--save-every 4" in advice_of(config, checkpoint=20)[0]
+    steps = TrainConfig(workers=0, save_every_steps=10)
     assert "--save-every-steps 20" in advice_of(steps, checkpoint=20)[0]
     assert "--pin-memory" in advice_of(config, transfer=50)[0]
     assert "--batch-size 128" in advice_of(config, optimizer=50)[0]

@@ -123,7 +123,7 @@ def _leave(code: int, _: object) -> dict[str, Any]:
 
 def test_what_cannot_be_sent_to_a_process_is_said() -> None:
     config = TrainConfig(mode="multi_process", processes=1, threads=1)
-    with pytest.raises(TrainingError, match=r"one of them cannot be sent.*--mode multi_thread"):
+    with pytest.raises(TrainingError, match=r"one of them cannot be sent.*--parallel multi_thread"):
         run_ranks(lambda _: {}, config)
 
 
@@ -214,10 +214,30 @@ def test_what_the_machine_decides_is_marked(monkeypatch: pytest.MonkeyPatch) -> 
     found = launch.resolve_hardware(resolve_config(None, {"mode": "multi_thread"}))
     decided = {name: getattr(found.config, name) for name in ("device", "precision", "threads")}
     assert decided == {"device": "cpu", "precision": "fp32", "threads": 2}
-    assert {found.sources[name] for name in decided} == {"hardware"}
-    assert found.sources["mode"] == "flag"
-    measured = launch.resolve_hardware(resolve_config(None, {})).config
-    assert measured.mode == "auto"
+    assert {found.sources[name] for name in ("device", "threads")} == {
+        "machine: no GPU here",
+        "machine: asked for",
+    }
+    assert found.sources["precision"].startswith("machine: ")
+    assert found.sources["parallel"] == "flag"
+
+
+@pytest.mark.usefixtures("_two_cores")
+@pytest.mark.parametrize("has_bf16", [False, True])
+def test_what_is_left_to_the_machine_is_never_called_a_default(
+    has_bf16: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "cpu_has_fast_bf16", lambda: has_bf16)
+    monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: has_bf16)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    measured = launch.resolve_hardware(resolve_config(None, {}))
+    assert measured.config.parallel == "auto"
+    assert measured.sources["parallel"] == "machine: measured at the start, on 2 cores"
+    assert measured.sources["precision"].startswith("machine: ")
+    assert measured.config.precision == ("auto" if has_bf16 else "fp32")
+    given = launch.resolve_hardware(resolve_config(None, {"parallel": "single", "threads": 1}))
+    assert (given.sources["parallel"], given.sources["threads"]) == ("flag", "flag")
+    assert given.sources["seed"] == "default"
 
 
 @pytest.mark.usefixtures("_two_cores")

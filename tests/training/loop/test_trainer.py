@@ -244,7 +244,7 @@ def test_a_loader_process_that_dies_is_named(settings: Settings) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchMaker, "__getitems__", die)
-        with pytest.raises(TrainingError, match=r"a loader process died .*lower --num-workers"):
+        with pytest.raises(TrainingError, match=r"a loader process died .*lower --workers"):
             train(fields)
 
 

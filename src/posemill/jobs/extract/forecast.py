@@ -129,9 +129,8 @@ def _measure(
         if done and (not seen or done > seen[-1][1]):
             seen.append((time.monotonic(), done))
 
-    config = dataclasses.replace(
-        config, out=folder, workers=None if config.num_gpus else workers, retry_failed=False
-    )
+    workers_or_gpus = None if config.num_gpus else workers
+    config = config.replace(out=folder, workers=workers_or_gpus, retry_failed=False)
     started = time.monotonic()
     extract(config, clips=sample, on_progress=watch)
     run = open_run(folder)

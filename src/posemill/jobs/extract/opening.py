@@ -117,6 +117,8 @@ def _manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
 
 # May be another when a run goes on: a dataset that was moved, and what `_check_source` looks at.
 _FREE_SOURCE = ("path", "fingerprint", "num_clips", "num_frames")
+# Runs before 0.2 wrote the number of points among the options; their `skeleton_name` says it too.
+_OLD_OPTION = "keep"
 
 
 def _compare(folder: Path, manifest: Manifest) -> None:
@@ -124,7 +126,9 @@ def _compare(folder: Path, manifest: Manifest) -> None:
     if old.kind != "extract":
         raise RunError(f"{folder} was made by {old.kind}, not by extract; choose another folder")
     source = {**manifest.source, **{name: old.source.get(name) for name in _FREE_SOURCE}}
-    differences = old.differences(dataclasses.replace(manifest, source=source))
+    options = {name: value for name, value in old.options.items() if name != _OLD_OPTION}
+    begun = dataclasses.replace(old, options=options)
+    differences = begun.differences(dataclasses.replace(manifest, source=source))
     if differences:
         # Where none was asked for, the engine chose: what is installed decides, not the command.
         runtime = old.engine.get("runtime")

@@ -87,7 +87,7 @@ class DataOptions:
     def of(cls, config: Any) -> DataOptions:
         """Return the fields that a training's config has under the same names."""
         names = {entry.name for entry in dataclasses.fields(cls)}
-        return cls(**{name: getattr(config, name) for name in names if hasattr(config, name)})
+        return cls(**{name: value for name, value in config.to_dict().items() if name in names})
 
     def __post_init__(self) -> None:
         choices = {

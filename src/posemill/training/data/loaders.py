@@ -51,7 +51,7 @@ class EpochLoader:
             bucket_batches=_BUCKET_BATCHES if config.bucket_by_length else 0,
         )
         self._order = _Order(self.sampler)
-        workers = max(0, config.num_workers)
+        workers = max(0, config.workers)
         self._loader: DataLoader[Any] = make_loader(
             split.batches,
             cast(BucketSampler, self._order),

@@ -42,7 +42,7 @@ def advise(
 
     Args:
         seconds: By part, as `Clock.read` returns.
-        config: The settings in use, `num_workers` resolved.
+        config: The settings in use, `workers` resolved.
         cores: Cores of this machine.
         ranks: Processes that trained.
         num_evals: Evaluations that ran.
@@ -65,13 +65,13 @@ def _on_data(share: float, config: TrainConfig, own_cores: int) -> Advice | None
     seen = f"{share:.0%} of the time waits for data"
     if config.cache == "hdf5":
         return Advice("cache", "--cache mmap (or ram)", f"{seen} with cache {config.cache}", share)
-    if config.num_workers == 0 and own_cores > 1:
-        change = f"--num-workers {min(2, own_cores - 1)}"
-        return Advice("num_workers", change, f"{seen} with no loader process", share)
-    if config.num_workers > 0 and config.num_workers < own_cores - 1:
-        more = min(own_cores - 1, config.num_workers * 2)
-        seen = f"{seen} with {config.num_workers} of {own_cores} cores loading"
-        return Advice("num_workers", f"--num-workers {more}", seen, share)
+    if config.workers == 0 and own_cores > 1:
+        change = f"--workers {min(2, own_cores - 1)}"
+        return Advice("workers", change, f"{seen} with no loader process", share)
+    if config.workers > 0 and config.workers < own_cores - 1:
+        more = min(own_cores - 1, config.workers * 2)
+        seen = f"{seen} with {config.workers} of {own_cores} cores loading"
+        return Advice("workers", f"--workers {more}", seen, share)
     if config.cache == "mmap":
         return Advice("cache", "--cache ram", f"{seen} although loaders use all cores", share)
     if config.prefetch_factor < 4:
@@ -91,7 +91,7 @@ def _on_optimizer(share: float, config: TrainConfig, ranks: int) -> Advice | Non
         return None
     if ranks > 1:
         seen = f"{share:.0%} goes into the optimizer and the sum of gradients over {ranks} ranks"
-        change = f"--batch-size {config.batch_size * 2} (fewer sums), or --mode multi_thread"
+        change = f"--batch-size {config.batch_size * 2} (fewer sums), or --parallel multi_thread"
         return Advice("batch_size", change, seen, share)
     seen = f"{share:.0%} goes into the optimizer: the batch is small for this model"
     return Advice("batch_size", f"--batch-size {config.batch_size * 2}", seen, share)

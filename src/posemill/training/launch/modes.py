@@ -54,16 +54,16 @@ class ModePlan:
 
     def apply(self, config: TrainConfig) -> TrainConfig:
         """Return the settings with this plan in them; loader processes where not given."""
-        workers = config.num_workers
+        workers = config.workers
         if workers < 0:
             workers = 0
             if self.mode != "multi_thread":
                 workers = loader_workers(config.preset, cores=count_cores(), ranks=self.processes)
         return config.replace(
-            mode=self.mode,
+            parallel=self.mode,
             processes=self.processes,
             threads=self.threads,
-            num_workers=workers,
+            workers=workers,
         )
 
 
@@ -107,11 +107,11 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
         local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
         threads = config.threads or max(1, cores // local)
         return ModePlan("multi_process", world, threads, f"torchrun started {world} processes")
-    if config.mode == "single":
+    if config.parallel == "single":
         return ModePlan("single", 1, config.threads or 1, "asked for")
-    if config.mode == "multi_thread":
+    if config.parallel == "multi_thread":
         return ModePlan("multi_thread", 1, config.threads or cores, "asked for")
-    if config.mode == "multi_process":
+    if config.parallel == "multi_process":
         ranks = config.processes or units
         return ModePlan(
             "multi_process", ranks, config.threads or max(1, cores // ranks), "asked for"
@@ -130,21 +130,28 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
 
 
 def resolve_hardware(resolved: Resolved) -> Resolved:
-    """Return the settings with what the machine decides before anything is measured.
+    """Return the settings with what the machine decides before anything is measured, and why.
 
-    `mode` and, on CPUs with bf16, `precision` stay `auto` where a probe decides at the start.
+    `parallel` and, on CPUs with bf16, `precision` stay `auto` where a probe decides at the start.
     """
     config = resolved.config
     device, plan = choose_device(config.device), plan_mode(config)
-    found: dict[str, Any] = {"device": device.type} if config.device == "auto" else {}
-    if config.precision == "auto" and (device.type == "cuda" or not cpu_has_fast_bf16()):
-        found["precision"] = choose_precision("auto", device).name
-    if plan is not None:
-        planned = plan.apply(config)
-        for name in ("mode", "processes", "threads"):
-            if getattr(planned, name) != getattr(config, name):
-                found[name] = getattr(planned, name)
-    return resolved.with_hardware(**found)
+    found: dict[str, Any] = {}
+    why: dict[str, str] = {}
+    if config.device == "auto":
+        found["device"] = device.type
+        why["device"] = "a GPU is here" if device.type == "cuda" else "no GPU here"
+    if config.precision == "auto":
+        is_measured = device.type == "cpu" and cpu_has_fast_bf16()
+        chosen = choose_precision("auto", device)
+        found["precision"] = "auto" if is_measured else chosen.name
+        why["precision"] = "bf16 is measured at the start" if is_measured else chosen.reason
+    planned = (plan.apply(config) if plan else config).to_dict()
+    asked = {"parallel": "auto", "processes": 0, "threads": 0}
+    for name in (name for name, value in asked.items() if getattr(config, name) == value):
+        found[name] = planned[name]
+        why[name] = plan.reason if plan else f"measured at the start, on {count_cores()} cores"
+    return resolved.with_machine(found, why)
 
 
 def launch(make: MakeWorkload, config: TrainConfig, folder: RunFolder) -> dict[str, Any]:
@@ -165,7 +172,7 @@ def launch(make: MakeWorkload, config: TrainConfig, folder: RunFolder) -> dict[s
             return dict(task(world))
         finally:
             world.close()
-    if config.mode == "multi_process":
+    if config.parallel == "multi_process":
         return run_ranks(task, config)
     return dict(task(World()))
 
@@ -254,7 +261,7 @@ def _start(processes: list[Any]) -> None:
         raise TrainingError(
             "mode multi_process sends the model, the data and the loss to its processes, and one "
             f"of them cannot be sent: {error}. Define it at the top level of a module (no lambda, "
-            "no local class), or use --mode multi_thread"
+            "no local class), or use --parallel multi_thread"
         ) from error
 
 

@@ -151,8 +151,9 @@ class _Arm:
 
 
 def _count_steps(workload: Workload, config: TrainConfig) -> int:
-    by_epochs = config.epochs * -(-len(workload.train) // config.batch_size)
-    return min(by_epochs, config.max_steps or by_epochs)
+    steps = config.optimisation
+    by_epochs = steps.epochs * -(-len(workload.train) // steps.batch_size)
+    return min(by_epochs, steps.max_steps or by_epochs)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from posemill.errors import ConfigError
-from posemill.training.config.resolve import Resolved, dump_config, resolve_config, write_config
+from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.modes import ModePlan, launch, plan_mode, under_torchrun
 from posemill.training.launch.probe import probe_mode, probe_precision
@@ -52,7 +52,7 @@ def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
     if isinstance(config, Mapping):
         resolved = resolve_config(None, config)
     elif isinstance(config, TrainConfig):
-        resolved = Resolved(config, {})
+        resolved = Resolved.of(config)
     else:
         resolved = config
     if not resolved.config.out:
@@ -84,13 +84,13 @@ def fit(
         metric: `metric(output, target)`: its mean over samples, the higher the better.
         settings: Fields of `TrainConfig`, as a shorter way to write `config`.
     """
-    chosen = (config or resolve_config(None, {}).config).replace(**settings)
+    chosen = (config or TrainConfig()).replace(**settings)
     make = partial(make_user_workload, model, train_set, val_set=val_set, loss=loss, metric=metric)
     with ExitStack() as stack:
         if not chosen.out:
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="posemill-fit-"))
             chosen = chosen.replace(out=str(Path(scratch) / "run"), figures=False)
-        result = _train(make, Resolved(chosen, {}))
+        result = _train(make, Resolved.of(chosen))
         best = RunFolder(chosen.out).checkpoints.load_weights("best")
         load_into(model, best, where="best")
     return result
@@ -118,8 +118,8 @@ def load_model(run: Path | str, *, checkpoint: str = "best") -> nn.Module:
 
 def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
     config = resolved.config
-    if resolved.sources.get("num_workers") == "hardware":
-        config = config.replace(num_workers=-1)  # decided again, when the mode is known
+    if resolved.sources["workers"].startswith("machine"):
+        config = config.replace(workers=-1)  # decided again, when the mode is known
     folder = RunFolder(config.out)
     plan = plan_mode(config)
     is_first = not under_torchrun() or os.environ["RANK"] == "0"
@@ -144,7 +144,7 @@ def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
         return TrainResult(folder.path, summary["scores"], summary | reasons)
     folder.make()
     with folder.locked():
-        _write_settings(folder, resolved, planned)
+        _write_settings(folder, resolved, planned, (plan.reason, precision.reason))
         if config.progress:
             say(f"mode {plan.mode}, {plan.processes} x {plan.threads} threads: {plan.reason}")
             say(f"precision {precision.name}: {precision.reason}")
@@ -157,17 +157,15 @@ def _given(workload: Workload) -> Workload:
     return workload
 
 
-def _write_settings(folder: RunFolder, resolved: Resolved, planned: TrainConfig) -> None:
-    if not resolved.sources:
-        write_config(planned, folder.config_path)
-        return
-    decided = ("mode", "processes", "threads", "num_workers", "precision")
-    changed = {
-        name: getattr(planned, name)
-        for name in decided
-        if getattr(planned, name) != getattr(resolved.config, name)
-    }
-    text = dump_config(resolved.with_hardware(**changed))
+def _write_settings(
+    folder: RunFolder, resolved: Resolved, planned: TrainConfig, reasons: tuple[str, str]
+) -> None:
+    """Write `config.toml`: every value and its source; reasons of the plan and of the precision."""
+    why = dict.fromkeys(("parallel", "processes", "threads", "workers"), reasons[0])
+    why["precision"] = reasons[1]
+    before, now = resolved.config.to_dict(), planned.to_dict()
+    changed = {name: now[name] for name in why if now[name] != before[name]}
+    text = resolved.with_machine(changed, why).to_toml()
     folder.config_path.write_text(text, encoding="utf-8")
 
 

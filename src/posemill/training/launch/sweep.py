@@ -22,7 +22,6 @@ import hashlib
 import json
 import math
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -32,13 +31,10 @@ from typing import Any
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.training.config.resolve import Resolved, dump_config, read_config, resolve_config
-from posemill.training.config.train_config import FIELDS, check_value
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from posemill.provenance import load_toml
+from posemill.settings import find_field
+from posemill.training.config.resolve import Resolved, read_config, resolve_config
+from posemill.training.config.train_config import TrainConfig
 
 _TABLES = ("config", "out", "settings", "grid", "random", "folds")
 
@@ -91,8 +87,8 @@ class Sweep:
         flags |= {"model_options": options, "out": str(job.run_folder), "progress": False}
         chosen = {**shared, **flags}
         # The jobs are the parallel work; a job does not spread beyond its own cores.
-        if chosen.get("mode", "auto") == "auto":
-            flags["mode"] = "single" if cores == 1 else "multi_thread"
+        if chosen.get("parallel", "auto") == "auto":
+            flags["parallel"] = "single" if cores == 1 else "multi_thread"
         flags.setdefault("threads", cores)
         return resolve_config(self.config, flags, cores=cores)
 
@@ -100,7 +96,7 @@ class Sweep:
         """Write `config.toml` of a job and return its path."""
         job.folder.mkdir(parents=True, exist_ok=True)
         path = job.folder / "config.toml"
-        path.write_text(dump_config(self.resolve(job, cores=cores)), encoding="utf-8")
+        path.write_text(self.resolve(job, cores=cores).to_toml(), encoding="utf-8")
         return path
 
 
@@ -111,12 +107,7 @@ def read_sweep(path: Path, *, out: str = "") -> Sweep:
         path: The file; see above.
         out: Another folder than the file's.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ConfigError(f"no sweep file {path}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
+    table = load_toml(path, what="sweep")
     for name in table:
         if name not in _TABLES:
             raise ConfigError(f"{path}: unknown table {name!r}; expected {', '.join(_TABLES)}")
@@ -124,7 +115,7 @@ def read_sweep(path: Path, *, out: str = "") -> Sweep:
     if not (out or table.get("out")):
         raise ConfigError(f"{path}: expected out = 'folder' in the file, or --out")
     config = path.parent / table["config"] if table.get("config") else None
-    settings = dict(table.get("settings", {}))
+    settings = TrainConfig.flatten(table.get("settings", {}), where=str(path))
     changes = _all_changes(path, table)
     jobs = tuple(_make_job(number, change, folder) for number, change in enumerate(changes))
     sweep = Sweep(path, folder, config, settings, jobs)
@@ -189,8 +180,9 @@ def _fold_changes(path: Path, folds: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _as_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the config as they are, other names as options of the model."""
-    known = {name: check_value(name, value) for name, value in changes.items() if name in FIELDS}
-    options = {name: value for name, value in changes.items() if name not in FIELDS}
+    fields = {name: find_field(TrainConfig, name) for name in changes}
+    known = {field.flat: field.check(changes[name]) for name, field in fields.items() if field}
+    options = {name: value for name, value in changes.items() if not fields[name]}
     if options:
         known["model_options"] = {**known.get("model_options", {}), **options}
     return known

@@ -20,18 +20,19 @@ def learning_rate(config: TrainConfig, step: int, *, total_steps: int, epoch_ste
         total_steps: Steps of the whole training.
         epoch_steps: Steps of one epoch.
     """
-    warmup = min(round(config.warmup_epochs * epoch_steps), total_steps - 1)
+    steps = config.optimisation
+    warmup = min(round(steps.warmup_epochs * epoch_steps), total_steps - 1)
     if step < warmup:
         start = _after_warmup(config, 0.0, warmup / epoch_steps)
-        return config.lr * start * (step + 1) / (warmup + 1)
+        return steps.lr * start * (step + 1) / (warmup + 1)
     # From 0 at the end of the warm-up to 1 at the last step.
     done = (step - warmup) / max(1, total_steps - 1 - warmup)
-    return config.lr * _after_warmup(config, min(1.0, done), step / epoch_steps)
+    return steps.lr * _after_warmup(config, min(1.0, done), step / epoch_steps)
 
 
 def _after_warmup(config: TrainConfig, done: float, epoch: float) -> float:
     """Return the share of `lr` at `done` (0 to 1) of the way, `epoch` epochs from the start."""
-    low = config.final_lr
+    low = config.optimisation.final_lr
     if config.scheduler == "constant":
         return 1.0
     if config.scheduler == "linear":

@@ -55,7 +55,7 @@ def train_here(
         summary = trainer.summary()
     summary |= {
         "scores": {name: result.scores for name, result in results.items()},
-        "mode": config.mode,
+        "mode": config.parallel,
         "processes": world.size,
         "threads": torch.get_num_threads() if not config.threads else config.threads,
         "precision": precision.name,
@@ -91,7 +91,7 @@ def _with_head(split: Split, head: str, config: TrainConfig) -> Split:
     chosen = CtcScorer(
         scorer.targets,
         head=head or "sequence",
-        decoder=config.decoder,
+        decoder=config.ctc_decoder,
         beam_width=config.beam_width,
     )
     return replace(split, scorer=chosen)
@@ -102,7 +102,7 @@ def _facts(workload: Workload, config: TrainConfig, world: World, precision: str
         "posemill": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "mode": config.mode,
+        "mode": config.parallel,
         "processes": world.size,
         "threads": config.threads,
         "precision": precision,

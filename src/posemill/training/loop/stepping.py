@@ -81,7 +81,7 @@ class Stepper:
                     wait_for_counts = self.world.start_sum(counts)
                 # The processes' gradients are averaged, and the sum is wanted. Divided by the
                 # usual size of a batch, to keep fp16 gradients in range.
-                share = loss_sum * self.world.size / self.config.batch_size
+                share = loss_sum * self.world.size / self.config.optimisation.batch_size
                 self.scaler.scale(share).backward()
             clock.lap("backward")
         wait_for_counts()
@@ -116,6 +116,6 @@ class Stepper:
 
 def uses_compile(config: TrainConfig, device: torch.device) -> bool:
     """Return True where the model is to be compiled: asked for, or a GPU and a fast preset."""
-    if config.compile == "auto":
+    if config.speed.compile == "auto":
         return device.type == "cuda" and config.preset in COMPILES_ON_GPU
-    return config.compile == "on"
+    return config.speed.compile == "on"

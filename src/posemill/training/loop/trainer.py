@@ -292,7 +292,7 @@ class Trainer:
             self.world,
             shuffle=shuffle,
             pins=self.config.pin_memory and self.device.type == "cuda",
-            in_thread=self.config.mode == "multi_thread" or self.device.type == "cuda",
+            in_thread=self.config.parallel == "multi_thread" or self.device.type == "cuda",
         )
 
     def _finish_writing(self) -> None:
@@ -341,11 +341,11 @@ def _readable_errors(config: TrainConfig) -> Iterator[None]:
     except (MemoryError, RuntimeError, ConnectionError, EOFError) as error:
         first_line = next(iter(str(error).splitlines()), type(error).__name__)
         # A batch of a loader that has just died is a broken connection.
-        is_broken = isinstance(error, (ConnectionError, EOFError)) and config.num_workers > 0
+        is_broken = isinstance(error, (ConnectionError, EOFError)) and config.workers > 0
         if is_broken or "DataLoader worker" in first_line:
             raise TrainingError(
-                f"a loader process died ({first_line}); where memory is short, lower --num-workers "
-                f"(now {config.num_workers}) or use --cache mmap. Continue with --resume"
+                f"a loader process died ({first_line}); where memory is short, lower --workers "
+                f"(now {config.workers}) or use --cache mmap. Continue with --resume"
             ) from error
         if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
             raise TrainingError(

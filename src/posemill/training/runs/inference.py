@@ -92,8 +92,8 @@ def evaluate(
     """
     config, facts = config_of(run), RunFolder(run).read_facts()
     model = load_model(run, checkpoint=checkpoint)
-    config = config.replace(data=data or config.data, labels=labels or config.labels)
-    config = config.replace(num_workers=0, mode="single", processes=1)
+    config = config.replace(data=data or config.data.path, labels=labels or config.labels)
+    config = config.replace(workers=0, parallel="single", processes=1)
     split = split_word(split)
     clips = load_task_sets(config, class_names=facts["class_names"], splits=[split])[split]
     head = RunFolder(run).read_summary().get("head") or "sequence" if config.task == "ctc" else ""
@@ -188,7 +188,7 @@ def _read_glosses(
     logits = output.conv_logits if head == "conv" else output.logits
     steps = int(output.lengths[0])
     log_probs = logits[0, :steps].float().log_softmax(-1).cpu().numpy()
-    if config.decoder == "beam":
+    if config.ctc_decoder == "beam":
         found = decode_beam(log_probs, config.beam_width)
     else:
         found = decode_greedy(log_probs)

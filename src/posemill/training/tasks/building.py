@@ -28,7 +28,7 @@ from posemill.training.tasks.workload import Scorer, Split, Workload
 
 def build_workload(config: TrainConfig) -> Workload:
     """Return what `config` asks to train; wrong data is an error before anything is computed."""
-    if not config.data:
+    if not config.data.path:
         raise ConfigError("data: expected the folder `posemill prepare` wrote, or an npz; got none")
     sets = load_task_sets(config)
     train = _pick(sets, config.train_split, config)
@@ -48,7 +48,7 @@ def build_workload(config: TrainConfig) -> Workload:
         tests={config.test_split: test} if test else {},
         class_names=train.class_names,
         skeleton_name=train.skeleton_name,
-        recipe=_recipe_of(config.data),
+        recipe=_recipe_of(config.data.path),
     )
 
 
@@ -94,7 +94,7 @@ def _read_raw(data: str, unit: str, csv_shape: tuple[int, int]) -> tuple[RawClip
 
 
 def _raw_files(config: TrainConfig) -> tuple[RawClips, ...]:
-    return _read_raw(config.data, config.unit, (config.csv_dims, config.csv_frames))
+    return _read_raw(config.data.path, config.unit, (config.csv_dims, config.csv_frames))
 
 
 def load_task_sets(
@@ -104,8 +104,8 @@ def load_task_sets(
     splits: Sequence[str] | None = None,
 ) -> dict[str, KeypointSet]:
     """Return the sets of a configuration by split; see `load_sets`."""
-    options = config.model_options
-    stride = time_stride_of(config.model, **options) if config.task == "ctc" else 1
+    model = config.model
+    stride = time_stride_of(model.name, **model.options) if config.task == "ctc" else 1
     return load_sets(
         DataOptions.of(config), class_names=class_names, splits=splits, time_stride=stride
     )
@@ -114,7 +114,7 @@ def load_task_sets(
 def make_scorer(config: TrainConfig, split: KeypointSet, *, head: str = "") -> Scorer:
     """Return the scorer of a split; glosses are decoded greedily until a head is chosen."""
     if config.task == "ctc":
-        decoder = config.decoder if head else "greedy"
+        decoder = config.ctc_decoder if head else "greedy"
         return CtcScorer(split.targets, head=head, decoder=decoder, beam_width=config.beam_width)
     return ClassScorer([int(target) for target in split.targets])
 
@@ -122,8 +122,8 @@ def make_scorer(config: TrainConfig, split: KeypointSet, *, head: str = "") -> S
 def model_identity(config: TrainConfig, train: KeypointSet) -> dict[str, Any]:
     """Return all that `build_from` needs to build the same model again."""
     return {
-        "model": config.model,
-        "options": dict(config.model_options),
+        "model": config.model.name,
+        "options": dict(config.model.options),
         "task": config.task,
         "num_points": train.num_points,
         "num_dims": train.num_dims,
@@ -153,6 +153,7 @@ def forward_keypoints(model: nn.Module, batch: Batch) -> Any:
 def _pick(sets: dict[str, KeypointSet], name: str, config: TrainConfig) -> KeypointSet:
     if name not in sets:
         raise TrainingError(
-            f"split {name!r} is empty: {config.data} has clips of {', '.join(sets) or 'no split'}"
+            f"split {name!r} is empty: {config.data.path} has clips of "
+            f"{', '.join(sets) or 'no split'}"
         )
     return sets[name]

@@ -1,0 +1,191 @@
+"""Flags that several commands share, flags out of the fields of a configuration, and old flags."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from posemill.errors import ConfigError
+from posemill.settings import Field, Settings
+
+RunOrFile = Annotated[
+    Path, typer.Argument(metavar="RUN_OR_FILE", help="A run folder, or a file of any format.")
+]
+Splits = Annotated[list[str] | None, typer.Option(help="Only these splits; all by default.")]
+FromFormat = Annotated[
+    str | None, typer.Option("--from", help="Format of the file; found out by default.")
+]
+PictureSize = Annotated[
+    str | None,
+    typer.Option("--size", metavar="WxH", help="Size of the pictures, where it is not known."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ShowConfig = Annotated[
+    bool, typer.Option("--show-config", help="Print all settings and where each came from.")
+]
+
+Command = Callable[..., None]
+
+
+def parse_size(text: str | None) -> tuple[int, int] | None:
+    """Return width and height in pixels; None for no text."""
+    if text is None:
+        return None
+    width, _, height = text.lower().partition("x")
+    if not (width.isdecimal() and height.isdecimal() and int(width) and int(height)):
+        raise typer.BadParameter(f"expected WIDTHxHEIGHT such as 1280x720, got {text!r}")
+    return int(width), int(height)
+
+
+def old_flags(spellings: Mapping[str, str]) -> Callable[[Command], Command]:
+    """Return a decorator: a command goes on taking old flags, and says so on stderr.
+
+    Args:
+        spellings: Old flag to new one, `{"--jobs": "--workers"}`; or to a flag and the beginning
+            of its value, `{"--runtime": "--engine-option runtime="}`.
+    """
+
+    def mark(command: Command) -> Command:
+        known = getattr(command, "old_flags", {})
+        command.old_flags = {**known, **spellings}  # type: ignore[attr-defined]
+        return command
+
+    return mark
+
+
+def with_config_flags(
+    command: Command,
+    config: type[Settings],
+    *,
+    skip: Collection[str] = (),
+    only: Collection[str] = (),
+) -> Command:
+    """Return `command` with a flag for each field of a configuration.
+
+    The command's parameter `flags` gets the values that were given, by flat name.
+
+    Args:
+        command: Has a parameter `flags`.
+        config: A `Settings` class.
+        skip: Flat names of fields that get no flag.
+        only: Where not empty, only these fields get a flag.
+    """
+    annotations = inspect.get_annotations(command, eval_str=True)
+    own = [p for p in inspect.signature(command).parameters.values() if p.name != "flags"]
+    own = [p.replace(annotation=annotations[p.name]) for p in own]
+    fields = {
+        name: field
+        for name, field in config.all_fields().items()
+        if name not in skip and (not only or name in only)
+    }
+    usual = config.preset_values({})
+
+    def run(**values: Any) -> None:
+        given = {name: values.pop(name) for name in fields}
+        flags = {
+            name: _parse(fields[name], value) for name, value in given.items() if value is not None
+        }
+        command(**values, flags=flags)
+
+    parameters = own + [_parameter(field, is_preset=n in usual) for n, field in fields.items()]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    run.__dict__.update(vars(command))
+    renamed = {_flag(old): flags_of(field)[0] for field in fields.values() for old in field.old}
+    return old_flags(renamed)(run)
+
+
+def flags_of(field: Field) -> tuple[str, ...]:
+    """Return the spellings of a field on the command line, the usual one first."""
+    spellings: tuple[str, ...] = field.meta["flags"] or (_flag(field.flat),)
+    return spellings
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _parameter(field: Field, *, is_preset: bool) -> inspect.Parameter:
+    meta = field.meta
+    spellings = list(flags_of(field))
+    if field.kind is bool:
+        spellings[0] += f"/--no-{spellings[0][2:]}"
+    kind = {Path: Path, bool: bool, int: int, float: float, str: str}.get(field.kind, list[str])
+    metavar = meta["metavar"]
+    if not metavar and isinstance(meta["choices"], tuple):
+        metavar = "|".join(meta["choices"])
+    text = field.help + _say_default(field, is_preset=is_preset)
+    if isinstance(meta["choices"], str):
+        text += f" {{{meta['choices']}}}"  # the names themselves when the help is asked for
+    option = typer.Option(
+        *spellings, help=text, metavar=metavar or None,
+        rich_help_panel=field.group or None, show_default=False,
+    )  # fmt: skip
+    return inspect.Parameter(
+        field.flat,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind | None, option],
+    )
+
+
+def _say_default(field: Field, *, is_preset: bool) -> str:
+    if field.meta["auto"]:
+        return f" (default: {field.meta['auto']})"
+    if field.kind in (bool, int, float, str) and field.default not in ("", None):
+        by_preset = ", by the preset" if is_preset else ""
+        return f" (default: {field.default}{by_preset})"
+    return ""
+
+
+def _parse(field: Field, value: Any) -> Any:
+    """Turn the text of a list or of `name=value` pairs into values; the rest is typed already."""
+    flag = flags_of(field)[0]
+    if field.kind is list:
+        return [_number(part, flag) for text in value for part in text.split(",") if part]
+    if field.kind is dict:
+        return dict(_pair(text, flag) for text in value)
+    return value
+
+
+def _number(text: str, flag: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ConfigError(f"{flag}: expected numbers, got {text!r}") from error
+
+
+def _pair(text: str, flag: str) -> tuple[str, Any]:
+    """Return name and value; values are JSON (numbers, true, false), or else plain words."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"{flag}: expected name=value, for example width=64, got {text!r}")
+    try:
+        return key.replace("-", "_"), json.loads(value)
+    except ValueError:
+        return key.replace("-", "_"), value
+
+
+def arguments_of(config: Settings) -> list[str]:
+    """Return the flags that mean this configuration: only what is not the default."""
+    arguments: list[str] = []
+    for field in config.all_fields().values():
+        value, flag = config.value(field), flags_of(field)[0]
+        if value == field.default:
+            continue
+        if field.kind is bool:
+            arguments.append(flag if value else f"--no-{flag[2:]}")
+        elif field.kind is dict:
+            pairs = (f"{name}={json.dumps(option)}" for name, option in value.items())
+            arguments += [word for pair in pairs for word in (flag, pair)]
+        elif field.kind in (tuple, list):
+            arguments += [word for each in value for word in (flag, str(each))]
+        else:
+            arguments += [flag, str(value)]
+    return arguments

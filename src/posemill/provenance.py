@@ -1,0 +1,126 @@
+"""From a TOML file and flags to one configuration, with where each value came from."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic
+
+from posemill.errors import ConfigError
+from posemill.settings import ConfigT, Settings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True)
+class Resolved(Generic[ConfigT]):
+    """A configuration and the origin of each value.
+
+    Args:
+        config: The configuration.
+        sources: By flat name: `default`, `preset`, `file`, `flag`, `given` (in Python) or
+            `machine`, which has its reason behind it: `machine: no GPU here`.
+    """
+
+    config: ConfigT
+    sources: Mapping[str, str]
+
+    @classmethod
+    def of(cls, config: ConfigT) -> Resolved[ConfigT]:
+        """Return the account of a configuration that was made in Python: `given` or not."""
+        given = {name: config.value(config.all_fields()[name]) for name in config.given}
+        sources = dict.fromkeys(config.all_fields(), "default")
+        sources |= dict.fromkeys(config.preset_values(given), "preset")
+        return Resolved(config, sources | dict.fromkeys(given, "given"))
+
+    def with_machine(
+        self, values: Mapping[str, Any], reasons: Mapping[str, str] | None = None
+    ) -> Resolved[ConfigT]:
+        """Return a copy with values that the machine decided, each with its reason if it has one.
+
+        Args:
+            values: By flat name.
+            reasons: By flat name.
+        """
+        flat = self.config.flatten(values)
+        why = {name: f": {reason}" for name, reason in (reasons or {}).items()}
+        sources = {**self.sources, **{name: f"machine{why.get(name, '')}" for name in flat}}
+        return Resolved(self.config.replace(**flat), sources)
+
+    def rows(self) -> list[tuple[str, str, Any, str]]:
+        """Return (group, name in it, value, source) of every setting, group by group."""
+        return [
+            (field.group, field.name, self.config.value(field), self.sources.get(flat, ""))
+            for flat, field in self.config.all_fields().items()
+        ]
+
+    def to_toml(self) -> str:
+        """Return TOML, a table for each group; where a source is known it stands in a comment."""
+        lines: list[str] = []
+        group_before = ""
+        for group, name, value, source in self.rows():
+            if group != group_before:
+                lines += ["", f"[{group}]"]
+            group_before = group
+            # TOML has no word for none: the line is there, as a comment.
+            text = f"# {name} is not set" if value is None else f"{name} = {_to_toml(value)}"
+            lines.append(f"{text:<44}  # {source}" if source else text)
+        return "\n".join(lines[1:] if lines and not lines[0] else lines) + "\n"
+
+
+def resolve(
+    cls: type[ConfigT], file: Path | None = None, flags: Mapping[str, Any] | None = None
+) -> Resolved[ConfigT]:
+    """Return the configuration: defaults, then the preset, then the file, then the flags.
+
+    Args:
+        cls: Its class.
+        file: TOML with its fields, at the top level or in the tables of its groups.
+        flags: Values given by the caller; they win.
+    """
+    given = cls.flatten(flags or {})
+    from_file = read_toml(cls, file) if file else {}
+    values = {**from_file, **given}
+    layers = (("preset", cls.preset_values(values)), ("file", from_file), ("flag", given))
+    sources = dict.fromkeys(cls.all_fields(), "default")
+    for source, layer in layers:
+        sources.update(dict.fromkeys(layer, source))
+    return Resolved(cls(**values), sources)
+
+
+def read_toml(cls: type[Settings], path: Path) -> dict[str, Any]:
+    """Return the settings of a TOML file by flat name."""
+    return cls.flatten(load_toml(path), where=str(path))
+
+
+def load_toml(path: Path, *, what: str = "config") -> dict[str, Any]:
+    """Return what a TOML file holds; one that is missing or broken is a `ConfigError`."""
+    try:
+        table: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"no {what} file {path}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    return table
+
+
+def _to_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, os.PathLike)):
+        return json.dumps(os.fspath(value), ensure_ascii=False)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_to_toml(entry) for entry in value)}]"
+    if isinstance(value, dict):
+        pairs = ", ".join(f"{json.dumps(key)} = {_to_toml(v)}" for key, v in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    raise ConfigError(f"cannot write {value!r} as TOML: use text, numbers, lists and tables")

@@ -1,0 +1,387 @@
+"""One mechanism for every configuration: typed fields with help, choices, limits and old names.
+
+A configuration is a class of fields; making one checks it:
+
+    class ExtractConfig(Settings, command="extract"):
+        source: Path = setting("What to read.")
+        workers: int | None = setting("How many.", default=None, least=1)
+
+The same checks hold for Python keywords, TOML files and flags: all three end in the class. A field
+whose type is a `Settings` class is a group: a table in TOML, an attribute in Python, a heading in
+`--help`. Each field of a group has a flat name too (its own, or `flat=`), which is its flag, its
+keyword and an attribute of the whole: `config.optimisation.lr` is `config.lr`.
+
+Not pydantic, for what it costs at start-up: docs/decisions.md has the number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from posemill.errors import ConfigError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
+        """Tell type checkers, which alone read it, that fields become keywords."""
+        return lambda cls: cls
+
+
+# Names to choose from: written here, or "module:table", read when they are needed.
+Choices = tuple[str, ...] | str
+
+
+def setting(
+    help: str,
+    *,
+    default: Any = dataclasses.MISSING,
+    flat: str = "",
+    choices: Choices = (),
+    is_open: bool = False,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    convert: Callable[[Any], Any] | None = None,
+    old: tuple[str, ...] = (),
+    flags: tuple[str, ...] = (),
+    metavar: str = "",
+    auto: str = "",
+) -> Any:
+    """Return a field of a `Settings` class.
+
+    Args:
+        help: A sentence for `--help`.
+        default: Its value where none is given; without one the field is required.
+        flat: Its name among all fields of the configuration; its own name by default.
+        choices: The values allowed, or `module:table` for the keys of a table.
+        is_open: The choices are shown but not enforced here: who uses the value checks it.
+        least: The smallest number allowed.
+        most: The largest.
+        above: The number must be larger than this.
+        convert: Turns what was given into what is checked, for example 143 into a name.
+        old: Names of earlier versions; they go on working.
+        flags: Spellings on the command line; made of the flat name by default.
+        metavar: What stands for the value in `--help`.
+        auto: What None or 0 or `auto` means, for `--help`.
+    """
+    meta = {
+        "help": help, "flat": flat, "choices": choices, "is_open": is_open, "least": least,
+        "most": most, "above": above, "convert": convert, "old": old, "flags": flags,
+        "metavar": metavar, "auto": auto,
+    }  # fmt: skip
+    if isinstance(default, (list, dict)):
+        return dataclasses.field(default_factory=lambda: type(default)(default), metadata=meta)
+    return dataclasses.field(default=default, metadata=meta)
+
+
+@dataclass(frozen=True)
+class Field:
+    """What is known of one field: its place, its type, and what `setting` was told.
+
+    Args:
+        name: In its own class.
+        flat: Among all fields of the configuration.
+        group: Name of its group; empty at the top level.
+        kind: `str`, `int`, `float`, `bool`, `Path`, `tuple[str, ...]`, `list[float]` or `dict`.
+        is_optional: Whether None is allowed.
+        default: Its default; `dataclasses.MISSING` where it is required.
+        meta: The arguments of `setting`.
+    """
+
+    name: str
+    flat: str
+    group: str
+    kind: Any
+    is_optional: bool
+    default: Any
+    meta: Mapping[str, Any]
+
+    @property
+    def help(self) -> str:
+        """The sentence for `--help`."""
+        return str(self.meta["help"])
+
+    @property
+    def old(self) -> tuple[str, ...]:
+        """Names of earlier versions."""
+        names: tuple[str, ...] = self.meta["old"]
+        return names
+
+    def choices(self) -> tuple[str, ...]:
+        """Return the values to choose from; empty where any will do. May import a table."""
+        return load_choices(self.meta["choices"])
+
+    def check(self, value: Any) -> Any:
+        """Return the value in the field's type, or raise `ConfigError` with what was expected."""
+        if self.meta["convert"]:
+            value = self.meta["convert"](value)
+        if value is None and self.is_optional:
+            return None
+        value = _in_type(self, value)
+        _check_choice(self, value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            _check_limits(self, value)
+        return value
+
+
+def load_choices(choices: Choices) -> tuple[str, ...]:
+    """Return the names; those of `module:table` are the keys of the table."""
+    if isinstance(choices, tuple):
+        return choices
+    module, _, name = choices.partition(":")
+    table = getattr(import_module(module), name)
+    return tuple(table() if callable(table) else table)
+
+
+def _in_type(field: Field, value: Any) -> Any:
+    kind = field.kind
+    if kind is Path and isinstance(value, (str, os.PathLike)):
+        return Path(value)
+    if kind is str and isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is tuple and isinstance(value, str):
+        return (value,)  # one name, not its letters
+    if kind is list and isinstance(value, (list, tuple)):
+        value = [float(each) if type(each) is int else each for each in value]
+    if kind is tuple and isinstance(value, list):
+        value = tuple(value)
+    if kind is dict and isinstance(value, Mapping):
+        value = dict(value)
+    inner = {tuple: str, list: float, dict: object}.get(kind, object)
+    fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if not fits or (kind is not str and not all(isinstance(e, inner) for e in _entries(value))):
+        what = {tuple: "a name or a list of names", list: "list of numbers", Path: "path"}
+        expected = what.get(kind, kind.__name__)
+        raise ConfigError(f"{field.flat}: expected {expected}, got {value!r}")
+    return value
+
+
+def _entries(value: Any) -> Any:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _check_choice(field: Field, value: Any) -> None:
+    if not field.meta["choices"] or field.meta["is_open"]:
+        return
+    choices = field.choices()
+    if value not in choices:
+        raise ConfigError(
+            f"{field.flat}: expected {' | '.join(choices)}, got {value!r}"
+            f"{did_you_mean(str(value), choices)}"
+        )
+
+
+def _check_limits(field: Field, value: float) -> None:
+    least, most, above = (field.meta[name] for name in ("least", "most", "above"))
+    limits = f"at least {least}" if most is None else f"{least} to {most}"
+    if above is not None and not value > above:
+        raise ConfigError(f"{field.flat}: expected more than {above}, got {value}")
+    if (least is not None and not value >= least) or (most is not None and not value <= most):
+        raise ConfigError(f"{field.flat}: expected {limits}, got {value}")
+
+
+def did_you_mean(name: str, known: Any, *, otherwise: str = "") -> str:
+    """Return `; did you mean 'x'?` for the nearest name, or something else where none is near."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else otherwise
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(setting,))
+class Settings:
+    """Base of every configuration and of every group of one: a frozen dataclass that checks."""
+
+    _command = ""
+    _flat_prefix = ""
+    _groups: ClassVar[Mapping[str, type[Settings]]]
+    _fields: ClassVar[Mapping[str, Field]]
+    _names: ClassVar[dict[tuple[str, str], Field]]  # by group and name
+    if TYPE_CHECKING:
+        _given: frozenset[str]
+
+    def __init_subclass__(cls, *, command: str = "", flat_prefix: str = "") -> None:
+        """Make a dataclass of the class.
+
+        Args:
+            command: The posemill command whose `--help` lists the fields.
+            flat_prefix: Stands before the flat names of a group's fields.
+        """
+        super().__init_subclass__()
+        cls._command, cls._flat_prefix = command, flat_prefix
+        dataclass(frozen=True, init=False)(cls)
+        hints = get_type_hints(cls)
+        kinds = {each.name: hints[each.name] for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        cls._groups = {name: kind for name, kind in kinds.items() if _is_group(kind)}
+        cls._fields = {field.flat: field for field in _fields_of(cls, kinds)}
+        cls._names = {("", name): f for f in cls._fields.values() for name in (*f.old, f.flat)}
+        cls._names |= {(field.group, field.name): field for field in cls._fields.values()}
+
+    def __init__(self, *args: Any, **values: Any) -> None:
+        cls = type(self)
+        names = [each.name for each in dataclasses.fields(self)]  # type: ignore[arg-type]
+        if len(args) > len(names):
+            raise ConfigError(f"expected at most {len(names)} values, got {len(args)}")
+        given = cls.flatten({**dict(zip(names, args, strict=False)), **values})
+        chosen = {**cls.preset_values(given), **given}
+        object.__setattr__(self, "_given", frozenset(given))
+        groups: dict[str, dict[str, Any]] = {}
+        for flat, field in cls.all_fields().items():
+            if field.group:
+                if flat in chosen:
+                    groups.setdefault(field.group, {})[field.name] = chosen[flat]
+            else:
+                object.__setattr__(self, field.name, field.check(_value(cls, field, chosen)))
+        for name, group in cls.groups().items():
+            object.__setattr__(self, name, group(**groups.get(name, {})))
+        self.check()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a field of a group by its flat name, or by the name it had."""
+        field = find_field(type(self), name)
+        if field is None or (field.name == name and not field.group):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.value(field)
+
+    @property
+    def given(self) -> frozenset[str]:
+        """Flat names of what the maker gave; the rest are defaults and the preset's."""
+        return self._given
+
+    def value(self, field: Field) -> Any:
+        """Return the value of one of `all_fields`."""
+        return getattr(getattr(self, field.group) if field.group else self, field.name)
+
+    def check(self) -> None:
+        """Raise `ConfigError` where values do not go together."""
+
+    @classmethod
+    def preset_values(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the values that stand in for defaults, by what was given; flat names."""
+        return {}
+
+    @classmethod
+    def groups(cls) -> Mapping[str, type[Settings]]:
+        """Return the groups by name, in order."""
+        return cls._groups
+
+    @classmethod
+    def all_fields(cls) -> Mapping[str, Field]:
+        """Return every field, those of the groups too, by flat name, in order."""
+        return cls._fields
+
+    @classmethod
+    def flatten(cls, values: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
+        """Return values by flat name: out of groups, and from under their old names.
+
+        Args:
+            values: By flat, own or old name; groups as mappings or as `Settings`.
+            where: The file they came from, for the message about an unknown name.
+        """
+        flat: dict[str, Any] = {}
+        names: dict[str, str] = {}
+        for name, value, field in _walk(cls, values, where):
+            if before := names.get(field.flat):
+                raise ConfigError(f"{where}{': ' if where else ''}{before} and {name} say the "
+                                  "same thing: give one of them")  # fmt: skip
+            flat[field.flat], names[field.flat] = value, name
+        return flat
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed; a new preset brings its own values."""
+        kept = {name: self.value(self.all_fields()[name]) for name in self._given}
+        return type(self)(**{**kept, **self.flatten(changes)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all values by flat name, in order."""
+        return {name: self.value(field) for name, field in self.all_fields().items()}
+
+
+ConfigT = TypeVar("ConfigT", bound=Settings)
+
+
+def _value(cls: type[Settings], field: Field, chosen: Mapping[str, Any]) -> Any:
+    if field.flat in chosen:
+        return chosen[field.flat]
+    if field.default is dataclasses.MISSING:
+        raise ConfigError(f"{field.flat} is missing; see posemill {cls._command} --help")
+    return field.default  # a list or a table is copied by the check
+
+
+def _walk(
+    cls: type[Settings], values: Mapping[str, Any], where: str, group: str = ""
+) -> Iterator[tuple[str, Any, Field]]:
+    """Yield (name as given, value, field); raise for a name that is no field."""
+    groups = {} if group else cls.groups()
+    for name, value in values.items():
+        # `data` and `model` are a group and the flat name of a field: a table is the group.
+        if name in groups and isinstance(value, Settings):
+            yield from _walk(cls, {n: getattr(value, n) for n in value._given}, where, name)
+        elif name in groups and isinstance(value, Mapping):
+            yield from _walk(cls, value, where, name)
+        elif field := find_field(cls, name, group=group):
+            yield name, value, field
+        else:
+            known = [*cls.all_fields(), *(each.name for each in cls.all_fields().values())]
+            near = did_you_mean(name, known, otherwise=f"; see: posemill {cls._command} --help")
+            raise ConfigError(f"{where}{': ' if where else ''}unknown setting {name!r}{near}")
+
+
+def find_field(cls: type[Settings], name: str, *, group: str = "") -> Field | None:
+    """Return the field of a flat or old name, or of its own name inside a group; None for none."""
+    return cls._names.get((group, name)) or cls._names.get(("", name))
+
+
+def _fields_of(cls: type[Settings], hints: Mapping[str, Any]) -> Iterator[Field]:
+    for each in dataclasses.fields(cls):  # type: ignore[arg-type]
+        hint = hints[each.name]
+        if _is_group(hint):
+            for inner in hint.all_fields().values():
+                yield dataclasses.replace(inner, group=each.name)
+            continue
+        kinds = [kind for kind in _union(hint) if kind is not type(None)]
+        default: Any = each.default
+        if each.default_factory is not dataclasses.MISSING:
+            default = each.default_factory()
+        yield Field(
+            name=each.name,
+            flat=each.metadata["flat"] or cls._flat_prefix + each.name,
+            group="",
+            kind=_plain(kinds[0]),
+            is_optional=len(kinds) < len(_union(hint)),
+            default=default,
+            meta=each.metadata,
+        )
+
+
+def _union(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _plain(kind: Any) -> Any:
+    origin = get_origin(kind) or kind
+    return dict if origin is Mapping else origin
+
+
+def _is_group(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Settings)
