@@ -21,7 +21,8 @@ ALLOWED = {
     "jobs": MIDDLE,
     "inspection": MIDDLE,
     "training": {"stores", "decoders"},
-    "cli": MIDDLE | {"jobs", "inspection", "training"},
+    "api": MIDDLE | {"jobs", "inspection", "training"},
+    "cli": MIDDLE | {"jobs", "inspection", "training", "api"},
 }
 # Heavy packages, and the only folders that wrap them.
 WRAPPED = {

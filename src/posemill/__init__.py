@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from posemill.api.converting import export, import_run, merge, prepare
+    from posemill.api.extracting import extract, status
+    from posemill.api.looking import report, view, visualize
     from posemill.archives import open_npz
     from posemill.config import ExtractConfig
     from posemill.errors import PosemillError
     from posemill.estimators.holistic.legacy import Holistic
     from posemill.inspection.drawing.frame_picture import draw
-    from posemill.jobs.extract.run import extract
     from posemill.records import Clip, PoseClip
     from posemill.skeletons import SKELETON_NAMES, Skeleton, get_skeleton
     from posemill.stores.reader import Run, open_run
@@ -35,14 +37,22 @@ _PUBLIC = {
     "TrainConfig": "posemill.training.config.train_config",
     "draw": "posemill.inspection.drawing.frame_picture",
     "evaluate": "posemill.training.front",
+    "export": "posemill.api.converting",
+    "extract": "posemill.api.extracting",
     "fit": "posemill.training.front",
-    "extract": "posemill.jobs.extract.run",
     "get_skeleton": "posemill.skeletons",
+    "import_run": "posemill.api.converting",
     "load_model": "posemill.training.front",
+    "merge": "posemill.api.converting",
     "open_npz": "posemill.archives",
     "open_run": "posemill.stores.reader",
     "predict": "posemill.training.front",
+    "prepare": "posemill.api.converting",
+    "report": "posemill.api.looking",
+    "status": "posemill.api.extracting",
     "train": "posemill.training.front",
+    "view": "posemill.api.looking",
+    "visualize": "posemill.api.looking",
 }
 
 __all__ = [
@@ -59,14 +69,22 @@ __all__ = [
     "__version__",
     "draw",
     "evaluate",
+    "export",
     "extract",
     "fit",
     "get_skeleton",
+    "import_run",
     "load_model",
+    "merge",
     "open_npz",
     "open_run",
     "predict",
+    "prepare",
+    "report",
+    "status",
     "train",
+    "view",
+    "visualize",
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posemill.cli.app import build_app, main
-from posemill.errors import PosemillError
+from posemill.errors import ConfigError, PosemillError
 from posemill.formats import FORMATS
 from posemill.records import PoseClip
 from posemill.stores.commits import Failure
@@ -108,8 +108,8 @@ def test_errors_are_one_line_and_exit_code_2(run, capsys, monkeypatch, tmp_path,
 
 def test_a_size_that_is_none_is_a_usage_error(run: Path, tmp_path: Path) -> None:
     result = call("import", run, "--out", tmp_path / "x", "--size", "64by48")
-    assert result.exit_code == 2
-    assert "expected WIDTHxHEIGHT" in result.stderr
+    assert isinstance(result.exception, ConfigError)
+    assert "expected WIDTHxHEIGHT such as 1280x720, got '64by48'" in str(result.exception)
 
 
 def test_an_unfinished_run_is_used_but_not_in_silence(tmp_path: Path) -> None:

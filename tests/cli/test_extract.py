@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from posemill.api.run_progress import ProgressView, describe, duration
 from posemill.cli.app import build_app
 from posemill.cli.options import arguments_of
-from posemill.cli.run_progress import ProgressView, describe, duration
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, RunError
 from posemill.jobs.extract.forecast import Forecast

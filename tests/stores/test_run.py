@@ -317,7 +317,7 @@ def test_damaged_shards_are_named(clips, tmp_path):
     content = shard.read_bytes()
     with pytest.raises(RunError, match="has no split 'test'; it has train, dev"):
         list(run.clips("test"))
-    with pytest.raises(RunError, match="has no keypoints of a clip 'zz'"):
+    with pytest.raises(RunError, match=r"has no keypoints of a clip 'zz'; clip_ids\(\) lists"):
         run.clip("zz")
     with pytest.raises(RunError, match=r"'a' is in several splits \(dev, train\): say which"):
         run.clip("a")
@@ -425,3 +425,27 @@ def test_differences_between_manifests_are_spelled_out():
     newer = dataclasses.replace(one, schema_version=3)
     assert newer.differences(one) == ["schema_version: the run has 3, now it is 2"]
     assert one.differences(newer) == []  # an older run goes on
+
+
+def test_a_run_is_asked_for_clips_as_a_dict_is_and_stands_for_its_folder(clips, tmp_path):
+    write_run(tmp_path / "run", clips)
+    run = open_run(tmp_path / "run")
+    assert_same(run["b"], clips[0])
+    assert_same(run["dev", "a"], clips[2])
+    assert [clip.clip_id for clip in run] == ["b", "a", "a"]
+    assert "b" in run
+    assert ("dev", "a") in run
+    assert "zz" not in run
+    assert ("dev", "b") not in run
+    assert ("nowhere", "b") not in run
+    assert Path(run) == tmp_path / "run"
+    with pytest.raises(RunError, match=r"'a' is in several .* say which, as run\['train', 'a'\]"):
+        run["a"]
+    with pytest.raises(TypeError, match=r"expected the id of a clip, or \(split, id\), got 0"):
+        run[0]
+
+
+def test_a_clip_that_is_nearly_named_is_suggested(tmp_path):
+    write_run(tmp_path / "run", [make_clip("signer1/hello"), make_clip("signer1/yes")])
+    with pytest.raises(RunError, match=r"'signer1/helo'; did you mean 'signer1/hello'\?"):
+        open_run(tmp_path / "run")["signer1/helo"]

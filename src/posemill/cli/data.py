@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits, parse_size
-from posemill.cli.printing import print_json, print_table
+from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits
+from posemill.cli.printing import print_json, print_table, warnings_as_notes
 
 if TYPE_CHECKING:
-    from posemill.formats.shared.contract import Recipe, Summary
+    from posemill.formats.shared.contract import Summary
     from posemill.jobs.convert.prepare import Prepared
-    from posemill.records import PoseClip
 
 Layout = Annotated[
     str | None,
@@ -67,14 +66,12 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Join runs or result files into one run; clips that come twice must be equal."""
-    from posemill.formats.shared.contract import Recipe
-    from posemill.jobs.convert.between import merge_clips
-    from posemill.jobs.convert.inputs import open_inputs
+    from posemill.api import converting
 
-    sources = open_inputs(inputs, format_name=from_format, size_wh=parse_size(size))
-    _warn_unfinished(*sources)
-    recipe = Recipe(layout=layout)
-    summary = merge_clips(sources, out, recipe=recipe, dry_run=dry_run, watch=_bar("merging"))
+    with warnings_as_notes():
+        summary = converting.merge(
+            inputs, out, skeleton=layout, from_format=from_format, size=size, dry_run=dry_run
+        )
     _print_run(summary, as_json=as_json, dry_run=dry_run)
 
 
@@ -93,19 +90,17 @@ def prepare(
     as_json: AsJson = False,
 ) -> None:
     """Write {split}_keypoints.npz, the input of a model, and {split}_stats.json."""
-    from posemill.jobs.convert.inputs import ClipInput
-    from posemill.jobs.convert.prepare import check_splits
-    from posemill.jobs.convert.prepare import prepare as prepare_splits
+    from posemill.api import converting
 
-    recipe = _recipe(layout, normalize, interpolate, fill)
-    source = ClipInput(path, format_name=from_format, size_wh=parse_size(size), splits=splits)
-    _warn_unfinished(source)
-    if dry_run:
-        check_splits(source, watch=_bar("looking"))
-        _print_dry_run(source, recipe, "npz", as_json=as_json)
-        return
-    made = prepare_splits(source, out, recipe=recipe, watch=_bar("preparing"))
-    _print_prepared(made, as_json=as_json)
+    shape: dict[str, Any] = {
+        "splits": splits, "skeleton": layout, "normalize": normalize, "interpolate": interpolate,
+        "fill": fill, "from_format": from_format, "size": size,
+    }  # fmt: skip
+    with warnings_as_notes():
+        if dry_run:
+            _print_dry_run(converting.count(path, "npz", as_files=True, **shape), as_json=as_json)
+        else:
+            _print_prepared(converting.prepare(path, out, **shape), as_json=as_json)
 
 
 def export(
@@ -124,17 +119,17 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a run or a file in another format."""
-    from posemill.jobs.convert.between import export_clips
-    from posemill.jobs.convert.inputs import ClipInput
+    from posemill.api import converting
 
-    recipe = _recipe(layout, normalize, interpolate, fill)
-    source = ClipInput(path, format_name=from_format, size_wh=parse_size(size), splits=splits)
-    _warn_unfinished(source)
-    if dry_run:
-        _print_dry_run(source, recipe, to, as_json=as_json)
-        return
-    summary = export_clips(source, to, out, recipe=recipe, watch=_bar("exporting"))
-    _print_exported(summary, as_json=as_json)
+    shape: dict[str, Any] = {
+        "splits": splits, "skeleton": layout, "normalize": normalize, "interpolate": interpolate,
+        "fill": fill, "from_format": from_format, "size": size,
+    }  # fmt: skip
+    with warnings_as_notes():
+        if dry_run:
+            _print_dry_run(converting.count(path, to, **shape), as_json=as_json)
+        else:
+            _print_exported(converting.export(path, to, out, **shape), as_json=as_json)
 
 
 def import_(
@@ -149,36 +144,14 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Make a run of a file: pkl, npz, .pose, OpenPose JSON, COCO, HDF5 and the others."""
-    from posemill.formats.shared.contract import Recipe
-    from posemill.jobs.convert.between import import_clips
-    from posemill.jobs.convert.inputs import ClipInput
+    from posemill.api.converting import import_run
 
-    source = ClipInput(path, format_name=from_format, size_wh=parse_size(size), splits=splits)
-    recipe = Recipe(layout=layout)
-    summary = import_clips(source, out, recipe=recipe, dry_run=dry_run, watch=_bar("importing"))
+    with warnings_as_notes():
+        summary = import_run(
+            path, out, splits=splits, skeleton=layout, from_format=from_format, size=size,
+            dry_run=dry_run,
+        )  # fmt: skip
     _print_run(summary, as_json=as_json, dry_run=dry_run)
-
-
-def _warn_unfinished(*sources: Any) -> None:
-    for source in sources:
-        if source.run is not None and not source.run.is_finished:
-            typer.secho(f"posemill: {source.path} is not finished; what it holds so far is used "
-                        f"(posemill status {source.path})", err=True, fg="yellow")  # fmt: skip
-
-
-def _recipe(layout: str | None, normalize: str, interpolate: int, fill: Any) -> Recipe:
-    from posemill.formats.shared.contract import Recipe
-
-    return Recipe(layout=layout, normalize=normalize, interpolate=interpolate, fill=fill)
-
-
-def _bar(description: str) -> Any:
-    from posemill.cli.progress import track
-
-    def watch(clips: Iterator[PoseClip], total: int | None) -> Iterator[PoseClip]:
-        return track(clips, description, total, len)
-
-    return watch
 
 
 def _print_prepared(made: list[Prepared], *, as_json: bool) -> None:
@@ -225,10 +198,8 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
     _say_losses(summary.losses)
 
 
-def _print_dry_run(source: Any, recipe: Recipe, format_name: str, *, as_json: bool) -> None:
-    from posemill.jobs.convert.between import count_export
-
-    summary, layouts = count_export(source, format_name, recipe=recipe, watch=_bar("counting"))
+def _print_dry_run(counted: tuple[Summary, list[str]], *, as_json: bool) -> None:
+    summary, layouts = counted
     result = {"splits": summary.splits, "num_clips": summary.num_clips,
               "num_frames": summary.num_frames, "layout": layouts, "recipe": summary.recipe,
               "losses": summary.losses, "dry_run": True}  # fmt: skip
@@ -236,5 +207,5 @@ def _print_dry_run(source: Any, recipe: Recipe, format_name: str, *, as_json: bo
         print_json(result)
         return
     typer.echo(f"{summary.num_clips} clips, {summary.num_frames} frames as {', '.join(layouts)} "
-               f"({format_name}); nothing was written: --dry-run")  # fmt: skip
+               f"({summary.format_name}); nothing was written: --dry-run")  # fmt: skip
     _say_losses(summary.losses)

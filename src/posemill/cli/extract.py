@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from posemill.api.run_progress import ProgressView
 from posemill.cli.options import AsJson, ShowConfig, arguments_of, with_config_flags
 from posemill.cli.printing import print_config, print_json, print_table
-from posemill.cli.run_progress import ProgressView
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
 from posemill.provenance import Resolved, resolve
@@ -70,13 +70,10 @@ def _with_machine(resolved: Resolved[ExtractConfig]) -> Resolved[ExtractConfig]:
 
 
 def _run(config: ExtractConfig, *, as_json: bool) -> None:
-    from posemill.jobs.extract.run import extract as run_extract
+    from posemill.api.extracting import extract as run_extract
 
     typer.echo(f"looking for clips in {config.source} …", err=True)
-    with ProgressView() as view:
-        summary = run_extract(
-            config, on_progress=view.show, on_plan=_print_plan, on_count=view.count
-        )
+    summary = run_extract(config, progress=True, on_plan=_print_plan)
     _print_summary(summary, as_json=as_json)
     raise typer.Exit(summary.exit_code)
 

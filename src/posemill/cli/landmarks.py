@@ -38,7 +38,7 @@ def landmarks(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Find the 543 Holistic landmarks of one clip or folder, without making a run."""
-    from posemill.cli.progress import show_progress
+    from posemill.api.progress import show_progress
     from posemill.jobs.landmarks import check_out, clip_at, estimate_landmarks, save_landmarks
     from posemill.sources.frames import count_frames
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits, parse_size
+from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits
 from posemill.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
-    from posemill.inspection.drawing.originals import Originals
+    from posemill.api.looking import Drawn
 
 OriginalsRoot = Annotated[
     Path | None,
@@ -40,18 +40,11 @@ def view(
     as_json: AsJson = False,
 ) -> None:
     """Show what is in a run or an exported file: clips, frames, sizes, presence of the parts."""
-    from posemill.cli.progress import track
-    from posemill.inspection.material import open_material
-    from posemill.inspection.quality import measure
-    from posemill.inspection.summary import clip_row, describe
+    from posemill.api import looking
 
-    material = open_material(path, format_name=from_format, size_wh=parse_size(size))
-    total = material.num_frames(splits)
-    outlines = track(material.outlines(splits), "counting", total, lambda each: len(each.present))
-    result = describe(material, outlines, splits=splits, num_rows=rows)
-    if detailed:
-        clips = track(material.clips(splits), "measuring", total, len)
-        result["clips"] = [clip_row(measure(clip)) for clip in clips]
+    result = looking.view(
+        path, splits=splits, detailed=detailed, rows=rows, from_format=from_format, size=size
+    )
     if as_json:
         print_json(result)
     else:
@@ -77,27 +70,17 @@ def visualize(
     as_json: AsJson = False,
 ) -> None:
     """Draw sampled frames, with contact sheets, or with --video whole clips as movies."""
-    from posemill.cli.progress import show_progress
-    from posemill.inspection.drawing.gallery import DrawRequest, draw_gallery
-    from posemill.inspection.drawing.lettering import lacks_font
-    from posemill.inspection.drawing.originals import Originals
-    from posemill.inspection.material import open_material
+    from posemill.api import looking
 
-    material = open_material(path, format_name=from_format, size_wh=parse_size(size))
-    found = Originals.of(material.facts(), moved_to=originals)
-    request = DrawRequest(
-        num_samples=num_samples, splits=splits, clip_ids=clips, seed=seed, video=video
-    )
-    with show_progress("drawing frames") as found.on_frame:
-        paths = list(draw_gallery(material, request, out, originals=found))
+    drawn = looking.visualize(
+        path, out, num_samples=num_samples, splits=splits, clips=clips, seed=seed, video=video,
+        originals=originals, from_format=from_format, size=size,
+    )  # fmt: skip
     if as_json:
-        print_json({"paths": paths, "num_originals_gone": found.num_gone})
+        print_json({"paths": drawn.paths, "num_originals_gone": drawn.num_originals_gone})
     else:
-        typer.echo("\n".join(map(str, paths)))
-    _say_gone(found)
-    names = (path.relative_to(out).with_suffix("").parts for path in paths)
-    if advice := lacks_font(part for parts in names for part in parts):
-        typer.secho(advice, err=True, fg="yellow")
+        typer.echo("\n".join(map(str, drawn.paths)))
+    _print_notes(drawn)
 
 
 def report(
@@ -110,38 +93,18 @@ def report(
     size: PictureSize = None,
 ) -> None:
     """Write one HTML file: presence, gaps, jumps, suspected swaps, the worst clips, failures."""
-    from posemill.cli.progress import show_progress, track
-    from posemill.inspection.drawing.originals import Originals
-    from posemill.inspection.material import open_material
-    from posemill.inspection.report.build import measure_all, write_report
+    from posemill.api import looking
 
-    material = open_material(path, format_name=from_format, size_wh=parse_size(size))
-    total = material.num_frames(splits)
-    quality = measure_all(track(material.clips(splits), "measuring", total, len))
-    found = Originals.of(material.facts(), moved_to=originals)
-    with show_progress("drawing frames") as found.on_frame:
-        write_report(material, quality, out, originals=found)
+    drawn = looking.report(
+        path, out, splits=splits, originals=originals, from_format=from_format, size=size
+    )
     typer.echo(out)
-    _say_gone(found)
+    _print_notes(drawn)
 
 
-def _say_gone(originals: Originals) -> None:
-    if originals.num_unplaced:
-        typer.secho(
-            f"{originals.num_unplaced} frames of normalised keypoints drawn on a blank canvas: "
-            "they have no place in the original pictures",
-            err=True,
-            fg="yellow",
-        )
-    if originals.num_gone:
-        total = originals.num_gone + originals.num_read
-        typer.secho(
-            f"{originals.num_gone} of {total} original pictures could not be read, drawn on a "
-            f"blank canvas; the first: {originals.first_reason}. If they were moved, name their "
-            "folder by --originals",
-            err=True,
-            fg="yellow",
-        )
+def _print_notes(drawn: Drawn) -> None:
+    for note in drawn.notes:
+        typer.secho(note, err=True, fg="yellow")
 
 
 def _print_view(result: dict[str, Any]) -> None:

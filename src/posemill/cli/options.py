@@ -32,16 +32,6 @@ ShowConfig = Annotated[
 Command = Callable[..., None]
 
 
-def parse_size(text: str | None) -> tuple[int, int] | None:
-    """Return width and height in pixels; None for no text."""
-    if text is None:
-        return None
-    width, _, height = text.lower().partition("x")
-    if not (width.isdecimal() and height.isdecimal() and int(width) and int(height)):
-        raise typer.BadParameter(f"expected WIDTHxHEIGHT such as 1280x720, got {text!r}")
-    return int(width), int(height)
-
-
 def old_flags(spellings: Mapping[str, str]) -> Callable[[Command], Command]:
     """Return a decorator: a command goes on taking old flags, and says so on stderr.
 

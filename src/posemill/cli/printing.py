@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -53,6 +55,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 def _harmless(text: str) -> str:
     """Return text without commands to the terminal: names come from data."""
     return "".join(mark if mark.isprintable() or mark == "\n" else "?" for mark in text)
+
+
+def print_note(text: object) -> None:
+    """Print on stderr what works, but not as it should."""
+    typer.secho(f"posemill: {text}", err=True, fg="yellow")
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Print warnings of the functions that are called as notes, without their places in files."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *place, **more: print_note(message)
+        yield
 
 
 def print_lines(pairs: Iterable[tuple[str, Any]]) -> None:

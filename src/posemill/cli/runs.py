@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from posemill.api.run_progress import ProgressView, describe
 from posemill.cli.options import AsJson, with_config_flags
 from posemill.cli.printing import print_json, print_table
-from posemill.cli.run_progress import ProgressView, describe
 from posemill.config import ExtractConfig
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def status(
     """Say how far a run is: during, after a crash, after its end, from any shell."""
     from dataclasses import asdict
 
-    from posemill.jobs.extract.status import list_failures, read_status
+    from posemill.api.extracting import status as read_status
+    from posemill.jobs.extract.status import list_failures
 
     if watch:
         _watch(run)
@@ -118,7 +119,7 @@ def plan(
     flags: dict[str, Any],
 ) -> None:
     """Measure a sample on this machine; print hours and disk for 1, 2, 4, 8 … workers."""
-    from posemill.cli.run_progress import duration
+    from posemill.api.run_progress import duration
     from posemill.jobs.extract.forecast import forecast
 
     config = ExtractConfig(source, Path(), **flags)

@@ -141,7 +141,7 @@ def _is_prepared(source: Path) -> bool:
 
 
 def _estimate(run: Path, source: Path, device: str, threads: int) -> Iterator[PoseClip]:
-    from posemill.cli.progress import show_progress
+    from posemill.api.progress import show_progress
     from posemill.jobs.new_clips import clips_like
     from posemill.training.front import data_of
 

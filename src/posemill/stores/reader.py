@@ -14,6 +14,7 @@ import pyarrow as pa
 from posemill.blocks import ClipBlock
 from posemill.errors import MissingExtraError, RunError
 from posemill.records import PoseClip, fields_of_recipe
+from posemill.settings import did_you_mean
 from posemill.stores.columns import part_for
 from posemill.stores.commits import (
     Failure,
@@ -57,6 +58,24 @@ class Run:
 
     def __len__(self) -> int:
         return sum(each.num_clips for each in self._counts)
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    def __iter__(self) -> Iterator[PoseClip]:
+        return self.clips()
+
+    def __contains__(self, key: object) -> bool:
+        split, clip_id = key if isinstance(key, tuple) else (None, key)
+        return split in (None, *self.splits) and clip_id in self.clip_ids(split)
+
+    def __getitem__(self, key: str | tuple[str, str]) -> PoseClip:
+        """Return a clip by its id, or by split and id where two splits have the same."""
+        if isinstance(key, str):
+            return self.clip(key)
+        if isinstance(key, tuple) and len(key) == 2:
+            return self.clip(key[1], key[0])
+        raise TypeError(f"expected the id of a clip, or (split, id), got {key!r:.80}")
 
     @property
     def skeleton_name(self) -> str:
@@ -150,10 +169,14 @@ class Run:
                 (*values, valid_unicode(clip_id)),
             ).fetchall()
         if not rows:
-            raise RunError(f"{self.folder} has no keypoints of a clip {clip_id!r}")
+            hint = did_you_mean(clip_id, self.clip_ids(split), otherwise="; clip_ids() lists them")
+            raise RunError(f"{self.folder} has no keypoints of a clip {clip_id!r}{hint}")
         if len({row[0] for row in rows}) > 1:
             splits = ", ".join(sorted({row[1] for row in rows}))
-            raise RunError(f"clip {clip_id!r} is in several splits ({splits}): say which")
+            raise RunError(
+                f"clip {clip_id!r} is in several splits ({splits}): say which, as "
+                f"run[{rows[0][1]!r}, {clip_id!r}]"
+            )
         (clip,) = self.read_block(BlockPlan(tuple(ShardRows(*row) for row in rows))).clips
         return clip
 

@@ -30,6 +30,7 @@ from posemill.jobs.read_ahead import closing_stream, read_ahead
 from posemill.records import PoseClip
 from posemill.stores.commits import Failure
 from posemill.stores.manifest import MANIFEST_NAME, Manifest, check_folder
+from posemill.stores.reader import Run, open_run
 from posemill.stores.writer import RunWriter
 
 _SHOWN = 10
@@ -145,7 +146,7 @@ def count_export(
 
 @dataclass
 class RunSummary:
-    """What was written into a run.
+    """What was written into a run; stands for its folder wherever a path is expected.
 
     Args:
         equal_duplicates: Clips that came again with the same content, and were written once.
@@ -160,6 +161,14 @@ class RunSummary:
     equal_duplicates: int = 0
     num_failures: int = 0
     losses: tuple[str, ...] = ()
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def run(self) -> Run:
+        """The run, to be read."""
+        return open_run(self.path)
 
     def count(self, clip: PoseClip) -> None:
         """Add a clip to the totals."""

@@ -30,7 +30,7 @@ from posemill.jobs.read_ahead import closing_stream, read_ahead
 _MAX_NAME_BYTES = 150  # of a split, so that the files' names stay below the usual 255
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prepared:
     """One split on the disk; `losses` says in words which points of the clips are left out."""
 
@@ -39,6 +39,10 @@ class Prepared:
     stats_path: Path
     stats: dict[str, Any]
     losses: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        counts = f"{self.stats['num_clips']} clips, {self.stats['num_frames']} frames"
+        return f"Prepared({self.split!r}, {counts}, {str(self.path)!r})"
 
 
 def prepare(

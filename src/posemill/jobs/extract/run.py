@@ -30,6 +30,7 @@ from posemill.stores.commits import SplitCounts
 from posemill.stores.compaction import compact
 from posemill.stores.lock import RunLock
 from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, check_folder, now_text
+from posemill.stores.reader import Run, open_run
 from posemill.stores.writer import remove_uncommitted
 
 # One thread per worker: the work is parallel over workers already, and spinning threads of
@@ -41,9 +42,9 @@ _ONE_THREAD = dict.fromkeys(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
-    """What a run came to.
+    """What a run came to; stands for its folder wherever a path is expected.
 
     Args:
         folder: The run.
@@ -54,6 +55,41 @@ class Summary:
     folder: Path
     counts: tuple[SplitCounts, ...]
     reasons: tuple[tuple[str, int, int], ...]
+
+    def __repr__(self) -> str:
+        failed = failed_text(self.num_frames_failed, self.num_clips_failed)
+        return (
+            f"Summary({str(self.folder)!r}, {self.num_clips} clips, {self.num_frames} frames, "
+            f"{failed})"
+        )
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    @property
+    def run(self) -> Run:
+        """The run, to be read."""
+        return open_run(self.folder)
+
+    @property
+    def num_clips(self) -> int:
+        """Clips that gave keypoints, in all splits."""
+        return sum(each.num_clips - each.clips_failed for each in self.counts)
+
+    @property
+    def num_frames(self) -> int:
+        """Frames that gave keypoints, in all splits."""
+        return sum(each.frames_out for each in self.counts)
+
+    @property
+    def num_clips_failed(self) -> int:
+        """Clips that gave none at all; why is in `reasons`."""
+        return sum(each.clips_failed for each in self.counts)
+
+    @property
+    def num_frames_failed(self) -> int:
+        """Frames that gave none."""
+        return sum(each.frames_failed for each in self.counts)
 
     @property
     def exit_code(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import psutil
 
 from posemill.errors import RunError
-from posemill.jobs.extract.snapshot import Snapshot, read_live
+from posemill.jobs.extract.snapshot import Snapshot, failed_text, read_live
 from posemill.stores.commits import (
     Failure,
     SplitCounts,
@@ -29,7 +29,7 @@ _LIVE_FOR_SECONDS = 15.0
 State = Literal["running", "finished", "stopped", "unknown"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Status:
     """How a run stands.
 
@@ -50,6 +50,11 @@ class Status:
     reasons: tuple[tuple[str, int, int], ...]
     finished_at: str | None
     doubt: str = ""
+
+    def __repr__(self) -> str:
+        failed = failed_text(self.snapshot.frames_failed, self.snapshot.clips_failed)
+        done = f"{self.snapshot.frames_done}/{self.snapshot.frames_known} frames"
+        return f"Status({str(self.folder)!r}, {self.state}, {done}, {failed})"
 
     def headline(self) -> str:
         """Return one line about it."""

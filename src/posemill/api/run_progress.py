@@ -1,30 +1,31 @@
-"""A run's progress on stderr: live bars on a terminal, plain lines elsewhere."""
+"""A run's progress on stderr: live bars on a terminal, a line or lines elsewhere."""
 
 from __future__ import annotations
 
-import sys
-import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import typer
+from posemill.api.progress import TextLine, bar_text, choose_display
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.snapshot import Snapshot
 
-_LINE_SECONDS = 10.0
-
 
 class ProgressView:
-    """Shows snapshots: one bar per split, the rate, what is left, what failed."""
+    """Shows snapshots: one bar per split, the rate, what is left, what failed.
 
-    def __init__(self) -> None:
+    Args:
+        progress: As in `posemill.api.progress.choose_display`.
+    """
+
+    def __init__(self, progress: bool | None = True) -> None:
+        self._display = choose_display(progress)
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
-        self._line_at = time.monotonic()
+        self._line = TextLine("none" if self._display == "bars" else self._display)
 
     def __enter__(self) -> ProgressView:
-        if sys.stderr.isatty():
+        if self._display == "bars":
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -43,18 +44,22 @@ class ProgressView:
     ) -> None:
         if self._bars is not None:
             self._bars.stop()
+        self._line.close()
 
     def show(self, snapshot: Snapshot) -> None:
         """Show where things are now."""
         if self._bars is not None:
             self._draw(snapshot)
-        elif time.monotonic() - self._line_at >= _LINE_SECONDS:
-            self._line_at = time.monotonic()
-            typer.echo(describe(snapshot), err=True)
+        elif self._display == "line":
+            bar = bar_text(snapshot.frames_done, snapshot.frames_known)
+            self._line.show(f"{bar} frames  {speed_text(snapshot)}")
+        else:
+            self._line.show(describe(snapshot))
 
     def count(self, done: int, total: int) -> None:
         """Show how many videos were looked into to learn their lengths."""
         if self._bars is None:
+            self._line.show(f"counting frames: {done} / {total} videos")
             return
         if "counting" not in self._tasks:
             self._tasks["counting"] = self._bars.add_task("counting frames", total=total, note="")

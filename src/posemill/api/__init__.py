@@ -1,0 +1,1 @@
+"""What `import posemill` offers as functions: the commands call them too, and print."""

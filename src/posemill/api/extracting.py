@@ -1,0 +1,94 @@
+"""`posemill.extract` and `posemill.status`: a whole dataset to keypoints, and how far it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from posemill.api.run_progress import ProgressView
+from posemill.config import ExtractConfig
+from posemill.errors import ConfigError
+from posemill.jobs.extract.run import Summary
+from posemill.jobs.extract.run import extract as run_extraction
+from posemill.jobs.extract.snapshot import Snapshot
+from posemill.jobs.extract.status import Status, read_status
+from posemill.jobs.extract.workers import WorkerPlan
+from posemill.sources import ClipList
+
+
+def extract(
+    source: ExtractConfig | os.PathLike[str] | str,
+    out: os.PathLike[str] | str | None = None,
+    *,
+    progress: bool | None = None,
+    clips: ClipList | None = None,
+    on_progress: Callable[[Snapshot], None] | None = None,
+    on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
+    on_count: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> Summary:
+    """Extract the keypoints of all clips of a source into a run; continue it if it was begun.
+
+    What came of it is in the result: counts, reasons of failures, and `run`, to be read. A clip
+    that cannot be read is no exception, it is counted there.
+
+    Args:
+        source: A frame tree, a folder of videos or pictures, one file, a list, a known dataset; or
+            an `ExtractConfig`, which says all the rest too.
+        out: The run's folder.
+        progress: Bars on a terminal or a line in a notebook; True also for lines in a log, False
+            for nothing.
+        clips: What `posemill.sources.find_clips` found, to spare a second look.
+        on_progress: Called a few times per second.
+        on_plan: Called once before work starts, with the clips and the lengths of videos.
+        on_count: Called for every clip whose length has to be looked up: how many are done, of
+            how many.
+        settings: All other fields of `ExtractConfig`, as `posemill extract` has them as flags:
+            `workers=2`, `splits=["train"]`, `mode="image"` …
+
+    Raises:
+        RunError: The folder holds something else, or a run of other options, or is worked on; or
+            the disk is full. What was committed is safe.
+        StoppedError: A signal asked for it (Ctrl-C); the same call continues.
+    """
+    config = _config(source, out, settings)
+
+    def show(snapshot: Snapshot) -> None:
+        view.show(snapshot)
+        if on_progress is not None:
+            on_progress(snapshot)
+
+    def count(done: int, total: int) -> None:
+        view.count(done, total)
+        if on_count is not None:
+            on_count(done, total)
+
+    with ProgressView(progress) as view:
+        return run_extraction(
+            config, clips=clips, on_progress=show, on_plan=on_plan, on_count=count
+        )
+
+
+def _config(
+    source: ExtractConfig | os.PathLike[str] | str,
+    out: os.PathLike[str] | str | None,
+    settings: dict[str, Any],
+) -> ExtractConfig:
+    if isinstance(source, ExtractConfig):
+        if out is not None or settings:
+            more = ", ".join([*(["out"] if out is not None else []), *settings])
+            raise ConfigError(f"an ExtractConfig says everything; {more} came beside it")
+        return source
+    given = {"source": source, "out": out, **settings}
+    return ExtractConfig(**{name: value for name, value in given.items() if value is not None})
+
+
+def status(run: os.PathLike[str] | str) -> Status:
+    """Return how far a run is: during it, after a crash, after its end.
+
+    Args:
+        run: The run's folder.
+    """
+    return read_status(Path(run))

@@ -1,0 +1,192 @@
+"""`posemill.view`, `visualize`, `report`, `plot`: looking at runs, exported files and clips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posemill.api.arguments import AnyPath, Names, Size, names_of, parse_size
+from posemill.api.progress import show_progress, track
+from posemill.inspection.drawing.gallery import DrawRequest, draw_gallery
+from posemill.inspection.drawing.lettering import lacks_font
+from posemill.inspection.drawing.originals import Originals
+from posemill.inspection.material import open_material
+from posemill.inspection.quality import measure
+from posemill.inspection.report.build import measure_all, write_report
+from posemill.inspection.summary import clip_row, describe
+
+
+class View(dict[str, Any]):
+    """What is in a run or a file, as plain values; printed, a line for each split."""
+
+    def __repr__(self) -> str:
+        return "\n".join([f"View of {self['path']}: {self['kind']}, "
+                          f"{', '.join(self['skeleton_names'])}",
+                          *map(_split_line, self["splits"])])  # fmt: skip
+
+
+def _split_line(split: dict[str, Any]) -> str:
+    presence = ", ".join(
+        f"{name} {share:.1%}" for name, share in split["presence"].items() if share is not None
+    )
+    failed = split.get("frames_failed", 0)
+    return (
+        f"  {split['split']}: {split['num_clips']} clips, {split['num_frames']} frames"
+        + (f", {failed} failed" if failed else "")
+        + (f"; {presence}" if presence else "")
+    )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was written, and what could not be drawn as it should be.
+
+    Args:
+        paths: The files.
+        num_originals_gone: Frames drawn on a blank canvas, as their pictures cannot be read.
+        notes: In words, what is not as it should be and what to do about it.
+    """
+
+    paths: tuple[Path, ...]
+    num_originals_gone: int = 0
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __iter__(self) -> Iterator[Path]:
+        return iter(self.paths)
+
+
+def view(
+    run: AnyPath,
+    *,
+    splits: Names = None,
+    detailed: bool = False,
+    rows: int = 5,
+    from_format: str | None = None,
+    size: Size = None,
+    progress: bool | None = None,
+) -> View:
+    """Return what is in a run or a file: clips, frames, sizes, presence of the parts.
+
+    Args:
+        run: A run, or a file of any format.
+        splits: Only these; all by default.
+        detailed: Also every clip, with what looks wrong in it, as `clips`.
+        rows: Sample rows, one from each of the first clips.
+        from_format: Format of a file; found out by default.
+        size: `"1280x720"` or `(1280, 720)`: of pictures whose size a file does not say.
+        progress: Bars on a terminal or a line in a notebook; False for none.
+    """
+    material = open_material(Path(run), format_name=from_format, size_wh=parse_size(size))
+    chosen = names_of(splits)
+    total = material.num_frames(chosen)
+    outlines = track(
+        material.outlines(chosen), "counting", total, lambda each: len(each.present),
+        progress=progress,
+    )  # fmt: skip
+    found = View(describe(material, outlines, splits=chosen, num_rows=rows))
+    if detailed:
+        clips = track(material.clips(chosen), "measuring", total, len, progress=progress)
+        found["clips"] = [clip_row(measure(clip)) for clip in clips]
+    return found
+
+
+def visualize(
+    run: AnyPath,
+    out: AnyPath = "pictures",
+    *,
+    num_samples: int = 10,
+    splits: Names = None,
+    clips: Names = None,
+    seed: int = 0,
+    video: str | None = None,
+    originals: AnyPath | None = None,
+    from_format: str | None = None,
+    size: Size = None,
+    progress: bool | None = None,
+) -> Drawn:
+    """Draw sampled frames with contact sheets, or whole clips as movies; return the files.
+
+    Args:
+        run: A run, or a file of any format.
+        out: Folder for the pictures.
+        num_samples: Frames of each split; with `video`, clips of each split.
+        splits: Only these; all by default.
+        clips: Only these, by their ids.
+        seed: Another seed draws other samples.
+        video: `mp4` or `gif` for movies.
+        originals: Folder of the original pictures or videos, where it is not the recorded one.
+        from_format: See `view`, as for all others.
+        size: See `view`.
+        progress: See `view`.
+    """
+    material = open_material(Path(run), format_name=from_format, size_wh=parse_size(size))
+    found = _originals(material.facts(), originals)
+    request = DrawRequest(
+        num_samples=num_samples, splits=names_of(splits), clip_ids=names_of(clips), seed=seed,
+        video=video,
+    )  # fmt: skip
+    folder = Path(out)
+    with show_progress("drawing frames", progress=progress) as found.on_frame:
+        paths = tuple(draw_gallery(material, request, folder, originals=found))
+    names = [part for path in paths for part in path.relative_to(folder).with_suffix("").parts]
+    return Drawn(paths, found.num_gone, _notes(found, names))
+
+
+def report(
+    run: AnyPath,
+    out: AnyPath = "report.html",
+    *,
+    splits: Names = None,
+    originals: AnyPath | None = None,
+    from_format: str | None = None,
+    size: Size = None,
+    progress: bool | None = None,
+) -> Drawn:
+    """Write one HTML file: presence, gaps, jumps, suspected swaps, the worst clips, failures.
+
+    Args:
+        run: A run, or a file of any format.
+        out: The HTML file.
+        splits: Only these; all by default.
+        originals: See `visualize`.
+        from_format: See `view`, as for all others.
+        size: See `view`.
+        progress: See `view`.
+    """
+    material = open_material(Path(run), format_name=from_format, size_wh=parse_size(size))
+    chosen = names_of(splits)
+    total = material.num_frames(chosen)
+    clips = track(material.clips(chosen), "measuring", total, len, progress=progress)
+    quality = measure_all(clips)
+    found = _originals(material.facts(), originals)
+    with show_progress("drawing frames", progress=progress) as found.on_frame:
+        write_report(material, quality, Path(out), originals=found)
+    return Drawn((Path(out),), found.num_gone, _notes(found))
+
+
+def _originals(facts: dict[str, Any], moved_to: AnyPath | None) -> Originals:
+    return Originals.of(facts, moved_to=None if moved_to is None else Path(moved_to))
+
+
+def _notes(originals: Originals, names: Iterable[str] = ()) -> tuple[str, ...]:
+    notes = []
+    if originals.num_unplaced:
+        notes.append(
+            f"{originals.num_unplaced} frames of normalised keypoints drawn on a blank canvas: "
+            "they have no place in the original pictures"
+        )
+    if originals.num_gone:
+        total = originals.num_gone + originals.num_read
+        notes.append(
+            f"{originals.num_gone} of {total} original pictures could not be read, drawn on a "
+            f"blank canvas; the first: {originals.first_reason}. If they were moved, name their "
+            "folder by --originals"
+        )
+    if advice := lacks_font(names):
+        notes.append(advice)
+    return tuple(notes)
