@@ -12,11 +12,8 @@ import cv2
 import numpy as np
 from av.video.reformatter import VideoReformatter
 
+from posemill.decoders.losses_pyav import DamageError, LossWatch
 from posemill.records import Frame
-
-
-class DamageError(Exception):
-    """The stream cannot be read any further; all frames before have been given out."""
 
 
 def decode_frames(container: Any, stream: Any) -> Iterator[Any]:
@@ -29,28 +26,33 @@ def decode_frames(container: Any, stream: Any) -> Iterator[Any]:
         DamageError: After the last frame that is whole.
     """
     packets = container.demux(stream)
+    watch = LossWatch(container, stream)
     has_key = False
     while True:
         # Frames wait in the decoder until those shown before have come. Of them, the ones shown
         # before the damaged packet are good; one shown after it would have the wrong number.
         last_good_pts: float = math.inf
         try:
-            packet = next(packets, None)
+            with watch.listen():
+                packet = next(packets, None)
             if packet is None:
+                watch.finish()
                 return
             last_good_pts = -math.inf if packet.pts is None else packet.pts
             has_key = has_key or packet.is_keyframe
             if packet.is_corrupt:
                 raise DamageError("a packet is cut off or marked as corrupt")
-            frames = packet.decode()
+            if has_key and packet.size and not packet.is_discard:
+                watch.take_packet()
+            with watch.listen():
+                frames = packet.decode()
         except (av.error.FFmpegError, DamageError) as error:
             if not has_key and last_good_pts < math.inf:
                 continue  # cut out of a longer stream: it begins with its first key frame
             yield from _frames_before(stream, last_good_pts)
             raise DamageError(describe(error)) from error
         for frame in frames:
-            if frame.is_corrupt:
-                raise DamageError("the decoder marks the picture as corrupt")
+            watch.check(frame)
             yield frame
 
 

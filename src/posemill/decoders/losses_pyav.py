@@ -1,0 +1,127 @@
+"""Frames that a damaged file loses in silence: FFmpeg finds its way back, and only logs that.
+
+A demuxer that meets nonsense looks for the next place it understands. What lay between is gone
+without an error; the log has a line, and the times of the frames have a gap, or end too early.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import av
+import av.logging
+
+# How many frames may come between a line of the log and the gap: decoders hold some back.
+_SUSPICIOUS_FRAMES = 64
+# Times are rounded, and soft telecine shows a frame for half of another's time.
+_GAP = 1.75
+# Containers whose frames follow each other at one rate, so that a gap alone tells of a loss.
+_STEADY_CONTAINERS = frozenset(["mpeg", "mpegts"])
+_STEADY_CODECS = frozenset(["mpeg1video", "mpeg2video"])
+# A jump in time as long is a cut between two recordings.
+_CUT_SECONDS = 2.0
+
+
+class DamageError(Exception):
+    """The stream cannot be read any further; all frames before have been given out."""
+
+
+class LossWatch:
+    """Follows one pass over a stream and says where frames are missing.
+
+    Args:
+        container: Open, for its duration and format.
+        stream: Its video stream.
+    """
+
+    def __init__(self, container: Any, stream: Any) -> None:
+        self._stream = stream
+        self._seconds = float(stream.time_base or 0)
+        rate = stream.average_rate or stream.guessed_rate
+        self._usual = 1 / float(rate) if rate else 0.0
+        self._deltas: deque[float] = deque(maxlen=8)
+        self._last: float | None = None
+        self._end = _end_seconds(container)
+        names = container.format.name.split(",")
+        codec = stream.codec_context.name
+        self._is_steady = codec in _STEADY_CODECS and not _STEADY_CONTAINERS.isdisjoint(names)
+        # Only AVI counts its frames, empty ones among them, in a number that recorders get right.
+        self._promised = int(stream.frames) if "avi" in names else 0
+        self._num_packets = 0
+        self._num_frames = 0
+        self._num_missing = 0
+        self._said = ""
+        self._suspicious = 0
+
+    @contextmanager
+    def listen(self) -> Iterator[None]:
+        """Take what FFmpeg logs as an error inside the block, of this thread, and print nothing."""
+        before = av.logging.get_level()
+        av.logging.set_level(av.logging.ERROR)
+        try:
+            with av.logging.Capture(local=True) as logs:
+                yield
+        finally:
+            av.logging.set_level(before)
+        for _, name, message in logs:
+            self._said, self._suspicious = f"{name}: {message.strip()}", _SUSPICIOUS_FRAMES
+
+    def take_packet(self) -> None:
+        """Count a packet that was read."""
+        self._num_packets += 1
+
+    def check(self, frame: Any) -> None:
+        """Raise `DamageError` where the frame is marked as damaged or others are missing before it.
+
+        Args:
+            frame: The one that is shown next.
+        """
+        if frame.is_corrupt:
+            raise DamageError("the decoder marks the picture as corrupt")
+        self._num_frames += 1
+        if frame.pts is None or not self._seconds:
+            return
+        now = frame.pts * self._seconds
+        delta = 0.0 if self._last is None else now - self._last
+        usual = statistics.median(self._deltas) if self._deltas else self._usual
+        self._last = now
+        is_gap = usual > 0 and delta > _GAP * usual
+        missing = round(delta / usual) - 1 if is_gap else 0
+        if is_gap and self._suspicious:
+            raise DamageError(f"about {missing} frames are missing here ({self._said})")
+        if is_gap and self._is_steady and delta < _CUT_SECONDS:
+            self._num_missing += missing
+        if delta > 0:
+            self._deltas.append(delta)
+        self._suspicious = max(0, self._suspicious - 1)
+
+    def finish(self) -> None:
+        """Raise `DamageError` where a stream that ended without an error is not whole."""
+        if loss := self._loss_at_end():
+            raise DamageError(loss)
+
+    def _loss_at_end(self) -> str:
+        if self._suspicious and self._last is not None and self._end is not None:
+            usual = statistics.median(self._deltas) if self._deltas else self._usual
+            left = self._end - self._last
+            if usual > 0 and left > (1 + _GAP) * usual:
+                return f"about {round(left / usual) - 1} frames are missing here ({self._said})"
+        if self._said and self._num_frames < self._num_packets:
+            missing = self._num_packets - self._num_frames
+            return f"{missing} of {self._num_packets} frames did not come ({self._said})"
+        if self._num_missing:
+            return f"{self._num_missing} frames are missing by the times of the others"
+        if self._promised > self._num_packets > 0:
+            return f"the file says it has {self._promised} frames, {self._num_packets} are there"
+        return ""
+
+
+def _end_seconds(container: Any) -> float | None:
+    """Return when the container says its last frame ends, on the clock of its frames."""
+    if container.duration is None:
+        return None
+    return float((container.start_time or 0) + container.duration) / av.time_base

@@ -1,0 +1,106 @@
+"""Files that lose frames without an error of FFmpeg: the loss is found, healthy files are left."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import av.logging
+import numpy as np
+import pytest
+
+from posemill.decoders import open_video
+from posemill.errors import DecodeError
+
+NUM_FRAMES = 60
+KINDS = {
+    "a.mkv": ("libx264", None),
+    "a.webm": ("libvpx-vp9", None),
+    "a.mpg": ("mpeg2video", "mpeg"),
+    "a.avi": ("mpeg4", None),
+    "a.ts": ("libx264", "mpegts"),
+}
+OPTIONS = {"libx264": {"g": "20"}, "libvpx-vp9": {"cpu-used": "8", "deadline": "realtime"}}
+
+
+def write(path: Path, codec: str, format_name: str | None, steps: list[int] | None = None) -> None:
+    """Write a moving pattern; `steps` are the times between frames in fortieths of a second."""
+    rng = np.random.default_rng(0)
+    pattern = rng.integers(0, 255, (96, 128, 3)).astype(np.uint8)
+    with av.open(str(path), "w", format=format_name) as container:
+        stream = container.add_stream(codec, rate=25, options=OPTIONS.get(codec, {}))
+        stream.width, stream.height, stream.pix_fmt = 128, 96, "yuv420p"
+        time = 0
+        for number in range(NUM_FRAMES):
+            frame = av.VideoFrame.from_ndarray(np.roll(pattern, 3 * number, 1), "rgb24")
+            if steps is not None:
+                frame.pts, frame.time_base = time, Fraction(1, 1000)
+                time += steps[number % len(steps)]
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+def read(path: Path) -> tuple[int, str]:
+    number = 0
+    try:
+        with open_video(path) as video:
+            for _ in video:
+                number += 1
+    except DecodeError as error:
+        return number, str(error)
+    return number, ""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_damage_in_the_middle_never_loses_frames_in_silence(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name, *KINDS[name])
+    assert read(tmp_path / name) == (NUM_FRAMES, "")
+    whole = (tmp_path / name).read_bytes()
+    num_less = 0
+    for seed in range(12):
+        chance = random.Random(seed)
+        data = bytearray(whole)
+        start = chance.randrange(len(data) // 6, len(data) * 5 // 6)
+        length = chance.choice([300, 3000, 8000])
+        data[start : start + length] = chance.randbytes(len(data[start : start + length]))
+        (tmp_path / name).write_bytes(data)
+        number, error = read(tmp_path / name)
+        assert number == NUM_FRAMES or error, f"seed {seed}: {number} frames and no reason"
+        num_less += number < NUM_FRAMES
+    assert num_less, "no damage did any harm: the test shows nothing"
+
+
+def test_a_gap_that_ffmpeg_only_logs_is_said_with_its_words(tmp_path: Path) -> None:
+    path = tmp_path / "a.webm"
+    write(path, *KINDS["a.webm"])
+    whole = path.read_bytes()
+    found = []
+    for seed in range(12):
+        start = random.Random(seed).randrange(len(whole) // 4, len(whole) // 2)
+        damaged = bytearray(whole)
+        damaged[start : start + 6000] = random.Random(seed).randbytes(6000)
+        path.write_bytes(damaged)
+        found.append(read(path)[1])
+    assert any("frames are missing here (matroska,webm: " in each for each in found)
+    assert av.logging.get_level() is None, "the level of others' logs was changed"
+
+
+@pytest.mark.parametrize("steps", [[40], [40, 80, 40], [33, 200, 40, 500], [40] * 20 + [3000]])
+def test_a_healthy_video_of_uneven_times_is_whole(tmp_path: Path, steps: list[int]) -> None:
+    write(tmp_path / "vfr.mkv", "libx264", None, steps)
+    assert read(tmp_path / "vfr.mkv") == (NUM_FRAMES, "")
+
+
+def test_an_avi_that_says_more_frames_than_it_has_is_not_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.avi"
+    write(path, *KINDS["a.avi"])
+    data = bytearray(path.read_bytes())
+    place = data.index(b"strh") + 8 + 32  # dwLength of the stream's header
+    assert int.from_bytes(data[place : place + 4], "little") == NUM_FRAMES
+    data[place : place + 4] = (NUM_FRAMES + 5).to_bytes(4, "little")
+    path.write_bytes(data)
+    number, error = read(path)
+    assert number == NUM_FRAMES
+    assert "the file says it has 65 frames, 60 are there" in error
