@@ -30,7 +30,7 @@ import cv2
 from stock_environment import stock_python
 
 from posemill.decoders import open_video
-from posemill.jobs.extract.workers import usable_cores
+from posemill.machine.limits import count_cores
 from posemill.weights.pull import ensure_media
 
 COMMON_SCRIPT = """
@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--videos", type=Path, help="a folder of .mp4; default: a published clip")
     parser.add_argument("--copies", type=int, default=16, help="of the published clip")
-    parser.add_argument("--workers", type=int, default=usable_cores())
+    parser.add_argument("--workers", type=int, default=count_cores())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pictures", type=int, default=60, help="for the usual script")
     options = parser.parse_args()

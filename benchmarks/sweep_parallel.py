@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posemill.training.config.presets import count_cores
+from posemill.machine.limits import count_cores
 from posemill.training.launch.sweep import read_sweep
 from posemill.training.launch.sweep_runner import run_sweep
 

@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import numpy as np
 
 import posemill
-from posemill.training.config.presets import count_cores
+from posemill.machine.limits import count_cores
 
 MODES = ("single", "multi_thread", "multi_process", "auto")
 MODEL = {"width": 256, "num_layers": 4, "num_heads": 4, "stride": 1, "dropout": 0.0}

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-from posemill import files
 from posemill.files import (
     atomic_folder,
     atomic_path,
     cache_folder,
-    exclusive_lock,
     new_folders,
     remove_leftovers,
     sha256_of,
@@ -58,41 +54,6 @@ def test_the_checksum_is_that_of_the_whole_content(tmp_path: Path) -> None:
     content = bytes(range(256)) * 10_000  # more than one piece
     (tmp_path / "data").write_bytes(content)
     assert sha256_of(tmp_path / "data") == hashlib.sha256(content).hexdigest()
-
-
-def test_the_second_holder_of_a_lock_waits_and_is_told_once(tmp_path: Path) -> None:
-    order: list[str] = []
-    waiting = threading.Event()
-
-    def second() -> None:
-        with exclusive_lock(tmp_path / "lock", on_wait=waiting.set):
-            order.append("second")
-
-    with exclusive_lock(tmp_path / "lock", on_wait=lambda: pytest.fail("nobody else has it")):
-        thread = threading.Thread(target=second)
-        thread.start()
-        assert waiting.wait(30)
-        order.append("first")
-    thread.join(30)
-    assert order == ["first", "second"]
-
-
-def test_a_killed_holder_frees_its_lock(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from posemill.files import exclusive_lock\n"
-        "with exclusive_lock(Path(sys.argv[1])): print('have it', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "lock")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={"PYTHONPATH": str(Path(files.__file__).parents[1])},
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"have it\n"
-        holder.kill()
-        with exclusive_lock(tmp_path / "lock"):
-            pass
 
 
 def test_the_cache_folder_is_the_users_choice_or_the_platforms(

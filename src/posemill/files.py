@@ -1,4 +1,4 @@
-"""Atomic writes, locks, checksums and the cache folder."""
+"""Atomic writes, checksums and the cache folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import stat
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -59,39 +59,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def exclusive_lock(path: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the lock file `path` (made if absent) for the block; freed even if the process dies.
-
-    Args:
-        path: Stays after the block: removing it would let two processes hold two files.
-        on_wait: Called once when another process has the lock and we are about to wait.
-    """
-    with path.open("a+b") as handle:
-        if not _try_lock(handle.fileno()):
-            if on_wait is not None:
-                on_wait()
-            while not _try_lock(handle.fileno()):
-                time.sleep(0.1)
-        yield  # closing the file frees the lock
-
-
-def _try_lock(descriptor: int) -> bool:
-    """Return whether we got the lock. A file system without locks counts as got."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
-    return True
 
 
 def sha256_of(path: Path) -> str:

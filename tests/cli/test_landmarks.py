@@ -124,7 +124,7 @@ def test_a_disk_that_fills_up_during_the_work_is_said_and_leaves_nothing_half_wr
     pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(landmarks, "_reserve", lambda descriptor, num_bytes: None)  # room yet
+    monkeypatch.setattr(landmarks, "reserve", lambda descriptor, num_bytes: None)  # room yet
     assert run(pictures, "--out", tmp_path / "x.npz") == 2
     assert "x.npz cannot be written: File too large; choose another place" in one_line(capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]

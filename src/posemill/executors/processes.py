@@ -2,13 +2,12 @@
 
 Every worker has a pipe of its own, so the death of one cannot leave a lock or half a message in
 the way of the others, and is noticed at once: the pipe ends. Workers end when this process does,
-even by SIGKILL: see `posemill.executors.worker`.
+even by SIGKILL: see `posemill.machine.processes`.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import sys
 import time
@@ -31,6 +30,7 @@ from posemill.executors import (
     Tick,
 )
 from posemill.executors.worker import FINISHED, MESSAGE, READY, work
+from posemill.machine.processes import environment
 
 _TICK_SECONDS = 0.2
 _CHECK_SECONDS = 0.5
@@ -59,7 +59,7 @@ class _Worker:
             name=f"posemill-worker-{index}",
             daemon=True,
         )
-        with _environment(limits), _without_script(make_function):
+        with environment(limits.environment), _without_script(make_function):
             self.process.start()
         far_end.close()  # ours is now the only other end: the worker's death ends the pipe
         self._seen = (0, time.monotonic())
@@ -121,21 +121,6 @@ class _Worker:
             self.process.join(5)
         if self.process.exitcode is not None:
             self.process.close()
-
-
-@contextmanager
-def _environment(limits: Limits) -> Iterator[None]:
-    """Set the variables that a process started inside the block inherits."""
-    old = {name: os.environ.get(name) for name in limits.environment}
-    os.environ.update(limits.environment)
-    try:
-        yield
-    finally:
-        for name, value in old.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
-import multiprocessing
 import os
 import signal
-import sys
-import threading
 from collections.abc import MutableSequence
 from contextlib import suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from posemill.executors import MakeFunction, Progress
 from posemill.files import open_plain
+from posemill.machine.processes import die_with_parent
 
 READY, MESSAGE, FINISHED = "ready", "message", "finished"
-_PR_SET_PDEATHSIG = 1
 
 
 def work(
@@ -34,7 +30,7 @@ def work(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if log_path is not None:
         _log_to(log_path)
-    _die_with_parent()
+    die_with_parent()
     function, progress = make_function(worker_index), Progress(slots)
     with suppress(BrokenPipeError, ConnectionResetError, EOFError):  # the parent is gone
         pipe.send((READY, None))
@@ -53,21 +49,3 @@ def _log_to(path: str) -> None:
     os.dup2(descriptor, 2)
     os.close(descriptor)
     faulthandler.enable()
-
-
-def _die_with_parent() -> None:
-    """End this process when the parent ends, however it ends."""
-    if sys.platform == "linux":
-        # By the kernel, also while a library holds the interpreter lock for ever.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-    if not parent.is_alive():  # it died before the line above
-        os._exit(1)
-    threading.Thread(target=_watch, args=(parent.sentinel,), daemon=True).start()
-
-
-def _watch(sentinel: int) -> None:
-    wait([sentinel])
-    os._exit(1)

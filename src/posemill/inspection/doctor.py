@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
@@ -22,6 +21,7 @@ from posemill.estimators.devices import (
 )
 from posemill.estimators.runtime import choose_runtime, has_litert_here
 from posemill.files import cache_folder
+from posemill.machine.limits import core_limit, free_memory, memory_limit
 from posemill.weights.pull import list_files
 
 _BASE_PACKAGES = ("numpy", "av", "tflite", "pyarrow", "pillow", "psutil", "typer", "rich")
@@ -107,22 +107,18 @@ def _version_of(package: str) -> str | None:
 def _machine() -> dict[str, Any]:
     import psutil
 
-    memory = psutil.virtual_memory()
+    cores, memory = core_limit(), memory_limit()
     return {
         "platform": platform.platform(),
         "processor": _processor_name(),
         "cores": os.cpu_count() or 1,
-        "usable_cores": usable_cores(),
-        "memory_bytes": memory.total,
-        "free_memory_bytes": memory.available,
+        "usable_cores": cores.amount,
+        "cores_limited_by": cores.reason,
+        "memory_bytes": psutil.virtual_memory().total,
+        "usable_memory_bytes": memory.amount,
+        "memory_limited_by": memory.reason,
+        "free_memory_bytes": free_memory(),
     }
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use: fewer than there are under taskset or Slurm."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _processor_name() -> str:

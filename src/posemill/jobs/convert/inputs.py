@@ -12,7 +12,7 @@ from posemill.blocks import ClipBlock, join_clips, join_stream
 from posemill.errors import FormatError, RunError
 from posemill.formats import detect_format, get_format
 from posemill.formats.shared.contract import Format, Size
-from posemill.jobs.read_ahead import map_ahead, read_ahead
+from posemill.machine.read_ahead import map_ahead, read_ahead
 from posemill.records import PoseClip
 from posemill.stores.columns import part_for
 from posemill.stores.commits import Failure

@@ -25,7 +25,7 @@ from posemill.jobs.convert.shaping import (
     shape_block,
 )
 from posemill.jobs.convert.statistics import SplitStats
-from posemill.jobs.read_ahead import closing_stream, read_ahead
+from posemill.machine.read_ahead import closing_stream, read_ahead
 
 _MAX_NAME_BYTES = 150  # of a split, so that the files' names stay below the usual 255
 

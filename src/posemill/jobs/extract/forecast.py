@@ -14,7 +14,7 @@ from typing import Any
 from posemill.config import ExtractConfig
 from posemill.jobs.extract.opening import count_frames
 from posemill.jobs.extract.run import extract
-from posemill.jobs.extract.workers import usable_cores
+from posemill.machine.limits import count_cores
 from posemill.records import Clip
 from posemill.sources import ClipList, find_clips
 from posemill.stores.reader import open_run
@@ -77,7 +77,7 @@ def forecast(config: ExtractConfig, *, sample_seconds: float = 20.0) -> Forecast
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
     counted = count_frames(clips)
     num_frames = sum(clip.num_frames or 0 for clip in counted)
-    cores = usable_cores()
+    cores = count_cores()
     with tempfile.TemporaryDirectory(prefix="posemill-plan-") as name:
         scratch = Path(name)
         # A small one first: it warms the caches and says how large the sample may be.

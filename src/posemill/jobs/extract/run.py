@@ -23,8 +23,10 @@ from posemill.jobs.extract.messages import WorkerSettings
 from posemill.jobs.extract.opening import open_ledger
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.snapshot import Snapshot, failed_text
-from posemill.jobs.extract.worker import MakeWorker, disk_message
+from posemill.jobs.extract.worker import MakeWorker
 from posemill.jobs.extract.workers import WorkerPlan, plan_workers
+from posemill.machine.disk import disk_message
+from posemill.machine.processes import thread_variables
 from posemill.sources import ClipList, find_clips
 from posemill.stores.commits import SplitCounts
 from posemill.stores.compaction import compact
@@ -32,14 +34,6 @@ from posemill.stores.lock import RunLock
 from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, check_folder, now_text
 from posemill.stores.reader import Run, open_run
 from posemill.stores.writer import remove_uncommitted
-
-# One thread per worker: the work is parallel over workers already, and spinning threads of
-# several libraries in each would only take the cores from each other.
-_ONE_THREAD = dict.fromkeys(
-    "OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS OPENCV_FOR_THREADS_NUM "
-    "ARROW_NUM_THREADS".split(),
-    "1",
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -184,7 +178,8 @@ def _work(
     num_tasks = coordinator.plan(workers.num_workers)
     if not num_tasks:
         return
-    environment = dict(_ONE_THREAD)
+    # One thread per worker: the work is parallel over workers already.
+    environment = thread_variables(1)
     if config.temp_dir is not None:
         config.temp_dir.mkdir(parents=True, exist_ok=True)
         environment["TMPDIR"] = str(config.temp_dir)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections import deque
@@ -37,6 +36,7 @@ from posemill.jobs.extract.reading import (
     Listing,
     attempt,
 )
+from posemill.machine.disk import disk_message
 from posemill.records import Frame, Keypoints, PoseClip
 from posemill.stores.writer import ShardWriter
 
@@ -214,14 +214,16 @@ class _TaskRun:
         frames = [frame for _, (_, _, frame) in waiting]
         result = attempt(lambda: self._estimator.estimate(frames, states))
         if isinstance(result, Failed):
-            self._blame(waiting, saved, result)
+            self._lose_failing(waiting, saved, result)
             return
         for row, (lane, (index, path, _)) in enumerate(waiting):
             lane.found.append((index, path, _row_of(result, row)))
         self._num_rows += len(waiting)
         self._num_frames += len(waiting)
 
-    def _blame(self, waiting: list[_Waiting], saved: list[ClipState], failed: Failed) -> None:
+    def _lose_failing(
+        self, waiting: list[_Waiting], saved: list[ClipState], failed: Failed
+    ) -> None:
         """Find the frame of a batch that the engine failed at: by itself, each in its turn."""
         if len(waiting) == 1:
             lane, (index, path, _) = waiting[0]
@@ -272,19 +274,6 @@ class _TaskRun:
     def _describe(self, error: OSError) -> str:
         where = os.path.join(self._settings.folder, "shards")  # noqa: PTH118
         return disk_message(error, where)
-
-
-def disk_message(error: OSError, where: str) -> str:
-    """Return what to tell about a write that failed: what happened and what to do."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return (
-            f"no room left to write to {where} ({error.strerror}); everything committed so far "
-            "is safe: make room and run the same command again"
-        )
-    return (
-        f"cannot write to {where}: {error}; everything committed so far is safe: "
-        "run the same command again when it can be written"
-    )
 
 
 def _row_of(keypoints: Keypoints, row: int) -> Keypoints:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
-import psutil
-
 from posemill.config import ExtractConfig
+from posemill.machine.limits import count_cores, memory_limit
 
-_LEAST_MEMORY = 1 << 30
+# What a worker needs with room to spare: 190 MB with the engine and four frames of 1920 x 1080.
+_LEAST_MEMORY = 512 << 20
+_SHARE_OF_MEMORY = 0.8
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class WorkerPlan:
     executor: str
     devices: tuple[str, ...]
     memory_bytes: int
+    note: str = ""
 
     def __str__(self) -> str:
         kind = {"processes": "processes", "threads": "threads of one process"}
@@ -27,31 +28,38 @@ class WorkerPlan:
             f"{self.num_workers} {kind.get(self.executor, self.executor + ' workers')}"
         )  # fmt: skip
         limit = f", at most {self.memory_bytes >> 20} MB each" if self.memory_bytes else ""
-        return f"{what} x 1 thread on {', '.join(self.devices)}{limit}"
+        note = f" ({self.note})" if self.note else ""
+        return f"{what} x 1 thread on {', '.join(self.devices)}{limit}{note}"
 
 
 def plan_workers(config: ExtractConfig) -> WorkerPlan:
     """Return the workers a config asks for on this machine."""
     devices = tuple(config.devices())
-    if config.num_gpus:
-        num_workers = config.num_gpus * config.num_workers_per_gpu
-    else:
-        num_workers = config.workers or usable_cores()
+    note = ""
     if config.executor == "serial":
         num_workers = 1
+    elif config.num_gpus:
+        num_workers = config.num_gpus * config.num_workers_per_gpu
+    elif config.workers:
+        num_workers = config.workers
+    else:
+        num_workers, note = usual_workers()
     memory = config.memory_limit_mb
     if memory is None and config.executor != "processes":
         memory_bytes = 0  # a new thread would be no smaller than the old one
     elif memory is None:
-        share = int(0.8 * psutil.virtual_memory().total / num_workers)
+        share = int(_SHARE_OF_MEMORY * memory_limit().amount / num_workers)
         memory_bytes = max(_LEAST_MEMORY, share)
     else:
         memory_bytes = memory << 20
-    return WorkerPlan(num_workers, config.executor, devices, memory_bytes)
+    return WorkerPlan(num_workers, config.executor, devices, memory_bytes, note)
 
 
-def usable_cores() -> int:
-    """Return how many cores this process may use: a container or `taskset` may allow fewer."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def usual_workers() -> tuple[int, str]:
+    """Return how many workers run where nobody said: one a core, and why if they are fewer."""
+    cores, memory = count_cores(), memory_limit()
+    fitting = max(1, int(_SHARE_OF_MEMORY * memory.amount) // _LEAST_MEMORY)
+    if fitting >= cores:
+        return cores, ""
+    why = f": {memory.reason}" if memory.reason else ""
+    return fitting, f"not {cores}, one a core, for {memory.amount >> 20} MB of memory{why}"

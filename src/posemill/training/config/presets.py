@@ -6,7 +6,6 @@ often, one with a large one is capped by `batch_size`. So every preset takes the
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,13 +64,6 @@ def preset_values(name: str) -> Mapping[str, Any]:
     if name not in PRESETS:
         raise ConfigError(f"preset: expected {' | '.join(PRESETS)}, got {name!r}")
     return PRESETS[name]
-
-
-def count_cores() -> int:
-    """Return the cores this process may use (its affinity, not the machine's number)."""
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1
 
 
 def loader_workers(preset: str, *, cores: int, ranks: int) -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from posemill import provenance
-from posemill.training.config.presets import count_cores, loader_workers
+from posemill.machine.limits import count_cores
+from posemill.training.config.presets import loader_workers
 from posemill.training.config.train_config import TrainConfig
 
 Resolved: TypeAlias = provenance.Resolved[TrainConfig]

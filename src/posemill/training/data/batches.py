@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from posemill.machine.processes import thread_variables
 from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.training.data.datasets import KeypointSet, Sample
 
@@ -258,4 +259,4 @@ def _as_it_is(batch: Batch) -> Batch:
 
 def _start_worker(_: int) -> None:
     torch.set_num_threads(1)
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.update(thread_variables(1))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterator
 from typing import Any, cast
 
 from torch.utils.data import DataLoader, Sampler
 
+from posemill.machine.read_ahead import read_ahead
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import BucketSampler, Draw, make_loader
 from posemill.training.loop.distributed import World
 from posemill.training.tasks.workload import Split
 
 _BUCKET_BATCHES = 32
-_END: Any = object()
 
 
 class EpochLoader:
@@ -79,7 +77,7 @@ class EpochLoader:
         source = iter(self._loader)
         is_done = False
         try:
-            yield from read_ahead(source, self._ahead) if self._ahead else source
+            yield from read_ahead(source, depth=self._ahead) if self._ahead else source
             is_done = True
         finally:
             # torch would report a dead loader again at the end of any other child process, for
@@ -103,16 +101,3 @@ class _Order(Sampler[list[Draw]]):
         for epoch in range(self._start, self._stop):
             self._sampler.set_position(epoch, self._start_step if epoch == self._start else 0)
             yield from self._sampler
-
-
-def read_ahead(items: Iterable[Any], ahead: int) -> Iterator[Any]:
-    """Yield the items, read by a thread up to `ahead` of them early; its errors are raised here."""
-    source = iter(items)
-    pool = ThreadPoolExecutor(1, thread_name_prefix="posemill-loader")
-    try:
-        pending = deque(pool.submit(next, source, _END) for _ in range(ahead))
-        while (item := pending.popleft().result()) is not _END:
-            pending.append(pool.submit(next, source, _END))
-            yield item
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -13,9 +13,7 @@ import os
 import pickle
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +23,9 @@ import torch
 
 from posemill import errors
 from posemill.errors import ConfigError, DeviceError, PosemillError, TrainingError
-from posemill.training.config.presets import count_cores, loader_workers
+from posemill.machine.limits import count_cores
+from posemill.machine.processes import die_with_parent, environment, thread_variables
+from posemill.training.config.presets import loader_workers
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.distributed import World, join_world, leave_at_once
@@ -199,7 +199,7 @@ def run_ranks(task: RankTask, config: TrainConfig) -> dict[str, Any]:
             for rank in range(size)
         ]
         try:
-            with _rank_environment(config.threads):
+            with environment(thread_variables(config.threads)):
                 _start(processes)
             _wait(processes)
         finally:
@@ -226,7 +226,7 @@ class _Seat:
 def _rank_main(task: RankTask, seat: _Seat, shared: Path) -> None:
     """What each spawned process does; errors are left in a file for the parent."""
     rank = seat.rank
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    die_with_parent()
     if seat.threads:
         torch.set_num_threads(seat.threads)
     try:
@@ -243,14 +243,6 @@ def _rank_main(task: RankTask, seat: _Seat, shared: Path) -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _leave_with_parent() -> None:
-    """End this process when the one that started it is gone: nobody would wait for the result."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
 
 
 def _start(processes: list[Any]) -> None:
@@ -293,19 +285,3 @@ def _raise_first_error(processes: list[Any], shared: Path) -> None:
             "system's out-of-memory killer: lower --micro-batch or --processes); what it said is "
             "above. Continue with --resume"
         )
-
-
-@contextmanager
-def _rank_environment(threads: int) -> Iterator[None]:
-    """Let the new processes start with capped, sleeping OpenMP threads."""
-    wanted = {"OMP_NUM_THREADS": str(max(1, threads)), "OMP_WAIT_POLICY": "passive"}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

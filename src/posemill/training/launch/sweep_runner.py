@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-import psutil
-
 from posemill.errors import ConfigError
-from posemill.training.config.presets import count_cores
+from posemill.machine.limits import count_cores, free_memory
+from posemill.machine.processes import thread_variables
 from posemill.training.launch.sweep import Sweep, SweepJob
 
 _POLL_SECONDS = 0.1
@@ -30,10 +29,12 @@ class Share:
 
     Args:
         cores: Which cores.
+        num_threads: How many of them at once: a container may have a quota of their time.
         memory_bytes: How much memory.
     """
 
     cores: tuple[int, ...]
+    num_threads: int
     memory_bytes: int
 
 
@@ -46,8 +47,11 @@ def divide_machine(jobs: int) -> list[Share]:
         )
     names = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     names = names or list(range(available))
-    memory = int(psutil.virtual_memory().available * 0.9) // jobs
-    return [Share(tuple(names[index::jobs]), memory) for index in range(jobs)]
+    memory = int(free_memory() * 0.9) // jobs
+    return [
+        Share(tuple(names[index::jobs]), len(range(available)[index::jobs]), memory)
+        for index in range(jobs)
+    ]
 
 
 @dataclass
@@ -99,20 +103,15 @@ class SweepRunner:
         return self.failures
 
     def _start(self, job: SweepJob, slot: int, share: Share) -> _Running:
-        config = self.sweep.write_config(job, cores=len(share.cores))
+        config = self.sweep.write_config(job, cores=share.num_threads)
         log = (job.folder / "log.txt").open("ab")
-        threads = str(len(share.cores))
-        environment = {
-            **os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
-            "OMP_WAIT_POLICY": "passive",
-        }  # fmt: skip
         resume = ["--resume"] if (job.run_folder / "run.json").is_file() else []
         process = subprocess.Popen(
             [*self.command, str(config), *resume],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=environment,
+            env={**os.environ, **thread_variables(share.num_threads)},
             # Ctrl-C in the terminal reaches us alone; we tell the jobs.
             start_new_session=True,
         )

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from posemill.errors import TrainingError
-from posemill.training.config.presets import count_cores
+from posemill.machine.limits import count_cores
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.launch.advice import advise

@@ -10,9 +10,7 @@ figures/*.png, tensorboard/
 
 from __future__ import annotations
 
-import errno
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 
 from posemill.errors import RunError
 from posemill.files import atomic_path
+from posemill.machine.locks import try_lock
 from posemill.training.runs.checkpoints import CheckpointFolder
 
 _KIND = "posemill-training"
@@ -65,15 +64,12 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Keep other trainings out of the folder for the block; a dead holder's lock is free."""
         with (self.path / ".lock").open("a+b") as handle:
-            try:
-                _lock(handle.fileno())
-            except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EAGAIN):
-                    raise
+            # Its own: a lock of the file itself would be kept alive by forked loaders.
+            if not try_lock(handle.fileno(), is_own=True):
                 raise RunError(
                     f"{self.path} is being trained by another process; wait for it, end it, or "
                     "choose another --out"
-                ) from error
+                )
             yield
 
     def write_facts(self, facts: Mapping[str, Any]) -> None:
@@ -119,15 +115,3 @@ class RunFolder:
         if not isinstance(value, dict):
             raise RunError(f"{self.path / name}: expected an object")
         return value
-
-
-def _lock(descriptor: int) -> None:
-    """Lock a file for this process alone: unlike `flock`, forked loaders do not keep it alive."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from posemill.jobs.read_ahead import map_ahead, read_ahead
+from posemill.machine.read_ahead import map_ahead, read_ahead
 
 
 def test_items_keep_their_order_and_come_from_another_thread() -> None:

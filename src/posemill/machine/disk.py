@@ -1,0 +1,40 @@
+"""Disks that are full, or refuse for another reason."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+
+def is_full(error: OSError) -> bool:
+    """Return whether a write failed because the disk, or this user's part of it, is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _does_not_fit(error: OSError) -> bool:
+    """Return whether there is no room: the disk is full, or no file may be so large."""
+    return is_full(error) or error.errno == errno.EFBIG
+
+
+def reserve(descriptor: int, num_bytes: int) -> None:
+    """Raise where the disk has no room for so many bytes; not every system can tell."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, num_bytes)
+    except OSError as error:
+        if _does_not_fit(error):
+            raise
+
+
+def disk_message(error: OSError, where: str) -> str:
+    """Return what to tell about a run's write that failed: what happened and what to do."""
+    if _does_not_fit(error):
+        return (
+            f"no room left to write to {where} ({error.strerror}); everything committed so far "
+            "is safe: make room and run the same command again"
+        )
+    return (
+        f"cannot write to {where}: {error}; everything committed so far is safe: "
+        "run the same command again when it can be written"
+    )

@@ -1,0 +1,74 @@
+"""Locks on files, which the system drops when their holder dies, however it dies."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_NO_LOCKS_HERE = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
+
+if sys.platform == "win32":  # pragma: no cover
+    import msvcrt
+
+    def try_lock(descriptor: int, *, is_shared: bool = False, is_own: bool = False) -> bool:
+        """Return whether the lock is ours now; see the other system's."""
+        # Far behind the text, which others must be able to read.
+        os.lseek(descriptor, 1 << 20, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+else:
+    import fcntl
+
+    def try_lock(descriptor: int, *, is_shared: bool = False, is_own: bool = False) -> bool:
+        """Return whether the lock of an open file is ours now; does not wait.
+
+        Args:
+            descriptor: Of the file; closing it frees the lock.
+            is_shared: Several may hold it so at once, and nobody who wants it alone.
+            is_own: Of this process: forked ones that have the file open too do not keep the lock
+                alive, and all other open files of this process share it.
+
+        Raises:
+            OSError: The file system cannot lock.
+        """
+        kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+        try:
+            (fcntl.lockf if is_own else fcntl.flock)(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except PermissionError:
+            if is_own:  # POSIX lets a system say it so
+                return False
+            raise
+        return True
+
+
+@contextmanager
+def exclusive_lock(path: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold the lock file `path` (made if absent) for the block; freed even if the process dies.
+
+    A file system without locks counts as ours.
+
+    Args:
+        path: Stays after the block: removing it would let two processes hold two files.
+        on_wait: Called once when another process has the lock and we are about to wait.
+    """
+    with path.open("a+b") as handle:
+        try:
+            if not try_lock(handle.fileno()):
+                if on_wait is not None:
+                    on_wait()
+                while not try_lock(handle.fileno()):
+                    time.sleep(0.1)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS_HERE:
+                raise
+        yield  # closing the file frees the lock

@@ -1,0 +1,77 @@
+"""Child processes: they end with their parent, and compute with the threads they are given."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+
+_PR_SET_PDEATHSIG = 1
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENCV_FOR_THREADS_NUM",
+    "ARROW_NUM_THREADS",
+)
+
+
+def die_with_parent() -> None:
+    """End this process when the one that started it ends, however that ends.
+
+    On Linux the kernel does it, also while a library holds the interpreter lock for ever. It goes
+    by the thread that started us: a parent must start its children where it waits for them. Where
+    the kernel cannot, a thread does, and standard error says so.
+    """
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None, use_errno=True)
+        # All five: some sandboxes refuse a call whose unused arguments are not 0.
+        arguments = [ctypes.c_ulong(value) for value in (signal.SIGKILL, 0, 0, 0)]
+        if library.prctl(_PR_SET_PDEATHSIG, *arguments) != 0:
+            sys.stderr.write(
+                "posemill: the system will not end this process with its parent (prctl: "
+                f"{os.strerror(ctypes.get_errno())}); if the parent is killed while a library "
+                f"hangs here, end process {os.getpid()} yourself\n"
+            )
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    if not parent.is_alive():  # it died before the kernel was asked
+        os._exit(1)
+    threading.Thread(target=_leave_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def _leave_after(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def thread_variables(num_threads: int) -> dict[str, str]:
+    """Return environment variables that cap the threads of the libraries of a new process.
+
+    Spinning threads of several processes, or of several libraries in one, would only take the
+    cores from each other; so they sleep while they wait.
+    """
+    count = str(max(1, num_threads))
+    return {**dict.fromkeys(_THREAD_VARIABLES, count), "OMP_WAIT_POLICY": "passive"}
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for the processes that are started inside the block."""
+    old = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in old.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

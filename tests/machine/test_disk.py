@@ -1,0 +1,54 @@
+"""What a full disk is, and what is said about one."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from posemill.machine.disk import disk_message, is_full, reserve
+
+
+@pytest.mark.parametrize(
+    ("name", "has_no_room"),
+    [("ENOSPC", True), ("EDQUOT", True), ("EFBIG", True), ("EIO", False), ("EACCES", False)],
+)
+def test_a_write_for_which_there_is_no_room_says_to_make_room(name: str, has_no_room: bool) -> None:
+    code = getattr(errno, name)
+    error = OSError(code, os.strerror(code))
+    assert is_full(error) == (name in ("ENOSPC", "EDQUOT"))
+    said = disk_message(error, "runs/a")
+    if has_no_room:
+        assert said == (
+            f"no room left to write to runs/a ({os.strerror(code)}); everything committed so far "
+            "is safe: make room and run the same command again"
+        )
+    else:
+        assert said == (
+            f"cannot write to runs/a: {error}; everything committed so far is safe: "
+            "run the same command again when it can be written"
+        )
+
+
+def test_room_that_is_there_is_reserved(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as handle:
+        reserve(handle.fileno(), 5000)
+    assert (tmp_path / "file").stat().st_size == 5000
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EFBIG, errno.EOPNOTSUPP])
+def test_only_a_disk_without_room_raises(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+    with (tmp_path / "file").open("wb") as handle:
+        if code == errno.EOPNOTSUPP:  # a file system that cannot tell
+            reserve(handle.fileno(), 5000)
+        else:
+            with pytest.raises(OSError, match=os.strerror(code)):
+                reserve(handle.fileno(), 5000)

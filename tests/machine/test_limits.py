@@ -1,0 +1,276 @@
+"""Cores and memory of a process in a container, by trees of control groups as they are found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import posemill
+from posemill.machine import cgroups
+from posemill.machine.limits import core_limit, count_cores, free_memory, memory_limit
+
+V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
+V1 = """31 23 0:28 / /sys/fs/cgroup ro - tmpfs tmpfs rw,mode=755
+32 31 0:29 {root} /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+35 31 0:32 {root} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"""
+MB = 1 << 20
+Build = Callable[..., Path]
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
+    """A machine of 8 cores and 64 GB with these files below /sys/fs/cgroup; returns its root."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    memory = psutil.virtual_memory()._replace(total=64 << 30, available=60 << 30)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+
+    def make(memberships: str, mounts: str, files: dict[str, str]) -> Path:
+        contents = {"proc/self/cgroup": memberships, "proc/self/mountinfo": mounts}
+        contents |= {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+        for name, text in contents.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text + "\n")
+        return tmp_path
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [
+        ("max 100000", 8),
+        ("200000 100000", 2),
+        ("150000 100000", 2),  # a part of a core is a core that is idle at times
+        ("10000 100000", 1),
+        ("50000 50000", 1),
+        ("1600000 100000", 8),  # more than there are
+        ("", 8),
+        ("100000 0", 8),
+    ],
+)
+def test_the_quota_of_a_container_in_version_2(build: Build, text: str, cores: int) -> None:
+    root = build("0::/", V2, {"cpu.max": text})
+    limit = core_limit(root)
+    assert limit.amount == cores
+    if cores == 8:
+        assert limit.reason == ""
+
+
+def test_the_reason_names_the_file_and_what_it_allows(build: Build) -> None:
+    root = build("0::/job", V2, {"job/cpu.max": "150000 100000", "job/memory.max": str(512 * MB)})
+    assert core_limit(root).reason == f"{root}/sys/fs/cgroup/job/cpu.max allows the time of 1.5"
+    assert memory_limit(root).reason == f"{root}/sys/fs/cgroup/job/memory.max allows no more"
+
+
+def test_the_tightest_limit_on_the_way_up_counts(build: Build) -> None:
+    files = {
+        "slurm/job7/step0/cpu.max": "max 100000",
+        "slurm/job7/step0/memory.max": str(4096 * MB),
+        "slurm/job7/cpu.max": "300000 100000",
+        "slurm/job7/memory.max": str(2048 * MB),
+        "slurm/cpu.max": "600000 100000",
+        "slurm/memory.max": "max",
+        "slurm/job8/cpu.max": "100000 100000",  # another's
+    }
+    root = build("0::/slurm/job7/step0", V2, files)
+    assert core_limit(root).amount == 3
+    assert memory_limit(root).amount == 2048 * MB
+
+
+@pytest.mark.parametrize(
+    ("maximum", "high", "megabytes"),
+    [("max", "max", 64 << 10), (str(900 * MB), "max", 900), ("max", str(700 * MB), 700),
+     (str(900 * MB), str(700 * MB), 700)],
+)  # fmt: skip
+def test_memory_that_is_slowed_down_counts_as_not_there(
+    build: Build, maximum: str, high: str, megabytes: int
+) -> None:
+    root = build("0::/", V2, {"memory.max": maximum, "memory.high": high})
+    assert memory_limit(root).amount == megabytes * MB
+
+
+def test_version_1_as_a_container_sees_it(build: Build) -> None:
+    # The path is the host's, what is mounted is the container's part of it.
+    files = {
+        "cpu,cpuacct/cpu.cfs_quota_us": "250000",
+        "cpu,cpuacct/cpu.cfs_period_us": "100000",
+        "memory/memory.limit_in_bytes": str(3000 * MB),
+    }
+    memberships = "4:memory:/docker/ab12\n1:cpu,cpuacct:/docker/ab12\n0::/system.slice"
+    root = build(memberships, V1.format(root="/docker/ab12"), files)
+    assert core_limit(root).amount == 3
+    assert memory_limit(root).amount == 3000 * MB
+    assert "cpu.cfs_quota_us allows the time of 2.5" in core_limit(root).reason
+
+
+def test_version_1_without_a_limit(build: Build) -> None:
+    files = {
+        "cpu,cpuacct/a/cpu.cfs_quota_us": "-1",
+        "cpu,cpuacct/a/cpu.cfs_period_us": "100000",
+        "memory/a/memory.limit_in_bytes": "9223372036854771712",  # how it says: none
+    }
+    root = build("4:memory:/a\n1:cpu,cpuacct:/a", V1.format(root="/"), files)
+    assert (core_limit(root).amount, core_limit(root).reason) == (8, "")
+    assert (memory_limit(root).amount, memory_limit(root).reason) == (64 << 30, "")
+
+
+def test_a_group_below_the_mounted_one_and_one_outside_of_it(build: Build) -> None:
+    files = {
+        "memory/memory.limit_in_bytes": str(900 * MB),
+        "memory/inner/memory.limit_in_bytes": str(300 * MB),
+    }
+    mounts = V1.format(root="/docker/ab")
+    assert memory_limit(build("4:memory:/docker/ab/inner", mounts, files)).amount == 300 * MB
+    # A name that only begins alike, and a path that leads out of the namespace.
+    assert memory_limit(build("4:memory:/docker/ab/../inner", mounts, files)).amount == 900 * MB
+    assert memory_limit(build("4:memory:/docker/abc/inner", mounts, files)).amount == 900 * MB
+
+
+def test_both_versions_side_by_side_are_not_mixed_up(build: Build) -> None:
+    mounts = V1.format(root="/") + "\n41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw"
+    files = {
+        "memory/a/memory.limit_in_bytes": str(900 * MB),
+        "unified/b/memory.max": str(800 * MB),
+        "unified/a/memory.max": str(100 * MB),  # another's: ours is b in version 2
+    }
+    assert memory_limit(build("4:memory:/a\n0::/b", mounts, files)).amount == 800 * MB
+
+
+def test_a_mount_point_with_a_blank_in_its_name(build: Build) -> None:
+    mounts = r"30 23 0:26 / /sys/fs/cgroup/my\040groups rw - cgroup2 cgroup2 rw"
+    root = build("0::/", mounts, {"my groups/cpu.max": "100000 100000"})
+    assert core_limit(root).amount == 1
+
+
+def test_a_path_may_hold_colons(build: Build) -> None:
+    root = build("0::/a:b", V2, {"a:b/cpu.max": "100000 100000"})
+    assert core_limit(root).amount == 1
+
+
+def test_a_system_that_tells_nothing_has_no_limits(tmp_path: Path) -> None:
+    assert cgroups.cpu_limit(tmp_path) is None
+    assert cgroups.memory_limit(tmp_path) is None
+    assert cgroups.free_memory(tmp_path) is None
+
+
+def test_fewer_cores_by_affinity_than_by_quota(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = build("0::/", V2, {"cpu.max": "400000 100000"})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 5, 6}, raising=False)
+    limit = core_limit(root)
+    assert limit.amount == 3
+    assert limit.reason == "tied to these (taskset, a scheduler or a cpuset)"
+
+
+@pytest.mark.parametrize("is_v2", [True, False])
+def test_free_memory_leaves_out_what_is_used_but_not_the_cache(build: Build, is_v2: bool) -> None:
+    if is_v2:
+        files = {
+            "a/memory.max": str(1000 * MB),
+            "a/memory.current": str(700 * MB),
+            "a/memory.stat": f"anon 5\ninactive_file {200 * MB}\nactive_file 7",
+            "memory.high": str(5000 * MB),
+            "memory.current": str(4900 * MB),
+            "memory.stat": "inactive_file 0",
+        }
+        root = build("0::/a", V2, files)
+        assert free_memory(root) == 100 * MB
+        (root / "sys/fs/cgroup/memory.current").write_text("0\n")
+    else:
+        files = {
+            "memory/a/memory.limit_in_bytes": str(1000 * MB),
+            "memory/a/memory.usage_in_bytes": str(700 * MB),
+            "memory/a/memory.stat": f"inactive_file 3\ntotal_inactive_file {200 * MB}",
+        }
+        root = build("4:memory:/a", V1.format(root="/"), files)
+    assert free_memory(root) == 500 * MB
+
+
+def test_free_memory_is_never_less_than_nothing_nor_more_than_the_limit(build: Build) -> None:
+    files = {
+        "memory.max": str(10 * MB),
+        "memory.current": str(30 * MB),
+        "memory.stat": f"inactive_file {5 * MB}",
+    }
+    root = build("0::/", V2, files)
+    assert free_memory(root) == 0
+    (root / "sys/fs/cgroup/memory.stat").write_text(f"inactive_file {50 * MB}\n")
+    assert free_memory(root) == 10 * MB
+
+
+def test_free_memory_without_a_limit_is_the_machines(build: Build) -> None:
+    assert free_memory(build("0::/", V2, {})) == 60 << 30
+
+
+def test_affinity_counts_for_real() -> None:
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("this system cannot tie a process to cores")
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert count_cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@pytest.fixture
+def real_group() -> Iterator[tuple[list[Path], dict[str, str]]]:
+    """New control groups of this machine, limited to half a core and 300 MB: folders, files."""
+    name = f"posemill-test-{uuid.uuid4().hex[:8]}"
+    wanted = {
+        "cpu/cpu.cfs_period_us": "100000", "cpu/cpu.cfs_quota_us": "50000",
+        "memory/memory.limit_in_bytes": str(300 * MB),
+    }  # fmt: skip
+    top = Path("/sys/fs/cgroup")
+    is_v2 = (top / "cgroup.controllers").exists()
+    if is_v2:
+        wanted = {"cpu.max": "50000 100000", "memory.max": str(300 * MB)}
+    folders = [top / name] if is_v2 else [top / "cpu" / name, top / "memory" / name]
+    made = []
+    try:
+        try:
+            for folder in folders:
+                folder.mkdir()
+                made.append(folder)
+            for path, text in wanted.items():
+                kind, _, file = path.rpartition("/")
+                (top / kind / name / file).write_text(text)
+        except OSError as error:
+            pytest.skip(f"this machine lets us make no control group: {error}")
+        yield folders, wanted
+    finally:
+        for folder in made:
+            folder.rmdir()
+
+
+def test_a_process_in_a_real_container_sees_its_limits(
+    real_group: tuple[list[Path], dict[str, str]],
+) -> None:
+    folders, _ = real_group
+    code = (
+        "import sys; sys.stdin.readline()\n"
+        "from posemill.machine.limits import core_limit, memory_limit, free_memory\n"
+        "print(core_limit(), memory_limit(), free_memory(), sep='\\n')"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(posemill.__file__).parents[1])},
+    ) as process:  # fmt: skip
+        for folder in folders:
+            (folder / "cgroup.procs").write_text(f"{process.pid}\n")
+        said, _ = process.communicate("go\n", timeout=60)
+    cores, memory, free = said.splitlines()
+    if (os.cpu_count() or 1) > 1:
+        assert cores.startswith("Limit(amount=1, ")
+        assert "allows the time of 0.5" in cores
+    assert memory.startswith(f"Limit(amount={300 * MB}, ")
+    assert 0 < int(free) <= 300 * MB

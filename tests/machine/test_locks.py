@@ -1,0 +1,127 @@
+"""Who has a lock, who waits for it, and what happens when its holder dies."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import posemill
+from posemill.machine.locks import exclusive_lock, try_lock
+
+
+def test_the_second_holder_of_a_lock_waits_and_is_told_once(tmp_path: Path) -> None:
+    order: list[str] = []
+    waiting = threading.Event()
+
+    def second() -> None:
+        with exclusive_lock(tmp_path / "lock", on_wait=waiting.set):
+            order.append("second")
+
+    with exclusive_lock(tmp_path / "lock", on_wait=lambda: pytest.fail("nobody else has it")):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waiting.wait(30)
+        order.append("first")
+    thread.join(30)
+    assert order == ["first", "second"]
+
+
+def test_a_killed_holder_frees_its_lock(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from posemill.machine.locks import exclusive_lock\n"
+        "with exclusive_lock(Path(sys.argv[1])): print('have it', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": str(Path(posemill.__file__).parents[1])},
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"have it\n"
+        holder.kill()
+        with exclusive_lock(tmp_path / "lock"):
+            pass
+
+
+def test_a_lock_is_refused_while_another_open_file_has_it(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w+") as one, (tmp_path / "lock").open("w+") as other:
+        assert try_lock(one.fileno())
+        assert not try_lock(other.fileno())
+        assert not try_lock(other.fileno(), is_shared=True)
+        one.close()
+        assert try_lock(other.fileno())
+
+
+def test_several_may_share_a_lock_that_nobody_wants_alone(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w+") as one, (tmp_path / "lock").open("w+") as other:
+        assert try_lock(one.fileno(), is_shared=True)
+        assert try_lock(other.fileno(), is_shared=True)
+        assert not try_lock(other.fileno())
+
+
+def test_a_lock_of_its_own_is_not_kept_alive_by_a_forked_process(tmp_path: Path) -> None:
+    def lock_in_another_process() -> bool:
+        code = (
+            "import sys; from posemill.machine.locks import try_lock\n"
+            "with open(sys.argv[1], 'r+b') as handle:\n"
+            "    sys.exit(0 if try_lock(handle.fileno(), is_own=True) else 7)"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "lock")],
+            env={"PYTHONPATH": str(Path(posemill.__file__).parents[1])},
+        )
+        assert run.returncode in (0, 7)
+        return run.returncode == 0
+
+    with (tmp_path / "lock").open("w+b") as handle:
+        assert try_lock(handle.fileno(), is_own=True)
+        assert not lock_in_another_process()
+        # A child that has the file open, as a forked loader has, and outlives the closing here.
+        sleeper = subprocess.Popen(["sleep", "60"], pass_fds=[handle.fileno()])
+    try:
+        assert lock_in_another_process()
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_permission_denied_means_held_only_where_posix_says_so(
+    is_own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(fcntl, "lockf" if is_own else "flock", deny)
+    with (tmp_path / "lock").open("w+b") as handle:
+        if is_own:
+            assert not try_lock(handle.fileno(), is_own=True)
+        else:
+            with pytest.raises(PermissionError, match="Permission denied"):
+                try_lock(handle.fileno())
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EIO])
+def test_a_file_system_without_locks_counts_as_ours_a_broken_one_does_not(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    entered = []
+    if code == errno.ENOLCK:
+        with exclusive_lock(tmp_path / "lock"):
+            entered.append(1)
+    else:
+        with pytest.raises(OSError, match="Input/output error"), exclusive_lock(tmp_path / "lock"):
+            entered.append(1)
+    assert len(entered) == (code == errno.ENOLCK)

@@ -1,0 +1,114 @@
+"""Processes that end with their parent, even where they cannot do anything themselves."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import posemill
+from posemill.machine import processes
+from posemill.machine.processes import environment, thread_variables
+
+# A child that waits in C with the interpreter lock held (PyDLL, unlike CDLL, keeps it), or in
+# Python; its parent says which process it is and then sleeps.
+SCRIPT = """
+import ctypes, multiprocessing, os, sys, time
+from posemill.machine.processes import die_with_parent
+
+def child(kind, pipe):
+    die_with_parent()
+    sleep = ctypes.PyDLL(None).sleep if kind == "locked" else time.sleep
+    pipe.send(os.getpid())
+    sleep(120)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    context.Process(target=child, args=(sys.argv[1], there), daemon=True).start()
+    print(here.recv(), flush=True)
+    time.sleep(120)
+"""
+
+
+@pytest.mark.parametrize("kind", ["locked", "free"])
+def test_a_child_ends_with_its_parent_even_if_it_holds_the_interpreter_lock(
+    kind: str, tmp_path: Path
+) -> None:
+    if kind == "locked" and sys.platform != "linux":
+        pytest.skip("only the kernel of Linux can end a process that holds its own lock")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    with subprocess.Popen(
+        [sys.executable, str(tmp_path / "script.py"), kind], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(posemill.__file__).parents[1])},
+    ) as parent:  # fmt: skip
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+        parent.wait()
+    deadline = time.monotonic() + 5
+    try:
+        while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline, "it lives on"
+            time.sleep(0.01)
+    except psutil.NoSuchProcess:
+        pass
+    finally:
+        if child.is_running():
+            child.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is of Linux")
+def test_a_system_that_will_not_end_a_process_with_its_parent_is_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    class Library:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def prctl(self, *arguments: object) -> int:
+            asked.append([getattr(each, "value", each) for each in arguments])
+            ctypes.set_errno(1)
+            return -1
+
+    monkeypatch.setattr(ctypes, "CDLL", Library)
+    processes.die_with_parent()
+    assert asked == [[1, signal.SIGKILL, 0, 0, 0]]
+    assert (
+        "the system will not end this process with its parent (prctl: Operation not permitted)"
+        f"; if the parent is killed while a library hangs here, end process {os.getpid()} yourself"
+    ) in capfd.readouterr().err
+
+
+def test_threads_of_a_new_process_are_capped_and_sleep_while_they_wait() -> None:
+    variables = thread_variables(3)
+    assert variables["OMP_WAIT_POLICY"] == "passive"
+    names = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
+             "OPENCV_FOR_THREADS_NUM", "ARROW_NUM_THREADS"}  # fmt: skip
+    assert {name for name, value in variables.items() if value == "3"} == names
+    assert thread_variables(0)["OMP_NUM_THREADS"] == "1"
+
+
+def test_variables_are_set_inside_the_block_and_put_back_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("POSEMILL_OLD", "before")
+    monkeypatch.delenv("POSEMILL_NEW", raising=False)
+
+    def fail_inside() -> None:
+        with environment({"POSEMILL_OLD": "inside", "POSEMILL_NEW": "inside"}):
+            assert os.environ["POSEMILL_OLD"] == os.environ["POSEMILL_NEW"] == "inside"
+            raise KeyError("a bug")
+
+    with pytest.raises(KeyError, match="a bug"):
+        fail_inside()
+    assert os.environ["POSEMILL_OLD"] == "before"
+    assert "POSEMILL_NEW" not in os.environ
