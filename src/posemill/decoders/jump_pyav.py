@@ -18,7 +18,8 @@ import av
 import av.error
 from av.video.frame import PictureType
 
-from posemill.decoders.stream_pyav import Clock, DamageError, decode_frames, shown_packets
+from posemill.decoders.losses_pyav import DamageError
+from posemill.decoders.stream_pyav import Clock, decode_frames, shown_packets
 
 _CONTAINERS = frozenset(["mp4", "matroska"])
 _CODECS = frozenset(["h264", "hevc", "vp9", "av1", "libdav1d", "mjpeg"])

@@ -21,11 +21,11 @@ from posemill.decoders.jump_pyav import (
     read_times,
     timed,
 )
+from posemill.decoders.losses_pyav import DamageError
 from posemill.decoders.opening import StrPath, open_regular, raise_decode_error
 from posemill.decoders.stream_pyav import (
     Clock,
     Converter,
-    DamageError,
     decode_frames,
     describe,
     shown_packets,
