@@ -23,6 +23,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -72,11 +73,10 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutant: `noticed` by a test, `survived`, or the `time was up`."""
+    """What became of a mutant: the test that noticed it, nothing if it survived."""
 
     mutant: Mutant
-    outcome: str
-    by: str
+    noticed_by: str
     diff: str
 
 
@@ -182,20 +182,20 @@ def _text(node: ast.AST) -> str:
     return ast.unparse(node).replace("\n", " ")
 
 
-def tests_of(path: str) -> list[list[str]]:
+def tests_of(tree: Path, path: str) -> list[list[str]]:
     """Return the stages of a module's tests: its own file, those that import it, the folder's."""
     relative = Path(path).relative_to(PACKAGE)
     module = relative.with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
     own = Path("tests") / relative.parent / f"test_{relative.stem}.py"
-    folder = ROOT / "tests" / relative.parent
-    if relative.stem == "__init__" or not (ROOT / own).exists():
+    folder = tree / "tests" / relative.parent
+    if relative.stem == "__init__" or not (tree / own).exists():
         while not any(folder.glob("test_*.py")):
             folder = folder.parent
     wanted = re.compile(rf"posemill\.{re.escape(module)}\b")
-    importing = [name for name, text in _test_texts().items() if wanted.search(text)]
-    beside = [found.relative_to(ROOT).as_posix() for found in sorted(folder.glob("test_*.py"))]
+    importing = [name for name, text in _test_texts(tree).items() if wanted.search(text)]
+    beside = [found.relative_to(tree).as_posix() for found in sorted(folder.glob("test_*.py"))]
     stages, seen = [], set[str]()
-    for stage in ([own.as_posix()] if (ROOT / own).exists() else [], importing, beside):
+    for stage in ([own.as_posix()] if (tree / own).exists() else [], importing, beside):
         fresh = [name for name in stage if name not in seen]
         seen.update(fresh)
         if fresh:
@@ -204,86 +204,86 @@ def tests_of(path: str) -> list[list[str]]:
 
 
 @cache
-def _test_texts() -> dict[str, str]:
-    found = sorted((ROOT / "tests").rglob("test_*.py"))
-    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in found}
+def _test_texts(tree: Path) -> dict[str, str]:
+    found = sorted((tree / "tests").rglob("test_*.py"))
+    return {path.relative_to(tree).as_posix(): path.read_text(encoding="utf-8") for path in found}
 
 
 class Trial:
-    """Runs tests on mutants, in copies of the tree."""
+    """Runs tests on mutants, in copies of a tree that stays as it is."""
 
-    def __init__(self, scratch: Path, python: Path, num_copies: int, limit_seconds: float) -> None:
+    def __init__(self, tree: Path, python: Path, num_copies: int, limit_seconds: float) -> None:
+        self._tree = tree
         self._python = python
         self._limit_seconds = limit_seconds
-        self._copies: SimpleQueue[Path] = SimpleQueue()
-        self._clean = _copy(scratch / "clean" / "tree")
-        self._passes: dict[str, bool] = {}
+        self._passes: dict[tuple[str, ...], bool] = {}
         self._lock = Lock()
+        self._copies: SimpleQueue[Path] = SimpleQueue()
         for index in range(num_copies):
-            self._copies.put(_copy(scratch / str(index) / "tree"))
+            self._copies.put(shutil.copytree(tree, tree.parent / f"copy{index}"))
 
     def run(self, mutant: Mutant) -> Verdict:
         """Return what became of a mutant."""
         copy = self._copies.get()
         path = copy / mutant.path
-        source = (ROOT / mutant.path).read_text(encoding="utf-8")
+        source = (self._tree / mutant.path).read_text(encoding="utf-8")
         changed = mutated(source, mutant)
         path.write_text(changed, encoding="utf-8")
         try:
-            outcome, by = self._noticed_by(copy, mutant)
+            noticed_by = self._noticed_by(copy, mutant)
         finally:
             path.write_text(source, encoding="utf-8")
             self._copies.put(copy)
-        return Verdict(mutant, outcome, by, _diff(mutant, source, changed))
+        return Verdict(mutant, noticed_by, _diff(mutant, source, changed))
 
-    def _noticed_by(self, copy: Path, mutant: Mutant) -> tuple[str, str]:
-        for stage in tests_of(mutant.path):
-            broken: list[str] = []  # fails without the mutant as well
-            while True:
-                done = self._pytest(copy, [*stage, *(f"--deselect={name}" for name in broken)])
-                if done is None:
-                    return "time was up", " ".join(stage)
-                code, failed = done
-                if code in (0, 5):  # all passed, or all were skipped
+    def _noticed_by(self, copy: Path, mutant: Mutant) -> str:
+        """Return the test that fails with the mutant and passes without, or nothing."""
+        for stage in tests_of(self._tree, mutant.path):
+            broken: list[str] = []
+            while (failed := self._failed(copy, stage, broken)) is not None:
+                if self._passes_without(tuple(failed)):
+                    return " ".join(failed)
+                if failed == stage or failed[0] in broken:
                     break
-                if not failed or self._passes_without(failed):
-                    return "noticed", failed or f"exit {code}"
-                if failed in broken:
-                    break
-                broken.append(failed)
-        return "survived", ""
+                broken += failed
+        return ""
 
-    def _passes_without(self, test: str) -> bool:
-        with self._lock:
-            if test not in self._passes:
-                done = self._pytest(self._clean, [test])
-                self._passes[test] = done is not None and done[0] in (0, 5)
-                if not self._passes[test]:
-                    print(f"fails without a mutant too: {test}", file=sys.stderr)
-            return self._passes[test]
-
-    def _pytest(self, tree: Path, arguments: list[str]) -> tuple[int, str] | None:
-        """Return pytest's exit code and the first test that failed, None after the time limit."""
-        options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-o", "timeout=90"]
-        try:
-            done = subprocess.run(
-                [self._python, "-m", "pytest", *options, *arguments],
-                cwd=tree,
-                env={**os.environ, "PYTHONPATH": str(tree / "src")},
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=self._limit_seconds,
-            )
-        except subprocess.TimeoutExpired:
+    def _failed(self, copy: Path, stage: list[str], without: list[str]) -> list[str] | None:
+        """Return the first test that fails, the whole stage if it hangs, None if all pass."""
+        code, output = self._pytest(copy, [*stage, *(f"--deselect={name}" for name in without)])
+        if code in (0, 5):  # all passed, or all were skipped
             return None
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", done.stdout, re.MULTILINE)
-        return done.returncode, failed[1] if failed else ""
+        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
+        return [failed[1]] if failed else stage
 
+    def _passes_without(self, tests: tuple[str, ...]) -> bool:
+        with self._lock:
+            if tests not in self._passes:
+                self._passes[tests] = self._pytest(self._tree, list(tests))[0] in (0, 5)
+                if not self._passes[tests]:
+                    print(f"fails without a mutant too: {' '.join(tests)}", file=sys.stderr)
+            return self._passes[tests]
 
-def _copy(tree: Path) -> Path:
-    shutil.copytree(ROOT, tree, ignore=NOT_COPIED)
-    return tree
+    def _pytest(self, tree: Path, arguments: list[str]) -> tuple[int, str]:
+        """Return pytest's exit code, -1 if it hangs, and what it said."""
+        options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-o", "timeout=90"]
+        process = subprocess.Popen(
+            [self._python, "-m", "pytest", *options, *arguments],
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": str(tree / "src")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # with all it has started, it can be ended
+        )
+        try:
+            output, _ = process.communicate(timeout=self._limit_seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return -1, ""
+        return process.returncode, output
 
 
 def _diff(mutant: Mutant, source: str, changed: str) -> str:
@@ -294,10 +294,10 @@ def _diff(mutant: Mutant, source: str, changed: str) -> str:
     return "\n".join([*(f"- {line}" for line in old), *(f"+ {line}" for line in new)])
 
 
-def draw(number: int, seed: int, folders: list[str]) -> list[Mutant]:
+def draw(tree: Path, number: int, seed: int, folders: list[str]) -> list[Mutant]:
     """Return a random sample with as many of each kind: the same for the same tree and options."""
-    paths = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / PACKAGE).rglob("*.py"))
-    sources = {path: (ROOT / path).read_text(encoding="utf-8") for path in paths}
+    paths = sorted(path.relative_to(tree).as_posix() for path in (tree / PACKAGE).rglob("*.py"))
+    sources = {path: (tree / path).read_text(encoding="utf-8") for path in paths}
     found = [mutant for path in paths for mutant in find_mutants(path, sources[path])]
     wanted = [mutant for mutant in found if not folders or mutant.folder in folders]
     random.Random(seed).shuffle(wanted)
@@ -311,12 +311,11 @@ def draw(number: int, seed: int, folders: list[str]) -> list[Mutant]:
 def print_table(verdicts: list[Verdict]) -> None:
     """Print noticed / valid by folder, and what survived."""
     valid = Counter(verdict.mutant.folder for verdict in verdicts)
-    noticed = Counter(verdict.mutant.folder for verdict in verdicts if verdict.outcome == "noticed")
+    noticed = Counter(verdict.mutant.folder for verdict in verdicts if verdict.noticed_by)
     for verdict in verdicts:
-        if verdict.outcome != "noticed":
+        if not verdict.noticed_by:
             mutant = verdict.mutant
-            said = verdict.outcome
-            print(f"\n{mutant.path}:{mutant.line}  {mutant.kind}  ({said})\n{verdict.diff}")
+            print(f"\n{mutant.path}:{mutant.line}  {mutant.kind}\n{verdict.diff}")
     print(f"\n{'folder':12s} noticed / valid")
     for folder in sorted(valid):
         share = noticed[folder] / valid[folder]
@@ -336,17 +335,19 @@ def main() -> None:
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    sample = draw(options.number, options.seed, options.folder)
     verdicts = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
-        trial = Trial(Path(scratch), options.python, options.workers, options.limit_seconds)
+        # A copy, so that the tree may change meanwhile.
+        tree = shutil.copytree(ROOT, Path(scratch) / "tree", ignore=NOT_COPIED)
+        sample = draw(tree, options.number, options.seed, options.folder)
+        trial = Trial(tree, options.python, options.workers, options.limit_seconds)
         with ThreadPoolExecutor(options.workers) as pool:
             for verdict in pool.map(trial.run, sample):
                 verdicts.append(verdict)
                 mutant = verdict.mutant
-                place = f"{mutant.path}:{mutant.line} {mutant.kind}"
-                print(f"{len(verdicts)}/{len(sample)} {verdict.outcome:9s} {place} {verdict.by}",
-                      file=sys.stderr)  # fmt: skip
+                said = verdict.noticed_by or f"SURVIVED\n{verdict.diff}"
+                print(f"{len(verdicts)}/{len(sample)} {mutant.path}:{mutant.line} {mutant.kind}: "
+                      f"{said}", file=sys.stderr)  # fmt: skip
     if options.json:
         print(json.dumps([asdict(verdict) for verdict in verdicts], indent=2))
     else:

@@ -1,0 +1,128 @@
+"""Where a container says it ends, against files built byte by byte and files of FFmpeg."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from posemill.decoders.container_ends import missing_bytes
+
+FTYP = struct.pack(">I4s", 16, b"ftyp") + b"isom\0\0\0\0"
+
+
+def missing(data: bytes) -> int:
+    return missing_bytes(io.BytesIO(data))
+
+
+def box(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I4s", 8 + len(content), kind) + content
+
+
+def wide_box(kind: bytes, content: bytes) -> bytes:
+    """A box whose length takes 64 bits, as those above 4 GB do."""
+    return struct.pack(">I4sQ", 1, kind, 16 + len(content)) + content
+
+
+@pytest.mark.parametrize("make", [box, wide_box])
+@pytest.mark.parametrize("cut", [0, 1, 7, 39])
+def test_the_last_box_of_an_mp4_says_how_much_is_missing(
+    make: Callable[[bytes, bytes], bytes], cut: int
+) -> None:
+    data = FTYP + make(b"mdat", bytes(40))
+    assert missing(data[: len(data) - cut]) == cut
+
+
+def test_boxes_after_a_wide_one_are_found() -> None:
+    data = FTYP + wide_box(b"mdat", bytes(40)) + box(b"moov", bytes(20))
+    assert missing(data) == 0
+    assert missing(data[:-5]) == 5
+
+
+def test_an_mp4_cut_inside_of_a_wide_length_is_not_whole() -> None:
+    start = FTYP + struct.pack(">I4sQ", 1, b"mdat", 56)
+    for size in range(len(FTYP) + 8, len(start)):
+        assert missing(start[:size]) == 1
+    assert missing(start) == 40
+
+
+def test_a_box_that_reaches_to_the_end_of_the_file_is_whole() -> None:
+    assert missing(FTYP + struct.pack(">I4s", 0, b"mdat") + bytes(9)) == 0
+    assert missing(FTYP + struct.pack(">I4s", 8, b"free") + box(b"moov", b"1")) == 0
+    # less than its own head: damage, which the demuxer reports
+    assert missing(FTYP + struct.pack(">I4s", 7, b"mdat") + bytes(9)) == 0
+
+
+def test_a_few_bytes_after_the_last_box_are_not_a_box() -> None:
+    assert missing(FTYP + b"\0" * 7) == 0
+
+
+@pytest.mark.parametrize("kind", [b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"])
+def test_an_mp4_is_known_by_its_first_box(kind: bytes) -> None:
+    assert missing(box(kind, bytes(30))[:-3]) == 3
+
+
+def avi(size: int) -> bytes:
+    return b"RIFF" + struct.pack("<I", size) + b"AVI " + bytes(40)
+
+
+def test_an_avi_is_eight_bytes_longer_than_it_says() -> None:
+    assert missing(avi(44)) == 0
+    assert missing(avi(45)) == 1
+    assert missing(avi(20)) == 0  # longer than it says: an index was added
+    assert missing(avi(99).replace(b"AVI ", b"WAVE")) == 0
+
+
+@pytest.mark.parametrize(("tail", "expected"), [(b";", 0), (b";\0\0", 0), (b"", 1), (b";x", 1)])
+def test_a_gif_has_its_end_mark_or_not(tail: bytes, expected: int) -> None:
+    assert missing(b"GIF89a" + b"\x01" * 100 + tail) == expected
+    assert missing(b"GIF89a" + b"\x01" * 10 + tail) == expected  # shorter than what is read
+
+
+def matroska(length: bytes, content: bytes, header: bytes = b"\x82ab") -> bytes:
+    return b"\x1a\x45\xdf\xa3" + header + b"\x18\x53\x80\x67" + length + content
+
+
+@pytest.mark.parametrize(
+    ("length", "num_bytes"),
+    [
+        (b"\xe0", 96),  # one byte: seven bits
+        (b"\x41\x2c", 300),  # two: fourteen
+        (b"\x01" + (300).to_bytes(7, "big"), 300),  # eight, as FFmpeg writes
+    ],
+)
+def test_a_segment_says_how_long_it_is(length: bytes, num_bytes: int) -> None:
+    whole = matroska(length, bytes(num_bytes))
+    assert missing(whole) == 0
+    assert missing(whole[:-1]) == 1
+    assert missing(whole[:-90]) == 90
+    assert missing(matroska(length, bytes(num_bytes), b"\x40\x03abc")[:-2]) == 2
+
+
+@pytest.mark.parametrize("length", [b"\xff", b"\x7f\xff", b"\x01" + b"\xff" * 7])
+def test_a_segment_written_live_does_not_say(length: bytes) -> None:
+    assert missing(matroska(length, bytes(10))) == 0
+
+
+def test_matroska_that_ends_in_its_head_does_not_say() -> None:
+    whole = matroska(b"\x41\x2c", b"")
+    assert [missing(whole[:size]) for size in range(4, len(whole))] == [0] * (len(whole) - 4)
+    assert missing(matroska(b"\xe0", b"").replace(b"\x18\x53", b"\x18\x54")) == 0
+    assert missing(matroska(b"\0", b"")) == 0
+
+
+def test_other_files_do_not_say() -> None:
+    assert missing(b"") == missing(b"RIFF") == missing(bytes(100)) == 0
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.avi"])
+def test_files_of_ffmpeg_are_whole_until_their_last_byte_is_gone(
+    name: str, write_video: Callable[..., Path], tmp_path: Path
+) -> None:
+    codec = "mpeg4" if name.endswith("avi") else "libx264"
+    data = write_video(tmp_path / name, 8, codec=codec).read_bytes()
+    assert missing(data) == 0
+    assert missing(data[:-1]) == 1

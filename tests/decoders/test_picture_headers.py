@@ -1,0 +1,148 @@
+"""What the first bytes of a picture promise, byte by byte."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import pytest
+from PIL import Image
+
+from posemill.decoders.picture_headers import ShortHeaderError, read_header, sniff_format
+
+
+def saved(name: str, size_wh: tuple[int, int] = (300, 17), **options: object) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", size_wh, (9, 99, 199)).save(buffer, name, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("size_wh", [(300, 17), (1, 1), (5, 1027)])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("JPEG", {}),
+        ("JPEG", {"progressive": True}),
+        ("PNG", {}),
+        ("GIF", {}),
+        ("BMP", {}),
+        ("TIFF", {}),
+        ("TIFF", {"big_tiff": True}),
+        ("WebP", {}),
+        ("WebP", {"lossless": True}),
+        ("WebP", {"exif": b"Exif\0\0MM\0*\0\0\0\x08\0\0"}),
+    ],
+)
+def test_format_and_size_are_those_pillow_wrote(
+    name: str, options: dict[str, object], size_wh: tuple[int, int]
+) -> None:
+    data = saved(name, size_wh, **options)
+    assert sniff_format(data[:16]) == name
+    assert read_header(data, name) == (name, size_wh, True)
+
+
+def test_other_bytes_are_no_format_of_ours() -> None:
+    assert sniff_format(b"RIFF\0\0\0\0WAVE") is None
+    assert sniff_format(b"XXXX\0\0\0\0WEBP") is None
+    assert sniff_format(b"") is None
+
+
+def jpeg(*before_size: bytes, end: bytes = b"\xff\xd9") -> bytes:
+    """A JPEG of markers only, 30 x 20, with something before the marker of its size."""
+    size = b"\xff\xc0" + struct.pack(">HBHHB", 11, 8, 20, 30, 1) + b"\x01\x11\0"
+    scan = b"\xff\xda" + struct.pack(">H", 8) + b"\x01\x01\0\0\x3f\0"
+    return b"\xff\xd8" + b"".join(before_size) + size + scan + b"pixels\xff\0more" + end
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"",
+        b"\xff\xff\xff",  # fill bytes: any number before a marker
+        b"\xff\xff\xff\xff",
+        b"\xff\x01",  # a marker without a length
+        b"\xff\xd0",
+        b"\xff\xd8",
+        b"\xff\xd7\xff\xd1",
+        b"\0\0padding",  # skipped, as libjpeg does
+        b"\xff\xe1" + struct.pack(">H", 6) + b"\xff\xd9\xff\xd9",  # a thumbnail's end
+        b"\xff\xc4" + struct.pack(">HHH", 6, 1, 2),  # tables look like sizes and are none
+        b"\xff\xc8" + struct.pack(">HHH", 6, 1, 2),
+        b"\xff\xcc" + struct.pack(">HHH", 6, 1, 2),
+    ],
+)
+def test_what_stands_before_the_size_of_a_jpeg_is_passed_over(before: bytes) -> None:
+    assert read_header(jpeg(before), "JPEG") == ("JPEG", (30, 20), True)
+    assert read_header(jpeg(before, end=b""), "JPEG") == ("JPEG", (30, 20), False)
+
+
+def test_a_jpeg_without_size_or_picture_is_short() -> None:
+    whole = jpeg()
+    with pytest.raises(ShortHeaderError, match="no more markers"):
+        read_header(whole[:2] + b"nothing", "JPEG")
+    with pytest.raises(ShortHeaderError, match="ends before any picture data"):
+        read_header(b"\xff\xd8\xff\xd9\0\0", "JPEG")
+    with pytest.raises(ShortHeaderError, match="picture data before the size"):
+        read_header(b"\xff\xd8\xff\xda\0\x08" + bytes(20), "JPEG")
+    with pytest.raises(ShortHeaderError, match="index out of range"):
+        read_header(whole[:2] + b"\xff", "JPEG")
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 11, 12])
+def test_a_png_ends_with_its_last_chunk(cut: int) -> None:
+    data = saved("PNG")
+    assert not read_header(data[:-cut], "PNG").has_end
+    assert read_header(data + b"more", "PNG").has_end
+
+
+def test_a_png_begins_with_its_header() -> None:
+    with pytest.raises(ShortHeaderError, match="the first chunk is not IHDR"):
+        read_header(saved("PNG").replace(b"IHDR", b"IDAT"), "PNG")
+
+
+@pytest.mark.parametrize("options", [{}, {"lossless": True}])
+@pytest.mark.parametrize("cut", [1, 2, 7, 8, 9])
+def test_a_webp_cut_by_a_few_bytes_has_no_end(options: dict[str, object], cut: int) -> None:
+    data = saved("WebP", **options)
+    assert not read_header(data[:-cut], "WebP").has_end
+    assert read_header(data + b"\0", "WebP").has_end
+
+
+def test_a_webp_of_another_kind_is_short() -> None:
+    with pytest.raises(ShortHeaderError, match="unknown first chunk b'ALPH'"):
+        read_header(b"RIFF\x20\0\0\0WEBPALPH" + bytes(20), "WebP")
+
+
+def bmp(header: bytes) -> bytes:
+    return b"BM" + bytes(12) + header
+
+
+def test_the_rows_of_a_bmp_may_run_from_top_to_bottom() -> None:
+    assert read_header(bmp(struct.pack("<Iii", 40, 30, -20)), "BMP").size_wh == (30, 20)
+    assert read_header(bmp(struct.pack("<IHH", 12, 30, 40_000)), "BMP").size_wh == (30, 40_000)
+
+
+def tiff(order: str, kind: int, code: str, tags: tuple[int, ...] = (256, 257)) -> bytes:
+    head = (b"II" if order == "<" else b"MM") + struct.pack(order + "HI", 42, 8)
+    entries = [
+        struct.pack(f"{order}HHI{code}", tag, kind, 1, 30 - 10 * index).ljust(12, b"\0")
+        for index, tag in enumerate(tags)
+    ]
+    return head + struct.pack(order + "H", len(tags)) + b"".join(entries)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(("kind", "code"), [(3, "H"), (4, "I")])
+def test_the_size_of_a_tiff_has_either_order_and_either_width(
+    order: str, kind: int, code: str
+) -> None:
+    assert read_header(tiff(order, kind, code), "TIFF").size_wh == (30, 20)
+
+
+def test_a_tiff_without_a_size_is_short() -> None:
+    with pytest.raises(ShortHeaderError, match="size stored as type 5"):
+        read_header(tiff("<", 5, "H"), "TIFF")
+    with pytest.raises(ShortHeaderError, match="no width and height among its tags"):
+        read_header(tiff("<", 3, "H", (256, 258)), "TIFF")
+    with pytest.raises(ShortHeaderError, match="unpack_from requires"):
+        read_header(tiff("<", 3, "H")[:-4], "TIFF")
