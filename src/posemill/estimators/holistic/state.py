@@ -81,7 +81,7 @@ class HolisticState:
                 arrays = {name: stored[name] for name in stored.files}
             header = [int(value) for value in arrays["header"]]
             follows_pose, smooths, keeps_world, num_frames = header[:4]
-        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
             raise FormatError(f"not a state of the holistic engine: {error}") from error
         state = cls(bool(follows_pose), bool(smooths), bool(keeps_world), num_frames)
         state.auxiliary, state.visibility = arrays.get("auxiliary"), arrays.get("visibility")

@@ -1,0 +1,97 @@
+"""Anchors, and the best of a network's detections."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from posemill.estimators.holistic.detection import Detector, make_anchors, sigmoid
+
+
+def test_there_are_as_many_anchors_as_the_networks_have_rows() -> None:
+    pose, face = make_anchors(224, (8, 16, 32, 32, 32)), make_anchors(128, (8, 16, 16, 16))
+    assert (len(pose), len(face)) == (2254, 896)
+    np.testing.assert_allclose(pose[0], [0.5 / 28] * 2)
+    np.testing.assert_allclose(face[[0, 1, 2], 0] * 16, [0.5, 0.5, 1.5])
+
+
+def test_layers_of_equal_stride_share_a_grid_in_the_order_of_the_network() -> None:
+    anchors = make_anchors(4, (2, 4, 4))
+    # two each for the four cells of 2 px, then four for the one cell of 4 px; x runs first
+    corners = [[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]]
+    expected = [corner for corner in corners for _ in range(2)] + [[0.5, 0.5]] * 4
+    np.testing.assert_array_equal(anchors, np.array(expected, np.float32))
+    assert len(make_anchors(5, (2,))) == 2 * 3 * 3  # a cell that is cut counts
+
+
+def test_the_sigmoid_is_flat_far_away() -> None:
+    values = sigmoid(np.array([-1000, 0, 2, 1000], np.float32))
+    np.testing.assert_allclose(values, [0, 0.5, 1 / (1 + math.exp(-2)), 1], rtol=1e-6)
+
+
+def test_the_best_detection_is_the_weighted_mean_of_those_that_overlap() -> None:
+    detector = Detector(128, (8, 16, 16, 16), min_score=0.5)
+    boxes, logits = np.zeros((896, 8), np.float32), np.full(896, -50, np.float32)
+    assert detector.best(boxes, logits) is None
+    boxes[:, 2:4] = 64
+    boxes[0, 4:6], boxes[1, 4:6], boxes[700, 4:6] = (10, 0), (20, 0), (99, 99)
+    logits[[0, 1]] = 2.0, 0.5
+    points = detector.best(boxes, logits)
+    high, low = 1 / (1 + math.exp(-2)), 1 / (1 + math.exp(-0.5))
+    expected = (10 * high + 20 * low) / (high + low) / 128 + 0.5 / 16
+    assert points is not None
+    assert float(points[0, 0]) == pytest.approx(expected, rel=1e-5)
+
+
+def detect(rows: dict[int, tuple[float, ...]], min_score: float = 0.5) -> np.ndarray | None:
+    """Run a detector of one point on some rows: logit, dx, dy, width, height; the others empty."""
+    boxes, logits = np.zeros((896, 6), np.float32), np.full(896, -50, np.float32)
+    for row, (logit, *box) in rows.items():
+        logits[row], boxes[row, :4] = logit, box
+        boxes[row, 4:] = 128 * row, 0
+    return Detector(128, (8, 16, 16, 16), min_score=min_score).best(boxes, logits)
+
+
+def at(row: int) -> float:
+    return row + 0.5 / 16  # the first 512 anchors are pairs on a grid of 16
+
+
+@pytest.mark.parametrize(("shift", "is_joined"), [(0, True), (34, True), (35, False), (70, False)])
+def test_boxes_are_joined_from_an_overlap_of_three_tenths(shift: float, is_joined: bool) -> None:
+    """Two of 64 x 64 px side by side: (64 - s) / (64 + s) of their union is shared."""
+    points = detect({0: (3.0, 0, 0, 64, 64), 1: (3.0, shift, 0, 64, 64)})
+    assert points is not None
+    assert float(points[0, 0]) == pytest.approx(at(0) + (0.5 if is_joined else 0), rel=1e-5)
+
+
+def test_the_overlap_goes_by_areas_of_both_boxes() -> None:
+    # 20 x 64 within 64 x 64: 0.3125 of the union; 18 x 64: 0.28
+    for width, is_joined in ((20, True), (18, False)):
+        points = detect({0: (3.0, 0, 0, 64, 64), 1: (3.0, 0, 0, width, 64)})
+        assert points is not None
+        assert float(points[0, 0]) == pytest.approx(at(0) + (0.5 if is_joined else 0), rel=1e-5)
+
+
+def test_the_top_one_wins_and_boxes_without_size_do_not_count() -> None:
+    points = detect({0: (1.0, 0, 0, 9, 9), 1: (2.0, 99, 99, 9, 9), 2: (3.0, 0, 0, -1, 9),
+                     3: (3.0, 0, 0, 9, -1)})  # fmt: skip
+    assert points is not None
+    assert float(points[0, 0]) == pytest.approx(at(1), rel=1e-5)
+    alone = detect({1: (2.0, 0, 0, 0, 9)})  # no area: it overlaps with nothing, not even itself
+    assert alone is not None
+    assert float(alone[0, 0]) == pytest.approx(at(1), rel=1e-5)
+
+
+@pytest.mark.parametrize("min_score", [0.0, 0.2, 0.5, 0.9])
+def test_the_threshold_is_a_score_that_counts_itself(min_score: float) -> None:
+    logit = math.log(min_score / (1 - min_score)) if min_score else -60.0
+    assert detect({1: (logit + 1e-3, 0, 0, 9, 9)}, min_score) is not None
+    below = detect({1: (logit - 1e-3, 0, 0, 9, 9)}, min_score)
+    assert (below is None) == (min_score > 0)
+
+
+def test_a_score_as_large_as_the_threshold_is_enough() -> None:
+    assert detect({1: (0.0, 0, 0, 9, 9)}, 0.5) is not None
+    assert detect({1: (500.0, 0, 0, 9, 9)}, 1.0) is not None

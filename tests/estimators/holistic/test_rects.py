@@ -1,0 +1,138 @@
+"""Rectangles by hand: squares on lines, boxes around points, and the way back from a crop."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from posemill.estimators.holistic.rects import (
+    Rect,
+    box_of_keypoints,
+    box_of_landmarks,
+    enlarge,
+    f32,
+    project,
+    project_by_matrix,
+    rotation_between,
+    square_on_line,
+    turned_box_of_landmarks,
+    without_border,
+    wrap_angle,
+)
+
+SIZE = (f32(200), f32(100))
+
+
+def rect(*values: float) -> Rect:
+    return Rect(*map(f32, values))
+
+
+@pytest.mark.parametrize(("angle", "wrapped"), [(0, 0), (4, 4 - 2 * math.pi), (-math.pi, -math.pi)])
+def test_angles_are_wrapped_to_half_a_turn(angle: float, wrapped: float) -> None:
+    assert float(wrap_angle(angle)) == pytest.approx(wrapped, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("end", "target", "turned"),
+    [
+        ((10, 0), 0, 0),  # to the right
+        ((0, 10), 0, math.pi / 2),  # down: clockwise on the screen
+        ((0, -10), math.pi / 2, 0),  # up, where up is wanted
+        ((10, 0), math.pi / 2, math.pi / 2),
+        ((0, 10), math.pi / 2, -math.pi),
+        ((-10, 0), -math.pi / 2, math.pi / 2),
+    ],
+)
+def test_a_line_is_turned_away_from_where_it_should_point(
+    end: tuple[float, float], target: float, turned: float
+) -> None:
+    start = f32(5), f32(7)
+    found = rotation_between(start, (start[0] + f32(end[0]), start[1] + f32(end[1])), target=target)
+    assert float(found) == pytest.approx(turned, abs=1e-6)
+
+
+def test_a_square_on_a_line_has_twice_its_length() -> None:
+    square = square_on_line((f32(100), f32(50)), (f32(100), f32(20)), SIZE, target=math.pi / 2)
+    assert [float(v) for v in square] == pytest.approx([0.5, 0.5, 0.3, 0.6, 0])
+
+
+def test_enlarging_shifts_by_the_height_before_and_squares_by_the_longer_side() -> None:
+    turned = enlarge(rect(0.5, 0.5, 0.1, 0.1, math.pi / 2), SIZE, scale=2, shift_y=-0.5)
+    # 20 x 10 px: half a height (5 px) along the turned y, which points to the left of the screen
+    assert [float(v) for v in turned[:4]] == pytest.approx([0.5 + 5 / 200, 0.5, 0.2, 0.4])
+
+
+def test_a_box_left_of_the_picture_reaches_its_edge() -> None:
+    box = box_of_landmarks(np.array([[-0.4, 0.2], [-0.2, 0.4]], np.float32), f32(0))
+    assert [float(v) for v in box[:4]] == pytest.approx([-0.2, 0.3, 0.4, 0.2])
+
+
+def test_a_box_around_points_of_a_detection_may_lie_outside() -> None:
+    box = box_of_keypoints(np.array([[-0.4, 0.2], [-0.2, 0.4]], np.float32), f32(0.5))
+    assert [float(v) for v in box] == pytest.approx([-0.3, 0.3, 0.2, 0.2, 0.5])
+
+
+@pytest.mark.parametrize("degrees", [0, 30, 90, -120])
+def test_a_turned_box_is_the_rectangle_the_points_were_taken_from(degrees: float) -> None:
+    """Eight points of a rectangle of 40 x 20 px around (90, 60), turned, give it back."""
+    angle = math.radians(degrees)
+    x, y = np.array([-20, 20, 20, -20, 0, 20, 0, -20]), np.array([-10, -10, 10, 10, -10, 0, 10, 0])
+    points = np.stack(
+        [(90 + x * math.cos(angle) - y * math.sin(angle)) / 200,
+         (60 + x * math.sin(angle) + y * math.cos(angle)) / 100], 1
+    ).astype(np.float32)  # fmt: skip
+    box = turned_box_of_landmarks(points, f32(angle), SIZE)
+    expected = [90 / 200, 60 / 100, 40 / 200, 20 / 100, angle]
+    assert [float(v) for v in box] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_turned_box_lies_around_its_points_and_not_their_middle() -> None:
+    """A triangle turned by an eighth: its box's middle is not the middle of its extremes."""
+    points = np.array([[0.4, 0.2], [0.6, 0.2], [0.6, 0.6]], np.float32)
+    box = turned_box_of_landmarks(points, f32(math.pi / 4), SIZE)
+    x, y = points[:, 0] * 200, points[:, 1] * 100
+    along, across = (x + y) / math.sqrt(2), (y - x) / math.sqrt(2)
+    a, b = (along.max() + along.min()) / 2, (across.max() + across.min()) / 2
+    center = (a - b) / math.sqrt(2) / 200, (a + b) / math.sqrt(2) / 100
+    expected = [*center, np.ptp(along) / 200, np.ptp(across) / 100, math.pi / 4]
+    assert [float(v) for v in box] == pytest.approx(expected, abs=1e-6)
+
+
+def test_points_of_a_crop_lose_the_border_of_a_rect_that_is_not_square() -> None:
+    points = np.array([[0.5, 0.5, 1], [0.25, 0.75, 2]], np.float32)
+    square = rect(0.5, 0.5, 0.2, 0.4, 0)
+    assert without_border(points, square, SIZE) is points
+    flat = without_border(points, rect(0.5, 0.5, 0.2, 0.2, 0), SIZE)  # 40 x 20 px
+    np.testing.assert_allclose(flat, [[0.5, 0.5, 1], [0.25, 1, 2]], atol=1e-6)
+    tall = without_border(points, rect(0.5, 0.5, 0.1, 0.4, 0), SIZE)  # 20 x 40 px
+    np.testing.assert_allclose(tall, [[0.5, 0.5, 2], [0, 0.75, 4]], atol=1e-6)
+    np.testing.assert_allclose(
+        without_border(points[:, :2], rect(0.5, 0.5, 0.1, 0.4, 0), SIZE), tall[:, :2]
+    )
+
+
+def test_projecting_turns_and_moves() -> None:
+    points = np.array([[0.5, 0.5, 1.0], [1.0, 0.5, 0.0]], np.float32)
+    placed = project(points, rect(0.3, 0.4, 0.2, 0.4, math.pi / 2))
+    np.testing.assert_allclose(placed, [[0.3, 0.4, 0.2], [0.3, 0.6, 0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("degrees", [0, 25, -100])
+def test_both_ways_of_projecting_give_the_same_point(degrees: float) -> None:
+    """For a square in pixels: (B, 2) points of a crop of 40 x 40 px."""
+    # A square in pixels is no square in shares: `project` is exact for square pictures only.
+    size = f32(200), f32(200)
+    place = rect(0.3, 0.4, 0.2, 0.2, math.radians(degrees))
+    points = np.random.default_rng(0).random((9, 2)).astype(np.float32)
+    expected = project(points, place)
+    np.testing.assert_allclose(project_by_matrix(points, place, size), expected, atol=1e-6)
+
+
+def test_projecting_by_matrix_counts_in_pixels() -> None:
+    points = np.array([[0.5, 0.5], [1.0, 0.5], [0.5, 1.0]], np.float32)
+    placed = project_by_matrix(points, rect(0.3, 0.4, 0.2, 0.4, math.pi / 2), SIZE)
+    # 40 px wide and high around (60, 40), turned by a quarter: right becomes down
+    expected = [[60 / 200, 40 / 100], [60 / 200, 60 / 100], [40 / 200, 40 / 100]]
+    np.testing.assert_allclose(placed, expected, atol=1e-6)

@@ -1,0 +1,80 @@
+"""What a clip remembers, and its way through bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from posemill.errors import FormatError
+from posemill.estimators.holistic.state import HolisticState
+
+
+def filled() -> HolisticState:
+    """A state in which every field has a value of its own."""
+    state = HolisticState(follows_pose=False, smooths=False, keeps_world=True, num_frames=7)
+    state.auxiliary = np.full((2, 2), 0.25, np.float32)
+    state.visibility = np.full(33, 0.5, np.float32)
+    state.previous = {name: np.full((21, 3), number, np.float32)
+                      for number, name in enumerate(state.previous)}  # fmt: skip
+    for number, one in enumerate((state.body_filter, state.world_filter)):
+        one.frame = 5 + number
+        one.raw, one.smooth, one.slope = (np.full(3, number + step) for step in (10, 20, 30))
+    return state
+
+
+def assert_same(one: HolisticState, other: HolisticState) -> None:
+    for name in ("follows_pose", "smooths", "keeps_world", "num_frames"):
+        assert getattr(one, name) == getattr(other, name)
+        assert type(getattr(one, name)) is type(getattr(other, name))
+    np.testing.assert_equal(one.auxiliary, other.auxiliary)
+    np.testing.assert_equal(one.visibility, other.visibility)
+    np.testing.assert_equal(one.previous, other.previous)
+    for name in ("body_filter", "world_filter"):
+        np.testing.assert_equal(vars(getattr(one, name)), vars(getattr(other, name)))
+
+
+@pytest.mark.parametrize("make", [HolisticState, filled])
+def test_a_state_comes_back_from_its_bytes(make: type[HolisticState]) -> None:
+    assert_same(HolisticState.from_bytes(make().to_bytes()), make())
+
+
+def test_every_flag_comes_back_by_itself() -> None:
+    for name in ("follows_pose", "smooths", "keeps_world"):
+        for value in (True, False):
+            state = HolisticState(**{name: value})
+            assert_same(HolisticState.from_bytes(state.to_bytes()), state)
+
+
+def test_bytes_of_something_else_are_refused() -> None:
+    for data in (b"", b"something", HolisticState().to_bytes()[:-30]):
+        with pytest.raises(FormatError, match="not a state of the holistic engine"):
+            HolisticState.from_bytes(data)
+
+
+def test_after_a_frame_without_a_person_only_the_clock_and_visibility_stay() -> None:
+    state = filled()
+    state.lose_person()
+    assert state.auxiliary is None
+    assert state.previous == dict.fromkeys(("left_hand", "right_hand", "face"))
+    assert state.body_filter.raw is None
+    # as in the original, whose filters of these are not reset
+    assert state.world_filter.raw is not None
+    assert state.visibility is not None
+    assert state.num_frames == 7
+
+
+def test_a_copy_lives_on_by_itself() -> None:
+    state = filled()
+    copy = state.copy()
+    assert_same(copy, state)
+    copy.body_filter.reset()
+    copy.world_filter.frame = 99
+    assert_same(state, filled())
+
+
+def test_body_and_auxiliary_points_have_filters_of_their_own() -> None:
+    one = HolisticState().body_filter
+    np.testing.assert_allclose(one.min_cutoff[[0, 32, 33, 34], 0], [0.05, 0.05, 0.01, 0.01])
+    np.testing.assert_allclose(one.beta[[0, 32, 33, 34], 0], [80, 80, 10, 10])
+    world = HolisticState().world_filter
+    assert (round(float(world.min_cutoff), 6), world.beta) == (0.1, 40.0)
