@@ -1,21 +1,28 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from posemill.cli.app import build_app
 from posemill.errors import ConfigError
 from posemill.machine.limits import count_cores
+from posemill.training.config.resolve import write_config
+from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch import sweep_runner
 from posemill.training.launch.sweep import Sweep, read_sweep
 from posemill.training.launch.sweep_runner import Share, divide_machine, run_sweep
+from posemill.training.runs.run_folder import RunFolder
 
 # Stands for `posemill train CONFIG [--resume]`: notes how it was called, then does as `lr` says.
 FAKE_TRAIN = """
@@ -61,6 +68,15 @@ def calls_of(sweep: Sweep, index: int) -> list[dict[str, int]]:
     return [json.loads(line) for line in lines]
 
 
+def wait_until(is_true: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    """Wait for something a process does, not longer than two minutes or than it lives."""
+    deadline = time.monotonic() + 120
+    while not is_true():
+        assert process.poll() is None, "the sweep ended too early"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_every_job_runs_once_with_its_share(tmp_path: Path, command: tuple[str, ...]) -> None:
     sweep = make_sweep(tmp_path, "[0.1, 0.2, 0.3]")
     events: list[tuple[str, str]] = []
@@ -99,8 +115,7 @@ def test_an_interrupted_sweep_leaves_no_process_and_continues(
     """)
     process = subprocess.Popen([sys.executable, "-c", driver], stderr=subprocess.PIPE)
     log = sweep.jobs[1].folder / "log.txt"
-    while process.poll() is None and not (log.is_file() and "ready" in log.read_text()):
-        os.sched_yield()
+    wait_until(lambda: log.is_file() and "ready" in log.read_text(), process)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert b"KeyboardInterrupt" in errors
@@ -130,3 +145,53 @@ def test_a_quota_of_a_container_is_shared_in_threads_not_in_cores(
     monkeypatch.setattr(sweep_runner, "free_memory", lambda: 1000)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     assert divide_machine(2) == [Share((0, 2, 4, 6), 2, 450), Share((1, 3, 5, 7), 1, 450)]
+
+
+def test_two_real_trainings_run_by_the_command(
+    tmp_path: Path, settings: Callable[..., dict[str, Any]]
+) -> None:
+    fields = settings(epochs=2)
+    write_config(TrainConfig(**fields), tmp_path / "config.toml")
+    path = tmp_path / "sweep.toml"
+    path.write_text(f'config = "config.toml"\nout = "{tmp_path}/out"\n[grid]\nlr = [0.0, 0.01]\n')
+    result = CliRunner().invoke(build_app(), ["sweep", str(path), "--json"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["trainings"]
+    assert [row["state"] for row in rows] == ["done", "done"]
+    assert rows[1]["dev_loss"] < rows[0]["dev_loss"], "the one with a learning rate has learned"
+    for job in read_sweep(path).jobs:
+        kept = RunFolder(job.run_folder)
+        assert kept.checkpoints.has("best")
+        assert (job.run_folder / "config.toml").is_file()
+
+
+def test_a_killed_sweep_leaves_no_training_behind(
+    tmp_path: Path, settings: Callable[..., dict[str, Any]]
+) -> None:
+    """Real trainings, each with a loader process; the sweep is killed and cannot tell them."""
+    fields = settings(epochs=100_000, num_workers=1, save_every_steps=1, eval_every=100_000)
+    write_config(TrainConfig(**fields), tmp_path / "config.toml")
+    path = tmp_path / "sweep.toml"
+    path.write_text(f'config = "config.toml"\nout = "{tmp_path}/out"\n[grid]\nlr = [0.01]\n')
+    (job,) = read_sweep(path).jobs
+    process = psutil.Popen([sys.executable, "-m", "posemill", "sweep", str(path)])
+    last = job.run_folder / "checkpoints" / "last.json"
+    wait_until(last.is_file, process)
+    children = process.children(recursive=True)
+    assert len(children) == 2, "a training and its loader process"
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert not alive
+
+
+def test_a_training_whose_sweep_is_gone_does_not_begin() -> None:
+    command = [sys.executable, "-m", "posemill.training.launch.sweep_child"]
+    # Our own process id would be right; 1 is the parent of what was left alone.
+    done = subprocess.run(
+        [*command, "1", "", str(1 << 40), sys.executable, "-c", "print('trained')"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "the sweep has ended before this training began" in done.stderr
+    assert "trained" not in done.stdout

@@ -107,7 +107,7 @@ class SweepRunner:
         log = (job.folder / "log.txt").open("ab")
         resume = ["--resume"] if (job.run_folder / "run.json").is_file() else []
         process = subprocess.Popen(
-            [*self.command, str(config), *resume],
+            [*_in_share(share), *self.command, str(config), *resume],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -115,7 +115,6 @@ class SweepRunner:
             # Ctrl-C in the terminal reaches us alone; we tell the jobs.
             start_new_session=True,
         )
-        _limit(process.pid, share)
         self.report("started", job)
         return _Running(job, process, log, slot)
 
@@ -142,22 +141,11 @@ class SweepRunner:
             entry.log.close()
 
 
-def _limit(pid: int, share: Share) -> None:
-    """Tie a job to its cores and memory, where the system can."""
-    if hasattr(os, "sched_setaffinity"):
-        try:
-            os.sched_setaffinity(pid, share.cores)
-        except ProcessLookupError:
-            return  # it has ended already, `_finish` says how
-    if sys.platform == "linux":
-        import resource
-
-        limit = share.memory_bytes
-        try:
-            # Data, not address space: mapped caches are shared and may be larger than memory.
-            resource.prlimit(pid, resource.RLIMIT_DATA, (limit, limit))
-        except ProcessLookupError:
-            return
+def _in_share(share: Share) -> list[str]:
+    """The start of a command line that ties the rest to a share and to this process's life."""
+    cores = ",".join(str(core) for core in share.cores)
+    module = "posemill.training.launch.sweep_child"
+    return [sys.executable, "-m", module, str(os.getpid()), cores, str(share.memory_bytes)]
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
