@@ -54,7 +54,7 @@ def make_run(folder: Path, num_frames: int, skeleton_name: str) -> None:
 
 def run_prepare(run: Path, out: Path) -> None:
     """Prepare, and print seconds and peak memory."""
-    from posemill.jobs.convert.inputs import ClipInput
+    from posemill.clips.inputs import ClipInput
     from posemill.jobs.convert.prepare import prepare
 
     started, cpu = time.perf_counter(), time.process_time()
@@ -64,7 +64,7 @@ def run_prepare(run: Path, out: Path) -> None:
 
 def run_read(run: Path) -> None:
     """Only read what is prepared of the run, to tell its share of the time."""
-    from posemill.jobs.convert.inputs import ClipInput
+    from posemill.clips.inputs import ClipInput
 
     started, cpu = time.perf_counter(), time.process_time()
     source = ClipInput(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from posemill.decoders.pictures import read_picture
 from posemill.errors import WeightsError
 from posemill.weights.pull import ensure_media, ensure_model
 
+sys.path.append(str(Path(__file__).parent))  # for made_up_people
 # A deadline per example fails on a busy machine, where nothing is wrong with the code.
 settings.register_profile("posemill", deadline=None)
 settings.load_profile("posemill")

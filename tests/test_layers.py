@@ -18,11 +18,12 @@ ALLOWED = {
     "formats": set(),
     "sources": {"decoders"},
     "estimators": {"weights"},
-    "jobs": MIDDLE,
-    "inspection": MIDDLE,
+    "clips": {"stores", "formats"},
+    "jobs": MIDDLE | {"clips"},
+    "inspection": MIDDLE | {"clips"},
     "training": {"stores", "decoders"},
-    "api": MIDDLE | {"jobs", "inspection", "training"},
-    "cli": MIDDLE | {"jobs", "inspection", "training", "api"},
+    "api": MIDDLE | {"clips", "jobs", "inspection", "training"},
+    "cli": MIDDLE | {"clips", "jobs", "inspection", "training", "api"},
 }
 # Heavy packages, and the only folders that wrap them.
 WRAPPED = {

@@ -9,6 +9,7 @@ from typing import Any
 
 from posemill.api.arguments import AnyPath, Names, Size, names_of, parse_size
 from posemill.api.progress import track
+from posemill.clips.inputs import ClipInput, open_inputs
 from posemill.formats.shared.contract import Recipe, Summary
 from posemill.jobs.convert import prepare as preparing
 from posemill.jobs.convert.between import (
@@ -20,7 +21,6 @@ from posemill.jobs.convert.between import (
     import_clips,
     merge_clips,
 )
-from posemill.jobs.convert.inputs import ClipInput, open_inputs
 from posemill.jobs.convert.prepare import Prepared
 
 

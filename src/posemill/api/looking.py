@@ -9,10 +9,10 @@ from typing import Any
 
 from posemill.api.arguments import AnyPath, Names, Size, names_of, parse_size
 from posemill.api.progress import show_progress, track
+from posemill.clips.inputs import ClipInput
 from posemill.inspection.drawing.gallery import DrawRequest, draw_gallery
 from posemill.inspection.drawing.lettering import lacks_font
 from posemill.inspection.drawing.originals import Originals
-from posemill.inspection.material import open_material
 from posemill.inspection.quality import measure
 from posemill.inspection.report.build import measure_all, write_report
 from posemill.inspection.summary import clip_row, describe
@@ -81,16 +81,17 @@ def view(
         size: `"1280x720"` or `(1280, 720)`: of pictures whose size a file does not say.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
-    material = open_material(Path(run), format_name=from_format, size_wh=parse_size(size))
-    chosen = names_of(splits)
-    total = material.num_frames(chosen)
+    material = ClipInput(
+        Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits)
+    )
+    total = material.num_frames
     outlines = track(
-        material.outlines(chosen), "counting", total, lambda each: len(each.present),
+        material.outlines(), "counting", total, lambda each: len(each.present),
         progress=progress,
     )  # fmt: skip
-    found = View(describe(material, outlines, splits=chosen, num_rows=rows))
+    found = View(describe(material, outlines, num_rows=rows))
     if detailed:
-        clips = track(material.clips(chosen), "measuring", total, len, progress=progress)
+        clips = track(material.clips_so_far(), "measuring", total, len, progress=progress)
         found["clips"] = [clip_row(measure(clip)) for clip in clips]
     return found
 
@@ -124,11 +125,12 @@ def visualize(
         size: See `view`.
         progress: See `view`.
     """
-    material = open_material(Path(run), format_name=from_format, size_wh=parse_size(size))
+    material = ClipInput(
+        Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits)
+    )
     found = _originals(material.facts(), originals)
     request = DrawRequest(
-        num_samples=num_samples, splits=names_of(splits), clip_ids=names_of(clips), seed=seed,
-        video=video,
+        num_samples=num_samples, clip_ids=names_of(clips), seed=seed, video=video
     )  # fmt: skip
     folder = Path(out)
     with show_progress("drawing frames", progress=progress) as found.on_frame:
@@ -158,10 +160,11 @@ def report(
         size: See `view`.
         progress: See `view`.
     """
-    material = open_material(Path(run), format_name=from_format, size_wh=parse_size(size))
-    chosen = names_of(splits)
-    total = material.num_frames(chosen)
-    clips = track(material.clips(chosen), "measuring", total, len, progress=progress)
+    material = ClipInput(
+        Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits)
+    )
+    total = material.num_frames
+    clips = track(material.clips_so_far(), "measuring", total, len, progress=progress)
     quality = measure_all(clips)
     found = _originals(material.facts(), originals)
     with show_progress("drawing frames", progress=progress) as found.on_frame:

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from posemill.inspection.material import Material, Outline
+from posemill.clips.inputs import ClipInput, Outline
 from posemill.inspection.quality import ClipQuality
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
+from posemill.stores.commits import Failure
 
 ALL_SPLITS = "all splits"  # name of the row that sums up the others
 _SIZES_SHOWN = 5
@@ -73,32 +74,28 @@ class SplitSummary:
 
 
 def describe(
-    material: Material,
+    material: ClipInput,
     outlines: Iterable[Outline],
     *,
-    splits: Iterable[str] | None = None,
     num_rows: int = 5,
 ) -> dict[str, Any]:
     """Return what `posemill view` shows, for JSON.
 
     Args:
         material: What is looked at.
-        outlines: Its outlines of these splits (the caller may watch them pass).
-        splits: Only these; all where None.
+        outlines: Its outlines (the caller may watch them pass).
         num_rows: Sample rows, one from each of the first clips.
     """
-    chosen = None if splits is None else list(splits)
     facts, failed, clips_failed = (
         material.facts(), material.num_failed(), material.num_clips_failed()
     )  # fmt: skip
     # A split of which nothing could be read has no outlines, and must show all the same.
-    expected = [name for name in chosen or failed if name in failed]
-    summaries = summarize(outlines, expected)
+    summaries = summarize(outlines, failed)
     rows = [each.to_dict() for each in summaries]
     if failed:
         for row in rows:
             for key, counts in (("clips_failed", clips_failed), ("frames_failed", failed)):
-                row[key] = counts.get(row["split"], sum(counts[name] for name in expected))
+                row[key] = counts.get(row["split"], sum(counts.values()))
     return {
         "path": str(material.path),
         "kind": material.kind,
@@ -108,8 +105,8 @@ def describe(
         "interpolated": summaries[-1].interpolated if summaries else 0,
         **({"is_finished": facts["is_finished"]} if "is_finished" in facts else {}),
         "splits": rows,
-        "reasons": [asdict(each) for each in group_failures(material.failures(), chosen)],
-        "sample_rows": sample_rows(material.clips(chosen), num_rows) if num_rows else [],
+        "reasons": [asdict(each) for each in group_failures(material.failures())],
+        "sample_rows": sample_rows(material.clips_so_far(), num_rows) if num_rows else [],
     }
 
 
@@ -123,26 +120,17 @@ class Reason:
     clips: int
 
 
-def group_failures(
-    failures: Iterable[Mapping[str, Any]], splits: Iterable[str] | None = None
-) -> list[Reason]:
-    """Return why frames and clips gave no keypoints, the most frequent reason first.
-
-    Args:
-        failures: What `Material.failures` says.
-        splits: Only of these; all where None.
-    """
-    chosen = None if splits is None else set(splits)
-    by_reason: dict[str, list[Mapping[str, Any]]] = {}
+def group_failures(failures: Iterable[Failure]) -> list[Reason]:
+    """Return why frames and clips gave no keypoints, the most frequent reason first."""
+    by_reason: dict[str, list[Failure]] = {}
     for failure in failures:
-        if chosen is None or failure["split"] in chosen:
-            by_reason.setdefault(str(failure["reason"]), []).append(failure)
+        by_reason.setdefault(failure.reason, []).append(failure)
     reasons = [
         Reason(
             reason,
             len(group),
-            sum(int(each["num_frames"] or 0) for each in group),
-            len({(each["split"], each["clip_id"]) for each in group}),
+            sum(each.num_frames or 0 for each in group),
+            len({(each.split, each.clip_id) for each in group}),
         )
         for reason, group in by_reason.items()
     ]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from posemill.clips.inputs import ClipInput
 from posemill.errors import DecodeError, SourceError
 from posemill.formats.shared.contract import Recipe
-from posemill.jobs.convert.inputs import ClipInput
 from posemill.jobs.convert.shaping import shape_clip
 from posemill.jobs.landmarks import estimate_landmarks
 from posemill.records import PoseClip

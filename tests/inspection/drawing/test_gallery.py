@@ -10,11 +10,11 @@ import cv2
 import numpy as np
 import pytest
 
+from posemill.clips.inputs import ClipInput, Outline
 from posemill.errors import ConfigError, PosemillError
 from posemill.inspection.drawing.gallery import DrawRequest, choose_frames, draw_gallery
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals, Place
-from posemill.inspection.material import Material, Outline, open_material
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter
@@ -37,11 +37,11 @@ def write_frames(folder: Path, num_frames: int) -> tuple[str, ...]:
     return tuple(map(str, paths))
 
 
-def make_run(folder: Path, clips: list[PoseClip], **source: str) -> Material:
+def make_run(folder: Path, clips: list[PoseClip], **source: str) -> ClipInput:
     with RunWriter(folder, Manifest("holistic-543", source=source)) as writer:
         for clip in clips:
             writer.add(clip)
-    return open_material(folder)
+    return ClipInput(folder)
 
 
 def is_green(path: Path) -> bool:

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from posemill.clips.inputs import ClipInput
 from posemill.inspection.drawing.originals import Originals
-from posemill.inspection.material import open_material
 from posemill.inspection.quality import measure
 from posemill.inspection.report.build import measure_all, telling_rows, write_report
 from posemill.inspection.report.charts import (
@@ -79,7 +79,7 @@ def add_failure(folder: Path, reason: str, message: str) -> None:
 
 
 def report_of(folder: Path) -> str:
-    material = open_material(folder)
+    material = ClipInput(folder)
     out = folder.parent / "report.html"
     write_report(material, measure_all(material.clips()), out, originals=Originals())
     return out.read_text(encoding="utf-8")

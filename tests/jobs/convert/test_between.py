@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError, FormatError, RunError
 from posemill.formats import FORMATS, get_format
 from posemill.formats.shared.contract import Recipe
@@ -24,7 +25,6 @@ from posemill.jobs.convert.between import (
     import_clips,
     merge_clips,
 )
-from posemill.jobs.convert.inputs import ClipInput
 from posemill.jobs.convert.prepare import prepare
 from posemill.records import PoseClip
 from posemill.stores.commits import Failure
@@ -232,9 +232,9 @@ def test_splits_that_are_not_there_are_named(run, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"run has no split 'tset'; it has train, dev"):
         ClipInput(run, splits=["tset"])
     export_clips(ClipInput(run), "npz", tmp_path / "a.npz")
-    with pytest.raises(FormatError, match=r"a\.npz: holds no clips of split 'tset'"):
+    with pytest.raises(FormatError, match=r"a\.npz has no split 'tset'; it has train, dev"):
         list(ClipInput(tmp_path / "a.npz", splits=["tset"]).clips())
-    with pytest.raises(FormatError, match=r"a\.npz: split 'tset' holds no clips; .*--splits dev"):
+    with pytest.raises(FormatError, match=r"a\.npz has no split 'tset'; it has train, dev"):
         list(ClipInput(tmp_path / "a.npz", splits=["dev", "tset"]).clips())
 
 
@@ -266,7 +266,7 @@ KILLED = """
     import os, signal, sys
     from pathlib import Path
     from posemill.jobs.convert.between import export_clips
-    from posemill.jobs.convert.inputs import ClipInput
+    from posemill.clips.inputs import ClipInput
 
     def watch(clips, total):
         for number, clip in enumerate(clips):

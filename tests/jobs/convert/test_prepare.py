@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError, FormatError, RunError
 from posemill.formats import get_format
 from posemill.formats.shared.contract import Recipe
 from posemill.geometry import fill_missing
 from posemill.jobs.convert.between import count_export, export_clips
-from posemill.jobs.convert.inputs import ClipInput
 from posemill.jobs.convert.prepare import prepare
 from posemill.jobs.convert.shaping import layout_for, shape_clip
 from posemill.records import PoseClip
@@ -164,7 +164,7 @@ def test_pandas_is_not_imported_for_it(run: Path, tmp_path: Path) -> None:
     """That takes as long as preparing 20,000 frames; pyarrow does it when arrays are turned."""
     pytest.importorskip("pandas")
     code = (
-        "import sys; from pathlib import Path; from posemill.jobs.convert.inputs import ClipInput; "
+        "import sys; from pathlib import Path; from posemill.clips.inputs import ClipInput; "
         "from posemill.jobs.convert.prepare import prepare; prepare(ClipInput(Path(sys.argv[1])), "
         "Path(sys.argv[2])); print('pandas' in sys.modules)"
     )

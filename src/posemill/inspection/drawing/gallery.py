@@ -10,6 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from posemill.clips.inputs import ClipInput, ClipName, Outline
 from posemill.errors import ConfigError, PosemillError
 from posemill.files import atomic_path
 from posemill.inspection.drawing.frame_picture import draw
@@ -17,7 +18,6 @@ from posemill.inspection.drawing.movies import MOVIE_KINDS, write_movie
 from posemill.inspection.drawing.naming import safe_path, writing
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.sheets import Cell, contact_sheet, draw_cell
-from posemill.inspection.material import ClipName, Material, Outline
 from posemill.records import Frame, PoseClip
 
 SHEET_FRAMES = 12  # of a whole clip's contact sheet
@@ -30,26 +30,24 @@ class DrawRequest:
 
     Args:
         num_samples: Frames of each split; with `video`, clips of each split.
-        splits: Only these; None for all.
         clip_ids: Only these clips; None for all.
         seed: Another seed draws other samples.
         video: `mp4` or `gif` for whole clips as movies, None for single frames.
     """
 
     num_samples: int = 10
-    splits: Sequence[str] | None = None
     clip_ids: Sequence[str] | None = None
     seed: int = 0
     video: str | None = None
 
 
 def draw_gallery(
-    material: Material, request: DrawRequest, out: Path, *, originals: Originals
+    material: ClipInput, request: DrawRequest, out: Path, *, originals: Originals
 ) -> Iterator[Path]:
     """Write what is asked for below the folder `out`; yield the paths as they are written."""
     if request.video is not None and request.video not in MOVIE_KINDS:
         raise ConfigError(f"video: expected {' or '.join(MOVIE_KINDS)}, got {request.video!r}")
-    outlines: Iterable[Outline] = material.outlines(request.splits)
+    outlines: Iterable[Outline] = material.outlines()
     if request.clip_ids is not None:
         wanted = set(request.clip_ids)
         outlines = [each for each in outlines if each.clip_id in wanted]
@@ -101,7 +99,7 @@ def choose_frames(
 
 
 def draw_samples(
-    material: Material,
+    material: ClipInput,
     chosen: dict[ClipName, list[int]],
     out: Path,
     *,
@@ -130,7 +128,7 @@ def draw_samples(
 
 
 def draw_movies(
-    material: Material,
+    material: ClipInput,
     names: Iterable[ClipName],
     out: Path,
     *,

@@ -11,18 +11,19 @@ from typing import Any
 import numpy as np
 
 from posemill import __version__
+from posemill.clips.inputs import ClipInput
 from posemill.files import atomic_path
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.naming import writing
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.palette import lack_words, part_label
-from posemill.inspection.material import Material
 from posemill.inspection.quality import ClipQuality, measure
 from posemill.inspection.report import findings
 from posemill.inspection.report.page import page, picture_uri, section, table, text
 from posemill.inspection.summary import group_failures
 from posemill.inspection.totals import RunQuality
 from posemill.records import PoseClip
+from posemill.stores.commits import Failure
 
 WORST_SHOWN = 20
 STRIPS_SHOWN = 60
@@ -40,7 +41,7 @@ def measure_all(clips: Iterable[PoseClip]) -> RunQuality:
 
 
 def write_report(
-    material: Material, quality: RunQuality, out: Path, *, originals: Originals
+    material: ClipInput, quality: RunQuality, out: Path, *, originals: Originals
 ) -> None:
     """Write the report: one file, whole or not at all, of a few MB however long the run is.
 
@@ -100,7 +101,7 @@ def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:
     return sorted(chosen.items())
 
 
-def _subtitle(material: Material, facts: Mapping[str, Any]) -> str:
+def _subtitle(material: ClipInput, facts: Mapping[str, Any]) -> str:
     skeleton = facts.get("skeleton_name", "")
     state = {True: "finished", False: "not finished: what is here so far"}.get(
         facts.get("is_finished", ""), ""
@@ -110,7 +111,7 @@ def _subtitle(material: Material, facts: Mapping[str, Any]) -> str:
     )
 
 
-def _tiles(quality: RunQuality, material: Material) -> str:
+def _tiles(quality: RunQuality, material: ClipInput) -> str:
     splits = quality.splits.values()
     tiles = [
         (f"{quality.num_clips:,}", "clips"),
@@ -125,7 +126,7 @@ def _tiles(quality: RunQuality, material: Material) -> str:
     return f'<div class="tiles">{"".join(shown)}</div>'
 
 
-def _worst_section(material: Material, quality: RunQuality, originals: Originals) -> str:
+def _worst_section(material: ClipInput, quality: RunQuality, originals: Originals) -> str:
     worst = [each for each in quality.worst[:WORST_SHOWN] if each.reasons]
     if not worst:
         return section("Worst clips", "<p>No clip has a fault that was looked for.</p>")
@@ -167,7 +168,7 @@ def _figure(clip: PoseClip, row: int, frame: Any, words: str) -> str:
     )
 
 
-def _failures_section(material: Material, failures: list[dict[str, Any]]) -> str:
+def _failures_section(material: ClipInput, failures: list[Failure]) -> str:
     if material.kind != "run":
         return section("Failures", "<p>An exported file does not record failures.</p>")
     if not failures:
@@ -177,8 +178,8 @@ def _failures_section(material: Material, failures: list[dict[str, Any]]) -> str
         [astuple(each) for each in group_failures(failures)],
     )
     rows = [
-        (each["split"], each["clip_id"], "whole clip" if each["frame_index"] is None else
-         str(each["frame_index"]), each["reason"], each["message"])
+        (each.split, each.clip_id, "whole clip" if each.frame_index is None else
+         str(each.frame_index), each.reason, each.message)
         for each in failures[:FAILURES_SHOWN]
     ]  # fmt: skip
     detail = table(["split", "clip", "frame", "reason", "message"], rows)

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from posemill.blocks import ClipBlock
+from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, RunError
 from posemill.files import atomic_folder, new_folders, remove_leftovers
 from posemill.formats import get_format
 from posemill.formats.shared.contract import Format, Recipe, SkeletonCheck, Summary
-from posemill.jobs.convert.inputs import ClipInput
 from posemill.jobs.convert.shaping import (
     check_recipe,
     dropped_points,
@@ -390,7 +390,7 @@ def _failures(sources: Sequence[ClipInput], conflicts: _Conflicts) -> Iterator[F
 def _manifest(
     sources: Sequence[ClipInput], kind: str, skeleton_name: str, recipe: Recipe
 ) -> Manifest:  # fmt: skip
-    facts: list[dict[str, Any]] = [source.facts() for source in sources]
+    facts: list[dict[str, Any]] = [source.origin() for source in sources]
     engines = [each.get("manifest", {}).get("engine") or {} for each in facts]
     engine = engines[0] if all(each == engines[0] for each in engines) else {}
     return Manifest(

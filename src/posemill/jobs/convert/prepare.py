@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from posemill.blocks import ClipBlock
+from posemill.blocks import ClipBlock, join_stream
+from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError
 from posemill.files import atomic_path, new_folders, remove_leftovers
 from posemill.formats.npz import NpzFormat
 from posemill.formats.shared.contract import Recipe
 from posemill.jobs.convert.between import Watch, unwatched, writing
-from posemill.jobs.convert.inputs import ClipInput
 from posemill.jobs.convert.shaping import (
     check_recipe,
     dropped_points,
@@ -25,7 +26,8 @@ from posemill.jobs.convert.shaping import (
     shape_block,
 )
 from posemill.jobs.convert.statistics import SplitStats
-from posemill.machine.read_ahead import closing_stream, read_ahead
+from posemill.machine.read_ahead import closing_stream, map_ahead, read_ahead
+from posemill.stores.shards import BlockPlan
 
 _MAX_NAME_BYTES = 150  # of a split, so that the files' names stay below the usual 255
 
@@ -63,12 +65,22 @@ def prepare(
     num_frames = {split: sum(map(len, each)) for split, each in plans.items()}
     # A run is unpacked by threads of its own.
     layout = layout_of_run(source, recipe, NpzFormat())
-    stream = watch(source.blocks(plans, layout=layout), source.num_frames)
+    stream = watch(_read_blocks(source, plans, layout), source.num_frames)
     with writing(out), closing_stream(stream) as blocks, new_folders(out):
         return [
             _write_split(source, split, group, out, recipe=recipe, num_frames=num_frames.get(split))
             for split, group in groupby(blocks, key=lambda block: block.split)
         ]
+
+
+def _read_blocks(
+    source: ClipInput, plans: Mapping[str, list[BlockPlan]], layout: str | None
+) -> Iterator[ClipBlock]:
+    """Yield what `source.clips` does, many clips at a time, read ahead by other threads."""
+    if source.run is None:
+        return join_stream(read_ahead(source.clips()))
+    planned = (plan for each in plans.values() for plan in each)
+    return source.chosen(map_ahead(partial(source.read_block, layout=layout), planned))
 
 
 def check_splits(source: ClipInput, *, watch: Watch = unwatched) -> None:

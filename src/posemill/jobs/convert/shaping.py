@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from posemill.blocks import ClipBlock, join_clips
+from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError
 from posemill.formats.shared.contract import Format, Recipe, holds
 from posemill.geometry import (
@@ -16,7 +17,6 @@ from posemill.geometry import (
     shoulders_of,
     to_square_units,
 )
-from posemill.jobs.convert.inputs import ClipInput
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton, point_map
 

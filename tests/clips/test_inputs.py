@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from posemill.clips.inputs import ClipInput
 from posemill.errors import (
     ConfigError,
     FormatError,
@@ -16,9 +17,9 @@ from posemill.errors import (
     RunError,
 )
 from posemill.formats import FORMATS, Recipe, get_format
-from posemill.inspection.material import Material, open_material
 from posemill.inspection.summary import describe, summarize
 from posemill.records import PoseClip
+from posemill.stores.commits import Failure
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter
 
@@ -35,19 +36,19 @@ def clips(make_clip: Maker) -> list[PoseClip]:
 
 
 @pytest.fixture(params=["run", "npz"])
-def material(request: pytest.FixtureRequest, clips: list[PoseClip], tmp_path: Path) -> Material:
+def material(request: pytest.FixtureRequest, clips: list[PoseClip], tmp_path: Path) -> ClipInput:
     """The same clips, as a run and as a file."""
     if request.param == "run":
         with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
             for clip in clips:
                 writer.add(clip)
-        return open_material(tmp_path / "run")
+        return ClipInput(tmp_path / "run")
     path = tmp_path / "clips.npz"
     get_format("npz").write(clips, path, recipe=Recipe(layout="543"))
-    return open_material(path)
+    return ClipInput(path)
 
 
-def test_clips_outlines_and_picks_agree(material: Material, clips: list[PoseClip]) -> None:
+def test_clips_outlines_and_picks_agree(material: ClipInput, clips: list[PoseClip]) -> None:
     names = [(clip.split, clip.clip_id) for clip in clips]
     assert [(clip.split, clip.clip_id) for clip in material.clips()] == names
     outlines = list(material.outlines())
@@ -56,10 +57,12 @@ def test_clips_outlines_and_picks_agree(material: Material, clips: list[PoseClip
         assert np.array_equal(outline.present, clip.present)
         assert np.array_equal(outline.sizes_wh, clip.sizes_wh)
     assert [len(clip) for clip in material.pick([("train", "b")])] == [20]
-    assert [clip.clip_id for clip in material.clips(["train"])] == ["a", "b"]
+    train = ClipInput(material.path, splits=["train"])
+    assert [clip.clip_id for clip in train.clips()] == ["a", "b"]
+    assert [outline.clip_id for outline in train.outlines()] == ["a", "b"]
 
 
-def test_summaries_count_clips_frames_sizes_and_presence(material: Material) -> None:
+def test_summaries_count_clips_frames_sizes_and_presence(material: ClipInput) -> None:
     train, dev, both = (each.to_dict() for each in summarize(material.outlines()))
     assert (train["num_clips"], train["num_frames"]) == (2, 30)
     assert train["frames_per_clip"] == {"min": 10, "median": 15.0, "max": 20}
@@ -71,7 +74,7 @@ def test_summaries_count_clips_frames_sizes_and_presence(material: Material) -> 
     assert (both["split"], both["num_clips"], both["num_frames"]) == ("all splits", 3, 35)
 
 
-def test_sample_rows_show_one_frame_of_each_of_the_first_clips(material: Material) -> None:
+def test_sample_rows_show_one_frame_of_each_of_the_first_clips(material: ClipInput) -> None:
     result = describe(material, material.outlines(), num_rows=2)
     assert [row["clip_id"] for row in result["sample_rows"]] == ["a", "b"]
     assert result["sample_rows"][1]["frame_index"] == 10
@@ -97,7 +100,7 @@ def test_every_format_can_be_looked_at(format_name: str, make_clip: Maker, tmp_p
     ]  # fmt: skip
     path = tmp_path / f"file{form.suffix}"
     form.write(iter(clips), path, recipe=Recipe())
-    material = open_material(path)
+    material = ClipInput(path)
     result = describe(material, material.outlines())
     assert (result["kind"], result["skeleton_names"]) == (format_name, [layout])
     assert (result["splits"][0]["num_clips"], result["splits"][0]["num_frames"]) == (2, 10)
@@ -105,37 +108,103 @@ def test_every_format_can_be_looked_at(format_name: str, make_clip: Maker, tmp_p
     assert {name for name, share in presence.items() if share == 0} == set(missing)
 
 
-def test_an_unknown_split_is_named_with_the_known_ones(material: Material) -> None:
+def test_an_unknown_split_is_named_with_the_known_ones(material: ClipInput) -> None:
     with pytest.raises(PosemillError, match=r"has no split 'test'; it has train, dev"):
-        list(material.clips(["test"]))
+        list(ClipInput(material.path, splits=["test"]).clips())
+    with pytest.raises(PosemillError, match=r"has no split 'test'; it has train, dev"):
+        list(ClipInput(material.path, splits=["train", "test"]).outlines())
 
 
 def test_nothing_at_the_path_is_said(tmp_path: Path) -> None:
     with pytest.raises(PosemillError, match="nowhere: no such file or folder; expected a run or"):
-        open_material(tmp_path / "nowhere")
+        ClipInput(tmp_path / "nowhere")
 
 
 def test_a_folder_that_is_no_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="the folder is empty; expected a run or files of a"):
-        open_material(tmp_path)
+        ClipInput(tmp_path)
     for name in ("a", "b", "c", "{d}"):
         (tmp_path / name).mkdir()
     message = r"no run \(it holds 'a', 'b', 'c' …\), and none of the formats .*posemill extract, or"
     with pytest.raises(FormatError, match=message):
-        open_material(tmp_path)
+        ClipInput(tmp_path)
     with pytest.raises(FormatError, match=r"\{d\}: the folder is empty"):
-        open_material(tmp_path / "{d}")
+        ClipInput(tmp_path / "{d}")
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown format 'docx'; known: npz"):
-        open_material(tmp_path, format_name="docx")
+        ClipInput(tmp_path, format_name="docx")
 
 
 def test_a_run_without_keypoints_is_said(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path / "run", Manifest("holistic-543"))
     with pytest.raises(RunError, match=r"holds no keypoints yet; .* posemill status"):
-        open_material(tmp_path / "run")
+        ClipInput(tmp_path / "run")
     writer.finish()
     with pytest.raises(RunError, match=r"holds no keypoints; .* posemill status"):
-        open_material(tmp_path / "run")
+        ClipInput(tmp_path / "run")
+
+
+def test_a_given_size_is_for_frames_that_do_not_say_theirs(
+    make_clip: Maker, tmp_path: Path
+) -> None:
+    known = make_clip(3, clip_id="known", split="train", size_wh=(64, 48))
+    bare = make_clip(2, clip_id="bare", split="train", size_wh=(0, 0))
+    half = make_clip(2, clip_id="half", split="train", size_wh=(0, 48))
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for clip in (known, bare, half):
+            writer.add(clip)
+    form = get_format("npz")
+    form.write([known, bare, half], tmp_path / "a.npz", recipe=Recipe(layout="543"))
+    for path in (tmp_path / "run", tmp_path / "a.npz"):
+        source = ClipInput(path, size_wh=(200, 100))
+        sizes = {"known": [[64, 48]] * 3, "bare": [[200, 100]] * 2, "half": [[200, 100]] * 2}
+        assert {each.clip_id: each.sizes_wh.tolist() for each in source.outlines()} == sizes
+        assert {each.clip_id: each.sizes_wh.tolist() for each in source.clips()} == sizes
+        picked = source.pick([("train", name) for name in sizes])
+        assert {each.clip_id: each.sizes_wh.tolist() for each in picked} == sizes
+        assert ClipInput(path).outlines().__next__().sizes_wh.tolist() == [[64, 48]] * 3
+    source = ClipInput(tmp_path / "run", size_wh=(200, 100))
+    (plan,) = source.plan_splits()["train"]
+    block = source.read_block(plan)
+    assert {each.clip_id: each.sizes_wh.tolist() for each in block.clips} == sizes
+
+
+def test_a_file_says_its_format_and_nothing_of_failures(clips: list[PoseClip], tmp_path) -> None:
+    get_format("npz").write(clips, tmp_path / "a.npz", recipe=Recipe(layout="543"))
+    source = ClipInput(tmp_path / "a.npz")
+    num_bytes = (tmp_path / "a.npz").stat().st_size
+    assert source.facts() == {"format": "npz", "losses": [], "bytes": num_bytes}
+    assert source.origin() == {"path": str(tmp_path / "a.npz"), "kind": "npz"}
+    assert (source.num_failed(), source.num_clips_failed(), source.failures()) == ({}, {}, [])
+    assert (source.num_frames, source.splits, source.run) == (None, None, None)
+
+
+def test_failures_are_those_of_the_chosen_splits(clips: list[PoseClip], tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for clip in clips:
+            writer.add(clip)
+        for split in ("train", "dev"):
+            writer.add_failure(Failure("lost", split, None, 7, "lost.mp4", "gone", "it is gone"))
+    both, dev = ClipInput(tmp_path / "run"), ClipInput(tmp_path / "run", splits=["dev"])
+    assert [each.split for each in both.failures()] == ["train", "dev"]
+    assert [each.split for each in dev.failures()] == ["dev"]
+    assert (both.num_clips_failed(), dev.num_clips_failed()) == ({"train": 1, "dev": 1}, {"dev": 1})
+    assert (list(both.num_failed()), list(dev.num_failed())) == (["train", "dev"], ["dev"])
+    assert (both.num_frames, dev.num_frames) == (35, 5)
+    assert dev.origin()["num_failures"] == 1
+    assert both.facts()["is_finished"]
+
+
+def test_a_split_that_has_no_clips_yet_can_be_looked_at_and_not_converted(
+    make_clip: Maker, tmp_path: Path
+) -> None:
+    writer = RunWriter(tmp_path / "run", Manifest("holistic-543"))
+    writer.add(make_clip(3, clip_id="a", split="train"))
+    writer.add(make_clip(0, clip_id="b", split="dev"))
+    writer.finish()
+    source = ClipInput(tmp_path / "run")
+    assert [clip.clip_id for clip in source.clips_so_far()] == ["a"]
+    with pytest.raises(RunError, match=r"split 'dev' holds no clips; .* \(--splits train\)"):
+        list(source.clips())

@@ -1,0 +1,304 @@
+"""A run folder or an exported file behind one face: what is looked at, and what is converted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.blocks import ClipBlock, join_clips
+from posemill.errors import FormatError, PosemillError, RunError
+from posemill.formats import detect_format, get_format
+from posemill.formats.shared.contract import Format, Size
+from posemill.records import BoolArray, PoseClip, fields_of_recipe
+from posemill.skeletons import get_skeleton
+from posemill.stores.columns import part_for
+from posemill.stores.commits import Failure
+from posemill.stores.manifest import MANIFEST_NAME
+from posemill.stores.reader import Run, open_run
+from posemill.stores.shards import BlockPlan
+
+ClipName = tuple[str, str]  # split, clip_id
+Item = TypeVar("Item", PoseClip, ClipBlock)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A clip without its keypoints.
+
+    Args:
+        present: `(frames, parts)`: which parts were found.
+        sizes_wh: `(frames, 2)` in pixels.
+        normalized: As in `PoseClip`, as is `interpolated`.
+    """
+
+    split: str
+    clip_id: str
+    skeleton_name: str
+    present: BoolArray
+    sizes_wh: npt.NDArray[np.int32]
+    normalized: str = "none"
+    interpolated: int = 0
+
+
+class ClipInput:
+    """A run or a file. Everything is read anew at each call; nothing is kept in memory.
+
+    Args:
+        path: A run folder, finished or not, or a file or folder in one of the formats.
+        format_name: Taken as this format; by default it is found out.
+        size_wh: The pictures' size, for clips that do not say it.
+        splits: Only these; all by default.
+
+    Raises:
+        PosemillError: There is nothing, or nothing that can be read, or a split is not there.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        format_name: str | None = None,
+        size_wh: Size | None = None,
+        splits: Sequence[str] | None = None,
+    ) -> None:
+        self.path = path
+        self._size_wh = size_wh
+        self._splits = None if splits is None else tuple(dict.fromkeys(splits))
+        self.run: Run | None = None
+        self._format: Format | None = None
+        if not path.exists():
+            raise PosemillError(
+                f"{path}: no such file or folder; expected a run or an exported file"
+            )
+        if format_name is None and (path / MANIFEST_NAME).is_file():
+            self.run = open_run(path)
+            self._check_run(self.run)
+        else:
+            self._format = get_format(format_name) if format_name else detect_format(path)
+
+    def _check_run(self, run: Run) -> None:
+        # One in which everything failed has reasons to show.
+        if not run.num_frames and not run.failures():
+            yet = " yet" * (not run.is_finished)
+            raise RunError(
+                f"{self.path}: the run holds no keypoints{yet}; see how far it is with: "
+                f"posemill status {self.path}"
+            )
+        if unknown := [split for split in self._splits or () if split not in run.splits]:
+            raise RunError(
+                f"{self.path} has no split {', '.join(map(repr, unknown))}; it has "
+                f"{', '.join(run.splits) or 'none'}"
+            )
+
+    @property
+    def kind(self) -> str:
+        """`run`, or the name of the format."""
+        return "run" if self._format is None else self._format.name
+
+    @property
+    def num_frames(self) -> int | None:
+        """How many frames there are, None where only reading would tell."""
+        if self.run is None:
+            return None
+        chosen = self._splits or self.run.splits
+        return sum(each.frames_out for each in self.run.counts if each.split in chosen)
+
+    @property
+    def splits(self) -> tuple[str, ...] | None:
+        """The splits that will be read, None where only reading would tell."""
+        return self._splits or (self.run.splits if self.run is not None else None)
+
+    def clips(
+        self, *, layout: str | None = None, has_room_for_failures: bool = False
+    ) -> Iterator[PoseClip]:
+        """Yield the clips, those of a run split by split.
+
+        Args:
+            layout: The skeleton the clips will be turned into. What it does not need may be left
+                out of those of a run: they then have a smaller skeleton than `skeleton_of` says.
+            has_room_for_failures: A split of which everything failed is no error, as `failures`
+                are taken too.
+
+        Raises:
+            FormatError, RunError: Nothing is there, or a chosen split is not.
+        """
+        failed = {each.split for each in self.failures()} if has_room_for_failures else set()
+        return self.chosen(self._all_clips(layout), failed)
+
+    def clips_so_far(self) -> Iterator[PoseClip]:
+        """Yield what `clips` does; that a split of a run has none, or none yet, is no error."""
+        return self.chosen(self._all_clips(None), () if self.run is None else self.run.splits)
+
+    def outlines(self) -> Iterator[Outline]:
+        """Yield the clips without their keypoints: fast for a run, out of its small columns."""
+        if self.run is None:
+            for clip in self.clips_so_far():
+                yield Outline(
+                    clip.split, clip.clip_id, clip.skeleton_name, clip.present, clip.sizes_wh,
+                    clip.normalized, clip.interpolated,
+                )  # fmt: skip
+            return
+        for split in self._splits or self.run.splits:
+            yield from _outlines_of(self.run, split, self._size_wh)
+
+    def pick(self, names: Iterable[ClipName]) -> Iterator[PoseClip]:
+        """Yield the clips of these names, in any order."""
+        if self.run is None:
+            wanted = set(names)
+            yield from (each for each in self.clips() if (each.split, each.clip_id) in wanted)
+            return
+        for split, clip_id in names:
+            yield self.run.clip(clip_id, split).with_size(self._size_wh)
+
+    def plan_splits(self) -> dict[str, list[BlockPlan]]:
+        """Return the blocks of each split of a run as it is now; nothing for a file."""
+        if self.run is None:
+            return {}
+        return {
+            split: list(self.run.plan_blocks(split)) for split in self._splits or self.run.splits
+        }
+
+    def read_block(self, plan: BlockPlan, *, layout: str | None = None) -> ClipBlock:
+        """Return many clips of a run at once; several threads may call it.
+
+        Args:
+            plan: One of `plan_splits`.
+            layout: As in `clips`.
+        """
+        assert self.run is not None
+        block = self.run.read_block(plan, skeleton_name=_part_of(self.run, layout))
+        if self._size_wh is None or (block.frames.sizes_wh > 0).all():
+            return block
+        return join_clips([clip.with_size(self._size_wh) for clip in block.clips])
+
+    def skeleton_of(self, clip: PoseClip) -> str:
+        """Return the skeleton a clip has in the input, as whichever `layout` it was read."""
+        return clip.skeleton_name if self.run is None else self.run.skeleton_name
+
+    def chosen(self, items: Iterator[Item], failed: Collection[str] = ()) -> Iterator[Item]:
+        """Yield the items of the chosen splits; raise if one of these has none and not `failed`."""
+        seen, there = set(failed), dict[str, None]()
+        for item in items:
+            there[item.split] = None
+            if self._splits is None or item.split in self._splits:
+                seen.add(item.split)
+                yield item
+        kind = RunError if self.run is not None else FormatError
+        if not seen and not there:
+            advice = f"; what failed, and why: posemill view {self.path}" * bool(self.failures())
+            what = f"holds no clips{_of_splits(self._splits)}; expected some"
+            raise kind(f"{self.path}: {what}{advice}")
+        missing = [split for split in self.splits or () if split not in seen]
+        if missing and self.run is None:
+            raise kind(
+                f"{self.path} has no split {', '.join(map(repr, missing))}; it has "
+                f"{', '.join(there)}"
+            )
+        if missing:
+            raise kind(
+                f"{self.path}: split {', '.join(map(repr, missing))} holds no clips; expected "
+                f"some: leave it out (--splits {' '.join(sorted(seen))})"
+            )
+
+    def _all_clips(self, layout: str | None) -> Iterator[PoseClip]:
+        if self.run is not None:
+            part = _part_of(self.run, layout)
+            for split in self._splits or self.run.splits:
+                for clip in self.run.clips(split, skeleton_name=part):
+                    yield clip.with_size(self._size_wh)
+        elif self._format is not None:
+            for clip in self._format.read(self.path, size_wh=self._size_wh):
+                yield clip.with_size(self._size_wh)
+
+    @property
+    def has_loose_pictures(self) -> bool:
+        """Whether a run says that pictures it was made of do not follow each other in time."""
+        return self.run is not None and _has_layout(self.run.manifest.source, "pictures")
+
+    def failures(self) -> list[Failure]:
+        """Return what gave no keypoints in the chosen splits of a run; a file does not say."""
+        found = [] if self.run is None else self.run.failures()
+        return [each for each in found if self._splits is None or each.split in self._splits]
+
+    def num_failed(self) -> dict[str, int]:
+        """Return how many frames gave no keypoints, by split; empty where that is not recorded."""
+        return self._counted("frames_failed")
+
+    def num_clips_failed(self) -> dict[str, int]:
+        """Return how many clips gave none at all, by split; empty where that is not recorded."""
+        return self._counted("clips_failed")
+
+    def _counted(self, field: str) -> dict[str, int]:
+        counts = {} if self.run is None else {each.split: each for each in self.run.counts}
+        return {split: getattr(counts[split], field) for split in self._splits or counts
+                if split in counts}  # fmt: skip
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the input says about its making: a run's manifest, or the format."""
+        if self.run is not None:
+            return {"is_finished": self.run.is_finished, **asdict(self.run.manifest)}
+        assert self._format is not None
+        facts: dict[str, Any] = {"format": self.kind, "losses": list(self._format.losses)}
+        return facts | ({"bytes": self.path.stat().st_size} if self.path.is_file() else {})
+
+    def origin(self) -> dict[str, Any]:
+        """Return what is known of the input, for the manifest of what is made of it."""
+        facts: dict[str, Any] = {"path": str(self.path), "kind": self.kind}
+        if self.run is not None:
+            facts["manifest"] = asdict(self.run.manifest)
+            facts["num_failures"] = len(self.failures())
+        return facts
+
+
+def open_inputs(
+    paths: Sequence[Path], *, format_name: str | None = None, size_wh: Size | None = None
+) -> list[ClipInput]:
+    """Return several inputs; `format_name` is that of the files among them, a run is a run."""
+    return [
+        ClipInput(
+            path,
+            format_name=None if (path / MANIFEST_NAME).is_file() else format_name,
+            size_wh=size_wh,
+        )
+        for path in paths
+    ]
+
+
+def _outlines_of(run: Run, split: str, size_wh: Size | None) -> Iterator[Outline]:
+    flags = [f"has_{name}" for name in get_skeleton(run.skeleton_name).part_names]
+    made = fields_of_recipe(run.manifest.options.get("recipe"))
+    table = run.table(split, ["clip_id", "width", "height", *flags])
+    present = np.stack([table.column(flag).to_numpy() for flag in flags], 1)
+    sizes = np.stack([table.column(side).to_numpy() for side in ("width", "height")], 1)
+    if size_wh is not None:
+        sizes = np.where((sizes <= 0).any(1, keepdims=True), size_wh, sizes)
+    ids = table.column("clip_id").to_pylist()
+    # Rows come by clip: a new id starts a new clip.
+    starts = [row for row in range(len(ids)) if not row or ids[row] != ids[row - 1]]
+    for start, stop in pairwise([*starts, len(ids)]):
+        yield Outline(
+            split, ids[start], run.skeleton_name, present[start:stop].astype(bool),
+            sizes[start:stop].astype(np.int32), **made,
+        )  # fmt: skip
+
+
+def _part_of(run: Run, layout: str | None) -> str:
+    return run.skeleton_name if layout is None else part_for(run.skeleton_name, layout)
+
+
+def _has_layout(source: Mapping[str, Any], layout: str) -> bool:
+    """Return whether a manifest's source, or one of a run that was merged into it, had a layout."""
+    inputs = [each for each in source.get("inputs") or () if isinstance(each, Mapping)]
+    return source.get("layout") == layout or any(
+        _has_layout((each.get("manifest") or {}).get("source") or {}, layout) for each in inputs
+    )
+
+
+def _of_splits(splits: tuple[str, ...] | None) -> str:
+    return f" of split {', '.join(map(repr, splits))}" if splits else ""
