@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from posemill.api.converting import export, import_run, merge, prepare
     from posemill.api.extracting import extract, status
     from posemill.api.looking import report, view, visualize
+    from posemill.api.predicting import predict
     from posemill.archives import open_npz
     from posemill.config import ExtractConfig
     from posemill.errors import PosemillError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from posemill.stores.reader import Run, open_run
     from posemill.training.config.train_config import TrainConfig
     from posemill.training.data.torch_data import KeypointDataset
-    from posemill.training.front import evaluate, fit, load_model, predict, train
+    from posemill.training.front import evaluate, fit, load_model, train
 
 # Public name -> module that has it. Imported at first use: `import posemill` stays light.
 _PUBLIC = {
@@ -46,7 +47,7 @@ _PUBLIC = {
     "merge": "posemill.api.converting",
     "open_npz": "posemill.archives",
     "open_run": "posemill.stores.reader",
-    "predict": "posemill.training.front",
+    "predict": "posemill.api.predicting",
     "prepare": "posemill.api.converting",
     "report": "posemill.api.looking",
     "status": "posemill.api.extracting",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from posemill.cli.options import AsJson, ShowConfig, with_config_flags
-from posemill.cli.printing import print_config, print_json, print_lines, print_table
+from posemill.cli.printing import (
+    print_config,
+    print_json,
+    print_lines,
+    print_table,
+    warnings_as_notes,
+)
 from posemill.training.config.train_config import TrainConfig
-
-if TYPE_CHECKING:
-    from posemill.records import PoseClip
 
 
 def register(app: typer.Typer) -> None:
@@ -109,9 +111,12 @@ def evaluate(
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder that `posemill train` wrote.")],
-    source: Annotated[
-        Path,
-        typer.Argument(help="Video, pictures, folder of videos, run, or data `prepare` wrote."),
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Videos, pictures, folders of them, runs, or data `prepare` wrote.",
+        ),
     ],
     *,
     device: Annotated[str, typer.Option(help="For the model: auto, cpu, cuda or cuda:N.")] = "auto",
@@ -120,36 +125,15 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Say what a trained model sees in clips; a video is run through the engine first."""
-    from posemill.training.front import predict as run_prediction
+    from posemill.api.predicting import predict as run_prediction
 
-    if _is_prepared(source):
-        found = list(run_prediction(run, source, device=device))
-    else:
-        clips = _estimate(run, source, engine_device, threads)
-        found = list(run_prediction(run, clips, device=device))
+    with warnings_as_notes():
+        found = run_prediction(
+            run, sources, device=device, engine_device=engine_device, threads=threads
+        )
     if as_json:
         print_json([entry.to_dict() for entry in found])
     else:
         rows = [(p.clip_id, p.label, "" if p.probability is None else round(p.probability, 4))
                 for p in found]  # fmt: skip
         print_table(["clip", "label", "probability"], rows)
-
-
-def _is_prepared(source: Path) -> bool:
-    """Return True for npz and csv files, and folders of them."""
-    return source.suffix in (".npz", ".csv") or any(source.glob("*_keypoints.npz"))
-
-
-def _estimate(run: Path, source: Path, device: str, threads: int) -> Iterator[PoseClip]:
-    from posemill.api.progress import show_progress
-    from posemill.jobs.new_clips import clips_like
-    from posemill.training.front import data_of
-
-    skeleton_name, recipe = data_of(run)
-    with show_progress("landmarks", None) as advance:
-        for clip, errors in clips_like(
-            source, skeleton_name, recipe, device=device, threads=threads, on_frame=advance
-        ):
-            for error in errors:
-                typer.secho(f"posemill: {error}", err=True, fg="red")
-            yield clip

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posemill.errors import MissingExtraError
-from posemill.training.config.resolve import Resolved
+from posemill.errors import ConfigError, MissingExtraError
+from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
 
 if TYPE_CHECKING:
@@ -22,12 +23,23 @@ if TYPE_CHECKING:
 _PACKAGES = ("torch", "safetensors", "matplotlib")
 
 
-def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
+def train(
+    config: TrainConfig | Resolved | Mapping[str, Any] | os.PathLike[str] | str | None = None,
+    **settings: Any,
+) -> TrainResult:
     """Return the result of training what a configuration says; `posemill train` calls this.
 
     Args:
-        config: A `TrainConfig`, or a mapping of its fields (then with the preset applied).
+        config: A TOML file, a `TrainConfig`, or a mapping of its fields.
+        settings: Fields of `TrainConfig`, as `posemill train` has them as flags: alone, or on top
+            of a file.
     """
+    if config is None or isinstance(config, str | os.PathLike):
+        config = resolve_config(None if config is None else Path(config), settings)
+    elif settings:
+        raise ConfigError(
+            f"a {type(config).__name__} says everything; {', '.join(settings)} came beside it"
+        )
     result: TrainResult = _find("launch.start", "train")(config)
     return result
 

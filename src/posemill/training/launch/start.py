@@ -30,7 +30,7 @@ from posemill.training.tasks.workload import Workload
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a training gave.
+    """What a training gave; stands for its folder wherever a path is expected.
 
     Args:
         out: Folder of the run.
@@ -41,6 +41,9 @@ class TrainResult:
     out: Path
     scores: Mapping[str, Mapping[str, float]]
     summary: Mapping[str, Any]
+
+    def __fspath__(self) -> str:
+        return str(self.out)
 
 
 def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
