@@ -73,7 +73,7 @@ def test_a_converted_network_agrees_with_litert(
     size = read_graph(model_files[spec.model]).shapes[0][1]
     pixels = pictures(size, 7, photo)[:batch]
     expected = litert_run(spec, model_files[spec.model].read_bytes())(pixels)
-    got = onnx_run(load_onnx(spec.model))(pixels)
+    got = onnx_run(convert(spec.model))(pixels)
     assert list(got) == list(spec.outputs)
     for name, values in expected.items():
         if values.ndim == 4 and values.shape[1] > 1:
@@ -116,7 +116,7 @@ def test_rows_of_a_batch_do_not_mix(
 ) -> None:
     size = read_graph(model_files[spec.model]).shapes[0][1]
     pixels = pictures(size, 3, photo)
-    run = onnx_run(load_onnx(spec.model))
+    run = onnx_run(convert(spec.model))
     together, alone = run(pixels), [run(pixels[row : row + 1]) for row in range(3)]
     for name, values in together.items():
         for row in range(3):

@@ -1,0 +1,260 @@
+"""Small TFLite files, written on the spot, as the converter reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+
+from posemill.errors import WeightsError
+from posemill.weights.tflite_graph import Graph, Node, _window_pads, read_graph
+
+TYPES = {np.dtype(np.float32): 0, np.dtype(np.float16): 1, np.dtype(np.int32): 2}
+CODES = schema.BuiltinOperator
+
+
+class ModelMaker:
+    """Builds a TFLite file of one picture `(1, 6, 8, 3)`, operator by operator."""
+
+    def __init__(self) -> None:
+        self.model, self.graph = schema.ModelT(), schema.SubGraphT()
+        self.model.version, self.model.subgraphs = 3, [self.graph]
+        self.model.operatorCodes, self.model.buffers = [], [schema.BufferT()]
+        self.graph.tensors, self.graph.operators = [], []
+        self.tensor("picture", (1, 6, 8, 3))
+        self.graph.inputs = [0]
+
+    def tensor(self, name: str, shape: tuple[int, ...], value: np.ndarray | None = None) -> int:
+        tensor = schema.TensorT()
+        tensor.name, tensor.shape, tensor.buffer = name, list(shape), 0
+        if value is not None:
+            buffer = schema.BufferT()
+            buffer.data = np.frombuffer(value.tobytes(), np.uint8)
+            tensor.type, tensor.buffer = TYPES[value.dtype], len(self.model.buffers)
+            self.model.buffers.append(buffer)
+        self.graph.tensors.append(tensor)
+        return len(self.graph.tensors) - 1
+
+    def constant(self, value: np.ndarray) -> int:
+        return self.tensor("constant", value.shape, value)
+
+    def operator(
+        self, code: int, inputs: list[int], shape: tuple[int, ...], options: Any = None
+    ) -> int:
+        entry = schema.OperatorCodeT()
+        entry.builtinCode = entry.deprecatedBuiltinCode = code
+        self.model.operatorCodes.append(entry)
+        operator = schema.OperatorT()
+        operator.opcodeIndex = len(self.model.operatorCodes) - 1
+        output = self.tensor(f"out{operator.opcodeIndex}", shape)
+        operator.inputs, operator.outputs = inputs, [output]
+        if options is not None:
+            kind = type(options).__name__.removesuffix("T")
+            operator.builtinOptionsType = getattr(schema.BuiltinOptions, kind)
+            operator.builtinOptions = options
+        self.graph.operators.append(operator)
+        return output
+
+    def read(self, folder: Path, *outputs: int) -> Graph:
+        self.graph.outputs = list(outputs)
+        builder = flatbuffers.Builder()
+        builder.Finish(self.model.Pack(builder), b"TFL3")
+        path = folder / "small.tflite"
+        path.write_bytes(builder.Output())
+        return read_graph(path)
+
+
+def conv_options(**changes: int) -> Any:
+    options = schema.Conv2DOptionsT()
+    options.strideH, options.strideW, options.dilationHFactor, options.dilationWFactor = 1, 2, 1, 1
+    for name, value in changes.items():
+        setattr(options, name, value)
+    return options
+
+
+@pytest.mark.parametrize(
+    ("padding", "pads"),
+    [(1, (0, 0, 0, 0)), (0, (1, 0, 1, 1))],  # valid; same: 6 rows by 1, 8 columns by 2
+)
+@pytest.mark.parametrize(("code", "activation"), [(0, ""), (1, "Relu"), (3, "Relu6")])
+def test_a_convolution_has_strides_pads_and_an_activation(
+    padding: int, pads: tuple[int, ...], code: int, activation: str, tmp_path: Path
+) -> None:
+    maker = ModelMaker()
+    weights = np.arange(2 * 3 * 3 * 3, dtype=np.float32).reshape(2, 3, 3, 3)
+    inputs = [0, maker.constant(weights), maker.constant(np.ones(2, np.float32))]
+    options = conv_options(padding=padding, fusedActivationFunction=code)
+    out = maker.operator(CODES.CONV_2D, inputs, (1, 6, 4, 2), options)
+    graph = maker.read(tmp_path, out)
+    expected = {"strides": (1, 2), "pads": pads, "activation": activation}
+    assert graph.nodes == [Node("Conv", inputs, [out], expected)]
+    np.testing.assert_array_equal(graph.constants[inputs[1]], weights)
+    assert graph.shapes == {0: (1, 6, 8, 3), 1: (2, 3, 3, 3), 2: (2,), 3: (1, 6, 4, 2)}
+    assert (graph.inputs, graph.outputs) == ([0], {"out0": out})
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "pads"),
+    [
+        (8, 3, 1, (1, 1)),
+        (8, 3, 2, (0, 1)),  # the odd one goes to the end
+        (7, 3, 2, (1, 1)),
+        (8, 5, 2, (1, 2)),
+        (8, 1, 2, (0, 0)),  # a stride larger than the window leaves nothing to pad
+        (8, 2, 8, (0, 0)),
+        (5, 2, 1, (0, 1)),
+    ],
+)
+def test_same_padding_is_that_of_tflite(
+    size: int, kernel: int, stride: int, pads: tuple[int, int]
+) -> None:
+    both = _window_pads(0, (size, size), (kernel, kernel), (stride, stride))
+    assert both == (pads[0], pads[0], pads[1], pads[1])
+    first, _, last, _ = _window_pads(0, (size, 9), (kernel, 1), (stride, 1))
+    assert (first, last) == pads
+
+
+@pytest.mark.parametrize("name", ["dilationHFactor", "dilationWFactor"])
+def test_a_dilated_convolution_is_refused(name: str, tmp_path: Path) -> None:
+    maker = ModelMaker()
+    inputs = [0, maker.constant(np.ones((2, 3, 3, 3), np.float32))]
+    out = maker.operator(CODES.CONV_2D, inputs, (1, 6, 4, 2), conv_options(**{name: 2}))
+    with pytest.raises(WeightsError, match="dilated convolutions are not known to this converter"):
+        maker.read(tmp_path, out)
+
+
+def test_an_operator_that_is_not_known_is_named(tmp_path: Path) -> None:
+    maker = ModelMaker()
+    out = maker.operator(CODES.COS, [0], (1, 6, 8, 3))
+    with pytest.raises(WeightsError, match=r"small.tflite: operator COS is not one this converter"):
+        maker.read(tmp_path, out)
+
+
+def test_a_pool_has_its_window_and_pads(tmp_path: Path) -> None:
+    maker, options = ModelMaker(), schema.Pool2DOptionsT()
+    options.filterHeight, options.filterWidth, options.strideH, options.strideW = 3, 2, 3, 2
+    options.padding = 0
+    out = maker.operator(CODES.MAX_POOL_2D, [0], (1, 2, 4, 3), options)
+    (node,) = maker.read(tmp_path, out).nodes
+    expected = {"kernel": (3, 2), "strides": (3, 2), "pads": (0, 0, 0, 0)}
+    assert node == Node("MaxPool", [0], [out], expected)
+
+
+@pytest.mark.parametrize(
+    ("half_pixel", "corners", "is_known"), [(1, 0, True), (0, 0, False), (1, 1, False)]
+)
+def test_only_half_pixel_resizing_is_known(
+    half_pixel: int, corners: int, is_known: bool, tmp_path: Path
+) -> None:
+    maker, options = ModelMaker(), schema.ResizeBilinearOptionsT()
+    options.halfPixelCenters, options.alignCorners = bool(half_pixel), bool(corners)
+    inputs = [0, maker.constant(np.array([12, 16], np.int32))]
+    out = maker.operator(CODES.RESIZE_BILINEAR, inputs, (1, 12, 16, 3), options)
+    if is_known:
+        assert maker.read(tmp_path, out).nodes == [Node("Resize", [0], [out])]
+    else:
+        with pytest.raises(WeightsError, match="only half-pixel bilinear resizing is known"):
+            maker.read(tmp_path, out)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "step", "is_known"),
+    [
+        ((0, 0, 0, 0), (1, 6, 8, 2), (1, 1, 1, 1), True),
+        ((0, 0, 0, 1), (1, 6, 8, 2), (1, 1, 1, 1), False),
+        ((0, 0, 0, 0), (1, 5, 8, 2), (1, 1, 1, 1), False),
+        ((0, 0, 0, 0), (1, 6, 8, 2), (1, 1, 1, 2), False),
+    ],
+)
+def test_only_slices_of_the_first_channels_are_known(
+    begin: tuple[int, ...], end: tuple[int, ...], step: tuple[int, ...], is_known: bool,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    maker = ModelMaker()
+    inputs = [0, *(maker.constant(np.array(each, np.int32)) for each in (begin, end, step))]
+    out = maker.operator(CODES.STRIDED_SLICE, inputs, (1, 6, 8, 2))
+    if is_known:
+        assert maker.read(tmp_path, out).nodes == [Node("FirstChannels", [0], [out])]
+    else:
+        with pytest.raises(WeightsError, match="only slices of the first channels are known"):
+            maker.read(tmp_path, out)
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "is_known"),
+    [((1, 2), (1, 3), True), ((1, 3), (1, 3), False), ((1, 2), (1, 1, 1, 3), False)],
+)
+def test_only_the_mean_over_height_and_width_is_known(
+    axes: tuple[int, ...], shape: tuple[int, ...], is_known: bool, tmp_path: Path
+) -> None:
+    maker = ModelMaker()
+    inputs = [0, maker.constant(np.array(axes, np.int32))]
+    out = maker.operator(CODES.MEAN, inputs, shape)
+    if is_known:
+        assert maker.read(tmp_path, out).nodes == [Node("SpatialMean", [0], [out])]
+    else:
+        with pytest.raises(WeightsError, match="only the mean over height and width is known"):
+            maker.read(tmp_path, out)
+
+
+def test_pads_joins_and_blocks_keep_their_numbers(tmp_path: Path) -> None:
+    maker = ModelMaker()
+    pads = maker.constant(np.arange(8, dtype=np.int32).reshape(4, 2))
+    padded = maker.operator(CODES.PAD, [0, pads], (1, 6, 8, 3))
+    concat, blocks = schema.ConcatenationOptionsT(), schema.DepthToSpaceOptionsT()
+    concat.axis, blocks.blockSize = -1, 2
+    joined = maker.operator(CODES.CONCATENATION, [0, padded], (1, 6, 8, 6), concat)
+    spread = maker.operator(CODES.DEPTH_TO_SPACE, [joined], (1, 12, 16, 1), blocks)
+    pad, join, spreading = maker.read(tmp_path, spread).nodes
+    assert (pad.op, pad.inputs, pad.options["pads"].tolist()) == (
+        "Pad", [0], [[0, 1], [2, 3], [4, 5], [6, 7]]
+    )  # fmt: skip
+    assert join == Node("Concat", [0, padded], [joined], {"axis": 3})
+    assert spreading == Node("DepthToSpace", [joined], [spread], {"block": 2})
+
+
+def test_half_precision_becomes_single(tmp_path: Path) -> None:
+    maker = ModelMaker()
+    half = maker.constant(np.array([[1.5, -2.25]], np.float16))
+    out = maker.operator(CODES.DEQUANTIZE, [half], (1, 2))
+    graph = maker.read(tmp_path, out)
+    assert graph.nodes == []
+    assert graph.constants[out].dtype == np.float32
+    np.testing.assert_array_equal(graph.constants[out], [[1.5, -2.25]])
+
+
+def small_graph() -> Graph:
+    """0 -> a -> 1 -> b -> 2, and 1 -> c -> 3, with a constant 4 for c."""
+    nodes = [Node("a", [0], [1]), Node("b", [1], [2]), Node("c", [1, 4], [3])]
+    constants: dict[int, Any] = {4: np.ones(2)}
+    return Graph(nodes, constants, dict.fromkeys(range(5), (1, 2)), [0], {"left": 2, "right": 3})
+
+
+def test_who_makes_and_who_reads_a_tensor() -> None:
+    graph = small_graph()
+    assert graph.producer(3) is graph.nodes[2]
+    assert graph.producer(0) is graph.producer(4) is None
+    assert graph.consumers(1) == graph.nodes[1:]
+    assert graph.consumers(3) == []
+
+
+def test_a_new_tensor_has_a_number_of_its_own() -> None:
+    graph, value = small_graph(), np.zeros(3)
+    assert graph.new_tensor((3,)) == 5
+    assert graph.new_tensor((3,), value) == 6
+    assert graph.constants[6] is value
+    assert 5 not in graph.constants
+    assert graph.shapes[6] == (3,)
+
+
+def test_only_what_an_output_needs_is_kept_in_its_order() -> None:
+    graph = small_graph()
+    graph.keep_outputs(["right"])
+    assert [node.op for node in graph.nodes] == ["a", "c"]
+    assert graph.outputs == {"right": 3}
+    with pytest.raises(WeightsError, match=r"no output \['left'\]; there are \['right'\]"):
+        graph.keep_outputs(["left"])
