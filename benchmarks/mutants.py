@@ -150,8 +150,13 @@ def _other_values(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str, str
             yield test, "condition", f"(not ({_text(test)}))"
         case ast.Expr(ast.Call()):
             yield node, "call left out", "pass"
-        case ast.Return(ast.expr() as value):
+        case ast.Return(ast.expr() as value) if not _is_empty(value):
             yield value, "return", "None"
+
+
+def _is_empty(value: ast.expr) -> bool:
+    """Return whether nothing instead would be as good: False, 0, an empty text or collection."""
+    return ast.unparse(value) in ("False", "None", "0", "''", "[]", "()", "{}")
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:

@@ -100,3 +100,100 @@ def test_the_convolution_comes_first_after_the_rewrite() -> None:
     graph = convolution_after_enlarging(GraphMaker())
     rewrites.rewrite(graph)
     assert [node.op for node in graph.nodes] == ["Conv", "Resize", "Relu6"]
+
+
+def pad_of_channels_before_a_convolution(maker: GraphMaker) -> Graph:
+    pads = np.array([[0, 0], [0, 0], [0, 0], [0, 2]])
+    return maker.end(maker.conv(maker.node("Pad", [0], (1, 8, 8, 5), pads=pads), 4))
+
+
+def pad_of_channels_in_front(maker: GraphMaker) -> Graph:
+    pads = np.array([[0, 0], [0, 0], [0, 0], [2, 0]])
+    padded = maker.node("Pad", [0], (1, 8, 8, 5), pads=pads)
+    return maker.end(maker.node("Add", [padded, maker.conv(0, 5)], (1, 8, 8, 5), activation=""))
+
+
+def pad_read_by_another_operator(maker: GraphMaker) -> Graph:
+    pads = np.array([[0, 0], [1, 1], [1, 1], [0, 0]])
+    padded = maker.node("Pad", [0], (1, 10, 10, 3), pads=pads)
+    return maker.end(maker.node("Relu", [padded], (1, 10, 10, 3)))
+
+
+def sum_with_an_activation(maker: GraphMaker) -> Graph:
+    pads = np.array([[0, 0], [0, 0], [0, 0], [0, 2]])
+    padded = maker.node("Pad", [0], (1, 8, 8, 5), pads=pads)
+    inputs = [padded, maker.conv(0, 5)]
+    return maker.end(maker.node("Add", inputs, (1, 8, 8, 5), activation="Relu"))
+
+
+def sum_with_an_activated_convolution(maker: GraphMaker) -> Graph:
+    pads = np.array([[0, 0], [0, 0], [0, 0], [0, 2]])
+    padded = maker.node("Pad", [0], (1, 8, 8, 5), pads=pads)
+    inputs = [padded, maker.conv(0, 5, activation="Relu")]
+    return maker.end(maker.node("Add", inputs, (1, 8, 8, 5), activation=""))
+
+
+def convolution_that_makes_more_channels_after_enlarging(maker: GraphMaker) -> Graph:
+    return maker.end(maker.conv(maker.node("Resize", [0], (1, 16, 16, 3)), 4))
+
+
+def window_after_enlarging(maker: GraphMaker) -> Graph:
+    return maker.end(maker.conv(maker.node("Resize", [0], (1, 16, 16, 3)), 2, kernel=3))
+
+
+def enlarged_for_two(maker: GraphMaker) -> Graph:
+    large = maker.node("Resize", [0], (1, 16, 16, 3))
+    both = [maker.conv(large, 2), maker.conv(large, 2)]
+    return maker.end(maker.node("Add", both, (1, 16, 16, 2), activation=""))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        pad_of_channels_before_a_convolution,
+        pad_of_channels_in_front,
+        pad_read_by_another_operator,
+        sum_with_an_activation,
+        sum_with_an_activated_convolution,
+        convolution_that_makes_more_channels_after_enlarging,
+        window_after_enlarging,
+        enlarged_for_two,
+    ],
+)
+def test_what_a_rewrite_would_change_is_left_as_it_is(
+    build: Callable[[GraphMaker], Graph],
+) -> None:
+    graph = build(GraphMaker())
+    before = [(node.op, list(node.inputs), list(node.outputs)) for node in graph.nodes]
+    rewrites.rewrite(graph)
+    assert [(node.op, node.inputs, node.outputs) for node in graph.nodes] == before
+
+
+@pytest.mark.parametrize(
+    "change", [{"strides": (2, 2)}, {"activation": "Relu"}, {"kernel": 2}, {"op": "Conv"}]
+)
+def test_prelu_takes_in_only_a_plain_scale_and_bias(change: dict[str, object]) -> None:
+    maker = GraphMaker()
+    prelu = maker.node("PRelu", [0, maker.constant(1, 1, 3)], (1, 8, 8, 3))
+    kernel = int(str(change.get("kernel", 1)))
+    op = str(change.get("op", "Depthwise"))
+    side = 4 if "strides" in change else 9 - kernel
+    shape = (3, kernel, kernel, 3) if op == "Conv" else (1, kernel, kernel, 3)
+    inputs = [prelu, maker.constant(*shape), maker.constant(3)]
+    options = {**WINDOW, **{key: change[key] for key in WINDOW if key in change}}
+    graph = maker.end(maker.node(op, inputs, (1, side, side, 3), **options))
+    expected = outputs_of(graph)
+    rewrites.express_prelu_by_convolutions(graph)
+    assert [node.op for node in graph.nodes] == ["Relu", "Depthwise", "Depthwise", "Add", op]
+    np.testing.assert_allclose(outputs_of(graph), expected, atol=1e-5)
+
+
+def test_prelu_for_two_readers_is_expressed_alone() -> None:
+    maker = GraphMaker()
+    prelu = maker.node("PRelu", [0, maker.constant(1, 1, 3)], (1, 8, 8, 3))
+    scale = [prelu, maker.constant(1, 1, 1, 3), maker.constant(3)]
+    scaled = maker.node("Depthwise", scale, (1, 8, 8, 3), **WINDOW)
+    graph = maker.end(maker.node("Add", [prelu, scaled], (1, 8, 8, 3), activation=""))
+    expected = outputs_of(graph)
+    rewrites.rewrite(graph)
+    np.testing.assert_allclose(outputs_of(graph), expected, atol=1e-5)
