@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import posemill
-from posemill.errors import ConfigError, FormatError, PosemillError, RunError, SourceError
+from posemill.errors import ConfigError, PosemillError, RunError, SourceError
 
 CLIPS = {"train/a": 6, "train/b": 4, "dev/c": 5}
 
@@ -94,10 +94,10 @@ def test_progress_can_be_asked_for_in_a_log(
     ("call", "error", "message"),
     [
         (lambda to: posemill.extract("nowhere", to, engine="fake"), SourceError, "nowhere"),
-        (lambda to: posemill.prepare("nowhere", to), FormatError, "nowhere"),
-        (lambda to: posemill.export("nowhere", "pkl", to), FormatError, "nowhere"),
-        (lambda to: posemill.import_run("nowhere", to), FormatError, "nowhere"),
-        (lambda to: posemill.merge(["nowhere"], to), FormatError, "nowhere"),
+        (lambda to: posemill.prepare("nowhere", to), PosemillError, "nowhere: no such file"),
+        (lambda to: posemill.export("nowhere", "pkl", to), PosemillError, "nowhere: no such file"),
+        (lambda to: posemill.import_run("nowhere", to), PosemillError, "nowhere: no such file"),
+        (lambda to: posemill.merge(["nowhere"], to), PosemillError, "nowhere: no such file"),
         (lambda to: posemill.view("nowhere"), PosemillError, "nowhere: no such file or folder"),
         (lambda to: posemill.visualize("nowhere", to), PosemillError, "nowhere: no such file"),
         (lambda to: posemill.report("nowhere", to), PosemillError, "nowhere: no such file"),
