@@ -1,17 +1,30 @@
-"""The public calls of the training half; torch is imported when one of them runs."""
+"""The public calls of the training half; torch is imported when one of them runs.
+
+The way from `posemill train` to a step of the optimizer:
+
+1. `cli.train.train` reads flags and file into a `TrainConfig` and calls `train`, as Python does.
+2. `launch.start.train` builds the workload (`tasks.building.build_workload`: data, model, loss),
+   decides precision and mode (`launch.modes`, measured by `launch.probe`), makes the run's folder.
+3. `launch.ranks.launch` goes on in this process, starts several, or joins those of torchrun.
+4. `loop.rank.train_rank` is one process's part, the only one of a single process: it makes the
+   `loop.trainer.Trainer`, lets it run, scores the best weights, writes summary and figures.
+5. `Trainer.run` goes through epochs, evaluations and checkpoints.
+6. `loop.stepping.Stepper.take` is one step: forward, backward (`loop.data_parallel` exchanges
+   gradients), clip, optimizer, moving average.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posemill.errors import ConfigError, MissingExtraError
+from posemill.errors import ConfigError
 from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.extra import naming_the_extra
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,8 +32,6 @@ if TYPE_CHECKING:
     from posemill.records import PoseClip
     from posemill.training.launch.start import TrainResult
     from posemill.training.runs.inference import Prediction
-
-_PACKAGES = ("torch", "safetensors", "matplotlib")
 
 
 def train(
@@ -97,9 +108,7 @@ def predict(
 
 
 def resolve_hardware(resolved: Resolved) -> Resolved:
-    """Return the settings with what the machine decides; as they are where torch is missing."""
-    if find_spec("torch") is None:
-        return resolved
+    """Return the settings with what the machine decides; torch knows the machine."""
     found: Resolved = _find("launch.modes", "resolve_hardware")(resolved)
     return found
 
@@ -112,11 +121,5 @@ def data_of(run: Path | str) -> tuple[str, dict[str, Any]]:
 
 def _find(module: str, name: str) -> Any:
     """Return a function of the training half, or say which extra brings what is missing."""
-    try:
+    with naming_the_extra():
         return getattr(import_module(f"posemill.training.{module}"), name)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] not in _PACKAGES:
-            raise
-        raise MissingExtraError(
-            f"training needs {error.name!r}; run: pip install 'posemill[train]'"
-        ) from error

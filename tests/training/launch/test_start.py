@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ from torch.utils.data import TensorDataset
 
 import posemill
 from posemill.errors import ConfigError, RunError
-from posemill.training import front
 from posemill.training.launch.start import fit, load_model, train
 from posemill.training.runs.run_folder import RunFolder
 
@@ -98,30 +95,3 @@ def test_a_training_needs_data_and_a_folder(settings: Settings, tmp_path: Path) 
         train(settings(data=""))
     with pytest.raises(RunError, match="is not the folder of a training"):
         load_model(tmp_path)
-
-
-def test_without_torch_the_extra_is_named() -> None:
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "import posemill\n"
-        "from posemill.errors import MissingExtraError\n"
-        "try: posemill.train({})\n"
-        "except MissingExtraError as error: print(error)"
-    )
-    sources = str(Path(posemill.__file__).parent.parent)
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONPATH": sources}, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
-    assert done.stdout.startswith("training needs 'torch'; run: pip install 'posemill[train]'")
-
-
-def test_another_missing_module_is_not_blamed_on_the_extra(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(name: str) -> None:
-        raise ModuleNotFoundError(name="elsewhere")
-
-    monkeypatch.setattr(front, "import_module", fail)
-    with pytest.raises(ModuleNotFoundError):
-        posemill.load_model("x")

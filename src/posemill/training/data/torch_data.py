@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import Dataset
 
 from posemill.archives import MappedNpz, open_npz
 from posemill.errors import TrainingError
 from posemill.npz_clips import read_frames, read_npz_clips, split_by_name
 from posemill.stores.manifest import MANIFEST_NAME
+from posemill.training.extra import naming_the_extra
+
+with naming_the_extra():
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+    from torch.utils.data import Dataset
 
 Item = dict[str, Any]
 
