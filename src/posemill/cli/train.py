@@ -41,19 +41,16 @@ def train(
     from posemill.training.config.resolve import resolve_config
     from posemill.training.front import resolve_hardware
     from posemill.training.front import train as run_training
-    from posemill.training.launch.modes import under_torchrun
-    from posemill.training.loop.distributed import leave_at_once
+    from posemill.training.launch.torchrun import is_first_process, leave_at_once, under_torchrun
 
     resolved = resolve_config(config, flags)
     if show_config:
         print_config(resolve_hardware(resolved), as_json=as_json)
         return
     result = run_training(resolved)
-    if os.environ.get("RANK", "0") != "0":
-        leave_at_once()
-    if as_json:
+    if is_first_process() and as_json:
         print_json({"out": str(result.out), **result.summary})
-    else:
+    elif is_first_process():
         _print_summary(result.out, result.summary)
     if under_torchrun():
         leave_at_once()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
-from posemill.training.launch.modes import run_ranks
+from posemill.training.launch.ranks import run_ranks
 from posemill.training.loop.activations import checkpoint_blocks
 from posemill.training.loop.distributed import World
 from posemill.training.loop.precision import Precision

@@ -18,11 +18,13 @@ from posemill.errors import TrainingError
 from posemill.machine.limits import count_cores
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
-from posemill.training.launch.modes import ModePlan, run_ranks, under_torchrun
+from posemill.training.launch.modes import ModePlan
+from posemill.training.launch.ranks import run_ranks
+from posemill.training.launch.torchrun import under_torchrun
 from posemill.training.loop.distributed import World
 from posemill.training.loop.precision import Precision, choose_precision, cpu_has_fast_bf16
 from posemill.training.loop.random_states import read_random_states, set_random_states
-from posemill.training.loop.session import MakeWorkload, numeric_settings
+from posemill.training.loop.rank import MakeWorkload, numeric_settings
 from posemill.training.loop.stepping import Stepper
 from posemill.training.loop.timing import Clock
 from posemill.training.tasks.workload import Workload
@@ -83,34 +85,34 @@ def probe_precision(workload: Workload, config: TrainConfig) -> Precision:
     if config.deterministic or under_torchrun():
         return Precision("fp32", "bf16 is used only where it was measured to be faster", "cpu")
     one = config.replace(mode="single", processes=1, threads=1, num_workers=0)
-    arms = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
-    seconds = _measure_in_turn(workload, arms)
+    configs = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
+    seconds = _measure_in_turn(workload, configs)
     name = "bf16" if seconds["bf16"] < _CLEARLY * seconds["fp32"] else "fp32"
-    measured = ", ".join(f"{arm} {value * 1000:.0f} ms" for arm, value in seconds.items())
+    measured = ", ".join(f"{kind} {value * 1000:.0f} ms" for kind, value in seconds.items())
     return Precision(name, f"this CPU has bf16 instructions; a step takes {measured}", "cpu")
 
 
-def _measure_in_turn(workload: Workload, arms: Mapping[str, TrainConfig]) -> dict[str, float]:
-    """Return the median seconds of a step for each arm, the arms taking turns."""
-    runs = {name: _Arm(workload, config, World()) for name, config in arms.items()}
+def _measure_in_turn(workload: Workload, configs: Mapping[str, TrainConfig]) -> dict[str, float]:
+    """Return the median seconds of a step for each configuration, taking turns."""
+    timed = {name: _TimedSteps(workload, config, World()) for name, config in configs.items()}
     started = time.perf_counter()
     for turn in range(_MOST_STEPS):
-        for arm in runs.values():
-            arm.step()
+        for steps in timed.values():
+            steps.take()
         if turn >= _LEAST_STEPS and time.perf_counter() - started > _LEAST_SECONDS:
             break
-    return {name: arm.seconds for name, arm in runs.items()}
+    return {name: steps.seconds for name, steps in timed.items()}
 
 
 def _measure_rank(make: MakeWorkload, config: TrainConfig, world: World) -> dict[str, Any]:
     """Measure in one of several processes; all take the same number of steps."""
-    arm = _Arm(make(), config, world)
+    steps = _TimedSteps(make(), config, world)
     for _ in range(_MOST_STEPS):
-        arm.step()
-    return {"seconds": arm.seconds}
+        steps.take()
+    return {"seconds": steps.seconds}
 
 
-class _Arm:
+class _TimedSteps:
     """Steps of a copy of the model over the first batches, again and again."""
 
     def __init__(self, workload: Workload, config: TrainConfig, world: World) -> None:
@@ -132,7 +134,7 @@ class _Arm:
         self._taken: list[float] = []
         self._next = 0
 
-    def step(self) -> None:
+    def take(self) -> None:
         """Take a step and remember how long it took."""
         count = self._num_micro
         rotated = [self._batches[(self._next + i) % len(self._batches)] for i in range(count)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -16,10 +15,12 @@ from torch import nn
 from posemill.errors import ConfigError
 from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.modes import ModePlan, launch, plan_mode, under_torchrun
+from posemill.training.launch.modes import ModePlan, plan_mode
 from posemill.training.launch.probe import probe_mode, probe_precision
+from posemill.training.launch.ranks import launch
+from posemill.training.launch.torchrun import is_first_process, under_torchrun
 from posemill.training.loop.precision import Precision, choose_device, choose_precision
-from posemill.training.loop.session import MakeWorkload
+from posemill.training.loop.rank import MakeWorkload
 from posemill.training.runs.checkpoints import load_into
 from posemill.training.runs.logs import say
 from posemill.training.runs.run_folder import RunFolder
@@ -125,7 +126,7 @@ def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
         config = config.replace(workers=-1)  # decided again, when the mode is known
     folder = RunFolder(config.out)
     plan = plan_mode(config)
-    is_first = not under_torchrun() or os.environ["RANK"] == "0"
+    is_first = is_first_process()
     if is_first:
         continues = folder.check(resume=config.resume)
     else:  # the first one makes the folder, and cannot write a checkpoint before all have met

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -73,17 +72,6 @@ class World:
         """Leave the group."""
         if self.size > 1 and dist.is_initialized():
             dist.destroy_process_group()
-
-
-def leave_at_once() -> NoReturn:
-    """End this process well, without Python's and torch's clean-up.
-
-    For a process of a group whose work is done: a thread of gloo that asks for the interpreter
-    while that ends is ended too, and now and then takes the process down by an abort.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
 
 
 def join_world(

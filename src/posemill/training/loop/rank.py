@@ -24,14 +24,14 @@ from posemill.training.tasks.workload import Split, Workload
 MakeWorkload = Callable[[], Workload]
 
 
-def train_here(
+def train_rank(
     make: MakeWorkload, config: TrainConfig, folder: RunFolder, world: World
 ) -> dict[str, Any]:
     """Train in this process, as one of `world`, and return the summary.
 
     Args:
         make: Returns the workload; called once, here.
-        config: Settings with mode, threads and precision decided (see `launch.plan_modes`).
+        config: Settings with mode, threads and precision decided (see `launch.modes`).
         folder: Already made.
         world: Already joined.
     """

@@ -42,7 +42,7 @@ from posemill.training.tasks.workload import Split, Workload
 
 
 @dataclass
-class Course:
+class TrainState:
     """Where a training is; goes into every checkpoint.
 
     Args:
@@ -91,7 +91,7 @@ class Trainer:
     ) -> None:
         self.workload, self.config, self.world, self.device = workload, config, world, device
         self.folder = folder
-        self.course = Course()
+        self.state = TrainState()
         self.log = TrainingLog(config, folder, is_first=world.is_first)
         seed_everything(config.seed, world.rank)
         workload.model.to(device)
@@ -119,18 +119,18 @@ class Trainer:
         """Train to the end; the best and the last checkpoint are on the disk afterwards."""
         for note in self.notes:
             self.log.say(note)
-        self.log.start(self.total_steps, self.course.step)
+        self.log.start(self.total_steps, self.state.step)
         try:
             with _readable_errors(self.config):
                 self.workload.model.train()
                 self._time = time.perf_counter()
                 self.clock.restart()
-                course = self.course
+                state = self.state
                 batches = self._loader.batches(
-                    course.epoch, self.config.epochs, start_step=course.step_in_epoch
+                    state.epoch, self.config.epochs, start_step=state.step_in_epoch
                 )
                 with closing(batches):
-                    while course.step < self.total_steps and not course.is_stopped:
+                    while state.step < self.total_steps and not state.is_stopped:
                         self._run_epoch(batches)
             self._finish_writing()
         finally:
@@ -138,31 +138,31 @@ class Trainer:
             self._writer.close()
 
     def _run_epoch(self, batches: Iterator[Any]) -> None:
-        course, config = self.course, self.config
+        state, config = self.state, self.config
         steps = self._loader.num_steps
-        for step in range(course.step_in_epoch, steps):
-            lr = learning_rate(config, course.step, total_steps=self.total_steps, epoch_steps=steps)
+        for step in range(state.step_in_epoch, steps):
+            lr = learning_rate(config, state.step, total_steps=self.total_steps, epoch_steps=steps)
             self.stepper.take(batches, self._loader.sampler.num_micro_batches(step), lr)
-            course.step += 1
-            course.step_in_epoch += 1
-            self.log.advance(course.epoch)
-            is_over = course.step >= self.total_steps
-            if course.step % config.log_every == 0 or is_over:
+            state.step += 1
+            state.step_in_epoch += 1
+            self.log.advance(state.epoch)
+            is_over = state.step >= self.total_steps
+            if state.step % config.log_every == 0 or is_over:
                 self._report(lr)
-            if is_over or course.step_in_epoch == steps:
+            if is_over or state.step_in_epoch == steps:
                 break
-            if config.save_every_steps and course.step % config.save_every_steps == 0:
+            if config.save_every_steps and state.step % config.save_every_steps == 0:
                 self.save("last")
-        self._end_epoch(is_over=course.step >= self.total_steps)
+        self._end_epoch(is_over=state.step >= self.total_steps)
 
     def _end_epoch(self, *, is_over: bool) -> None:
-        course, config = self.course, self.config
-        if course.step_in_epoch == self._loader.num_steps:
-            course.epoch, course.step_in_epoch = course.epoch + 1, 0
+        state, config = self.state, self.config
+        if state.step_in_epoch == self._loader.num_steps:
+            state.epoch, state.step_in_epoch = state.epoch + 1, 0
         names: list[str] = []
-        if is_over or course.epoch % config.eval_every == 0:
+        if is_over or state.epoch % config.eval_every == 0:
             names = ["best"] if self._evaluate() else []
-        if names or is_over or course.is_stopped or course.epoch % config.save_every == 0:
+        if names or is_over or state.is_stopped or state.epoch % config.save_every == 0:
             self.save("last", *names)
 
     def _report(self, lr: float) -> None:
@@ -182,34 +182,34 @@ class Trainer:
             "samples_per_second": samples / running if running else 0.0,
             "data_wait": passed["data"] / running if running else 0.0,
         }
-        self.log.record("train", self.course.step, self.course.epoch, values)
+        self.log.record("train", self.state.step, self.state.epoch, values)
         if not math.isfinite(loss):
             raise TrainingError(
-                f"the loss became {loss} before step {self.course.step}: lower --lr (now "
+                f"the loss became {loss} before step {self.state.step}: lower --lr (now "
                 f"{self.config.lr}), lower --clip-grad-norm (now {self.config.clip_grad_norm}), "
                 "or use --precision fp32"
             )
 
     def _evaluate(self) -> bool:
         """Score the validation split; return True where it is the best so far."""
-        course, val = self.course, self.workload.val
+        state, val = self.state, self.workload.val
         self.world.average_buffers(self.workload.model)
         if val is None or self._val_loader is None:
             return True  # nothing to choose by: the latest is the best
         self.clock.restart()
         result = self._evaluate_with(val, self._val_loader)
         self.clock.lap("evaluation")
-        course.num_evals += 1
-        self.log.record("eval", course.step, max(0, course.epoch - 1), result.scores)
+        state.num_evals += 1
+        self.log.record("eval", state.step, max(0, state.epoch - 1), result.scores)
         main, is_higher = score_that_chooses(val)
         value = result.scores[main]
-        is_better = beats(result.scores, course.scores, main, is_higher=is_higher)
+        is_better = beats(result.scores, state.scores, main, is_higher=is_higher)
         if is_better:
-            course.best, course.best_step, course.scores = value, course.step, result.scores
-            course.num_worse = 0
+            state.best, state.best_step, state.scores = value, state.step, result.scores
+            state.num_worse = 0
         else:
-            course.num_worse += 1
-            course.is_stopped = 0 < self.config.patience <= course.num_worse
+            state.num_worse += 1
+            state.is_stopped = 0 < self.config.patience <= state.num_worse
         return is_better
 
     def load_best(self) -> None:
@@ -249,15 +249,15 @@ class Trainer:
             tensors, packed = pack_optimizer(self.stepper)
             for rank, (random_tensors, _) in enumerate(states):
                 tensors |= {f"random.{rank}.{key}": t for key, t in random_tensors.items()}
-            state = {
-                "step": self.course.step,
+            record = {
+                "step": self.state.step,
                 "identity": dict(self.workload.identity),
-                "course": asdict(self.course),
+                "train_state": asdict(self.state),
                 "optimizer": packed,
                 "random": [values for _, values in states],
             }
             weights = copy_tensors(self.workload.model.state_dict())
-            self._writer.submit(Checkpoint(weights, copy_tensors(tensors), state), *names)
+            self._writer.submit(Checkpoint(weights, copy_tensors(tensors), record), *names)
         self.clock.lap("checkpoint")
 
     def restore(self) -> None:
@@ -266,8 +266,8 @@ class Trainer:
         where = str(self.folder.checkpoints.find("last"))
         load_into(self.workload.model, saved, identity=self.workload.identity, where=where)
         unpack_optimizer(self.stepper, saved.tensors, saved.state["optimizer"])
-        self.course = Course(**saved.state["course"])
-        self.stepper.steps_taken = self.course.step
+        self.state = TrainState(**saved.state["train_state"])
+        self.stepper.steps_taken = self.state.step
         if len(saved.state["random"]) == self.world.size:
             prefix = f"random.{self.world.rank}."
             tensors = {
@@ -282,8 +282,8 @@ class Trainer:
                 f"{len(saved.state['random'])}: dropout is drawn anew"
             )
         if self.world.is_first:
-            self.folder.cut_metrics(self.course.step)
-        self.notes.append(f"continued after step {self.course.step} of {self.total_steps}")
+            self.folder.cut_metrics(self.state.step)
+        self.notes.append(f"continued after step {self.state.step} of {self.total_steps}")
 
     def _load(self, split: Split, *, shuffle: bool) -> EpochLoader:
         return EpochLoader(
@@ -308,16 +308,16 @@ class Trainer:
             self.config,
             cores=count_cores(),
             ranks=self.world.size,
-            num_evals=self.course.num_evals,
+            num_evals=self.state.num_evals,
         )
         main, _ = score_that_chooses(self.workload.val)
         return {
-            "steps": self.course.step,
-            "epochs": self.course.epoch,
-            "is_stopped_early": self.course.is_stopped,
+            "steps": self.state.step,
+            "epochs": self.state.epoch,
+            "is_stopped_early": self.state.is_stopped,
             "chosen_by": main,
-            "best_step": self.course.best_step or self.course.step,
-            "best_scores": self.course.scores,
+            "best_step": self.state.best_step or self.state.step,
+            "best_scores": self.state.scores,
             "seconds": time.perf_counter() - self._time,
             "samples_per_second": self._num_samples / max(self._seconds_running, 1e-9),
             "timing_seconds": seconds,

@@ -1,0 +1,161 @@
+"""The processes of a training: this one, new ones that we start, or those torchrun started.
+
+New ones are spawned and supervised: when one dies the others are ended and its error is raised
+here; when this process dies they do too.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from posemill import errors
+from posemill.errors import PosemillError, TrainingError
+from posemill.machine.processes import die_with_parent, environment, thread_variables
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.launch.torchrun import leave_at_once, under_torchrun
+from posemill.training.loop.distributed import World, join_world
+from posemill.training.loop.precision import choose_device
+from posemill.training.loop.rank import MakeWorkload, train_rank
+from posemill.training.runs.run_folder import RunFolder
+
+RankTask = Callable[[World], Mapping[str, Any]]
+
+
+def launch(make: MakeWorkload, config: TrainConfig, folder: RunFolder) -> dict[str, Any]:
+    """Train in the mode that `config` (already planned) says, and return the summary.
+
+    Args:
+        make: Returns the workload; for several processes it must be picklable.
+        config: As `ModePlan.apply` returned it.
+        folder: Already made.
+    """
+    task = partial(train_rank, make, config, folder)
+    if under_torchrun():
+        device_type = choose_device(config.device).type
+        world = join_world(
+            int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), device_type=device_type
+        )
+        try:
+            return dict(task(world))
+        finally:
+            world.close()
+    if config.parallel == "multi_process":
+        return run_ranks(task, config)
+    return dict(task(World()))
+
+
+def run_ranks(task: RankTask, config: TrainConfig) -> dict[str, Any]:
+    """Run `task(world)` in `config.processes` new processes and return what the first returned."""
+    size, device_type = config.processes, choose_device(config.device).type
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory(prefix="posemill-ranks-") as scratch:
+        shared = Path(scratch)
+        processes = [
+            context.Process(
+                target=_rank_main,
+                args=(task, RankSpec(rank, size, config.threads, device_type), shared),
+                name=f"posemill-rank-{rank}",
+                daemon=False,
+            )
+            for rank in range(size)
+        ]
+        try:
+            with environment(thread_variables(config.threads)):
+                _start(processes)
+            _wait(processes)
+        finally:
+            for process in processes:
+                if process.pid is not None and process.is_alive():
+                    process.terminate()
+            for process in processes:
+                if process.pid is not None:
+                    process.join()
+        _raise_first_error(processes, shared)
+        return dict(json.loads((shared / "result.json").read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True)
+class RankSpec:
+    """What a spawned process has to know before it meets the others."""
+
+    rank: int
+    size: int
+    threads: int
+    device_type: str
+
+
+def _rank_main(task: RankTask, spec: RankSpec, shared: Path) -> None:
+    """What each spawned process does; errors are left in a file for the parent."""
+    rank = spec.rank
+    die_with_parent()
+    if spec.threads:
+        torch.set_num_threads(spec.threads)
+    try:
+        store = str(shared / "store")
+        world = join_world(rank, spec.size, store_file=store, device_type=spec.device_type)
+        result = task(world)
+        world.close()
+        if rank == 0:
+            (shared / "result.json").write_text(json.dumps(dict(result)), encoding="utf-8")
+        leave_at_once()
+    except PosemillError as error:
+        note = {"kind": type(error).__name__, "message": str(error)}
+        (shared / f"error-{rank}.json").write_text(json.dumps(note), encoding="utf-8")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _start(processes: list[Any]) -> None:
+    try:
+        for process in processes:
+            process.start()
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TrainingError(
+            "mode multi_process sends the model, the data and the loss to its processes, and one "
+            f"of them cannot be sent: {error}. Define it at the top level of a module (no lambda, "
+            "no local class), or use --parallel multi_thread"
+        ) from error
+
+
+def _wait(processes: list[Any]) -> None:
+    """Return when all have ended well, or as soon as one has not."""
+    running = {process.sentinel: process for process in processes}
+    while running:
+        for sentinel in multiprocessing.connection.wait(list(running)):
+            process = running.pop(sentinel)
+            process.join()
+            if process.exitcode != 0:
+                return
+
+
+def _raise_first_error(processes: list[Any], shared: Path) -> None:
+    for path in sorted(shared.glob("error-*.json")):
+        note = json.loads(path.read_text(encoding="utf-8"))
+        raise getattr(errors, note["kind"], TrainingError)(note["message"])
+    ended = {process.name: process.exitcode for process in processes if process.exitcode}
+    if 130 in ended.values():
+        raise KeyboardInterrupt
+    if ended:
+        # The others were ended by us: the one with another code came first.
+        name, code = next(
+            ((name, code) for name, code in ended.items() if code != -15), next(iter(ended.items()))
+        )
+        raise TrainingError(
+            f"{name} of the training ended with code {code} (negative: a signal; -9 is often the "
+            "system's out-of-memory killer: lower --micro-batch or --processes); what it said is "
+            "above. Continue with --resume"
+        )

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import posemill
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.launch import modes, probe
+from posemill.training.launch.probe import probe_mode, probe_precision
+from posemill.training.tasks.building import build_workload
+
+Settings = Callable[..., dict[str, Any]]
+SOURCES = str(Path(posemill.__file__).parent.parent)
+NO_DROPOUT = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
+
+
+@pytest.fixture
+def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (modes, probe):
+        monkeypatch.setattr(module, "count_cores", lambda: 2)
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_auto_measures_and_says_why(settings: Settings) -> None:
+    config = TrainConfig(**settings(mode="auto"))
+    states = torch.get_rng_state()
+    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
+    assert plan.mode in ("single", "multi_thread")
+    assert "a step takes: single" in plan.reason
+    assert "too short for several processes to pay" in plan.reason
+    torch.manual_seed(config.seed)  # what building the workload did
+    build_workload(config)
+    assert states.shape == torch.get_rng_state().shape
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_auto_takes_processes_where_they_save_time(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def fake_ranks(_: object, config: TrainConfig) -> dict[str, Any]:
+        asked.append(config.processes)
+        return {"seconds": 1e-6}
+
+    monkeypatch.setattr(probe, "run_ranks", fake_ranks)
+    config = TrainConfig(**settings(mode="auto", epochs=10**6))
+    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
+    assert asked == [2]
+    assert (plan.mode, plan.processes, plan.threads) == ("multi_process", 2, 1)
+    assert "multi_process 0 ms" in plan.reason
+
+
+def test_bf16_on_a_cpu_has_to_be_faster(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainConfig(**settings(precision="auto"))
+    workload = build_workload(config)
+    monkeypatch.setattr(probe, "cpu_has_fast_bf16", lambda: True)
+    for seconds, expected in ((0.5, "bf16"), (2.0, "fp32")):
+        monkeypatch.setattr(
+            probe, "_measure_in_turn", lambda *_, s=seconds: {"fp32": 1.0, "bf16": s}
+        )
+        assert probe_precision(workload, config).name == expected
+    assert "a step takes fp32 1000 ms, bf16 2000 ms" in probe_precision(workload, config).reason
+    assert probe_precision(workload, config.replace(deterministic=True)).name == "fp32"
