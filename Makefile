@@ -5,13 +5,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Every extra the default tests use.
 EXTRAS := dev,formats,onnx,train
 
-.PHONY: setup demo test lint format constraints clean help
+.PHONY: setup demo test lint format bench bench-setup constraints clean help
 
 help:
 	@echo "make demo         keypoints, a table and a picture from a real clip, in demo/"
 	@echo "make test         the linters and the whole default test suite"
 	@echo "make lint         the linters only"
 	@echo "make format       put the sources in shape"
+	@echo "make bench        every figure of docs/benchmarks.md, short form; on a quiet machine"
+	@echo "                  BENCH='--only NAME', '--list', '--json', '--write' (the page's tables)"
 	@echo "make constraints  write constraints.txt anew from .venv"
 	@echo "make clean        remove .venv, demo/ and caches"
 
@@ -46,8 +48,18 @@ format: .venv/.ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# What it compares with: here, and stock MediaPipe in .bench/ at the first use.
+.venv/.bench: .venv/.ready
+	$(PIP) install --quiet -c constraints.txt -e ".[$(EXTRAS),bench]"
+	touch $@
+
+bench-setup: .venv/.bench
+
+bench: bench-setup
+	$(BIN)/python -m benchmarks.run $(BENCH)
+
 # A local build such as 2.13.0+cpu satisfies 2.13.0, and the other way round it does not.
-constraints: .venv/.ready
+constraints: .venv/.bench
 	( sed -n '/^#/p' constraints.txt; \
 	  $(PIP) freeze --exclude-editable | sed 's/+[a-z0-9.]*$$//' ) > constraints.tmp
 	mv constraints.tmp constraints.txt

@@ -1,11 +1,12 @@
 """How far the engine's landmarks are from stock MediaPipe 0.10.21, on the same frames.
 
-    pip install openvino==2026.4.1 && python benchmarks/parity.py [--frames FOLDER …] [--json]
+    python -m benchmarks.keypoints.parity [--frames FOLDER …] [--json]
 
-For every folder of frames (default: the demo's clip and the astronaut's picture) and both modes:
+For every folder of frames (default: `demo`, its clip and the astronaut's picture, without hands,
+and `jumper`, its other clip) and both modes:
 in how many frames both sides say the same about a part (`agree`), and the distances in pixels over
 all landmarks both found, for LiteRT (the default, stock's own kernels), ONNX Runtime, and OpenVINO
-(only here: what yet another order of additions gives). The row `stock + noise` is stock against
+(only here: what yet another order of additions gives). The row `noise` is stock against
 itself after every hundredth value of the frames was changed by one grey level: what differs less
 than that is below the original's own noise. Stock lives in a side environment below `.bench/`,
 made at first use.
@@ -13,23 +14,25 @@ made at first use.
 
 from __future__ import annotations
 
-import argparse
-import json
 import subprocess
 import tempfile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-from stock_environment import stock_python
 
+from benchmarks.shared.measuring import Measured, make_parser, report, say
+from benchmarks.shared.openvino_network import OpenVinoNetwork
+from benchmarks.shared.stock_environment import stock_python
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
 from posemill.estimators.runtime import RUNTIMES
 from posemill.jobs.landmarks import Mode, estimate_landmarks, save_landmarks
 from posemill.weights.pull import ensure_media
 
+MODES: tuple[Mode, ...] = ("image", "video")
 PARTS = ("pose", "face", "left_hand", "right_hand")
 STOCK_SCRIPT = """
 import os, sys
@@ -74,14 +77,19 @@ def compare(expected: Path, got: Path, sizes_wh: np.ndarray) -> dict[str, dict[s
     return report
 
 
-def demo_frames(folder: Path) -> None:
-    """Write some frames of the demo's clip, twice as large, and of a pan over a photograph."""
+def demo_frames(root: Path) -> list[Path]:
+    """Return a folder without hands and one with: clips and a photograph anybody can fetch."""
     with open_video(ensure_media("carphone")) as video:
-        frames = [cv2.resize(frame, None, fx=2, fy=2) for _, frame in zip(range(40), video)]  # noqa: B905
+        demo = [cv2.resize(frame, None, fx=2, fy=2) for frame in islice(video, 40)]
     photo = read_picture(ensure_media("astronaut"))
-    frames += [cv2.resize(photo[i : 400 + i, 2 * i : 480 + 2 * i], (352, 288)) for i in range(20)]
-    for index, frame in enumerate(frames):
-        cv2.imwrite(str(folder / f"{index:04d}.png"), cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
+    demo += [cv2.resize(photo[i : 400 + i, 2 * i : 480 + 2 * i], (352, 288)) for i in range(20)]
+    with open_video(ensure_media("jumper")) as video:
+        jumper = list(islice(video, 60))
+    for name, frames in (("demo", demo), ("jumper", jumper)):
+        (root / name).mkdir()
+        for index, frame in enumerate(frames):
+            cv2.imwrite(str(root / name / f"{index:04d}.png"), frame[..., ::-1])
+    return [root / "demo", root / "jumper"]
 
 
 def measure(folder: Path, mode: Mode, scratch: Path) -> dict[str, Any]:
@@ -95,42 +103,46 @@ def measure(folder: Path, mode: Mode, scratch: Path) -> dict[str, Any]:
         clip, _ = estimate_landmarks(folder, mode=mode, runtime=runtime)
         save_landmarks(clip, files["ours"])
         reports[runtime] = compare(files["plain"], files["ours"], clip.sizes_wh)
-    reports["stock + noise"] = compare(files["plain"], files["noise"], clip.sizes_wh)
+    reports["noise"] = compare(files["plain"], files["noise"], clip.sizes_wh)
     return reports
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--frames", type=Path, nargs="+", default=[])
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    results: dict[str, Any] = {}
-    RUNTIMES["openvino"] = "openvino_network:OpenVinoNetwork"
+    found: dict[str, Measured] = {}
+    RUNTIMES["openvino"] = f"{OpenVinoNetwork.__module__}:OpenVinoNetwork"
     with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as scratch:
-        folders = options.frames or [Path(made)]
-        if not options.frames:
-            demo_frames(Path(made))
-        for folder in folders:
-            for mode in ("image", "video"):
-                key = f"{folder.name if options.frames else 'demo'} {mode}"
-                results[key] = measure(folder, mode, Path(scratch))
-                if not options.json:
-                    print_reports(key, results[key])
-    if options.json:
-        print(json.dumps(results, indent=2))
+        for folder in options.frames or demo_frames(Path(made)):
+            for mode in MODES:
+                reports = measure(folder, mode, Path(scratch))
+                print_reports(f"{folder.name} {mode}", reports)
+                found |= {
+                    f"{folder.name}_{mode}_{who}_{part}": Measured(row["median"], note=words(row))
+                    for who, report in reports.items()
+                    for part, row in report.items()
+                    if row["median"] is not None
+                }
+    report(found, as_json=options.json)
+
+
+def words(row: dict[str, Any]) -> str:
+    """Return the rest of a comparison in words."""
+    return f"agree {row['agree']:.3f}, 95th percentile {row['p95']:.2f} px, {row['both']} frames"
 
 
 def print_reports(key: str, reports: dict[str, Any]) -> None:
     """Print one table."""
-    print(f"\n{key}: agree; median / p95 px")
-    for name, report in reports.items():
+    say(f"\n{key}: agree; median / p95 px")
+    for name, parts in reports.items():
         cells = [f"{name:14s}"]
         for part in PARTS:
-            row = report[part]
+            row = parts[part]
             pixels = "-" if row["median"] is None else f"{row['median']:.3f} / {row['p95']:.2f}"
             cells.append(f"{part} {row['agree']:.3f}; {pixels:14s}")
-        print("  ".join(cells))
+        say("  ".join(cells))
 
 
 if __name__ == "__main__":

@@ -1,27 +1,26 @@
 """Samples a second of our training loop against a plain PyTorch loop, Fabric and Accelerate.
 
-    python benchmarks/train_throughput.py [--rounds 20] [--quick] [--json out.json]
+    python -m benchmarks.training.train_throughput [--rounds 20] [--clips 512] [--json]
 
 All arms train the same model on the same clips for an epoch, one after the other in turns, on one
-thread; CPU time of the process, ratio of medians. First the losses are compared: ours, Fabric and
+thread; CPU time of the process. First the losses are compared: ours, Fabric and
 Accelerate see the same batches, and their first six losses must agree to 1e-5.
 
 The plain loop is as commonly written: one npz a clip read in `__getitem__`, normalised there, no
 loader process, shuffled and padded to the longest of the batch, fp32, `.item()` every step, a
 checkpoint with `torch.save` every epoch. Fabric and Accelerate get our batches and our settings.
+Against these two the difference is below the noise of the time, so an epoch of a few clips is also
+counted in instructions.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
-import csv
 import json
 import os
-import statistics
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,17 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks.shared.instructions import Counter, count_here, missing
+from benchmarks.shared.made_up import write_clips
+from benchmarks.shared.measuring import (
+    Measured,
+    in_turns,
+    make_parser,
+    over_rounds,
+    ratio,
+    report,
+    say,
+)
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.data.normalize import preparation
@@ -45,32 +55,8 @@ from posemill.training.tasks.building import build_workload
 from posemill.training.tasks.workload import Workload
 
 CPU = torch.device("cpu")
-NUM_POINTS, NUM_CLASSES = 143, 20
+NUM_CLASSES = 20
 MODEL = {"width": 64, "num_layers": 2, "num_heads": 4, "stride": 4, "dropout": 0.0}
-
-
-def write_clips(folder: Path, count: int) -> None:
-    """Write the clips twice: packed as `posemill prepare` does, and one npz each."""
-    rng = np.random.default_rng(0)
-    (folder / "each").mkdir(parents=True)
-    lengths = rng.integers(40, 240, count)
-    labels = rng.integers(0, NUM_CLASSES, count)
-    points, ids, rows = [], [], [("video_id", "label")]
-    for index, (length, label) in enumerate(zip(lengths, labels, strict=True)):
-        drift = (
-            np.linspace(0, 1, length)[:, None, None]
-            * np.sin(label + np.arange(NUM_POINTS))[:, None]
-        )
-        clip = (
-            rng.random((1, NUM_POINTS, 3)) + drift + rng.normal(size=(length, NUM_POINTS, 3)) * 0.02
-        )
-        points.append(clip.astype(np.float32))
-        ids += [f"c{index:05d}"] * int(length)
-        rows.append((f"c{index:05d}", f"k{label:02d}"))
-        np.savez(folder / "each" / f"c{index:05d}.npz", keypoints=points[-1], label=label)
-    np.savez(folder / "train_keypoints.npz", keypoints=np.concatenate(points), video_ids=ids)
-    with (folder / "labels.csv").open("w", newline="") as handle:
-        csv.writer(handle).writerows(rows)
 
 
 class PlainClips(Dataset):  # type: ignore[type-arg]
@@ -206,66 +192,65 @@ def check_equal(arms: Arms) -> float:
     return max(abs(a - b) for other in arms_losses for a, b in zip(ours[:6], other, strict=False))
 
 
-def measure(arms: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Return the CPU seconds of each arm in each round; the order turns with the rounds."""
-    seconds: dict[str, list[float]] = {name: [] for name in arms}
-    names = list(arms)
-    for turn in range(rounds + 1):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            started = time.process_time()
-            arms[name]()
-            if turn:  # the first round warms up
-                seconds[name].append(time.process_time() - started)
-    return seconds
+def count(clips: int, folder: Path) -> None:
+    """Print the instructions of an epoch of each arm; under callgrind."""
+    counter = Counter(folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        arms = make_arms(Path(scratch), clips)
+        counts = {}
+        for name in ("ours", "fabric", "accelerate"):
+            arm = getattr(arms, name)
+            arm()  # warms up
+            counts[name] = counter.count(arm)
+    print(json.dumps(counts))
+
+
+def make_arms(folder: Path, clips: int) -> Arms:
+    """Return the arms on made-up clips, once they have been seen to train the same."""
+    torch.set_num_threads(1)
+    lengths = np.random.default_rng(0).integers(40, 240, clips)
+    write_clips(folder, lengths, NUM_CLASSES, one_file_each=True)
+    config = TrainConfig(
+        data=str(folder / "train_keypoints.npz"), labels=str(folder / "labels.csv"),
+        skeleton="holistic-143", model="transformer", model_options=MODEL, epochs=1,
+        batch_size=16, micro_batch=16, scheduler="constant", warmup_epochs=0.0, mode="single",
+        precision="fp32", num_workers=0, log_every=1, progress=False, tensorboard=False,
+        figures=False, cache="mmap", cache_folder=str(folder / "cache"),
+    )  # fmt: skip
+    difference = check_equal(Arms(folder, config))
+    say(f"equal losses: largest difference {difference:.1e}")
+    if difference > 1e-5:
+        raise SystemExit("the arms do not train the same: no comparison")
+    arms = Arms(folder, config.replace(log_every=20))
+    arms.number = 10
+    return arms
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    if sys.argv[1:2] == ["count"]:
+        count(int(sys.argv[2]), Path(sys.argv[3]))
+        return
+    parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--clips", type=int, default=512)
-    parser.add_argument("--quick", action="store_true", help="64 clips, 2 rounds: does it run?")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--count", type=int, default=32, help="clips to count instructions with")
     options = parser.parse_args()
-    rounds, clips = (2, 64) if options.quick else (options.rounds, options.clips)
-    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        write_clips(folder, clips)
-        config = TrainConfig(
-            data=str(folder / "train_keypoints.npz"), labels=str(folder / "labels.csv"),
-            skeleton="holistic-143", model="transformer", model_options=MODEL, epochs=1,
-            batch_size=16, micro_batch=16, scheduler="constant", warmup_epochs=0.0, mode="single",
-            precision="fp32", num_workers=0, log_every=1, progress=False, tensorboard=False,
-            figures=False, cache="mmap", cache_folder=str(folder / "cache"),
-        )  # fmt: skip
-        difference = check_equal(Arms(folder / "", config))
-        print(f"equal losses: largest difference {difference:.1e}")
-        if difference > 1e-5:
-            raise SystemExit("the arms do not train the same: no comparison")
-        arms = Arms(folder, config.replace(log_every=20))
-        arms.number = 10
-        table = measure(
-            {"posemill": arms.ours, "plain": arms.plain, "fabric": arms.fabric,
-             "accelerate": arms.accelerate}, rounds,
-        )  # fmt: skip
-    medians = {name: statistics.median(values) for name, values in table.items()}
-    ours = table["posemill"]
-    result = {}
-    for name, values in table.items():
-        ratios = sorted(other / own for other, own in zip(values, ours, strict=True))
-        ratio = medians[name] / medians["posemill"]
-        spread = (ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4])
-        result[name] = {"samples_per_second": clips / medians[name], "ratio": ratio,
-                        "quartiles": spread}  # fmt: skip
-        print(f"{name:<11} {clips / medians[name]:8.1f} samples/s   posemill is {ratio:.3f} x "
-              f"(middle half of rounds {spread[0]:.3f} to {spread[1]:.3f})")  # fmt: skip
-    goals = {"plain": 2.0, "fabric": 1.0, "accelerate": 1.0}
-    for name, goal in goals.items():
-        met = "reached" if result[name]["ratio"] >= goal else "NOT reached"
-        print(f"goal against {name}: {goal} x: {met}")
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1))
+        arms = make_arms(Path(scratch), options.clips)
+        loops = {"posemill": arms.ours, "plain": arms.plain, "fabric": arms.fabric,
+                 "accelerate": arms.accelerate}  # fmt: skip
+        taken = in_turns(loops, options.rounds)
+    speeds = {name: options.clips / over_rounds(values).value for name, values in taken.items()}
+    found = {}
+    for name in ("plain", "fabric", "accelerate"):
+        note = f"{speeds['posemill']:.0f} and {speeds[name]:.0f} samples/s"
+        found[name] = ratio(taken[name], taken["posemill"]).noted(note)
+    if options.count and not missing():
+        counts = count_here("benchmarks.training.train_throughput", "count", str(options.count))
+        for name in ("fabric", "accelerate"):
+            found[f"{name}_instructions"] = Measured(counts[name] / counts["ours"])
+    report(found, as_json=options.json)
 
 
 if __name__ == "__main__":

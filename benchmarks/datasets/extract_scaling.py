@@ -1,6 +1,6 @@
 """One worker against the bare engine, and two against one: the real engine on real frames.
 
-    python benchmarks/extract_scaling.py [--frames 1536] [--rounds 3] [--source FOLDER]
+    python -m benchmarks.datasets.extract_scaling [--frames 1536] [--rounds 3] [--json]
 
 Bare: the frames are in memory, the engine runs on them in video mode, nothing else. One worker:
 `extract` on the same frames as files: decoding, writing and ledger included; the start of the
@@ -11,12 +11,8 @@ CPU time per frame is printed beside it: on a machine that is not quiet only tha
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import shutil
-import statistics
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -26,6 +22,7 @@ from pathlib import Path
 import cv2
 import psutil
 
+from benchmarks.shared.measuring import Measured, in_turns, make_parser, over_rounds, ratio, report
 from posemill.config import ExtractConfig
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
@@ -42,7 +39,7 @@ FRAMES_PER_CLIP = 96  # about the median of PHOENIX-2014-T
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--source", type=Path, help="a frame tree; default: a published video")
     parser.add_argument("--frames", type=int, default=1536)
     parser.add_argument("--rounds", type=int, default=3)
@@ -50,7 +47,7 @@ def main() -> None:
     scratch = Path(tempfile.mkdtemp(prefix="posemill-scaling-"))
     try:
         source = options.source or make_tree(scratch / "frames", options.frames)
-        print(json.dumps(compare(scratch, source, options.rounds), indent=2))
+        report(compare(scratch, source, options.rounds), as_json=options.json)
     finally:
         shutil.rmtree(scratch)
 
@@ -67,34 +64,28 @@ def make_tree(root: Path, num_frames: int) -> Path:
     return root
 
 
-def compare(scratch: Path, source: Path, rounds: int) -> dict[str, object]:
-    """Return the speeds, medians over the rounds, and the ratios, medians of each round's."""
-    measured: dict[str, list[Speed]] = {"bare": [], "one": [], "two": []}
-    for number in range(rounds):
-        measured["bare"].append(in_new_process(source))
-        measured["one"].append(run_extract(source, scratch / "run", 1))
-        measured["two"].append(run_extract(source, scratch / "run", 2))
-        last = {name: tuple(round(each, 2) for each in values[-1])
-                for name, values in measured.items()}  # fmt: skip
-        print(f"round {number + 1}: {last} (frames/s, ms CPU per frame)", file=sys.stderr)
-    triples = list(zip(*measured.values(), strict=True))
+def compare(scratch: Path, source: Path, rounds: int) -> dict[str, Measured]:
+    """Return the ratios of each round."""
+    measured = in_turns(
+        {
+            "bare": lambda: in_new_process(source),
+            "one": lambda: run_extract(source, scratch / "run", 1),
+            "two": lambda: run_extract(source, scratch / "run", 2),
+        },
+        rounds, clock=None, warm_up=0,
+    )  # fmt: skip
+    speeds = {name: [speed for speed, _ in values] for name, values in measured.items()}
+    cpu = {name: [ms for _, ms in values] for name, values in measured.items()}
+
+    def note(middles: dict[str, list[float]], unit: str) -> str:
+        return ", ".join(f"{over_rounds(each).value:.1f}" for each in middles.values()) + unit
+
+    by_wall, by_cpu = note(speeds, " frames/s"), note(cpu, " ms of CPU a frame")
     return {
-        "frames": sum(clip.num_frames or 0 for clip in find_clips(source)),
-        "frames_per_second": {
-            name: round(statistics.median(each[0] for each in values), 2)
-            for name, values in measured.items()
-        },
-        "cpu_ms_per_frame": {
-            name: round(statistics.median(each[1] for each in values), 2)
-            for name, values in measured.items()
-        },
-        "one_worker_of_bare_engine": round(
-            statistics.median(b[0] / a[0] for a, b, _ in triples), 3
-        ),
-        "two_workers_of_one": round(statistics.median(c[0] / b[0] for _, b, c in triples), 3),
-        "one_worker_of_bare_engine_by_cpu": round(
-            statistics.median(a[1] / b[1] for a, b, _ in triples), 3
-        ),
+        "one_of_bare": ratio(speeds["one"], speeds["bare"]).noted(f"bare, one, two: {by_wall}"),
+        "one_of_bare_by_cpu": ratio(cpu["bare"], cpu["one"]).noted(f"bare, one, two: {by_cpu}"),
+        "two_of_one": ratio(speeds["two"], speeds["one"]).noted(f"bare, one, two: {by_wall}"),
+        "two_of_one_by_cpu": ratio(cpu["one"], cpu["two"]),
     }
 
 

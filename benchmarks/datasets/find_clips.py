@@ -1,6 +1,6 @@
 """Listing a dataset of PHOENIX-2014-T's size: seconds and memory of `find_clips`.
 
-    python benchmarks/find_clips.py [--folder /tmp] [--clips 8257] [--frames 947756]
+    python -m benchmarks.datasets.find_clips [--folder /tmp] [--clips 8257] [--frames 947756]
 
 Builds a tree of hard links to one small picture (a few minutes, a million inodes), lists it three
 times in a new process each, and removes it again.

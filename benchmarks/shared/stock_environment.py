@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parent.parent / ".bench" / "mediapipe-0.10.21"
+from benchmarks.shared.measuring import not_here
+
+FOLDER = Path(__file__).parents[2] / ".bench" / "mediapipe-0.10.21"
 PACKAGES = ["mediapipe==0.10.21", "pose-format==0.15.0", "tqdm"]
 
 
@@ -16,7 +18,11 @@ def stock_python() -> Path:
     ready = FOLDER / ".ready"
     if not ready.exists():
         print(f"making {FOLDER} …", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", str(FOLDER)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+        for command in (
+            [sys.executable, "-m", "venv", str(FOLDER)],
+            [str(python), "-m", "pip", "install", "--quiet", *PACKAGES],
+        ):
+            if subprocess.run(command).returncode:
+                not_here(f"stock MediaPipe could not be installed; run: {' '.join(command)}")
         ready.touch()
     return python

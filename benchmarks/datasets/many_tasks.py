@@ -1,6 +1,6 @@
 """Coordinator overhead: very many tiny tasks with the fake engine.
 
-    python benchmarks/many_tasks.py [--tasks 100000] [--workers 2]
+    python -m benchmarks.datasets.many_tasks [--tasks 100000] [--workers 2] [--json]
 
 Prints the coordinator's CPU time per task (wanted: under 1 ms) and its memory along the way
 (wanted: flat). Every task is one clip of one picture with a shard of its own. Files go to /dev/shm
@@ -9,7 +9,6 @@ where there is one, as the disk is not what is measured; --scratch puts them els
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import tempfile
@@ -20,6 +19,7 @@ import cv2
 import numpy as np
 import psutil
 
+from benchmarks.shared.measuring import Measured, make_parser, report
 from posemill.config import ExtractConfig
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.snapshot import Snapshot
@@ -28,7 +28,7 @@ from posemill.sources import find_clips
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--tasks", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=2)
     memory_disk = Path("/dev/shm")
@@ -36,12 +36,12 @@ def main() -> None:
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="posemill-many-", dir=options.scratch))
     try:
-        print(json.dumps(measure(scratch, options.tasks, options.workers), indent=2))
+        report(measure(scratch, options.tasks, options.workers), as_json=options.json)
     finally:
         shutil.rmtree(scratch)
 
 
-def measure(scratch: Path, num_tasks: int, workers: int) -> dict[str, object]:
+def measure(scratch: Path, num_tasks: int, workers: int) -> dict[str, Measured]:
     """Return what the coordinator used."""
     assert cv2.imwrite(str(scratch / "picture.png"), np.full((8, 8, 3), 99, np.uint8))
     listing = scratch / "clips.jsonl"
@@ -70,15 +70,19 @@ def measure(scratch: Path, num_tasks: int, workers: int) -> dict[str, object]:
     ended = time.process_time()
     assert summary.exit_code == 0
     assert summary.counts[0].frames_out == num_tasks
+    per_task = 1000 / num_tasks
+    parts = {"list": listed - begun, "plan": loop_began[0] - listed, "run": ended - loop_began[0]}
+    note = ", ".join(f"{name} {seconds * per_task:.3f} ms" for name, seconds in parts.items())
+    wall = time.monotonic() - wall
+    megabytes = [mb for _, mb in memory]
     return {
-        "tasks": num_tasks,
-        "workers": workers,
-        "wall_seconds": round(time.monotonic() - wall, 1),
-        "find_clips_cpu_ms_per_task": round(1000 * (listed - begun) / num_tasks, 3),
-        "plan_cpu_ms_per_task": round(1000 * (loop_began[0] - listed) / num_tasks, 3),
-        "coordinator_cpu_ms_per_task": round(1000 * (ended - loop_began[0]) / num_tasks, 3),
-        "all_cpu_ms_per_task": round(1000 * (ended - begun) / num_tasks, 3),
-        "memory_mb_at_frames": memory,
+        "coordinator_ms": Measured(
+            parts["run"] * per_task, note=f"{note}; {num_tasks:,} tasks in {wall:.0f} s"
+        ),
+        # What every process has at the first tasks is not growth.
+        "memory_growth_mb": Measured(
+            max(megabytes) - megabytes[0], note=f"{megabytes[0]} to {max(megabytes)} MB"
+        ),
     }
 
 

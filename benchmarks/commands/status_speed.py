@@ -1,6 +1,6 @@
 """`posemill status` on a run of PHOENIX-2014-T's size.
 
-    python benchmarks/status_speed.py [--clips 8257] [--frames-per-clip 122]
+    python -m benchmarks.commands.status_speed [--clips 8257] [--frames-per-clip 122] [--json]
 
 Writes a ledger with the clips, units, shards, pieces and failures such a run has (the shards
 themselves are not needed: status never opens them), then measures the whole command five times.
@@ -9,16 +9,12 @@ Wanted: under 1 s.
 
 from __future__ import annotations
 
-import argparse
 import json
-import resource
-import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
+from benchmarks.shared.measuring import make_parser, over_rounds, report, run_alone
 from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.messages import Commit, Lost, UnitProgress
 from posemill.jobs.extract.plan import PlannedUnit
@@ -29,27 +25,23 @@ from posemill.stores.manifest import Manifest
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--clips", type=int, default=8257)
     parser.add_argument("--frames-per-clip", type=int, default=122)
     parser.add_argument("--failed-every", type=int, default=100, help="one frame of as many fails")
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="posemill-status-"))
-    try:
-        build(folder, options.clips, options.frames_per_clip, options.failed_every)
-        begun = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds = [measure(folder) for _ in range(5)]
-        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = (ended.ru_utime + ended.ru_stime - begun.ru_utime - begun.ru_stime) / len(seconds)
-        found = json.loads(status(folder))
-        print(json.dumps({
-            "frames": found["frames_done"], "clips": options.clips,
-            "failed": found["frames_failed"],
-            "wall_seconds": [round(each, 3) for each in seconds], "least": round(min(seconds), 3),
-            "cpu_seconds": round(cpu, 3),
-        }, indent=2))  # fmt: skip
-    finally:
-        shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="posemill-status-") as name:
+        build(Path(name), options.clips, options.frames_per_clip, options.failed_every)
+        command = [sys.executable, "-m", "posemill", "status", name, "--json"]
+        used = [run_alone(command) for _ in range(options.rounds)]
+    status = json.loads(used[-1].stdout)
+    frames = f"{status['frames_done']:,} frames, {status['frames_failed']:,} of them failed"
+    found = {
+        "wall_seconds": over_rounds(each.wall_seconds for each in used).noted(frames),
+        "cpu_seconds": over_rounds(each.cpu_seconds for each in used),
+    }
+    report(found, as_json=options.json)
 
 
 def build(folder: Path, num_clips: int, num_frames: int, failed_every: int) -> None:
@@ -76,19 +68,6 @@ def build(folder: Path, num_clips: int, num_frames: int, failed_every: int) -> N
         ledger.apply(Commit(shard, (unit,)))
     ledger.flush()
     ledger.close()
-
-
-def status(folder: Path) -> str:
-    """Return what the command prints."""
-    command = [sys.executable, "-m", "posemill", "status", str(folder), "--json"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def measure(folder: Path) -> float:
-    """Return the wall seconds of the command."""
-    begun = time.monotonic()
-    status(folder)
-    return time.monotonic() - begun
 
 
 if __name__ == "__main__":

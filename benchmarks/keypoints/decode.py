@@ -1,10 +1,10 @@
 """Sequential decoding: posemill against plain PyAV and OpenCV, CPU time on the same files.
 
-    python benchmarks/decode.py VIDEO [VIDEO …] [--rounds 5]
+    python -m benchmarks.keypoints.decode [VIDEO …] [--rounds 5] [--json]
 
 All three decode every frame to RGB in one thread, file by file in turns, so that a busy machine
 slows all of them, and all keep a frame until they have the next. Ratios above 1 mean that posemill
-is faster.
+is faster. Without a VIDEO: the demo's clip, and the same as an AVI of 1280 x 720.
 
 In a loop that does nothing but decode, glibc gives the memory of each large frame back and asks for
 it again, and the kernel clears it every time: up to a third of the time at 1280 x 720. With an
@@ -14,19 +14,17 @@ off here to compare the decoders alone.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
-import os
-import statistics
-import time
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import av
 import cv2
 
+from benchmarks.shared.measuring import Measured, in_turns, make_parser, over_rounds, ratio, report
 from posemill.decoders import open_video
+from posemill.weights.pull import ensure_media
 
 
 def decode_with_posemill(path: Path) -> int:
@@ -69,48 +67,57 @@ DECODERS: dict[str, Callable[[Path], int]] = {
 }
 
 
-def measure(path: Path, rounds: int) -> dict[str, object]:
-    """Return frames and the median CPU milliseconds per frame of each way."""
-    seconds: dict[str, list[float]] = {name: [] for name in DECODERS}
-    frames = {name: decode(path) for name, decode in DECODERS.items()}  # warms the page cache
-    for number in range(rounds):
-        names = list(DECODERS) if number % 2 else list(DECODERS)[::-1]
-        for name in names:
-            before = time.process_time()
-            DECODERS[name](path)
-            seconds[name].append(time.process_time() - before)
-    row: dict[str, object] = {"video": path.name, "frames": frames["posemill"]}
-    ours = statistics.median(seconds["posemill"])
-    for name, values in seconds.items():
-        if frames[name] != frames["posemill"]:
-            row[name] = f"reads {frames[name]} frames"
-            continue
-        row[name] = round(1000 * statistics.median(values) / frames[name], 3)
-        if name != "posemill":
-            row[f"ratio to {name}"] = round(statistics.median(values) / ours, 2)
-    return row
+def measure(name: str, path: Path, rounds: int) -> dict[str, Measured]:
+    """Return the ratios of one file."""
+    counts = {decoder: decode(path) for decoder, decode in DECODERS.items()}
+    if len(set(counts.values())) > 1:
+        raise SystemExit(f"{path} has not the same number of frames for all: {counts}")
+    arms = {decoder: lambda decode=decode: decode(path) for decoder, decode in DECODERS.items()}
+    taken = in_turns(arms, rounds)
+    per_frame = {
+        decoder: 1000 * over_rounds(values).value / counts[decoder]
+        for decoder, values in taken.items()
+    }
+    note = ", ".join(f"{decoder} {ms:.2f}" for decoder, ms in per_frame.items()) + " ms a frame"
+    return {
+        f"{name}_pyav": ratio(taken["plain pyav"], taken["posemill"]).noted(note),
+        f"{name}_opencv": ratio(taken["opencv"], taken["posemill"]).noted(note),
+    }
+
+
+def write_large(source: Path, target: Path, most: int = 120) -> None:
+    """Write the first frames of a clip as MPEG-4 of 1280 x 720 in an AVI."""
+    with open_video(source) as video, av.open(str(target), "w") as container:
+        stream = container.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 1280, 720, "yuv420p"
+        stream.bit_rate = 4_000_000
+        for _, pixels in zip(range(most), video, strict=False):
+            frame = av.VideoFrame.from_ndarray(cv2.resize(pixels, (1280, 720)), format="rgb24")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
 
 
 def main() -> None:
-    """Measure each video and print a table, or JSON with --json."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("videos", nargs="+", type=Path)
+    """Measure each video and print."""
+    parser = make_parser(__doc__)
+    parser.add_argument("videos", nargs="*", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--keep-memory", action="store_true", help="glibc only; see above")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     cv2.setNumThreads(1)
     if options.keep_memory:
         library = ctypes.CDLL(None)
         library.mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD
         library.mallopt(-1, 256 << 20)  # M_TRIM_THRESHOLD
-    rows = [measure(path, options.rounds) for path in options.videos]
-    if options.json:
-        print(json.dumps(rows, indent=1))
-        return
-    print(f"load {os.getloadavg()[0]:.1f}; CPU milliseconds per frame, median of {options.rounds}")
-    for row in rows:
-        print(", ".join(f"{key} {value}" for key, value in row.items()))
+    with tempfile.TemporaryDirectory() as scratch:
+        videos = {path.name: path for path in options.videos}
+        if not videos:
+            videos = {"small_mp4": ensure_media("carphone"), "large_avi": Path(scratch, "720.avi")}
+            write_large(videos["small_mp4"], videos["large_avi"])
+        found = {}
+        for name, path in videos.items():
+            found |= measure(name, path, options.rounds)
+    report(found, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Whether another processor, or another version of LiteRT, gives the same landmarks, bit for bit.
 
-    python benchmarks/same_bits.py [--frames 12]
-    qemu-x86_64 -cpu Haswell-v4 "$(which python)" benchmarks/same_bits.py
+    python -m benchmarks.keypoints.same_bits [--frames 12]
+    qemu-x86_64 -cpu Haswell-v4 "$(which python)" -m benchmarks.keypoints.same_bits
 
 Prints a hash of what each network answers to a picture, and of the landmarks of the demo's clip in
 video mode: compare the lines of two runs. The second command runs on an emulated processor with

@@ -1,6 +1,6 @@
 """The landmarks of stock MediaPipe 0.10.21 that the tests compare with, as one small npz file.
 
-    python benchmarks/stock_landmarks.py [--out FILE]
+    python -m benchmarks.keypoints.stock_landmarks [--out FILE]
 
 Frames of the demo's clip of a jumping man, which anybody can fetch: some that stand alone (image
 mode), and the first ones in a row (video mode). Run again, it writes the same file: the one in
@@ -17,13 +17,13 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from stock_environment import stock_python
 
+from benchmarks.shared.stock_environment import stock_python
 from posemill.decoders import open_video
 from posemill.files import atomic_path
 from posemill.weights.pull import ensure_media
 
-OUT = Path(__file__).parent.parent / "tests/estimators/holistic/stock_jumper.npz"
+OUT = Path(__file__).parents[2] / "tests/estimators/holistic/stock_jumper.npz"
 # Nobody, no hand, one hand or the other, both; a second person in view.
 IMAGE_FRAMES = (0, 3, 8, 9, 12, 45, 75, 83)
 # From the start, so that what is tracked is the same: a face and both hands come and go.

@@ -1,24 +1,21 @@
 """The six networks on LiteRT, ONNX Runtime and OpenVINO: CPU time of one call, in turns.
 
-    pip install openvino==2026.4.1 && python benchmarks/runtimes.py [--rounds 40] [--json]
+    python -m benchmarks.keypoints.runtimes [--rounds 40] [--json]
 
 ONNX Runtime runs our converted graphs; LiteRT and OpenVINO the published TFLite files, all without
-the segmentation and in float32. One thread each. The last rows add the calls up as a frame in image
-mode and in video mode makes them, with both hands and a face.
+the segmentation and in float32. One thread each. The calls are added up as a frame in image mode
+and in video mode makes them, with both hands and a face: milliseconds.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from openvino_network import OpenVinoNetwork
 
+from benchmarks.shared.measuring import Measured, in_turns, make_parser, over_rounds, report, say
+from benchmarks.shared.openvino_network import OpenVinoNetwork
 from posemill.estimators.runtime import open_network
 from posemill.weights.networks import NETWORKS, NetworkSpec
 
@@ -42,32 +39,24 @@ def measure(spec: NetworkSpec, rounds: int) -> dict[str, float]:
         "onnxruntime": lambda: networks["onnxruntime"].run(pixels),
         "openvino": lambda: with_openvino.infer(values),
     }
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds + 3):
-        for name, call in calls.items():
-            start = time.process_time()
-            call()
-            times[name].append(time.process_time() - start)
-    return {name: 1000 * statistics.median(values[3:]) for name, values in times.items()}
+    taken = in_turns(calls, rounds, warm_up=3)
+    return {name: 1000 * over_rounds(values).value for name, values in taken.items()}
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = {name: measure(spec, options.rounds) for name, spec in NETWORKS.items()}
-    for mode, calls in CALLS.items():
-        rows[f"a frame, {mode}"] = {
-            runtime: sum(count * rows[name][runtime] for name, count in calls.items())
-            for runtime in rows["hand_recrop"]
-        }
-    if options.json:
-        print(json.dumps(rows, indent=2))
-        return
     for name, row in rows.items():
-        print(f"{name:28s}" + "".join(f"  {key} {value:6.2f} ms" for key, value in row.items()))
+        say(f"{name:28s}" + "".join(f"  {key} {value:6.2f} ms" for key, value in row.items()))
+    found = {}
+    for mode, calls in CALLS.items():
+        for runtime in rows["hand_recrop"]:
+            total = sum(count * rows[name][runtime] for name, count in calls.items())
+            found[f"{mode}_{runtime}_ms"] = Measured(total)
+    report(found, as_json=options.json)
 
 
 if __name__ == "__main__":

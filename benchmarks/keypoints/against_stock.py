@@ -1,6 +1,6 @@
 """The engine against stock MediaPipe 0.10.21: CPU time on the same frames, in turns.
 
-    python benchmarks/against_stock.py [--frames FOLDER] [--rounds 7] [--runtime NAME] [--json]
+    python -m benchmarks.keypoints.against_stock [--frames FOLDER] [--rounds 7] [--json]
 
 One process each, one thread each (stock runs its hand and face chains on threads of its own, so
 CPU time of the whole process is counted). Prints the ratio for image mode (a stock object used
@@ -14,16 +14,15 @@ astronaut's picture in turns. Stock lives in a side environment below `.bench/`,
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
-from stock_environment import stock_python
 
+from benchmarks.shared.measuring import Measured, in_turns, make_parser, over_rounds, ratio, report
+from benchmarks.shared.stock_environment import stock_python
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
 from posemill.weights.pull import ensure_media, pull_models
@@ -119,59 +118,51 @@ def read_frames(folder: Path | None, most: int) -> list[np.ndarray]:
     return clip + [np.roll(photo, 2 * step, axis=1) for step in range(most - len(clip))]
 
 
+def compare(frames: list[np.ndarray], file: Path, options: argparse.Namespace
+) -> dict[str, Measured]:  # fmt: skip
+    """Return the ratio and the shares of each mode, and the memory."""
+    fresh = Worker(Path(sys.executable), OUR_WORKER, file, options.runtime)
+    fresh.ask("video")
+    frames_mb = sum(frame.nbytes for frame in frames) / 1e6
+    note = f"{frames_mb:.0f} MB of it frames"
+    found = {"peak_mb": Measured(fresh.ask("memory"), note=note)}
+    fresh.end()
+    stock = Worker(stock_python(), STOCK_WORKER, file)
+    ours = Worker(Path(sys.executable), OUR_WORKER, file, options.runtime)
+    for mode in ("image", "video"):
+        arms = {
+            "stock": lambda mode=mode: stock.ask(mode),
+            "ours": lambda mode=mode: ours.ask(mode),
+        }
+        taken = in_turns(arms, options.rounds, clock=None)
+        stock_ms, our_ms = (
+            1000 * over_rounds(values).value / len(frames) for values in taken.values()
+        )
+        note = f"{stock_ms:.1f} and {our_ms:.1f} ms a frame"
+        found[f"{mode}_ratio"] = ratio(taken["stock"], taken["ours"]).noted(note)
+        for lanes in (1, 8):
+            shares = over_rounds(ours.ask(f"{mode} {lanes}") for _ in range(3))
+            found[f"{mode}_share_by_{lanes}"] = shares
+    stock.end()
+    ours.end()
+    return found
+
+
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--frames", type=Path)
     parser.add_argument("--most", type=int, default=60, help="frames at the most")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--runtime", default="auto", help="ours: litert, onnxruntime or auto")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     pull_models()
     frames = read_frames(options.frames, options.most)
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "frames.npz"
         np.savez(file, *frames)
-        fresh = Worker(Path(sys.executable), OUR_WORKER, file, options.runtime)
-        fresh.ask("video")
-        result = {"frames": len(frames), "peak_mb": fresh.ask("memory")}
-        result["frames_mb"] = sum(frame.nbytes for frame in frames) / 1e6
-        fresh.end()
-        stock = Worker(stock_python(), STOCK_WORKER, file)
-        ours = Worker(Path(sys.executable), OUR_WORKER, file, options.runtime)
-        for mode in ("image", "video"):
-            pairs = [(stock.ask(mode), ours.ask(mode)) for _ in range(options.rounds + 1)][1:]
-            ratios = sorted(theirs / mine for theirs, mine in pairs)
-            per_frame = 1000 / len(frames)
-            result[mode] = {
-                "stock_ms": per_frame * statistics.median(pair[0] for pair in pairs),
-                "posemill_ms": per_frame * statistics.median(pair[1] for pair in pairs),
-                "ratio": statistics.median(ratios),
-                "ratio_range": [ratios[0], ratios[-1]],
-            }
-            for lanes in (1, 8):
-                shares = [ours.ask(f"{mode} {lanes}") for _ in range(3)]
-                result[mode][f"share_in_networks_by_{lanes}"] = statistics.median(shares)
-        stock.end()
-        ours.end()
-    if options.json:
-        print(json.dumps(result, indent=2))
-        return
-    for mode in ("image", "video"):
-        row = result[mode]
-        low, high = row["ratio_range"]
-        print(
-            f"{mode}: stock {row['stock_ms']:.1f} ms, posemill {row['posemill_ms']:.1f} ms a frame"
-        )
-        print(f"  ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f})")
-        print(
-            f"  inside the networks {row['share_in_networks_by_1']:.1%} of the time one by one, "
-            f"{row['share_in_networks_by_8']:.1%} eight side by side"
-        )
-    print(
-        f"peak memory, video: {result['peak_mb']:.0f} MB, frames {result['frames_mb']:.0f} MB of it"
-    )
+        found = compare(frames, file, options)
+    report(found, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """`posemill extract` against the ways it is commonly done, on the same videos, in one run.
 
-    python benchmarks/extract_against_common.py [--videos FOLDER] [--workers N] [--rounds 3]
+    python -m benchmarks.datasets.extract_against_common [--videos FOLDER] [--rounds 3] [--json]
 
 1. The usual script: a process pool over image files; every call builds a stock MediaPipe Holistic
    for its picture. On the frames of the videos, taken out beforehand (not measured).
@@ -14,11 +14,9 @@ and 1.2x). Stock MediaPipe 0.10.21 lives in a side environment below `.bench/`, 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,8 +25,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import cv2
-from stock_environment import stock_python
 
+from benchmarks.shared.measuring import Measured, in_turns, make_parser, over_rounds, ratio, report
+from benchmarks.shared.stock_environment import stock_python
 from posemill.decoders import open_video
 from posemill.machine.limits import count_cores
 from posemill.weights.pull import ensure_media
@@ -58,7 +57,7 @@ if __name__ == "__main__":
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--videos", type=Path, help="a folder of .mp4; default: a published clip")
     parser.add_argument("--copies", type=int, default=16, help="of the published clip")
     parser.add_argument("--workers", type=int, default=count_cores())
@@ -76,15 +75,15 @@ def main() -> None:
         else:
             for path in sorted(options.videos.glob("*.mp4")):
                 shutil.copy(path, videos / path.name)
-        print(json.dumps(compare(scratch, videos, stock, options), indent=2))
+        report(compare(scratch, videos, stock, options), as_json=options.json)
     finally:
         shutil.rmtree(scratch)
 
 
 def compare(
     scratch: Path, videos: Path, stock: Path, options: argparse.Namespace
-) -> dict[str, object]:
-    """Return speeds and ratios, medians over the rounds, the three interleaved."""
+) -> dict[str, Measured]:
+    """Return the ratios of each round, by wall time and by CPU time."""
     pictures, num_frames = take_frames(videos, scratch / "frames", options.pictures)
     workers = str(options.workers)
     script = scratch / "common.py"
@@ -109,31 +108,18 @@ def compare(
              "--out", str(scratch / "run"), "--workers", workers])  # fmt: skip
         return num_frames
 
-    programs = {"common": run_common, "pose-format": run_pose_format, "posemill": run_posemill}
-    speeds: dict[str, list[float]] = {name: [] for name in programs}
-    cpu: dict[str, list[float]] = {name: [] for name in programs}
-    for number in range(options.rounds):
-        for name, program in programs.items():
-            speed, seconds = measure(program)
-            print(f"round {number + 1}: {name} {speed:.2f} frames/s, "
-                  f"{1000 * seconds:.1f} ms CPU per frame", file=sys.stderr)  # fmt: skip
-            speeds[name].append(speed)
-            cpu[name].append(seconds)
-    wall = {name: statistics.median(values) for name, values in speeds.items()}
-    work = {name: statistics.median(values) for name, values in cpu.items()}
-    others = ("common", "pose-format")
-    return {
-        "workers": options.workers,
-        "frames": num_frames,
-        "frames_per_second": {name: round(value, 2) for name, value in wall.items()},
-        "cpu_ms_per_frame": {name: round(1000 * value, 1) for name, value in work.items()},
-        "posemill_times_faster_wall": {
-            name: round(wall["posemill"] / wall[name], 2) for name in others
-        },
-        "posemill_times_less_cpu": {
-            name: round(work[name] / work["posemill"], 2) for name in others
-        },
-    }
+    programs = {"common": run_common, "pose_format": run_pose_format, "posemill": run_posemill}
+    arms = {name: lambda program=program: measure(program) for name, program in programs.items()}
+    measured = in_turns(arms, options.rounds, clock=None, warm_up=0)
+    speeds = {name: [speed for speed, _ in values] for name, values in measured.items()}
+    cpu = {name: [seconds for _, seconds in values] for name, values in measured.items()}
+    found = {}
+    for name in ("common", "pose_format"):
+        theirs, ours = (over_rounds(speeds[each]).value for each in (name, "posemill"))
+        note = f"{ours:.1f} and {theirs:.1f} frames/s"
+        found[f"{name}_wall"] = ratio(speeds["posemill"], speeds[name]).noted(note)
+        found[f"{name}_cpu"] = ratio(cpu[name], cpu["posemill"])
+    return found
 
 
 def take_frames(videos: Path, folder: Path, most: int) -> tuple[list[str], int]:

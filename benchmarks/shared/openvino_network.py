@@ -1,14 +1,12 @@
 """The published model files on OpenVINO, behind the interface of the engine's runtimes.
 
-    pip install openvino==2026.4.1
-
-Only benchmarks use it: `RUNTIMES["openvino"] = "openvino_network:OpenVinoNetwork"`.
+Only benchmarks use it: `RUNTIMES["openvino"] = f"{__name__}:OpenVinoNetwork"`. OpenVINO comes with
+the extra `bench`.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import openvino
 
 from posemill.weights.networks import NETWORKS
 from posemill.weights.pull import ensure_model
@@ -20,6 +18,8 @@ class OpenVinoNetwork:
     runs_batches = False
 
     def __init__(self, name: str, *, device: str = "cpu", threads: int = 1) -> None:
+        import openvino
+
         spec = NETWORKS[name]
         core = openvino.Core()
         model = core.read_model(ensure_model(name))

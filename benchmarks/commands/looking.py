@@ -1,0 +1,39 @@
+"""Time and memory of `posemill view` and `posemill report` on a run made up for it.
+
+    python -m benchmarks.commands.looking [--frames 1000000] [--json]
+
+Each command runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.shared.made_up import write_run
+from benchmarks.shared.measuring import Measured, make_parser, report, run_alone
+
+
+def main() -> None:
+    """Make the run, measure the commands, print."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--frames", type=int, default=1_000_000)
+    parser.add_argument("--skeleton", default="holistic-143")
+    options = parser.parse_args()
+    found = {}
+    with tempfile.TemporaryDirectory() as name:
+        run, page = Path(name) / "run", Path(name) / "report.html"
+        write_run(run, options.frames, options.skeleton, splits=("train", "dev", "test"))
+        for arguments in (("view", str(run)), ("report", str(run), "--out", str(page))):
+            used = run_alone([sys.executable, "-m", "posemill", *arguments])
+            found[f"{arguments[0]}_seconds"] = Measured(
+                used.cpu_seconds, note=f"{options.frames / used.cpu_seconds:,.0f} frames/s"
+            )
+            found[f"{arguments[0]}_peak_mb"] = Measured(used.peak_mb)
+        found["page_mb"] = Measured(page.stat().st_size / 1e6)
+    report(found, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Every figure of docs/benchmarks.md: a new one is one more `Figure` here, and no other place.
+
+A `Benchmark` is a module of this folder and the arguments of its short form; it prints a JSON
+object of `measuring.Measured` by key. A `Figure` is one key of it, and a row of a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A module below `benchmarks`, the arguments of its short form, the packages it imports."""
+
+    module: str
+    arguments: str = ""
+    needs: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """The command that measures it, as one would type it."""
+        return f"python -m benchmarks.{self.module} {self.arguments}".strip()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number that a benchmark prints, where it is shown and what is wanted of it."""
+
+    section: str
+    what: str
+    benchmark: Benchmark
+    key: str
+    at_least: float | None = None
+    at_most: float | None = None
+    unit: str = ""
+    digits: int = 2
+
+    @property
+    def name(self) -> str:
+        """What `--only` takes and the results are kept by: `against_stock.image_ratio`."""
+        return f"{self.benchmark.module.rpartition('.')[2]}{self._layout}.{self.key}"
+
+    @property
+    def _layout(self) -> str:
+        """The same benchmark with other arguments must have another name."""
+        words = self.benchmark.arguments.split()
+        return f"_{words[words.index('--layout') + 1]}" if "--layout" in words else ""
+
+    @property
+    def wanted(self) -> str:
+        """The goal in words; empty where there is none."""
+        if self.at_least is not None:
+            return f"{self.at_least:g}{self.unit} or more"
+        return "" if self.at_most is None else f"{self.at_most:g}{self.unit} or less"
+
+    def holds(self, value: float) -> bool | None:
+        """Return whether a value is as wanted; None without a goal."""
+        if self.at_least is not None:
+            return value >= self.at_least
+        return None if self.at_most is None else value <= self.at_most
+
+    def show(self, value: float) -> str:
+        """Return a value with its unit."""
+        return f"{value:.{self.digits}f}{self.unit}"
+
+
+STOCK = Benchmark("keypoints.against_stock", "--rounds 3 --most 40")
+OUTSIDE = Benchmark("keypoints.outside_networks", "--frames 6")
+RUNTIMES = Benchmark("keypoints.runtimes", "--rounds 15", ("openvino", "onnxruntime"))
+DECODE = Benchmark("keypoints.decode", "--rounds 5")
+PARITY = Benchmark("keypoints.parity", "", ("openvino", "onnxruntime"))
+SCALING = Benchmark("datasets.extract_scaling", "--frames 480 --rounds 3")
+COMMON = Benchmark("datasets.extract_against_common", "--copies 4 --rounds 2 --pictures 40")
+TASKS = Benchmark("datasets.many_tasks", "--tasks 10000")
+PREPARE_143 = Benchmark("datasets.prepare", "--layout 143 --frames 200000 --rounds 3")
+PREPARE_543 = Benchmark("datasets.prepare", "--layout 543 --frames 200000 --rounds 3")
+STATUS = Benchmark("commands.status_speed", "--rounds 5")
+LOOKING = Benchmark("commands.looking", "--frames 100000")
+START_UP = Benchmark("commands.start_up", "--rounds 7")
+LOOPS = Benchmark(
+    "training.train_throughput", "--rounds 5 --count 16", ("accelerate", "lightning_fabric")
+)
+MODES = Benchmark("training.train_modes", "--rounds 2 --steps 24")
+SWEEP = Benchmark("training.sweep_parallel", "--rounds 1 --epochs 4")
+TRAIN_START = Benchmark("training.train_start", "--frames 100000")
+
+
+def _stock_figures() -> list[Figure]:
+    rows = []
+    for mode, goal in (("image", 1.15), ("video", 1.25)):
+        what = f"{mode} mode, CPU time of stock / ours"
+        rows.append(Figure("keypoints", what, STOCK, f"{mode}_ratio", at_least=goal))
+    for mode in ("image", "video"):
+        for lanes, how in ((1, "one by one"), (8, "eight side by side")):
+            what = f"share of our time inside the networks, {mode} mode, frames {how}"
+            rows.append(Figure("keypoints", what, STOCK, f"{mode}_share_by_{lanes}", at_least=0.9))
+    rows.append(Figure("keypoints", "peak memory of a process, video mode", STOCK, "peak_mb",
+                       at_most=250, unit=" MB", digits=0))  # fmt: skip
+    for mode in ("image", "video"):
+        what = f"instructions of a frame outside of the networks, {mode} mode"
+        rows.append(Figure("keypoints", what, OUTSIDE, mode, unit=" million", digits=1))
+    for mode in ("image", "video"):
+        for runtime in ("litert", "onnxruntime", "openvino"):
+            what = f"the networks of a frame, {mode} mode, on {runtime}"
+            key = f"{mode}_{runtime}_ms"
+            rows.append(Figure("keypoints", what, RUNTIMES, key, unit=" ms", digits=1))
+    for key, what in (("small_mp4", "a small MP4"), ("large_avi", "an AVI of 1280 x 720")):
+        for other, name in (("pyav", "plain PyAV"), ("opencv", "OpenCV")):
+            what_ = f"decoding {what}: CPU time of {name} / ours"
+            rows.append(Figure("keypoints", what_, DECODE, f"{key}_{other}"))
+    return rows
+
+
+def _distance_figures() -> list[Figure]:
+    """Medians in pixels; the wanted ones are for what is used without being asked for."""
+    parts = {"demo": ("pose", "face"), "jumper": ("pose", "left_hand", "right_hand")}
+    names = {
+        "litert": "ours",
+        "onnxruntime": "ours on ONNX Runtime",
+        "openvino": "ours on OpenVINO (only here)",
+        "noise": "stock itself after noise",
+    }
+    return [
+        Figure("distance", f"{clip}, {mode} mode, {part.replace('_', ' ')}: {name}", PARITY,
+               f"{clip}_{mode}_{who}_{part}", unit=" px", digits=3,
+               at_most={"image": 0.1, "video": 0.6}[mode] if who == "litert" else None)
+        for clip in parts for part in parts[clip]
+        for mode in ("image", "video") for who, name in names.items()
+    ]  # fmt: skip
+
+
+FIGURES = [
+    *_stock_figures(),
+    *_distance_figures(),
+    Figure("datasets", "one worker / bare engine, frames per second", SCALING, "one_of_bare",
+           at_least=0.93),
+    Figure("datasets", "the same by CPU time", SCALING, "one_of_bare_by_cpu"),
+    Figure("datasets", "two workers / one worker", SCALING, "two_of_one", at_least=1.85),
+    Figure("datasets", "CPU time of a frame, one worker / two", SCALING, "two_of_one_by_cpu"),
+    Figure("datasets", "a detector built per image in a pool / ours, wall time", COMMON,
+           "common_wall", at_least=4),
+    Figure("datasets", "the same by CPU time", COMMON, "common_cpu"),
+    Figure("datasets", "pose-format's `videos_to_poses` / ours, wall time", COMMON,
+           "pose_format_wall", at_least=1.2),
+    Figure("datasets", "the same by CPU time", COMMON, "pose_format_cpu"),
+    Figure("datasets", "coordinator, CPU time of a task", TASKS, "coordinator_ms", at_most=1,
+           unit=" ms"),
+    Figure("datasets", "growth of its memory from the first task to the last", TASKS,
+           "memory_growth_mb", unit=" MB", digits=0),
+    Figure("datasets", "`posemill status`, a million frames", STATUS, "wall_seconds", at_most=1,
+           unit=" s"),
+    Figure("input", "`prepare` of 143 points, speed / numpy's of the same bytes", PREPARE_143,
+           "speed_of_numpy", at_least=0.33),
+    Figure("input", "the same by CPU time", PREPARE_143, "speed_of_numpy_by_cpu"),
+    Figure("input", "its peak memory", PREPARE_143, "peak_mb", at_most=1500, unit=" MB", digits=0),
+    Figure("input", "`prepare` of 543 points, speed / numpy's of the same bytes", PREPARE_543,
+           "speed_of_numpy", at_least=0.33),
+    Figure("input", "the same by CPU time", PREPARE_543, "speed_of_numpy_by_cpu"),
+    Figure("input", "its peak memory", PREPARE_543, "peak_mb", at_most=1500, unit=" MB", digits=0),
+    Figure("input", "`view`, CPU time", LOOKING, "view_seconds", unit=" s"),
+    Figure("input", "its peak memory", LOOKING, "view_peak_mb", unit=" MB", digits=0),
+    Figure("input", "`report`, CPU time", LOOKING, "report_seconds", unit=" s"),
+    Figure("input", "its peak memory", LOOKING, "report_peak_mb", unit=" MB", digits=0),
+    Figure("input", "its page", LOOKING, "page_mb", unit=" MB", digits=1),
+    Figure("training", "our loop / a plain PyTorch loop, samples per second", LOOPS, "plain",
+           at_least=2),
+    Figure("training", "our loop / Lightning Fabric", LOOPS, "fabric", at_least=1.0),
+    Figure("training", "the same by instructions", LOOPS, "fabric_instructions", at_least=1.0,
+           digits=3),
+    Figure("training", "our loop / Accelerate", LOOPS, "accelerate", at_least=1.0),
+    Figure("training", "the same by instructions", LOOPS, "accelerate_instructions",
+           at_least=1.0, digits=3),
+    Figure("training", "two processes / one process with one thread", MODES, "processes_of_one",
+           at_least=1.6),
+    Figure("training", "`auto` / the best mode", MODES, "auto_of_best", at_least=0.9),
+    Figure("training", "two sweep jobs side by side / one after the other, wall time", SWEEP,
+           "two_of_one", at_most=0.6),
+    Figure("training", "a start reads of a large npz it has seen, share of the file", TRAIN_START,
+           "share_read", at_most=0.1, digits=4),
+    Figure("training", "CPU time of that, model and data", TRAIN_START, "cpu_seconds", unit=" s"),
+    Figure("start-up", "`import posemill`, CPU time", START_UP, "import_seconds", at_most=0.2,
+           unit=" s"),
+    Figure("start-up", "the same in instructions", START_UP, "import_instructions",
+           unit=" million", digits=0),
+    Figure("start-up", "`posemill --help`, CPU time", START_UP, "help_seconds", at_most=0.4,
+           unit=" s"),
+    Figure("start-up", "the same in instructions", START_UP, "help_instructions",
+           unit=" million", digits=0),
+]  # fmt: skip
