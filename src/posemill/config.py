@@ -8,19 +8,12 @@ from typing import Any
 
 from posemill.errors import ConfigError
 from posemill.settings import Settings, setting
-from posemill.skeletons import SKELETON_NAMES
-
-_NUMBERS = {"143": "holistic-143", "543": "holistic-543"}
+from posemill.skeletons import full_name
 
 
-def skeleton_of(value: Any) -> Any:
-    """Return the skeleton a number of points stands for (143, 543); other names as they are."""
-    return _NUMBERS.get(str(value), str(value))
-
-
-def skeleton_choices() -> tuple[str, ...]:
-    """Return what `skeleton` may be; whether the engine can give it, the engine says."""
-    return ("auto", *SKELETON_NAMES)
+def skeleton_of(value: object) -> str:
+    """Return the whole name of a skeleton (143 is short for one), or `auto`."""
+    return "auto" if value == "auto" else full_name(str(value))
 
 
 class ExtractConfig(Settings, command="extract"):
@@ -45,8 +38,8 @@ class ExtractConfig(Settings, command="extract"):
         "Only these: --splits train dev.", default=None, auto="all"
     )
     engine: str = setting(
-        "What finds the keypoints.", default="holistic", choices="posemill.estimators:ESTIMATORS",
-        is_open=True,
+        "What finds the keypoints.", default="holistic", is_open=True,
+        choices="posemill.estimators:known_engines",
     )  # fmt: skip
     engine_options: Mapping[str, Any] = setting(
         "An option of the engine: model_complexity=1. More than one may follow.",
@@ -60,11 +53,15 @@ class ExtractConfig(Settings, command="extract"):
     skeleton: str = setting(
         "Keypoints to store: a skeleton the engine can give, such as holistic-143 (or 143), the "
         "usual model input; auto: all it finds.",
-        default="auto", choices="posemill.config:skeleton_choices", convert=skeleton_of,
+        default="auto", choices="posemill.skeletons:skeleton_names", is_open=True,
+        convert=skeleton_of,
         old=("keep",), metavar="NAME",
     )  # fmt: skip
     decoder: str = setting(
-        "What reads videos.", default="pyav", choices="posemill.decoders:DECODERS", is_open=True
+        "What reads videos.",
+        default="pyav",
+        choices="posemill.decoders:known_decoders",
+        is_open=True,
     )
     split_long_seconds: float | None = setting(
         "Cut longer videos into pieces of about this length that know nothing of each other.",
@@ -74,7 +71,7 @@ class ExtractConfig(Settings, command="extract"):
         "Workers side by side.", default=None, least=1, auto="one per core, or what the GPUs ask"
     )
     executor: str = setting(
-        "What runs them.", default="processes", choices="posemill.executors:EXECUTORS",
+        "What runs them.", default="processes", choices="posemill.executors:known_executors",
         is_open=True,
     )  # fmt: skip
     num_gpus: int = setting(

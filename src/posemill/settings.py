@@ -35,6 +35,7 @@ from typing import (
 )
 
 from posemill.errors import ConfigError
+from posemill.plugins import hint
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
@@ -187,7 +188,7 @@ def _check_choice(field: Field, value: Any) -> None:
     if value not in choices:
         raise ConfigError(
             f"{field.flat}: expected {' | '.join(choices)}, got {value!r}"
-            f"{did_you_mean(str(value), choices)}"
+            f"{hint(str(value), choices)}"
         )
 
 
@@ -198,14 +199,6 @@ def _check_limits(field: Field, value: float) -> None:
         raise ConfigError(f"{field.flat}: expected more than {above}, got {value}")
     if (least is not None and not value >= least) or (most is not None and not value <= most):
         raise ConfigError(f"{field.flat}: expected {limits}, got {value}")
-
-
-def did_you_mean(name: str, known: Any, *, otherwise: str = "") -> str:
-    """Return `; did you mean 'x'?` for the nearest name, or something else where none is near."""
-    import difflib
-
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else otherwise
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(setting,))
@@ -343,7 +336,7 @@ def _walk(
             yield name, value, field
         else:
             known = [*cls.all_fields(), *(each.name for each in cls.all_fields().values())]
-            near = did_you_mean(name, known, otherwise=f"; see: posemill {cls._command} --help")
+            near = hint(name, known) or f"; see: posemill {cls._command} --help"
             raise ConfigError(f"{where}{': ' if where else ''}unknown setting {name!r}{near}")
 
 
@@ -352,14 +345,14 @@ def find_field(cls: type[Settings], name: str, *, group: str = "") -> Field | No
     return cls._names.get((group, name)) or cls._names.get(("", name))
 
 
-def _fields_of(cls: type[Settings], hints: Mapping[str, Any]) -> Iterator[Field]:
+def _fields_of(cls: type[Settings], types_: Mapping[str, Any]) -> Iterator[Field]:
     for each in dataclasses.fields(cls):  # type: ignore[arg-type]
-        hint = hints[each.name]
-        if _is_group(hint):
-            for inner in hint.all_fields().values():
+        declared = types_[each.name]
+        if _is_group(declared):
+            for inner in declared.all_fields().values():
                 yield dataclasses.replace(inner, group=each.name)
             continue
-        kinds = [kind for kind in _union(hint) if kind is not type(None)]
+        kinds = [kind for kind in _union(declared) if kind is not type(None)]
         default: Any = each.default
         if each.default_factory is not dataclasses.MISSING:
             default = each.default_factory()
@@ -368,14 +361,14 @@ def _fields_of(cls: type[Settings], hints: Mapping[str, Any]) -> Iterator[Field]
             flat=each.metadata["flat"] or cls._flat_prefix + each.name,
             group="",
             kind=_plain(kinds[0]),
-            is_optional=len(kinds) < len(_union(hint)),
+            is_optional=len(kinds) < len(_union(declared)),
             default=default,
             meta=each.metadata,
         )
 
 
-def _union(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+def _union(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
 def _plain(kind: Any) -> Any:

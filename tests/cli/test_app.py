@@ -11,11 +11,13 @@ from typer.testing import CliRunner
 from posemill import __version__
 from posemill.cli import app as app_module
 from posemill.cli.app import build_app, main
+from posemill.cli.options import old_flags
 from posemill.errors import PosemillError, WeightsError
 
 
 def register(app: typer.Typer) -> None:
     @app.command("show")
+    @old_flags({"--parts": "--splits", "--only": "--splits only="})
     def show(
         source: str,
         splits: Annotated[list[str] | None, typer.Option()] = None,
@@ -79,6 +81,57 @@ def test_after_two_dashes_words_are_left_alone(app: typer.Typer) -> None:
 
 def test_commands_inside_groups_have_the_same_manners(app: typer.Typer) -> None:
     assert CliRunner().invoke(app, ["group", "show", "--two_words", "7"]).stdout.strip() == "7"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seen", "said"),
+    [
+        (["--parts", "a", "b"], ["a", "b"], "--parts is now --splits"),
+        (["--parts=a", "--splits", "b"], ["a", "b"], "--parts is now --splits"),
+        (["--only", "a"], ["only=a"], "--only is now --splits only=…"),
+        (["--only=a", "--splits", "b"], ["only=a", "b"], "--only is now --splits only=…"),
+        (["--splits", "a"], ["a"], ""),
+        (["--", "--parts"], None, ""),
+    ],
+)
+def test_old_flags_go_on_working_and_say_so(
+    app: typer.Typer, arguments: list[str], seen: list[str] | None, said: str
+) -> None:
+    source = [] if arguments[0] == "--" else ["x"]
+    result = CliRunner().invoke(app, ["show", *source, *arguments])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.strip() == str([arguments[-1] if not source else "x", seen, 1, None])
+    expected = f"posemill: {said}; the old spelling will go in the next version\n" if said else ""
+    assert result.stderr == expected
+
+
+# Every flag that 0.1 had and that has another name now.
+OLD_FLAGS = {
+    "extract": {"--keep": "--skeleton"},
+    "plan": {"--keep": "--skeleton"},
+    "train": {"--mode": "--parallel", "--num-workers": "--workers", "--decoder": "--ctc-decoder"},
+    "sweep": {"--jobs": "--workers"},
+    **{name: {"--layout": "--skeleton"} for name in ("merge", "prepare", "export", "import")},
+}
+
+
+def test_every_old_flag_leads_to_a_flag_of_its_command() -> None:
+    commands = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
+    found = {name: getattr(command.callback, "old_flags", {}) for name, command in commands.items()}
+    for name, renamed in OLD_FLAGS.items():
+        assert renamed.items() <= found[name].items()
+        known = {flag for parameter in commands[name].params for flag in parameter.opts}
+        assert {new.split()[0] for new in found[name].values()} <= known
+        assert not known & set(found[name])
+
+
+def test_help_names_what_the_tables_hold() -> None:
+    from posemill.formats import FORMATS
+
+    text = CliRunner().invoke(build_app(), ["export", "--help"], env={"COLUMNS": "300"}).stdout
+    words = " ".join(text.split())
+    assert f"One of: {', '.join(FORMATS)}." in words
+    assert "{posemill" not in words
 
 
 def test_an_unknown_flag_is_wrong_usage(app: typer.Typer) -> None:

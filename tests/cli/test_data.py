@@ -62,7 +62,7 @@ def test_export_and_import_go_there_and_back(run: Path, tmp_path: Path) -> None:
 
 
 def test_merge_joins_runs_and_files(run: Path, tmp_path: Path) -> None:
-    call("export", run, "--to", "npz", "--layout", "543", "--out", tmp_path / "a.npz")
+    call("export", run, "--to", "npz", "--skeleton", "543", "--out", tmp_path / "a.npz")
     result = call("merge", run, tmp_path / "a.npz", "--out", tmp_path / "all", "--json")
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
@@ -92,7 +92,10 @@ def test_a_dry_run_counts_and_writes_nothing(run: Path, tmp_path: Path, args) ->
     ("args", "message"),
     [
         (("export", "{run}", "--to", "npx", "--out", "x"), "unknown format 'npx'; known: npz, pkl"),
-        (("export", "{run}", "--to", "txt", "--out", "x", "--layout", "143"), "txt holds openpose"),
+        (
+            ("export", "{run}", "--to", "txt", "--out", "x", "--skeleton", "143"),
+            "txt holds openpose",
+        ),
         (("prepare", "{run}", "--normalize", "hips"), "unknown normalize 'hips'"),
         (("import", "{run}/manifest.json", "--out", "x"), "none of the formats known"),
         (("prepare", "nowhere"), "nowhere: no such file or folder"),
@@ -144,7 +147,7 @@ def test_options_that_errors_name_are_taken_by_every_command(tmp_path, command: 
 
 
 def test_merge_takes_runs_beside_files_of_the_named_format(run: Path, tmp_path: Path) -> None:
-    call("export", run, "--to", "npz", "--layout", "543", "--out", tmp_path / "a.npz")
+    call("export", run, "--to", "npz", "--skeleton", "543", "--out", tmp_path / "a.npz")
     (tmp_path / "a.npz").rename(tmp_path / "a")
     result = call("merge", run, tmp_path / "a", "--from", "npz", "--out", tmp_path / "all")
     assert result.exit_code == 0, result.output
@@ -165,18 +168,18 @@ def test_a_pkl_is_normalised_by_the_size_that_is_given(run: Path, tmp_path: Path
 
 def test_points_that_a_layout_leaves_out_are_said_when_it_is_written(run, tmp_path) -> None:
     said = "400 of 468 points of face (holistic-543 as holistic-143)"
-    whole = call("export", run, "--to", "npz", "--layout", "543", "--out", tmp_path / "b.npz")
+    whole = call("export", run, "--to", "npz", "--skeleton", "543", "--out", tmp_path / "b.npz")
     assert "not kept" not in whole.stderr
     for args in (("export", run, "--to", "npz", "--out", tmp_path / "a.npz"),
                  ("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl"),
                  ("export", run, "--to", "npz", "--out", tmp_path / "a.npz", "--dry-run"),
                  ("prepare", run, "--out", tmp_path / "model"),
-                 ("merge", run, "--layout", "143", "--dry-run", "--out", tmp_path / "new"),
-                 ("import", tmp_path / "b.npz", "--layout", "143", "--dry-run", "--out",
+                 ("merge", run, "--skeleton", "143", "--dry-run", "--out", tmp_path / "new"),
+                 ("import", tmp_path / "b.npz", "--skeleton", "143", "--dry-run", "--out",
                   tmp_path / "new")):  # fmt: skip
         assert said in call(*args).stderr.partition("not kept: ")[2]
         assert said in call(*args, "--json").stdout
-    result = call("merge", run, "--layout", "143", "--out", tmp_path / "new")
+    result = call("merge", run, "--skeleton", "143", "--out", tmp_path / "new")
     assert result.stderr == f"not kept: {said}\n"
     assert call("merge", run, "--out", tmp_path / "same").stderr == ""
 
@@ -212,9 +215,9 @@ def test_the_recipe_that_is_printed_is_all_that_was_done(run: Path, tmp_path: Pa
 def test_what_fails_leaves_no_folders_behind(run: Path, tmp_path: Path, args) -> None:
     call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
     before = sorted(tmp_path.iterdir())
-    wrong = ("--layout", "543", "--out", tmp_path / "x" / "y")
+    wrong = ("--skeleton", "543", "--out", tmp_path / "x" / "y")
     result = call(args[0], tmp_path / "a.pkl", *args[1:], *wrong)
-    assert "choose another --layout" in str(result.exception)
+    assert "choose another --skeleton" in str(result.exception)
     assert sorted(tmp_path.iterdir()) == before
 
 

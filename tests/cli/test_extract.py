@@ -164,7 +164,12 @@ def test_a_detached_run_survives_and_is_watched_and_stopped(tree, tmp_path):
     assert "stopped" in stopped.stdout
     assert read_status(Path(out)).state == "stopped"
     assert "nobody works on it" in posemill("stop", out).stdout
+    assert json.loads(posemill("stop", out, "--json").stdout) == {"run": out, "stopped_pid": None}
     assert "start: pid" in posemill("logs", out).stdout
+    lines = json.loads(posemill("logs", out, "--json", "-n", "1").stdout)
+    assert lines == posemill("logs", out, "-n", "1").stdout.splitlines()
+    with pytest.raises(ConfigError, match="--json is one value, --follow has no end"):
+        posemill("logs", out, "--json", "--follow")
     assert posemill("extract", str(tree), "--out", out, *FAKE).exit_code == 0
     assert json.loads(posemill("status", out, "--json", "--watch").stdout)["state"] == "finished"
 

@@ -132,7 +132,7 @@ def test_runs_in_which_everything_failed_can_be_merged(none: Path, tmp_path: Pat
     out = invoke("merge", none, "--out", tmp_path / "all")
     assert f"{tmp_path / 'all'}: 0 clips, 0 frames; 2 failures kept" in out
     assert counts_of(tmp_path / "all", "view") == counts_of(none, "view")
-    invoke("merge", tmp_path / "all", "--layout", "143", "--out", tmp_path / "small")
+    invoke("merge", tmp_path / "all", "--skeleton", "143", "--out", tmp_path / "small")
     assert json.loads(invoke("view", tmp_path / "small", "--json"))["skeleton_names"] == [
         "holistic-143"
     ]

@@ -154,6 +154,10 @@ def test_report_writes_one_html_file(run: Path, tmp_path: Path) -> None:
     assert out.strip() == str(tmp_path / "deep" / "report.html")
     assert "<!doctype html>" in (tmp_path / "deep" / "report.html").read_text()
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["report.html"]
+    _, out, _ = invoke("report", run, "--out", tmp_path / "report.html", "--json")
+    found = json.loads(out)
+    assert found["path"] == str(tmp_path / "report.html")
+    assert found["num_originals_gone"] > 0  # this run has no pictures
 
 
 @pytest.mark.parametrize(

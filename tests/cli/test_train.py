@@ -57,6 +57,20 @@ def test_show_config_says_where_each_value_came_from(tmp_path: Path) -> None:
     assert {"group": "optimisation", "name": "epochs", "value": 7, "source": "file"} in rows
 
 
+def test_the_flags_of_the_first_version_mean_what_they_meant() -> None:
+    result = runner.invoke(
+        build_app(),
+        ["train", "--mode", "multi_thread", "--num_workers", "2", "--decoder=beam",
+         "--show-config"],
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    for line in ('parallel = "multi_thread"', "workers = 2 ", 'ctc_decoder = "beam"'):
+        assert line in result.stdout
+    assert "--mode is now --parallel" in result.stderr
+    assert "--num-workers is now --workers" in result.stderr
+    assert "--decoder is now --ctc-decoder" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -45,8 +45,8 @@ class SpellingCommand(typer.core.TyperCommand):
             if getattr(parameter, "multiple", False)
             for name in parameter.opts
         }
-        spelled = _one_spelling(args, repeatable)
-        return super().parse_args(ctx, _new_flags(spelled, getattr(self.callback, "old_flags", {})))
+        renamed = _new_flags(args, getattr(self.callback, "old_flags", {}))
+        return super().parse_args(ctx, _one_spelling(renamed, repeatable))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, with the names of every table (`{module:table}`) it speaks of."""
@@ -71,6 +71,7 @@ def _new_flags(args: list[str], old: Mapping[str, str]) -> list[str]:
         if arg == "--":
             return result + args[position:]
         flag, equals, value = arg.partition("=")
+        flag = flag.replace("_", "-")
         if flag in old and not prefix:
             new, _, prefix = old[flag].partition(" ")
             said = f"{new} {prefix}…" if prefix else new

@@ -8,24 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits
+from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits, old_flags
 from posemill.cli.printing import print_json, print_table, warnings_as_notes
 
 if TYPE_CHECKING:
     from posemill.formats.shared.contract import Summary
     from posemill.jobs.convert.prepare import Prepared
 
-Layout = Annotated[
+Skeleton = Annotated[
     str | None,
     typer.Option(
-        metavar="543|143|openpose-18|coco-133", help="Points to write; the format's usual ones."
+        metavar="NAME",
+        help="Points to write; the format's usual ones by default. 143 and 543 are short for "
+        "holistic-143 and holistic-543. {posemill.skeletons:skeleton_names}",
     ),
 ]
 Normalize = Annotated[
     str,
     typer.Option(
-        metavar="shoulders|bbox|none",
-        help="Shoulder midpoint at 0 and shoulder width 1, or the clip's box from -1 to 1.",
+        metavar="HOW",
+        help="Shoulder midpoint at 0 and shoulder width 1, or the clip's box from -1 to 1. "
+        "{posemill.records:NORMALIZATIONS}",
     ),
 ]
 Interpolate = Annotated[
@@ -34,23 +37,21 @@ Interpolate = Annotated[
 Fill = Annotated[
     str | None,
     typer.Option(
-        metavar="nan|zero|interpolate",
-        help="What stands for missing points beside their mask; zero by default.",
+        metavar="WHAT",
+        help="What stands for missing points beside their mask; zero by default. "
+        "{posemill.formats.shared.contract:FILLS}",
     ),
 ]
-_FORMATS_HELP = (
-    "npz, pkl, pyskl, txt, openpose, openpose-file, coco, pose, hdf5, webdataset, parquet or "
-    "huggingface."
-)
+_renamed = old_flags({"--layout": "--skeleton"})
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and count, write nothing.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the four commands."""
-    app.command("merge")(merge)
-    app.command("prepare")(prepare)
-    app.command("export")(export)
-    app.command("import")(import_)
+    app.command("merge")(_renamed(merge))
+    app.command("prepare")(_renamed(prepare))
+    app.command("export")(_renamed(export))
+    app.command("import")(_renamed(import_))
 
 
 def merge(
@@ -61,7 +62,7 @@ def merge(
     out: Annotated[Path, typer.Option(help="Folder of the new run.")],
     from_format: FromFormat = None,
     size: PictureSize = None,
-    layout: Layout = None,
+    skeleton: Skeleton = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -70,7 +71,7 @@ def merge(
 
     with warnings_as_notes():
         summary = converting.merge(
-            inputs, out, skeleton=layout, from_format=from_format, size=size, dry_run=dry_run
+            inputs, out, skeleton=skeleton, from_format=from_format, size=size, dry_run=dry_run
         )
     _print_run(summary, as_json=as_json, dry_run=dry_run)
 
@@ -82,7 +83,7 @@ def prepare(
     from_format: FromFormat = None,
     size: PictureSize = None,
     splits: Splits = None,
-    layout: Layout = None,
+    skeleton: Skeleton = None,
     normalize: Normalize = "none",
     interpolate: Interpolate = 0,
     fill: Fill = None,
@@ -93,7 +94,7 @@ def prepare(
     from posemill.api import converting
 
     shape: dict[str, Any] = {
-        "splits": splits, "skeleton": layout, "normalize": normalize, "interpolate": interpolate,
+        "splits": splits, "skeleton": skeleton, "normalize": normalize, "interpolate": interpolate,
         "fill": fill, "from_format": from_format, "size": size,
     }  # fmt: skip
     with warnings_as_notes():
@@ -106,12 +107,12 @@ def prepare(
 def export(
     path: RunOrFile,
     *,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help=_FORMATS_HELP)],
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="{posemill.formats:known_formats}")],
     out: Annotated[Path, typer.Option(help="The file, or the folder, to write.")],
     from_format: FromFormat = None,
     size: PictureSize = None,
     splits: Splits = None,
-    layout: Layout = None,
+    skeleton: Skeleton = None,
     normalize: Normalize = "none",
     interpolate: Interpolate = 0,
     fill: Fill = None,
@@ -122,7 +123,7 @@ def export(
     from posemill.api import converting
 
     shape: dict[str, Any] = {
-        "splits": splits, "skeleton": layout, "normalize": normalize, "interpolate": interpolate,
+        "splits": splits, "skeleton": skeleton, "normalize": normalize, "interpolate": interpolate,
         "fill": fill, "from_format": from_format, "size": size,
     }  # fmt: skip
     with warnings_as_notes():
@@ -139,16 +140,16 @@ def import_(
     from_format: FromFormat = None,
     size: PictureSize = None,
     splits: Splits = None,
-    layout: Layout = None,
+    skeleton: Skeleton = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a run of a file: pkl, npz, .pose, OpenPose JSON, COCO, HDF5 and the others."""
+    """Make a run of a file or folder of any format that `export` writes."""
     from posemill.api.converting import import_run
 
     with warnings_as_notes():
         summary = import_run(
-            path, out, splits=splits, skeleton=layout, from_format=from_format, size=size,
+            path, out, splits=splits, skeleton=skeleton, from_format=from_format, size=size,
             dry_run=dry_run,
         )  # fmt: skip
     _print_run(summary, as_json=as_json, dry_run=dry_run)

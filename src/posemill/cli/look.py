@@ -91,6 +91,7 @@ def report(
     originals: OriginalsRoot = None,
     from_format: FromFormat = None,
     size: PictureSize = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write one HTML file: presence, gaps, jumps, suspected swaps, the worst clips, failures."""
     from posemill.api import looking
@@ -98,7 +99,10 @@ def report(
     drawn = looking.report(
         path, out, splits=splits, originals=originals, from_format=from_format, size=size
     )
-    typer.echo(out)
+    if as_json:
+        print_json({"path": out, "num_originals_gone": drawn.num_originals_gone})
+    else:
+        typer.echo(out)
     _print_notes(drawn)
 
 

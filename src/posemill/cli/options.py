@@ -18,7 +18,12 @@ RunOrFile = Annotated[
 ]
 Splits = Annotated[list[str] | None, typer.Option(help="Only these splits; all by default.")]
 FromFormat = Annotated[
-    str | None, typer.Option("--from", help="Format of the file; found out by default.")
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="FORMAT",
+        help="Format of the file; found out by default. {posemill.formats:known_formats}",
+    ),
 ]
 PictureSize = Annotated[
     str | None,
@@ -140,7 +145,7 @@ def _parse(field: Field, value: Any) -> Any:
     if field.kind is list:
         return [_number(part, flag) for text in value for part in text.split(",") if part]
     if field.kind is dict:
-        return dict(_pair(text, flag) for text in value)
+        return parse_options(value, flag)
     return value
 
 
@@ -149,6 +154,11 @@ def _number(text: str, flag: str) -> float:
         return float(text)
     except ValueError as error:
         raise ConfigError(f"{flag}: expected numbers, got {text!r}") from error
+
+
+def parse_options(options: list[str], flag: str = "--engine-option") -> dict[str, Any]:
+    """Return the values of `name=value` pairs; `flag` is where they stood, for the message."""
+    return dict(_pair(text, flag) for text in options)
 
 
 def _pair(text: str, flag: str) -> tuple[str, Any]:

@@ -13,6 +13,7 @@ from posemill.api.run_progress import ProgressView, describe
 from posemill.cli.options import AsJson, with_config_flags
 from posemill.cli.printing import print_json, print_table
 from posemill.config import ExtractConfig
+from posemill.errors import ConfigError
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.status import Status
@@ -81,12 +82,15 @@ def _print_status(found: Status) -> None:
         print_table(["reason", "failures", "frames"], found.reasons)
 
 
-def stop(run: RunArgument) -> None:
+def stop(run: RunArgument, *, as_json: AsJson = False) -> None:
     """Stop a run cleanly: what is under way is saved, the same extract command continues."""
     from posemill.jobs.extract.status import stop_run
 
     pid = stop_run(run)
-    typer.echo(f"{run}: nobody works on it" if pid is None else f"{run}: pid {pid} stopped")
+    if as_json:
+        print_json({"run": run, "stopped_pid": pid})
+    else:
+        typer.echo(f"{run}: nobody works on it" if pid is None else f"{run}: pid {pid} stopped")
 
 
 def logs(
@@ -95,12 +99,18 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many.")] = 50,
     worker: Annotated[int | None, typer.Option(help="What worker N printed.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while it runs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the last lines of a run's log."""
     from posemill.jobs.extract.log import follow_log, read_logs
     from posemill.stores.manifest import Manifest
 
     Manifest.read(run)
+    if as_json and follow:
+        raise ConfigError("--json is one value, --follow has no end: give one of them")
+    if as_json:
+        print_json(list(read_logs(run, worker=worker, num_lines=lines)))
+        return
     for line in read_logs(run, worker=worker, num_lines=lines):
         typer.echo(line)
     if follow:

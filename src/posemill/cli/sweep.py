@@ -7,18 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
+from posemill.cli.options import old_flags
 from posemill.cli.printing import print_json, print_table
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("sweep")(sweep)
+    app.command("sweep")(old_flags({"--jobs": "--workers"})(sweep))
     app.command("synthetic-corpus")(synthetic_corpus)
 
 
 def sweep(
     file: Annotated[Path, typer.Argument(help="TOML file with grid, random or folds.")],
-    jobs: Annotated[int, typer.Option(min=1, help="Trainings side by side.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Trainings side by side.")] = 1,
     out: Annotated[str, typer.Option(help="Folder; the file's own by default.")] = "",
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the trainings.")] = False,
@@ -28,7 +29,7 @@ def sweep(
     from posemill.training.launch.sweep import read_sweep, summarize, tabulate
 
     found = read_sweep(file, out=out)
-    failures = {} if dry_run else _run(found, jobs)
+    failures = {} if dry_run else _run(found, workers)
     rows = tabulate(found, failures)
     means = summarize(rows)
     if as_json:
@@ -41,7 +42,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _run(found: Any, jobs: int) -> Any:
+def _run(found: Any, workers: int) -> Any:
     """Run the sweep with a bar on stderr."""
     from rich.console import Console
     from rich.progress import Progress
@@ -56,7 +57,7 @@ def _run(found: Any, jobs: int) -> Any:
             progress.print(f"{job.name} {event}")
             progress.advance(bar, 0 if event == "started" else 1)
 
-        return run_sweep(found, num_jobs=jobs, report=report)
+        return run_sweep(found, num_jobs=workers, report=report)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

@@ -71,8 +71,8 @@ def _print_summary(out: Path, summary: Any) -> None:
         [
             ("run", out),
             ("steps", f"{summary['steps']}, best at {summary['best_step']}"),
-            ("mode", f"{summary['mode']}, {summary['processes']} x {summary['threads']} threads: "
-                     f"{summary['mode_reason']}"),
+            ("parallel", f"{summary['mode']}, {summary['processes']} x {summary['threads']} "
+                         f"threads: {summary['mode_reason']}"),
             ("precision", f"{summary['precision']}: {summary['precision_reason']}"),
             ("speed", f"{summary['samples_per_second']:.0f} samples/s, {summary['seconds']:.1f} s"),
             ("time", split),

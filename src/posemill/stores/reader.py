@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from posemill.blocks import ClipBlock
 from posemill.errors import MissingExtraError, RunError
+from posemill.plugins import hint
 from posemill.records import PoseClip, fields_of_recipe
-from posemill.settings import did_you_mean
 from posemill.stores.columns import part_for
 from posemill.stores.commits import (
     Failure,
@@ -169,8 +169,8 @@ class Run:
                 (*values, valid_unicode(clip_id)),
             ).fetchall()
         if not rows:
-            hint = did_you_mean(clip_id, self.clip_ids(split), otherwise="; clip_ids() lists them")
-            raise RunError(f"{self.folder} has no keypoints of a clip {clip_id!r}{hint}")
+            near = hint(clip_id, self.clip_ids(split)) or "; clip_ids() lists them"
+            raise RunError(f"{self.folder} has no keypoints of a clip {clip_id!r}{near}")
         if len({row[0] for row in rows}) > 1:
             splits = ", ".join(sorted({row[1] for row in rows}))
             raise RunError(

@@ -145,7 +145,9 @@ def test_a_recipe_the_format_cannot_hold_is_refused(run, tmp_path, name, recipe,
 
 def test_a_layout_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", make_clip(1, skeleton="openpose-18"))
-    with pytest.raises(ConfigError, match=r"openpose-18 cannot become holistic-543.*another --lay"):
+    with pytest.raises(
+        ConfigError, match=r"openpose-18 cannot become holistic-543.*another --skel"
+    ):
         export_clips(ClipInput(run), "npz", tmp_path / "a.npz", recipe=Recipe(layout="543"))
 
 
@@ -217,7 +219,9 @@ def test_clips_that_differ_are_all_named_and_nothing_is_written(run, tmp_path: P
 def test_runs_of_two_skeletons_need_a_layout(run, tmp_path: Path) -> None:
     small = write_run(tmp_path / "small", make_clip(9, skeleton="holistic-143"))
     sources = [ClipInput(run), ClipInput(small)]
-    with pytest.raises(RunError, match=r"run has holistic-543, .*small has holistic-143; give one"):
+    with pytest.raises(
+        RunError, match=r"run has holistic-543, .*small has holistic-143; give a --skel"
+    ):
         merge_clips(sources, tmp_path / "all")
     merge_clips(sources, tmp_path / "all", recipe=Recipe(layout="143"))
     assert len(open_run(tmp_path / "all")) == 4

@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional as F
 
 from posemill.errors import ConfigError
-from posemill.training.models import MODELS, CtcOutput, build_model, time_stride_of
-from posemill.training.models.keypoints.base import pair_distances, point_features
+from posemill.training.models import MODELS, build_model, time_stride_of
+from posemill.training.models.keypoints.base import CtcOutput, pair_distances, point_features
 from posemill.training.models.keypoints.mlp import resample_steps
 from posemill.training.models.keypoints.stgcn import adjacency
 

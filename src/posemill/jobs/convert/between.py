@@ -308,7 +308,7 @@ def _shaped(
             if len(skeletons) > 1:
                 said = ", ".join(f"{path} has {name}" for name, path in skeletons.items())
                 raise RunError(
-                    f"skeletons do not go together: {said}; give one --layout that both can become"
+                    f"skeletons do not go together: {said}; give a --skeleton that both can become"
                 )
             normalized.setdefault(shaped.normalized, source.path)
             if len(normalized) > 1:

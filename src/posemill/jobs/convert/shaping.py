@@ -9,6 +9,7 @@ import numpy as np
 from posemill.blocks import ClipBlock, join_clips
 from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError
+from posemill.formats import FORMATS, get_format
 from posemill.formats.shared.contract import Format, Recipe, holds
 from posemill.geometry import (
     interpolate_gaps,
@@ -26,12 +27,12 @@ def check_recipe(recipe: Recipe, form: Format) -> Recipe:
     if recipe.layout and not holds(form, recipe.layout):
         raise ConfigError(
             f"{form.name} holds {' or '.join(form.layouts)}, not {recipe.layout}: choose another "
-            "--layout or format"
+            "--skeleton or format"
         )
     if recipe.normalize != "none" and form.has_pixels:
         raise ConfigError(
             f"{form.name} holds pixels of the picture, --normalize {recipe.normalize} takes them "
-            "away: leave it out, or choose npz, hdf5, webdataset, parquet or huggingface"
+            f"away: leave it out, or choose {', '.join(_formats_without_pixels())}"
         )
     if recipe.fill is not None and not form.has_mask:
         raise ConfigError(
@@ -40,6 +41,10 @@ def check_recipe(recipe: Recipe, form: Format) -> Recipe:
     if form.has_mask and recipe.fill is None:
         return dataclasses.replace(recipe, fill="zero")
     return recipe
+
+
+def _formats_without_pixels() -> list[str]:
+    return [name for name in FORMATS if not get_format(name).has_pixels]
 
 
 def expect_order(source: ClipInput, recipe: Recipe) -> None:
@@ -119,7 +124,7 @@ def shape_block(block: ClipBlock, recipe: Recipe, layout: str) -> ClipBlock:
 
 
 def _cannot_be(clip: PoseClip, error: ValueError) -> ConfigError:
-    return ConfigError(f"clip {clip.clip_id!r}: {error}; choose another --layout")
+    return ConfigError(f"clip {clip.clip_id!r}: {error}; choose another --skeleton")
 
 
 def _close_gaps(clip: PoseClip, max_gap: int) -> PoseClip:

@@ -91,7 +91,7 @@ class ModelSettings(Settings):
     name: str = setting(
         "The network.",
         default="stgcn",
-        choices="posemill.training.models:MODELS",
+        choices="posemill.training.models:known_models",
         is_open=True,
         flat="model",
     )

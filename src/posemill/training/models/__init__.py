@@ -7,14 +7,13 @@ A new model is one file and one row in `MODELS`; another package's is an entry p
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posemill import plugins
 from posemill.errors import ConfigError
-from posemill.training.models.keypoints.base import CtcOutput, KeypointModel, ModelShape
 
-__all__ = ["MODELS", "CtcOutput", "KeypointModel", "ModelShape", "build_model", "known_models",
-           "time_stride_of"]  # fmt: skip
+if TYPE_CHECKING:  # torch, which the names of the models do not need
+    from posemill.training.models.keypoints.base import KeypointModel
 
 MODELS = {
     "mlp": "posemill.training.models.keypoints.mlp:Mlp",
@@ -45,6 +44,8 @@ def build_model(
         skeleton_name: One of ours, or None: then no bones and one group of points.
         options: The model's own settings; see its class.
     """
+    from posemill.training.models.keypoints.base import ModelShape
+
     shape = ModelShape(num_points, num_dims, num_classes, task, skeleton_name)
     kind = _find(name)
     _check_options(name, kind, options)

@@ -20,7 +20,8 @@ from posemill.training.data.augment import Augment
 from posemill.training.data.batches import Batch, BatchMaker
 from posemill.training.data.datasets import DataOptions, KeypointSet, load_sets
 from posemill.training.data.readers import RawClips, find_files, read_clips
-from posemill.training.models import KeypointModel, build_model, time_stride_of
+from posemill.training.models import build_model, time_stride_of
+from posemill.training.models.keypoints.base import KeypointModel
 from posemill.training.tasks.losses import build_loss
 from posemill.training.tasks.scorers import ClassScorer, CtcScorer
 from posemill.training.tasks.workload import Scorer, Split, Workload
