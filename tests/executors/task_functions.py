@@ -31,6 +31,15 @@ def _grow() -> None:
     _hang()
 
 
+def _hold_the_lock() -> None:
+    ctypes.PyDLL(None).sleep(120)  # unlike CDLL it keeps the interpreter's lock: no thread runs
+
+
+def _close_pipes() -> None:
+    os.closerange(3, 256)
+    _hang()
+
+
 MISHAPS = {
     "segfault": lambda: ctypes.string_at(0),
     "exit": lambda: os._exit(5),
@@ -38,6 +47,26 @@ MISHAPS = {
     "raise": _raise,
     "hang": _hang,
     "grow": _grow,
+    "hold the lock": _hold_the_lock,
+    "close pipes": _close_pipes,
+}
+
+
+def _interrupt() -> str:
+    os.kill(os.getpid(), signal.SIGINT)
+    return "still here"
+
+
+def _print() -> int:
+    os.write(1, b"to the log\n")
+    return os.write(2, b"and this\n")
+
+
+ANSWERS = {
+    "pid": os.getpid,
+    "environment": lambda: os.environ.get("POSEMILL_TEST_WORD"),
+    "interrupt": _interrupt,
+    "print": _print,
 }
 
 
@@ -55,10 +84,15 @@ def run_task(task: Any, progress: Progress) -> Iterator[Any]:
             time.sleep(0.01)
             yield None
         yield "saved"
-    elif name == "pid":
-        yield os.getpid()
-    elif name == "environment":
-        yield os.environ.get("POSEMILL_TEST_WORD")
+    elif name in ANSWERS:
+        yield ANSWERS[name]()
+    elif name == "steps":  # longer than a second, each step shorter
+        for step in range(8):
+            progress.at(number, step)
+            time.sleep(0.25)
+    elif name == "slow step":
+        progress.at(number, seconds=30)
+        time.sleep(1.8)
     else:
         yield ("first", number)
         yield None
@@ -67,6 +101,12 @@ def run_task(task: Any, progress: Progress) -> Iterator[Any]:
 
 def make_function(worker_index: int) -> TaskFunction:
     """Return the function of a worker."""
+    return run_task
+
+
+def start_slowly(worker_index: int) -> TaskFunction:
+    """A worker that needs longer to start than a step may take."""
+    time.sleep(1.8)
     return run_task
 
 

@@ -26,15 +26,6 @@ from posemill.executors import (
 )
 
 
-@pytest.fixture
-def functions(monkeypatch):
-    """The module of task functions, importable by name in spawned workers too."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    import task_functions
-
-    return task_functions
-
-
 def run_all(executor, functions, names):
     """Run one task per name; return all events but ticks."""
     tasks = iter([(name, number) for number, name in enumerate(names)])
@@ -177,7 +168,7 @@ def test_variables_are_set_in_the_workers_and_only_there(functions):
     assert "POSEMILL_TEST_WORD" not in os.environ
 
 
-@pytest.mark.parametrize("kind", ["hang", "idle"])
+@pytest.mark.parametrize("kind", ["hang", "idle", "hold the lock"])
 def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path):
     script = tmp_path / "coordinator.py"
     script.write_text(
@@ -187,10 +178,11 @@ def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path):
         "from posemill.executors import *\n"
         "if __name__ == '__main__':\n"
         "    executor = open_executor('processes', 2, Limits())\n"
-        "    tasks = iter([('hang', 0)] * (2 if sys.argv[1] == 'hang' else 1))\n"
+        "    name = 'hang' if sys.argv[1] == 'idle' else sys.argv[1]\n"
+        "    tasks = iter([(name, 0)] * (1 if sys.argv[1] == 'idle' else 2))\n"
         "    for event in executor.run(functions.make_function, lambda: next(tasks, None)):\n"
         "        busy = len(executor.places())\n"
-        "        if busy == (2 if sys.argv[1] == 'hang' else 1):\n"
+        "        if busy == (1 if sys.argv[1] == 'idle' else 2):\n"
         "            print(*executor.pids(), flush=True)\n"
     )
     process = subprocess.Popen(

@@ -35,6 +35,7 @@ from posemill.machine.processes import environment
 _TICK_SECONDS = 0.2
 _CHECK_SECONDS = 0.5
 _START_SECONDS = 300.0  # imports from a cold network disk
+_END_SECONDS = 5.0
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
@@ -101,10 +102,12 @@ class _Worker:
 
     def exit_reason(self) -> str:
         """Return why it is dead; waits for the end of the process, which has begun."""
-        self.process.join(5)
+        deadline = time.monotonic() + _END_SECONDS
+        # Not `join`: it goes by a pipe too, and waits for ever for a worker that closed them all.
+        while (code := self.process.exitcode) is None and time.monotonic() < deadline:
+            time.sleep(0.005)
         if self.reason:
             return self.reason
-        code = self.process.exitcode
         if code is None:
             self.process.kill()
             return "closed its pipe and did not end"
@@ -118,7 +121,7 @@ class _Worker:
         self.pipe.close()
         if self.process.exitcode is None:
             self.process.kill()
-            self.process.join(5)
+            self.process.join(_END_SECONDS)
         if self.process.exitcode is not None:
             self.process.close()
 

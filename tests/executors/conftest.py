@@ -1,0 +1,17 @@
+"""The task functions, where spawned workers find them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def functions(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module of task functions, importable by name in spawned workers too."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    import task_functions
+
+    return task_functions

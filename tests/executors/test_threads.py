@@ -1,0 +1,101 @@
+"""Threads as workers: their functions, their places, their end."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from posemill.executors import Finished, Limits, Message, Tick
+from posemill.executors.serial import SerialExecutor
+from posemill.executors.threads import ThreadExecutor
+
+
+class Functions:
+    """Makes functions and notes for which worker."""
+
+    def __init__(self, function):
+        self.function, self.made = function, []
+
+    def __call__(self, worker_index):
+        self.made.append(worker_index)
+        return self.function
+
+
+def name_thread(task, progress):
+    progress.at(task)
+    if task == 0:
+        progress.recycle()
+    yield threading.current_thread().name
+    yield None
+
+
+@pytest.mark.parametrize("kind", [ThreadExecutor, SerialExecutor])
+def test_a_function_is_made_once_for_a_worker_and_anew_after_it_was_recycled(kind):
+    make, tasks = Functions(name_thread), iter(range(1, 5))
+    list(kind(1, Limits()).run(make, lambda: next(tasks, None)))
+    assert make.made == [0]
+    make, tasks = Functions(name_thread), iter([1, 0, 2, 3])
+    list(kind(1, Limits()).run(make, lambda: next(tasks, None)))
+    assert make.made == [0, 0]
+
+
+def test_threads_work_side_by_side_and_have_names():
+    both = threading.Barrier(2, timeout=30)
+
+    def meet(task, progress):
+        both.wait()
+        yield threading.current_thread().name
+
+    make, tasks = Functions(meet), iter(range(2))
+    events = list(ThreadExecutor(2, Limits()).run(make, lambda: next(tasks, None)))
+    names = {event.value for event in events if isinstance(event, Message)}
+    assert len(names) == 2
+    assert all(name.startswith("posemill-worker") for name in names)
+    assert sorted(make.made) == [0, 1]
+
+
+def test_ticks_come_while_a_thread_is_busy():
+    is_over = threading.Event()
+
+    def wait(task, progress):
+        assert is_over.wait(30)
+        yield None
+
+    tasks, num_ticks = iter([1]), 0
+    for event in ThreadExecutor(1, Limits()).run(lambda _: wait, lambda: next(tasks, None)):
+        num_ticks += event == Tick()
+        if num_ticks == 2:
+            is_over.set()
+    assert num_ticks >= 2
+
+
+def wait_for_the_request(task, progress):
+    while not progress.is_stopping:
+        time.sleep(0.005)
+        yield None
+    yield "saved"
+
+
+@pytest.mark.parametrize("when", ["before", "left"])
+def test_threads_learn_of_the_request_to_stop_and_of_a_reader_who_left(when):
+    executor, tasks = ThreadExecutor(1, Limits()), iter([1])
+    if when == "before":
+        executor.ask_to_stop()
+    events = executor.run(lambda _: wait_for_the_request, lambda: next(tasks, None))
+    if when == "before":
+        assert list(events)[-2:] == [Message(1, "saved"), Finished(1)]
+    else:
+        assert next(events) == Tick()
+        events.close()  # returns only when the thread has ended
+        assert not [each for each in threading.enumerate() if "posemill-worker" in each.name]
+
+
+def test_the_serial_executor_says_where_it_is_and_ticks_for_none():
+    executor, tasks = SerialExecutor(1, Limits()), iter([5])
+    seen = []
+    for event in executor.run(lambda _: name_thread, lambda: next(tasks, None)):
+        seen.append((type(event), executor.places()))
+    at = [(5, (5, 0, 0, 0))]
+    assert seen == [(Message, at), (Tick, at), (Finished, [])]
