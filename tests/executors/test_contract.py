@@ -107,7 +107,7 @@ def test_a_worker_that_dies_is_noticed_and_replaced(name, reason, functions, tmp
     executor = open_executor("processes", 1, Limits(log_folder=tmp_path))
     events = run_all(executor, functions, ["plain", name, "plain"])
     assert [event for event in events if isinstance(event, Died)] == [
-        Died((name, 1), (1, 7, 0, 0), reason, 0)
+        Died((name, 1), (1, 7, 0, 0), reason, 0, is_from_outside=name == "kill")
     ]
     assert [event.task[1] for event in events if isinstance(event, Finished)] == [0, 2]
     if name in ("segfault", "raise"):

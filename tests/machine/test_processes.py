@@ -15,7 +15,7 @@ import pytest
 
 import posemill
 from posemill.machine import processes
-from posemill.machine.processes import environment, thread_variables
+from posemill.machine.processes import count_oom_kills, environment, thread_variables
 
 # A child that waits in C with the interpreter lock held (PyDLL, unlike CDLL, keeps it), or in
 # Python; its parent says which process it is and then sleeps.
@@ -112,3 +112,12 @@ def test_variables_are_set_inside_the_block_and_put_back_after_it(
         fail_inside()
     assert os.environ["POSEMILL_OLD"] == "before"
     assert "POSEMILL_NEW" not in os.environ
+
+
+def test_kills_for_memory_are_counted_by_the_kernel(tmp_path: Path) -> None:
+    table = tmp_path / "vmstat"
+    table.write_text("nr_free_pages 12\noom_kill 3\nswap_ra 0\n")
+    assert count_oom_kills(table) == 3
+    table.write_text("nr_free_pages 12\n")
+    assert count_oom_kills(table) == 0
+    assert count_oom_kills(tmp_path / "nowhere") == 0

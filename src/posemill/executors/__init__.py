@@ -103,12 +103,15 @@ class Died:
         place: What it last said to `Progress.at`.
         reason: `killed by SIGSEGV`, `no progress for 120 s`, …
         worker_index: Which one.
+        is_from_outside: Whether somebody else ended it, by a signal that programs do not send
+            themselves: an operator, a scheduler. What it was at is not to blame.
     """
 
     task: Any
     place: tuple[int, ...]
     reason: str
     worker_index: int
+    is_from_outside: bool = False
 
 
 @dataclass(frozen=True)

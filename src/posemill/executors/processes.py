@@ -30,13 +30,18 @@ from posemill.executors import (
     Tick,
 )
 from posemill.executors.worker import FINISHED, MESSAGE, READY, work
-from posemill.machine.processes import environment
+from posemill.machine.processes import count_oom_kills, environment
 
 _TICK_SECONDS = 0.2
 _CHECK_SECONDS = 0.5
 _START_SECONDS = 300.0  # imports from a cold network disk
 _END_SECONDS = 5.0
 _CONTEXT = multiprocessing.get_context("spawn")
+_OUTSIDE_SIGNALS = frozenset(
+    getattr(signal, name)
+    for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
+    if hasattr(signal, name)
+)
 
 
 class _Worker:
@@ -64,7 +69,7 @@ class _Worker:
             self.process.start()
         far_end.close()  # ours is now the only other end: the worker's death ends the pipe
         self._seen = (0, time.monotonic())
-        self._status = None
+        self._num_oom_kills = count_oom_kills()
 
     def give(self, task: Any) -> None:
         """Send a task to a worker that waits for one."""
@@ -112,9 +117,21 @@ class _Worker:
             self.process.kill()
             return "closed its pipe and did not end"
         if code < 0:
+            memory = " (the system was out of memory)" if self._was_memory_short() else ""
             with suppress(ValueError):
-                return f"killed by {signal.Signals(-code).name}"
+                return f"killed by {signal.Signals(-code).name}{memory}"
         return f"ended with exit code {code}"
+
+    def is_ended_from_outside(self) -> bool:
+        """Return whether a signal of somebody else ended it, not its own doing or ours."""
+        code = self.process.exitcode
+        is_signal = code is not None and -code in _OUTSIDE_SIGNALS
+        return is_signal and not self.reason and not self._was_memory_short()
+
+    def _was_memory_short(self) -> bool:
+        """Return whether the kernel killed for memory since this worker began, it perhaps."""
+        is_kill = self.process.exitcode == -getattr(signal, "SIGKILL", 9)
+        return is_kill and count_oom_kills() > self._num_oom_kills
 
     def close(self) -> None:
         """End the process, if it has not, and free what it held."""
@@ -217,9 +234,10 @@ class ProcessExecutor:
         del self._workers[worker.index]
         reason, place, task = worker.exit_reason(), worker.progress.place, worker.task
         was_expected = task is None and worker.is_ready
+        is_from_outside = worker.is_ended_from_outside()
         worker.close()
         if not was_expected:
-            yield Died(task, place, reason, worker.index)
+            yield Died(task, place, reason, worker.index, is_from_outside)
 
     def _check(self) -> None:
         for worker in self._workers.values():

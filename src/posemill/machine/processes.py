@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import wait
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _THREAD_VARIABLES = (
@@ -50,6 +51,15 @@ def die_with_parent() -> None:
 def _leave_after(sentinel: int) -> None:
     wait([sentinel])
     os._exit(1)
+
+
+def count_oom_kills(path: Path = Path("/proc/vmstat")) -> int:
+    """Return how many processes the kernel has killed for memory since it started; 0 if unknown."""
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
 def thread_variables(num_threads: int) -> dict[str, str]:

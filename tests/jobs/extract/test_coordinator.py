@@ -12,10 +12,18 @@ from posemill.executors import Died, Message
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.log import RunLog
-from posemill.jobs.extract.messages import DECODING, ESTIMATING, STARTING, Fatal
+from posemill.jobs.extract.messages import (
+    DECODING,
+    ESTIMATING,
+    STARTING,
+    Commit,
+    Fatal,
+    UnitProgress,
+)
 from posemill.jobs.extract.plan import plan_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.records import Clip
+from posemill.stores.commits import read_ledger
 
 
 class ScriptedExecutor:
@@ -76,22 +84,87 @@ def dying(places):
     return script
 
 
+def dying_alone(frame, phase, **more):
+    """A script in which all before a frame is committed, and the worker dies of it every time."""
+
+    def script(task):
+        script.tasks.append(task)
+        if len(script.tasks) > 4:
+            return None
+        died = Died(task, (0, frame, phase, 0), more.get("reason", "killed by SIGSEGV"), 0)
+        if task.leave_after is None:
+            return [died]
+        unit = task.units[0]
+        moved = UnitProgress(unit.unit_no, unit.clip_no, "all", frame, None, False, 0, ())
+        return [Message(task, Commit(None, (moved,))), died]
+
+    script.tasks = []
+    return script
+
+
 @pytest.mark.parametrize("phase", [DECODING, ESTIMATING])
-def test_a_frame_is_given_up_at_its_third_crash_and_not_before(play, phase):
-    script = dying([(0, 7, phase, 0)] * 3)
+def test_a_frame_is_given_up_when_its_worker_died_three_times_of_it_alone(play, phase):
+    script = dying_alone(7, phase)
     unit = play(FRAMES, script)
-    assert unit.skip == {7: "killed by SIGSEGV, 3 times, at this frame"}
+    assert unit.skip == {7: "killed by SIGSEGV, 3 times, at this frame alone"}
     assert unit.give_up is None
-    assert all(not task.units[0].skip for task in script.tasks[:3])
-    assert [task.piece_frames for task in script.tasks] == [512, 64, 8, 512]
-    assert [task.is_careful for task in script.tasks] == [False, True, True, False]
-    assert len({task.name for task in script.tasks}) == 4
+    assert all(not task.units[0].skip for task in script.tasks[:4])
+    assert [task.piece_frames for task in script.tasks] == [512, 7, 1, 1, 512]
+    assert [task.leave_after for task in script.tasks] == [None, 7, 7, 7, None]
+    assert [task.is_careful for task in script.tasks] == [False, True, True, True, False]
+    assert len({task.name for task in script.tasks}) == 5
 
 
 def test_a_video_that_its_decoder_dies_of_is_given_up_from_there(play):
-    unit = play(VIDEO, dying([(0, 7, DECODING, 0)] * 3))
-    assert unit.give_up == (7, "killed by SIGSEGV, 3 times, at this frame")
+    unit = play(VIDEO, dying_alone(7, DECODING))
+    assert unit.give_up == (7, "killed by SIGSEGV, 3 times, at this frame alone")
     assert unit.skip == {}
+
+
+def test_a_frame_that_was_never_tried_alone_is_not_given_up(play):
+    unit = play(FRAMES, dying([(0, 7, ESTIMATING, 0)] * 5))
+    assert unit.skip == {}
+    assert unit.give_up is None
+
+
+def test_the_other_units_of_a_dead_worker_s_task_go_on_as_they_were(play):
+    clips = [Clip(name, name, "frames", num_frames=5) for name in "abc"]
+    script = dying([(1, 3, ESTIMATING, 0)])
+    play(clips, lambda task: script(task) or (len(script.tasks) < 3 and []) or None)
+    assert [unit.clip.clip_id for unit in script.tasks[0].units] == [*"abc"]
+    assert [unit.clip.clip_id for unit in script.tasks[1].units] == ["b"]
+    assert script.tasks[1].leave_after == 3
+
+
+def killed_from_outside(times):
+    """A script in which somebody kills the worker at the same frame, so many times."""
+
+    def script(task):
+        script.tasks.append(task)
+        if len(script.tasks) > times:
+            return None
+        return [Died(task, (0, 7, ESTIMATING, 0), "killed by SIGKILL", 0, is_from_outside=True)]
+
+    script.tasks = []
+    return script
+
+
+def test_kills_from_outside_blame_no_frame_and_change_nothing(play):
+    script = killed_from_outside(20)
+    unit = play(VIDEO, script)
+    assert (unit.skip, unit.give_up) == ({}, None)
+    assert {(task.piece_frames, task.is_careful) for task in script.tasks} == {(512, False)}
+
+
+def test_kills_from_outside_without_end_stop_the_run_and_give_nothing_up(play, tmp_path):
+    with pytest.raises(
+        RunError,
+        match=r"workers were killed by SIGKILL from outside 30 times without any progress.*"
+        "none was given up",
+    ):
+        play(VIDEO, killed_from_outside(100))
+    with read_ledger(tmp_path) as database:
+        assert database.execute("SELECT count(*) FROM crashes").fetchone() == (0,)
 
 
 def test_crashes_at_ever_other_frames_end_too(play):

@@ -130,6 +130,37 @@ def test_workers_killed_at_random_moments_are_replaced(tree, tmp_path, config_fo
     same_runs(tmp_path / "cut", tmp_path / "whole")
 
 
+def test_chance_kills_at_one_frame_give_up_nothing(make_tree, tmp_path, config_for, same_runs):
+    tree = make_tree({"a": 12})
+    extract(config_for(tree, "whole"))
+    kills, is_over = [], threading.Event()
+
+    def kill_each_worker_at_its_first_frame() -> None:
+        while not is_over.wait(0.02) and len(kills) < 6:
+            for each in psutil.Process().children():
+                with suppress(psutil.NoSuchProcess):
+                    is_worker = "resource_tracker" not in " ".join(each.cmdline())
+                    if is_worker and each.pid not in kills and each.cpu_times().user > 0.3:
+                        each.kill()
+                        kills.append(each.pid)
+
+    killer = threading.Thread(target=kill_each_worker_at_its_first_frame)
+    killer.start()
+    try:
+        # Nothing is committed before the end: every worker begins at the same frame.
+        options = {"seconds_per_frame": 0.3}
+        config = config_for(
+            tree, "cut", executor="processes", workers=1, engine_options=options, task_frames=512
+        )
+        summary = extract(config)
+    finally:
+        is_over.set()
+        killer.join()
+    assert len(kills) > 3
+    assert summary.exit_code == 0
+    same_runs(tmp_path / "cut", tmp_path / "whole")
+
+
 def command(tree, out, *more):
     return [
         sys.executable, "-m", "posemill", "extract", str(tree), "--out", str(out),

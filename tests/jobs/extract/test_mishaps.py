@@ -140,8 +140,8 @@ def test_a_folder_that_cannot_be_made_is_said(make_tree, config_for, tmp_path):
 @pytest.mark.parametrize(
     ("mishap", "limits", "said"),
     [
-        ("segfault", {}, "killed by SIGSEGV, 3 times, at this frame"),
-        ("hang", {"timeout_seconds": 1.0}, "no progress for 1 s, 3 times, at this frame"),
+        ("segfault", {}, "killed by SIGSEGV, 3 times, at this frame alone"),
+        ("hang", {"timeout_seconds": 1.0}, "no progress for 1 s, 3 times, at this frame alone"),
         ("explode", {"memory_limit_mb": 400}, "MB of memory, allowed are 500 MB, 3 times, at"),
     ],
 )

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from posemill.errors import RunError, StoppedError
 from posemill.executors import Died, Executor, Finished, Message
 from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.log import RunLog
-from posemill.jobs.extract.messages import DECODING, ESTIMATING, Commit, Fatal, Task
+from posemill.jobs.extract.messages import DECODING, ESTIMATING, Commit, Fatal, Task, Unit
 from posemill.jobs.extract.plan import group_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.snapshot import Snapshot, Speedometer, write_live
@@ -28,7 +29,22 @@ _LIVE_SECONDS = 1.0
 _SHOW_SECONDS = 0.25
 _MOST_TRIES = 10  # of one task without any progress, wherever it dies
 _MOST_FAILED_STARTS = 10  # in a row, of all workers together
+_MOST_OUTSIDE_KILLS = 30  # without any commit in between
 _PIECE_SHRINKS_BY = 8
+
+
+@dataclass(frozen=True)
+class _Retry:
+    """Units to do, some of them again.
+
+    Args:
+        tries: How often their workers died without any progress.
+        suspect: The frame that the only unit's worker died at.
+    """
+
+    unit_nos: Sequence[int]
+    tries: int = 0
+    suspect: int | None = None
 
 
 class Coordinator:
@@ -60,12 +76,12 @@ class Coordinator:
         self._on_progress = on_progress
         self._start_no = ledger.begin_start()
         self._num_tasks = 0
-        # After a crash: units, rows per commit, tries without progress.
-        self._again: deque[tuple[list[int], int, int]] = deque()
+        self._again: deque[_Retry] = deque()
         self._tries: dict[str, int] = {}
         # Units of a task under way that are done, to spare a look into the ledger at its end.
         self._done: dict[str, int] = {}
         self._failed_starts = 0
+        self._outside_kills = 0  # since the last commit
         self._started_at = time.monotonic()
         self._speed = Speedometer()
         self._shown_at = self._live_at = 0.0
@@ -111,23 +127,26 @@ class Coordinator:
         if self._is_stopping:
             return None
         while self._again or self._groups:
-            tries = 0
-            piece_frames = self._config.task_frames
-            if self._again:
-                unit_nos, piece_frames, tries = self._again.popleft()
-            else:
-                unit_nos = self._groups.pop()
-            units = self._ledger.load_units(unit_nos, self._clips)
+            retry = self._again.popleft() if self._again else _Retry(self._groups.pop())
+            units = self._ledger.load_units(retry.unit_nos, self._clips)
             if units:
                 self._num_tasks += 1
                 name = f"part-{self._start_no:03d}-{self._num_tasks:07d}"
-                if tries:
-                    self._tries[name] = tries
-                return Task(name, units, piece_frames, is_careful=tries > 0)
+                if retry.tries:
+                    self._tries[name] = retry.tries
+                return self._make_task(name, units, retry)
         return None
 
+    def _make_task(self, name: str, units: tuple[Unit, ...], retry: _Retry) -> Task:
+        piece_frames = max(1, self._config.task_frames // _PIECE_SHRINKS_BY**retry.tries)
+        if retry.suspect is None:
+            return Task(name, units, piece_frames, is_careful=retry.tries > 0)
+        # A commit right before the frame that is suspected, then the frame by itself.
+        before = max(1, retry.suspect - units[0].next_frame)
+        return Task(name, units, min(before, piece_frames), True, leave_after=retry.suspect)
+
     def _receive(self, task: Task, value: Any) -> None:
-        self._failed_starts = 0
+        self._failed_starts = self._outside_kills = 0
         if isinstance(value, Fatal):
             self._log.write(f"stopping: {value.message}")
             self._ledger.flush()
@@ -148,41 +167,74 @@ class Coordinator:
             return
         left = self._ledger.load_units([unit.unit_no for unit in task.units], self._clips)
         if left and not self._is_stopping:
-            self._log.write(f"{task.name}: goes on in a new worker, the old one had grown")
-            unit_nos = [unit.unit_no for unit in left]
-            self._again.append((unit_nos, self._config.task_frames, 0))
+            why = "goes on in a new worker, the old one had grown"
+            if task.leave_after is not None:
+                why = f"frame {task.leave_after} went well by itself, the rest goes on"
+            self._log.write(f"{task.name}: {why}")
+            self._again.append(_Retry([unit.unit_no for unit in left]))
 
     def _retry_or_give_up(self, died: Died) -> None:
-        """Try a dead worker's task again, and give up the frame that kills for the third time."""
+        """Try a dead worker's task again, and give up a frame only for deaths that it causes."""
         task: Task | None = died.task
         self._log.write(f"worker {died.worker_index}: {died.reason}")
-        if task is None:
+        if died.is_from_outside:
+            self._count_outside_kill(died)
+        elif task is None:
             self._failed_starts += 1
             if self._failed_starts >= _MOST_FAILED_STARTS:
                 raise RunError(
                     f"workers die before they can start ({died.reason}); see "
                     f"posemill logs {self._folder} --worker {died.worker_index}"
                 )
+        if task is None:
             return
         self._done.pop(task.name, None)
-        tries = self._tries.pop(task.name, 0) + 1
-        unit_nos = [unit.unit_no for unit in task.units]
-        left = self._ledger.load_units(unit_nos, self._clips)
+        tries = self._tries.pop(task.name, 0) + (not died.is_from_outside)
+        left = self._ledger.load_units([unit.unit_no for unit in task.units], self._clips)
         position, frame, phase, _ = died.place
-        message = f"{died.reason}, {self._config.max_tries} times, at this frame"
+        suspect = None
         if phase in (DECODING, ESTIMATING) and 0 <= position < len(task.units):
-            unit_no = task.units[position].unit_no
-            count = self._ledger.record_crash(unit_no, (frame, phase), died.reason)
-            if count >= self._config.max_tries:
-                self._ledger.give_up(unit_no, (frame, phase), message)
-                self._log.write(f"{task.units[position].clip.path}: frame {frame}: {message}")
-                tries = 0
+            suspect = task.units[position].unit_no
+        if suspect is not None and self._is_given_up(died, suspect, left):
+            tries, suspect = 0, None
         if tries >= _MOST_TRIES and left:
             message = f"{died.reason}; workers died {tries} times, at different frames"
             self._ledger.give_up(left[0].unit_no, (left[0].next_frame, -1), message)
-            tries = 0
-        piece_frames = self._config.task_frames // _PIECE_SHRINKS_BY**tries
-        self._again.append((unit_nos, max(1, piece_frames), tries))
+            tries, suspect = 0, None
+        if suspect is None or died.is_from_outside:
+            self._again.append(_Retry([unit.unit_no for unit in left], tries))
+            return
+        # The unit under suspicion gets a worker of its own, the others are as innocent as before.
+        self._again.append(_Retry([suspect], tries, frame))
+        self._again.append(_Retry([unit.unit_no for unit in left if unit.unit_no != suspect]))
+
+    def _is_given_up(self, died: Died, unit_no: int, left: Sequence[Unit]) -> bool:
+        """Count a death that only its frame can have caused; return whether it was the last one.
+
+        That is: the unit alone in its task, all before the frame committed, no signal from outside.
+        """
+        task: Task = died.task
+        _, frame, phase, _ = died.place
+        is_next = any(unit.unit_no == unit_no and unit.next_frame == frame for unit in left)
+        if died.is_from_outside or task.leave_after is None or not is_next:
+            return False
+        count = self._ledger.record_crash(unit_no, (frame, phase), died.reason)
+        if count < self._config.max_tries:
+            return False
+        message = f"{died.reason}, {count} times, at this frame alone"
+        self._ledger.give_up(unit_no, (frame, phase), message)
+        self._log.write(f"{task.units[0].clip.path}: frame {frame}: {message}")
+        return True
+
+    def _count_outside_kill(self, died: Died) -> None:
+        self._outside_kills += 1
+        if self._outside_kills >= _MOST_OUTSIDE_KILLS:
+            raise RunError(
+                f"workers were {died.reason} from outside {self._outside_kills} times without any "
+                "progress in between; no frame is to blame and none was given up: find out who "
+                "ends them (a scheduler, a limit on memory or time), then run the same command "
+                "again"
+            )
 
     def _report(self, executor: Executor, *, is_last: bool = False) -> None:
         now = time.monotonic()

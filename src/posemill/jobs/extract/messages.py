@@ -47,12 +47,15 @@ class Task:
         name: Shards are called after it; no two tasks ever have the same.
         piece_frames: A commit is due after as many rows.
         is_careful: After a crash: one frame at a time, so that the place is exact.
+        leave_after: The frame a crash was at, of the only unit: a commit before it, so that it
+            is tried by itself, and one after it, with which the task ends.
     """
 
     name: str
     units: tuple[Unit, ...]
     piece_frames: int
     is_careful: bool = False
+    leave_after: int | None = None
 
 
 @dataclass(frozen=True)

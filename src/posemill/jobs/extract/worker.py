@@ -139,8 +139,10 @@ class _TaskRun:
                 if self._should_leave():
                     yield self._commit(lanes)
                     return
-                if self._num_rows >= self._task.piece_frames:
+                if self._num_rows >= self._task.piece_frames or self._is_at_suspect(lanes):
                     yield self._commit(lanes)
+                    if self._is_past_suspect(lanes):
+                        return
                 elif time.monotonic() - beat_at > _BEAT_SECONDS:
                     beat_at = time.monotonic()
                     yield None
@@ -149,6 +151,18 @@ class _TaskRun:
                 items.close()
         if self._finished:
             yield self._commit([])
+
+    def _is_at_suspect(self, lanes: list[_OpenLane]) -> bool:
+        """Return whether what is there is due for a commit: before, or behind the suspect frame."""
+        suspect = self._task.leave_after
+        return suspect is not None and any(
+            lane.next_frame in (suspect, suspect + 1) and (lane.found or lane.lost)
+            for lane, _ in lanes
+        )
+
+    def _is_past_suspect(self, lanes: list[_OpenLane]) -> bool:
+        suspect = self._task.leave_after
+        return suspect is not None and all(lane.next_frame > suspect for lane, _ in lanes)
 
     def _has_room(self, lanes: list[_OpenLane]) -> bool:
         # Frames that stand alone fill a batch from one unit, tracked ones are one of each.
