@@ -121,7 +121,7 @@ def test_a_worker_that_hangs_is_killed_after_the_timeout(functions):
     )
     assert Died(("hang", 0), (0, 7, 0, 0), "no progress for 1 s", 0) in events
     assert Finished(("plain", 1)) in events
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 45  # it would hang for 60
 
 
 def test_a_worker_that_grows_past_the_limit_is_killed(functions):

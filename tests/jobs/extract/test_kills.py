@@ -188,7 +188,7 @@ def test_a_coordinator_killed_with_its_workers_at_work_takes_them_along_and_cont
         workers = psutil.Process(process.pid).children()
         process.kill()
         process.wait()
-        wait_until(lambda w=workers: not any(each.is_running() for each in w), 5)
+        wait_until(lambda w=workers: not any(each.is_running() for each in w), 30)
         assert read_status(out).state == "stopped"
     assert subprocess.run(command(tree, out), capture_output=True).returncode == 1
     same_runs(out, tmp_path / "whole")
@@ -213,7 +213,7 @@ def test_a_signal_stops_within_seconds_and_loses_nothing(
     asked_at = time.monotonic()
     os.killpg(process.pid, number)  # as a terminal does: to the workers as well
     _, said = process.communicate()
-    assert time.monotonic() - asked_at < 8
+    assert time.monotonic() - asked_at < 20
     assert process.returncode == code
     assert f"stopped by signal {int(number)}; everything done so far is in" in said
     assert "the same command continues" in said

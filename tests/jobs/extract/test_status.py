@@ -72,7 +72,7 @@ from posemill.stores.lock import RunLock
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with RunLock(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -100,7 +100,7 @@ def bystander():
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         yield process
-        assert process.communicate("unharmed", timeout=30)[0] == "unharmed\n"
+        assert process.communicate("unharmed", timeout=120)[0] == "unharmed\n"
 
 
 def name_holder(folder, pid):

@@ -1,0 +1,112 @@
+"""One walk over a tree: what is found, what is left out, and what is said about the rest."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from posemill.sources.scan import digest_names, list_pictures, scan_tree
+
+
+def touch(root: Path, *names: str, content: bytes = b"12345") -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def found(root: Path) -> dict[str, tuple[int, dict[str, int]]]:
+    """Pictures and videos of each folder, by its name below the root, in the order of the walk."""
+    scan = scan_tree(str(root))
+    assert all(folder.path == str(root.joinpath(*folder.parts)) for folder in scan.folders)
+    return {"/".join(each.parts): (each.num_pictures, each.videos) for each in scan.folders}
+
+
+def test_folders_come_in_natural_order_with_what_they_hold(tmp_path: Path) -> None:
+    touch(tmp_path, "a10/1.png", "a2/1.png", "a2/2.JPG", "a2/x.mp4", "top.avi", "empty/notes.txt")
+    assert found(tmp_path) == {
+        "": (0, {"top.avi": 5}),
+        "a2": (2, {"x.mp4": 5}),
+        "a10": (1, {}),
+    }
+    assert list(found(tmp_path)) == ["", "a2", "a10"]
+    scan = scan_tree(str(tmp_path))
+    assert (scan.num_pictures, scan.num_videos, scan.num_ignored) == (3, 2, 1)
+    assert scan.problems == []
+    assert scan.root == str(tmp_path)
+
+
+def test_hidden_files_and_what_archivers_leave_are_counted_as_ignored(tmp_path: Path) -> None:
+    touch(tmp_path, "a/1.png", "a/.1.png", ".git/1.png", "__MACOSX/1.png", "@eaDir/1.png")
+    touch(tmp_path, "$RECYCLE.BIN/1.png", "System Volume Information/1.png")
+    assert found(tmp_path) == {"a": (1, {})}
+    assert scan_tree(str(tmp_path)).num_ignored == 6
+
+
+def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    touch(tmp_path, "data/a/1.png")
+    (tmp_path / "data" / "again").symlink_to(tmp_path / "data" / "a")
+    (tmp_path / "data" / "a" / "up").symlink_to(tmp_path / "data")
+    scan = scan_tree(str(tmp_path / "data"))
+    assert ["/".join(each.parts) for each in scan.folders] == ["a", "again"]
+    assert len(scan.problems) == 2
+    assert scan.problems[0].endswith("a/up' links to a folder above itself")
+    assert scan.unreadable == []
+
+
+def test_a_tree_that_is_too_deep_is_cut_and_said(tmp_path: Path) -> None:
+    folder = tmp_path.joinpath(*"d" * 64)
+    touch(folder, "1.png", "e/1.png")
+    scan = scan_tree(str(tmp_path))
+    assert [len(each.parts) for each in scan.folders] == [64]
+    (problem,) = scan.problems
+    assert problem.endswith("e' is too deep and was left out")
+
+
+def test_a_folder_that_cannot_be_looked_at_is_kept_to_fail_with_its_reason(tmp_path: Path) -> None:
+    touch(tmp_path, "a/1.png")
+    (tmp_path / "loop").symlink_to("loop")
+    scan = scan_tree(str(tmp_path))
+    assert [each.parts for each in scan.unreadable] == [("loop",)]
+    assert "cannot be read: Too many levels of symbolic links" in scan.problems[0]
+    gone = scan_tree(str(tmp_path / "none"))
+    assert gone.unreadable == []  # the root itself is no clip
+    assert "cannot be read: No such file" in gone.problems[0]
+
+
+def test_broken_links_are_what_their_name_says(tmp_path: Path) -> None:
+    tmp_path.joinpath("a").mkdir()
+    for name in ("1.png", "x.mp4", "notes"):
+        (tmp_path / "a" / name).symlink_to("nowhere")
+    (tmp_path / "a" / "2.png").symlink_to("2.png")  # a circle, and a picture by its name
+    scan = scan_tree(str(tmp_path))
+    (folder,) = scan.folders
+    assert (folder.num_pictures, folder.videos) == (2, {"x.mp4": -1})
+    assert scan.num_ignored == 1
+    assert scan.unreadable == []
+
+
+def test_the_pictures_of_one_folder_come_in_natural_order(tmp_path: Path) -> None:
+    touch(tmp_path, "10.png", "9.png", ".hidden.png", "notes.txt", "x.mp4", "b.png/1.png")
+    assert list_pictures(str(tmp_path)) == ["9.png", "10.png"]
+    with pytest.raises(FileNotFoundError):
+        list_pictures(str(tmp_path / "none"))
+
+
+def test_the_digest_changes_with_any_name_and_not_with_their_order(tmp_path: Path) -> None:
+    assert digest_names(["a", "b"]) == digest_names(["b", "a"])
+    others = [digest_names(names) for names in (["a"], ["a", "b"], ["a", "c"], ["ab"], [])]
+    assert len(set(others)) == 5
+    assert len(others[0]) == 32
+    touch(tmp_path, "1.png", "2.png")
+    (folder,) = scan_tree(str(tmp_path)).folders
+    assert folder.pictures_digest == digest_names(["1.png", "2.png"])
+
+
+def test_names_that_are_not_utf8_are_found(tmp_path: Path) -> None:
+    touch(tmp_path, os.fsdecode(b"caf\xe9/\xff.png"))
+    (found,) = scan_tree(str(tmp_path)).folders
+    assert found.num_pictures == 1
+    assert os.fsencode(found.parts[0]) == b"caf\xe9"
