@@ -100,7 +100,7 @@ def measure(folder: Path, mode: Mode, scratch: Path) -> dict[str, Any]:
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     reports = {}
     for runtime in ("litert", "onnxruntime", "openvino"):
-        clip, _ = estimate_landmarks(folder, mode=mode, runtime=runtime)
+        clip, _ = estimate_landmarks(folder, mode=mode, engine_options={"runtime": runtime})
         save_landmarks(clip, files["ours"])
         reports[runtime] = compare(files["plain"], files["ours"], clip.sizes_wh)
     reports["noise"] = compare(files["plain"], files["noise"], clip.sizes_wh)

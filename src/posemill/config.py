@@ -112,11 +112,6 @@ class ExtractConfig(Settings, command="extract"):
                 "num_gpus x num_workers_per_gpu"
             )
 
-    @property
-    def skeleton_name(self) -> str:
-        """The layout of the keypoints that are kept."""
-        return "holistic-543" if self.skeleton == "auto" else self.skeleton
-
     def devices(self) -> list[str]:
         """Return one device per worker that shares it, in turn: worker i has `devices[i % n]`."""
         return [f"cuda:{index}" for index in range(self.num_gpus)] or ["cpu"]

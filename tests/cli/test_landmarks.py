@@ -128,3 +128,27 @@ def test_a_disk_that_fills_up_during_the_work_is_said_and_leaves_nothing_half_wr
     assert run(pictures, "--out", tmp_path / "x.npz") == 2
     assert "x.npz cannot be written: File too large; choose another place" in one_line(capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]
+
+
+def test_any_engine_with_its_options_can_be_asked(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a.npz"
+    named = ("--engine", "fake", "--engine-option", "seconds_per_frame=0")
+    assert run(pictures, "--out", out, *named, "--mode", "image") == 0
+    with np.load(out) as arrays:
+        assert str(arrays["skeleton"]) == "holistic-543"
+        assert not np.isnan(arrays["pose"]).any()
+    capsys.readouterr()
+    assert run(pictures, "--out", out, "--engine", "fake", "--engine-option", "second=0") == 2
+    assert "engine 'fake' has no option 'second'; it has seconds_per_frame" in one_line(capsys)
+    assert run(pictures, "--out", out, "--engine", "fakes") == 2
+    assert "unknown engine 'fakes'; known: holistic, fake; did you mean 'fake'?" in one_line(capsys)
+
+
+@pytest.mark.usefixtures("fake_engine")
+def test_the_old_flag_of_the_runtime_works_and_says_its_new_name(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(pictures, "--out", tmp_path / "a.npz", "--runtime", "litert") == 0
+    assert "--runtime is now --engine-option runtime=" in capsys.readouterr().err

@@ -56,3 +56,19 @@ def test_what_does_not_fit_is_named_with_the_file(tmp_path, changes, message: st
     np.savez(path, **arrays(**changes))
     with pytest.raises(FormatError, match=rf"bad\.npz.*{message}"):
         list(detect_format(path).read(path))
+
+
+def test_another_skeleton_has_its_name_and_a_score_for_every_point(tmp_path: Path) -> None:
+    clip = make_clip(3, skeleton="openpose-18", clip_id="hello")
+    save_landmarks(clip, tmp_path / "hello.npz")
+    with np.load(tmp_path / "hello.npz") as loaded:
+        assert loaded["pose"].shape == (len(clip), 18, 4)
+        assert str(loaded["skeleton"]) == "openpose-18"
+        unknown = {**loaded, "skeleton": np.array("cat-9")}
+    (back,) = detect_format(tmp_path / "hello.npz").read(tmp_path / "hello.npz")
+    assert back.skeleton_name == "openpose-18"
+    np.testing.assert_array_equal(back.points, clip.points)
+    np.testing.assert_array_equal(back.scores, clip.scores)
+    np.savez(tmp_path / "cat.npz", **unknown)
+    with pytest.raises(FormatError, match=r"cat\.npz: its skeleton is 'cat-9', which is not known"):
+        list(detect_format(tmp_path / "cat.npz").read(tmp_path / "cat.npz"))

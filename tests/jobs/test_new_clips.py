@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from posemill.clips.inputs import ClipInput
 from posemill.config import ExtractConfig
+from posemill.decoders.pictures import read_picture
 from posemill.errors import SourceError
 from posemill.estimators.fake import FakeEstimator
 from posemill.jobs import landmarks
+from posemill.jobs.convert.prepare import prepare
 from posemill.jobs.extract.run import extract
 from posemill.jobs.new_clips import clips_like
 
@@ -40,6 +44,37 @@ def test_a_run_is_read_and_shaped_by_the_recipe(
     moved = [clip for clip, _ in clips_like(config.out, "holistic-143", {"normalize": "bbox"})]
     assert [len(clip) for clip in plain] == [4, 3]
     assert not np.allclose(plain[0].points, moved[0].points, equal_nan=True)
+
+
+def test_keypoints_are_found_as_those_of_the_models_data_were(
+    make_tree: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    root = make_tree({"a": 5})
+    how = {"engine": "fake", "engine_options": {}, "mode": "image", "decoder": "pyav"}
+    ((alone, _),) = clips_like(root / "a", "holistic-543", {"extraction": how})
+    assert not caplog.text
+    ((tracked, _),) = clips_like(root / "a", "holistic-543", {})
+    assert "do not say how their keypoints were found; new ones are found by engine" in caplog.text
+    frames = [read_picture(path) for path in alone.image_paths]
+    np.testing.assert_array_equal(alone.points, FakeEstimator().estimate(frames).points)
+    assert (alone.points != tracked.points).any()
+
+
+def test_prepare_records_how_the_keypoints_were_found_for_a_model_to_come(
+    make_tree: Callable[..., Path], config_for: Callable[..., Any], tmp_path: Path
+) -> None:
+    config = config_for(
+        make_tree({"train/a": 4}), mode="image", engine_options={"seconds_per_frame": 0.0}
+    )
+    extract(config)
+    (split,) = prepare(ClipInput(config.out), tmp_path / "data")
+    found = split.stats["options"]["extraction"]
+    assert found == {
+        "engine": "fake", "engine_options": {"seconds_per_frame": 0.0}, "mode": "image",
+        "decoder": "pyav",
+    }  # fmt: skip
+    with np.load(split.path) as arrays:
+        assert json.loads(str(arrays["meta"].reshape(-1)[0]))["recipe"]["extraction"] == found
 
 
 def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:

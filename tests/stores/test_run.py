@@ -449,3 +449,23 @@ def test_a_clip_that_is_nearly_named_is_suggested(tmp_path):
     write_run(tmp_path / "run", [make_clip("signer1/hello"), make_clip("signer1/yes")])
     with pytest.raises(RunError, match=r"'signer1/helo'; did you mean 'signer1/hello'\?"):
         open_run(tmp_path / "run")["signer1/helo"]
+
+
+def test_a_manifest_says_how_its_keypoints_were_found() -> None:
+    made = Manifest(
+        "holistic-543",
+        options={"mode": "auto", "decoder": "pyav", "engine": "mine", "engine_options": {"a": 1}},
+        engine={"engine": "inner"},
+        source={"layout": "pictures"},
+    )
+    how = {"engine": "mine", "engine_options": {"a": 1}, "mode": "image", "decoder": "pyav"}
+    assert made.extraction == how
+    facts = dataclasses.asdict(made)
+    two = Manifest("holistic-543", kind="merge", source={"inputs": [{"manifest": facts}] * 2})
+    assert two.extraction == how
+    other = {**facts, "source": {"layout": "videos"}}
+    mixed = {"inputs": [{"manifest": facts}, {"manifest": other}]}
+    assert Manifest("holistic-543", kind="merge", source=mixed).extraction == {}
+    older = Manifest("holistic-543", options={"mode": "video"}, engine={"engine": "holistic"})
+    assert older.extraction["engine"] == "holistic"
+    assert Manifest("holistic-543", kind="import").extraction == {}

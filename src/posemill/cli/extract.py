@@ -125,7 +125,9 @@ def _show_dry_run(config: ExtractConfig) -> None:
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
     what = "continue the run in" if is_begun(config, clips) else "start a run in"
     with ProgressView() as view:
-        clips = dataclasses.replace(clips, clips=count_frames(clips, view.count))
+        clips = dataclasses.replace(
+            clips, clips=count_frames(clips, view.count, decoder=config.decoder)
+        )
     _print_plan(clips, plan_workers(config))
     typer.echo(f"would {what} {config.out}; nothing was written")
 

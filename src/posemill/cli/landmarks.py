@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from posemill.cli.options import old_flags, parse_options
 from posemill.cli.printing import print_json, print_table
 
 
@@ -23,31 +24,44 @@ def register(app: typer.Typer) -> None:
     app.command("landmarks")(landmarks)
 
 
+@old_flags({"--runtime": "--engine-option runtime="})
 def landmarks(
     source: Annotated[Path, typer.Argument(help="A folder of pictures, a picture, or a video.")],
     *,
     out: Annotated[Path, typer.Option(help="The .npz file to write.")],
+    engine: Annotated[str, typer.Option(help="What finds them; posemill engines lists all.")] = (
+        "holistic"
+    ),
+    engine_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the engine.")
+    ] = None,
     mode: Annotated[
-        Mode, typer.Option(help="image: frames stand alone; video: they are tracked and smoothed.")
-    ] = Mode.video,
+        Mode | None,
+        typer.Option(
+            help="image: frames stand alone; video: they are tracked and smoothed (the default "
+            "where the engine can)."
+        ),
+    ] = None,
+    decoder: Annotated[str, typer.Option(help="What reads videos.")] = "pyav",
     device: Annotated[str, typer.Option(help="cpu, cuda:N or tensorrt:N.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="Threads inside the networks.")] = 1,
-    runtime: Annotated[
-        str, typer.Option(help="litert, onnxruntime, or auto: LiteRT on a CPU.")
-    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Find the 543 Holistic landmarks of one clip or folder, without making a run."""
+    """Find the keypoints of one clip or folder, without making a run."""
     from posemill.api.progress import show_progress
+    from posemill.estimators import engine_info
     from posemill.jobs.landmarks import check_out, clip_at, estimate_landmarks, save_landmarks
+    from posemill.skeletons import get_skeleton
     from posemill.sources.frames import count_frames
 
-    num_frames = count_frames(clip_at(source))
-    check_out(out, num_frames)
+    options = parse_options(engine_option or [])
+    num_frames = count_frames(clip_at(source), decoder)
+    num_points = get_skeleton(engine_info(engine).skeleton_names[0]).num_points
+    check_out(out, num_frames, num_points=num_points)
     with show_progress("landmarks", num_frames) as advance:
         clip, errors = estimate_landmarks(
-            source, mode=mode.value, device=device, threads=threads, runtime=runtime,
-            on_frame=advance,
+            source, mode=mode.value if mode else None, engine=engine, engine_options=options,
+            decoder=decoder, device=device, threads=threads, on_frame=advance,
         )  # fmt: skip
     save_landmarks(clip, out)
     found = dict(zip(clip.skeleton.part_names, clip.present.sum(0).tolist(), strict=True))

@@ -1,7 +1,8 @@
-"""The file of `posemill landmarks`: an `.npz` of one clip, all 543 points part by part.
+"""The file of `posemill landmarks`: an `.npz` of one clip, all points of the engine part by part.
 
-`pose` (n, 33, 4) with visibility, `face` (n, 468, 3), `left_hand` and `right_hand` (n, 21, 3), all
-normalised, NaN where a part was not found; `size_wh` (n, 2) and `image_paths` (n or none).
+`skeleton` is its name. Of Holistic: `pose` (n, 33, 4) with visibility, `face` (n, 468, 3),
+`left_hand` and `right_hand` (n, 21, 3). Of other engines: every part (n, points, 4) with a score.
+All are normalised by the picture, NaN where not found; `size_wh` (n, 2), `image_paths` (n or none).
 """
 
 from __future__ import annotations
@@ -16,29 +17,63 @@ from posemill.archives import MappedNpz
 from posemill.errors import FormatError
 from posemill.formats.shared.contract import Size, expect_clips, make_clip
 from posemill.records import PoseClip
-from posemill.skeletons import get_skeleton
+from posemill.skeletons import Skeleton, get_skeleton, is_skeleton
 
-_SKELETON = "holistic-543"
+_HOLISTIC = "holistic-543"  # also of files that do not say, which are older
+
+
+def landmark_arrays(clip: PoseClip) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of the file, by name."""
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for part in clip.skeleton.parts:
+        arrays[part.name] = points = clip.part(part.name)
+        if clip.skeleton_name != _HOLISTIC or part.name == "pose":
+            scores = clip.scores[:, part.start : part.stop, None].copy()
+            scores[np.isnan(points[..., :1])] = np.nan
+            arrays[part.name] = np.concatenate([points, scores], -1)
+    return {
+        **arrays,
+        "size_wh": clip.sizes_wh,
+        "image_paths": np.array(clip.image_paths, dtype=np.str_),
+        "skeleton": np.array(clip.skeleton_name),
+    }
 
 
 def has_landmarks(arrays: MappedNpz) -> bool:
     """Return True if an archive has the arrays of `posemill landmarks`."""
-    names = get_skeleton(_SKELETON).part_names
-    return "keypoints" not in arrays and all(name in arrays for name in names)
+    name = _named(arrays)
+    return "keypoints" not in arrays and (
+        name is None or all(part in arrays for part in get_skeleton(name).part_names)
+    )
+
+
+def _named(arrays: MappedNpz) -> str | None:
+    """Return the skeleton an archive is of; None if it names one that is not known."""
+    if "skeleton" not in arrays:
+        return _HOLISTIC
+    name = str(arrays["skeleton"].reshape(-1)[0]) if arrays["skeleton"].size else ""
+    return name if is_skeleton(name) else None
 
 
 def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> PoseClip:
     """Return the clip of an archive; its id is the file's name."""
-    path = arrays.path
-    frames = len(arrays["pose"]) if arrays["pose"].ndim else 0
+    path, name = arrays.path, _named(arrays)
+    if name is None:
+        raise FormatError(
+            f"{path}: its skeleton is {str(arrays['skeleton'])[:80]!r}, which is not known here; "
+            "install the package of the engine that brings it"
+        )
+    skeleton = get_skeleton(name)
+    first = arrays[skeleton.part_names[0]]
+    frames = len(first) if first.ndim else 0
     expect_clips(path, frames)
-    parts = dict(_parts(arrays, frames))
+    parts = dict(_parts(arrays, skeleton, frames))
     points = np.concatenate([part[..., :3] for part in parts.values()], axis=1)
     mask = ~np.isnan(points).any(axis=2)
     scores = mask.astype(np.float32)
-    if parts["pose"].shape[2] == 4:
-        pose = get_skeleton(_SKELETON).part("pose")
-        scores[:, pose.start : pose.stop] = np.nan_to_num(parts["pose"][..., 3])
+    for part in skeleton.parts:
+        if parts[part.name].shape[2] == 4:
+            scores[:, part.start : part.stop] = np.nan_to_num(parts[part.name][..., 3])
     sizes = np.tile(np.array(size_wh or (0, 0), np.int32), (frames, 1))
     if "size_wh" in arrays:
         if arrays["size_wh"].dtype.kind not in "iu":
@@ -48,15 +83,17 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
         sizes = arrays["size_wh"].astype(np.int32)
     paths = tuple(map(str, arrays["image_paths"].reshape(-1))) if "image_paths" in arrays else ()
     return make_clip(
-        path, points, scores, mask, skeleton_name=_SKELETON, clip_id=path.stem, split=split,
+        path, points, scores, mask, skeleton_name=name, clip_id=path.stem, split=split,
         sizes_wh=sizes, image_paths=paths if any(paths) else (),
     )  # fmt: skip
 
 
-def _parts(arrays: MappedNpz, frames: int) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    for part in get_skeleton(_SKELETON).parts:
+def _parts(
+    arrays: MappedNpz, skeleton: Skeleton, frames: int
+) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    for part in skeleton.parts:
         array = arrays[part.name]
-        widths = (3, 4) if part.name == "pose" else (3,)
+        widths = (3,) if skeleton.name == _HOLISTIC and part.name != "pose" else (3, 4)
         shapes = [(frames, len(part), width) for width in widths]
         if array.shape not in shapes or array.dtype.kind != "f":
             raise FormatError(

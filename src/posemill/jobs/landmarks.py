@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from posemill.errors import DecodeError, PosemillError, SourceError
-from posemill.estimators import Estimator, open_estimator
+from posemill.estimators import Estimator, engine_info, open_estimator
 from posemill.files import atomic_path
+from posemill.formats.landmarks_file import landmark_arrays
 from posemill.machine.disk import is_full, reserve
 from posemill.records import Clip, Frame, Keypoints, PoseClip
 from posemill.skeletons import get_skeleton
@@ -23,17 +24,19 @@ from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
 Mode = Literal["image", "video"]
 # Frames an engine gets at once in image mode.
 _BATCH = 8
-# float32 numbers of a frame in the file: pose with visibility, face, two hands, the size.
-_FRAME_BYTES = 4 * (33 * 4 + 468 * 3 + 2 * 21 * 3 + 2)
+# Of a point (x, y, z, perhaps a score) and of the size of a frame: numbers of 4 bytes.
+_POINT_BYTES, _SIZE_BYTES = 16, 8
 
 
 def estimate_landmarks(
     source: Path,
     *,
-    mode: Mode,
+    mode: Mode | None = None,
+    engine: str = "holistic",
+    engine_options: Mapping[str, Any] | None = None,
+    decoder: str = "pyav",
     device: str = "cpu",
     threads: int = 1,
-    runtime: str = "auto",
     on_frame: Callable[[], None] = lambda: None,
 ) -> tuple[PoseClip, list[DecodeError]]:
     """Return the landmarks of every frame of a source, and what could not be read.
@@ -42,18 +45,24 @@ def estimate_landmarks(
 
     Args:
         source: A folder of pictures (in the order of their names), a picture, or a video.
-        mode: `image`: every frame stands alone; `video`: the frames are tracked and smoothed.
+        mode: `image`: every frame stands alone; `video`: the frames are tracked and smoothed. None
+            for `video` where the engine has it.
+        engine: One of `posemill.estimators.known_engines`.
+        engine_options: Its own options.
+        decoder: For videos; one of `posemill.decoders.known_decoders`.
         device: For the engine.
         threads: For the engine.
-        runtime: For the engine.
         on_frame: Called after each frame.
     """
     clip = clip_at(source)
-    estimator = open_estimator("holistic", device=device, threads=threads, runtime=runtime)
+    info = engine_info(engine)
+    mode = mode or ("video" if "video" in info.modes else "image")
+    info.check_mode(engine, mode)
+    estimator = open_estimator(engine, device=device, threads=threads, **(engine_options or {}))
     errors: list[DecodeError] = []
     paths: list[str] = []
     results: list[Keypoints] = []
-    frames = _noting(read_clip(clip), errors, paths)
+    frames = _noting(read_clip(clip, decoder=decoder), errors, paths)
     try:
         for keypoints in _estimate(estimator, frames, mode):
             results.append(keypoints)
@@ -67,6 +76,7 @@ def estimate_landmarks(
         points=np.concatenate([keypoints.points for keypoints in results]),
         scores=np.concatenate([keypoints.scores for keypoints in results]),
         sizes_wh=np.concatenate([keypoints.sizes_wh for keypoints in results]),
+        skeleton_name=info.skeleton_names[0],
         clip_id=source.name,
         image_paths=tuple(paths) if clip.kind != "video" else (),
     )
@@ -124,12 +134,13 @@ def _nothing(skeleton_name: str) -> Keypoints:
     )
 
 
-def check_out(path: Path, num_frames: int | None = None) -> None:
+def check_out(path: Path, num_frames: int | None = None, *, num_points: int = 0) -> None:
     """Raise before the work what would stop `save_landmarks` after it; leaves nothing behind.
 
     Args:
         path: The file that will be written.
         num_frames: As many must fit on the disk, where the system can tell.
+        num_points: Of a frame.
 
     Raises:
         PosemillError: The file cannot be written there.
@@ -145,7 +156,8 @@ def check_out(path: Path, num_frames: int | None = None) -> None:
         probe = folder / f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
         try:
             with probe.open("xb") as handle:
-                reserve(handle.fileno(), (num_frames or 1) * _FRAME_BYTES)
+                frame_bytes = num_points * _POINT_BYTES + _SIZE_BYTES
+                reserve(handle.fileno(), (num_frames or 1) * frame_bytes)
         finally:
             probe.unlink(missing_ok=True)
 
@@ -163,25 +175,12 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def save_landmarks(clip: PoseClip, path: Path) -> None:
-    """Write a clip of all 543 landmarks part by part as npz.
-
-    Arrays: `pose` (n, 33, 4) with visibility, `face` (n, 468, 3), `left_hand` and `right_hand`
-    (n, 21, 3), all normalised, NaN for a part that was not found; `size_wh` (n, 2); `image_paths`.
+    """Write a clip part by part as npz; `posemill.formats.landmarks_file` says what is in it.
 
     Raises:
         PosemillError: The file cannot be written there.
     """
-    pose = clip.skeleton.part("pose")
-    visibility = clip.scores[:, pose.start : pose.stop, None].copy()
-    visibility[np.isnan(clip.part("pose")[..., :1])] = np.nan
-    arrays = {
-        "pose": np.concatenate([clip.part("pose"), visibility], -1),
-        "face": clip.part("face"),
-        "left_hand": clip.part("left_hand"),
-        "right_hand": clip.part("right_hand"),
-        "size_wh": clip.sizes_wh,
-        "image_paths": np.array(clip.image_paths, dtype=np.str_),
-    }
+    arrays = landmark_arrays(clip)
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(path) as temporary, temporary.open("wb") as handle:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,13 @@ def clips_like(
 ) -> Iterator[tuple[PoseClip, list[DecodeError]]]:
     """Yield each clip of a source in a layout and by a recipe, with what could not be read of it.
 
+    Keypoints are found as those of the recipe's data were: by the same engine with the same
+    options, in the same mode, read by the same decoder.
+
     Args:
         source: A run; a video, a picture, a folder of pictures, or a folder of videos.
         skeleton_name: Layout of the result.
-        recipe: `normalize` and `interpolate` of `posemill prepare`; empty for none.
+        recipe: `normalize`, `interpolate` and `extraction` of `posemill prepare`; empty for none.
         device: For the engine, where one is needed.
         threads: For the engine.
         on_frame: Called after each frame that was estimated.
@@ -44,11 +48,26 @@ def clips_like(
         for clip in ClipInput(source).clips(layout=skeleton_name):
             yield shape_clip(clip, wanted, skeleton_name), []
         return
-    for path in _paths(source):
+    paths = _paths(source)
+    found_by = _extraction_of(recipe)
+    for path in paths:
         clip, errors = estimate_landmarks(
-            path, mode="video", device=device, threads=threads, on_frame=on_frame
+            path, **found_by, device=device, threads=threads, on_frame=on_frame
         )
         yield shape_clip(clip, wanted, skeleton_name), errors
+
+
+def _extraction_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of `estimate_landmarks` that find keypoints as those of the data."""
+    known = {
+        name: value for name, value in (recipe.get("extraction") or {}).items() if value is not None
+    }
+    if not known:
+        logging.getLogger("posemill").warning(
+            "the model's data do not say how their keypoints were found; new ones are found by "
+            "engine holistic in video mode"
+        )
+    return {"mode": "video", **known}
 
 
 def _paths(source: Path) -> list[Path]:

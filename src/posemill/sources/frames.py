@@ -92,10 +92,11 @@ def read_clip(
         yield ClipFrame(index, path, _read_or_error(path))
 
 
-def count_frames(clip: Clip) -> int | None:
+def count_frames(clip: Clip, decoder: str = "pyav") -> int | None:
     """Return how many frames a clip should give; None for a video that cannot be opened.
 
-    A video is not decoded: either its container knows, or its packets are counted.
+    A video is not decoded: either its container knows, or its packets are counted, by the decoder
+    that will read it.
     """
     if clip.num_frames is not None:
         return clip.num_frames
@@ -103,16 +104,16 @@ def count_frames(clip: Clip) -> int | None:
         if clip.kind != "video":
             return len(list_frames(clip))
         window = {"start_seconds": clip.start_seconds, "end_seconds": clip.end_seconds}
-        with open_video(clip.path, **window) as video:  # type: ignore[arg-type]
+        with open_video(clip.path, decoder=decoder, **window) as video:  # type: ignore[arg-type]
             known = video.num_frames
             return video.count_frames() if known is None else known
     except DecodeError:
         return None
 
 
-def with_frame_count(clip: Clip) -> Clip:
+def with_frame_count(clip: Clip, decoder: str = "pyav") -> Clip:
     """Return the clip with `num_frames` filled in where that is possible."""
-    return dataclasses.replace(clip, num_frames=count_frames(clip))
+    return dataclasses.replace(clip, num_frames=count_frames(clip, decoder))
 
 
 def _read_video(clip: Clip, start_index: int, decoder: str, threads: int) -> Iterator[ClipFrame]:

@@ -88,6 +88,14 @@ class Manifest:
         _check_types(content, path)
         return cls(**content)
 
+    @property
+    def extraction(self) -> dict[str, Any]:
+        """How the keypoints were found: engine, engine_options, mode (image or video), decoder.
+
+        Of a merged run what all its inputs have in common; empty where it is not known.
+        """
+        return extraction_of(dataclasses.asdict(self))
+
     def differences(self, other: Manifest) -> list[str]:
         """Return one line per setting that decides the result and is not the same in `other`.
 
@@ -122,6 +130,28 @@ def _differences(name: str, old: Any, new: Any) -> list[str]:
         return [line for key in keys for line in _differences(key, old.get(key), new.get(key))]
     old, new = json.loads(json.dumps(old)), json.loads(json.dumps(new))
     return [] if old == new else [f"{name}: the run has {old!r}, now it is {new!r}"]
+
+
+def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `Manifest.extraction` of a manifest as plain values."""
+    options, source = facts.get("options") or {}, facts.get("source") or {}
+    if facts.get("kind") == "extract":
+        mode = options.get("mode")
+        if mode == "auto":
+            mode = "image" if source.get("layout") == "pictures" else "video"
+        # Runs of before this was recorded have what the engine says of itself.
+        engine = options.get("engine") or (facts.get("engine") or {}).get("engine")
+        if not engine:
+            return {}
+        return {
+            "engine": engine,
+            "engine_options": dict(options.get("engine_options") or {}),
+            "mode": mode,
+            "decoder": options.get("decoder"),
+        }
+    inputs = source.get("inputs") or ()
+    found = [extraction_of(each.get("manifest") or {}) for each in inputs]
+    return found[0] if found and all(each == found[0] for each in found) else {}
 
 
 def current_versions() -> dict[str, str]:

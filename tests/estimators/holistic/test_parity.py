@@ -33,7 +33,9 @@ def compare(
     sys.path.remove(str(shared / "tools"))
 
     def run(source: str, mode: Mode, runtime: str = "auto") -> Report:
-        clip, errors = estimate_landmarks(shared / "media" / source, mode=mode, runtime=runtime)
+        clip, errors = estimate_landmarks(
+            shared / "media" / source, mode=mode, engine_options={"runtime": runtime}
+        )
         assert not errors
         out = tmp_path_factory.mktemp("parity") / "landmarks.npz"
         save_landmarks(clip, out)

@@ -153,3 +153,39 @@ def test_a_file_of_a_stranger_cannot_choose_which_pictures_are_opened(
     ):
         assert list(originals.frames(clip, [0])) == [(0, None)]
         assert "--originals" in originals.first_reason or "missing" in originals.first_reason
+
+
+def write_numbered_movie(root: Path) -> None:
+    root.mkdir()
+    frames = (np.full((48, 64, 3), 40 + 60 * number, np.uint8) for number in range(2))
+    write_movie(root / "a.mp4", frames, kind="mp4")
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_frames_are_read_by_the_decoder_the_run_was_made_with(
+    make_clip: Maker, tmp_path: Path, install_entry_points: Callable[..., Path], moved: bool
+) -> None:
+    site = install_entry_points({"posemill.decoders": {"negative": "negative_decoder:Negative"}})
+    (site / "negative_decoder.py").write_text(
+        "from posemill.decoders.video_pyav import PyavReader\n"
+        "class Negative(PyavReader):\n"
+        "    def read_frames(self, start_index=0):\n"
+        "        return (255 - frame for frame in super().read_frames(start_index))\n"
+    )
+    write_numbered_movie(tmp_path / "films")
+    facts = {"source": {"path": str(tmp_path / "films"), "layout": "videos"},
+             "options": {"decoder": "negative"}}  # fmt: skip
+    merged = {"source": {"inputs": [{"manifest": facts}]}}
+    originals = Originals.of(merged, moved_to=tmp_path / "films" if moved else None)
+    frames = [frame for _, frame in originals.frames(make_clip(2, clip_id="a"), range(2))]
+    assert [round(int(frame.mean()), -1) for frame in frames if frame is not None] == [220, 160]
+
+
+def test_a_decoder_that_is_not_installed_is_the_reason_that_frames_are_gone(
+    make_clip: Maker, tmp_path: Path
+) -> None:
+    write_numbered_movie(tmp_path / "films")
+    originals = Originals([Place(tmp_path / "films", "videos", "vhs")])
+    list(originals.frames(make_clip(2, clip_id="a"), range(2)))
+    assert originals.num_gone == 2
+    assert "unknown decoder 'vhs'; known: pyav" in originals.first_reason

@@ -57,12 +57,15 @@ class Recipe:
         interpolate: Gaps of up to this many frames become found points.
         fill: What stands for missing points in formats that have a mask: `zero`, `nan`, or
             `interpolate`. None for the format's own way.
+        extraction: How the keypoints were found (`Manifest.extraction` of the run); empty where
+            it is not known.
     """
 
     layout: str | None = None
     normalize: str = "none"
     interpolate: int = 0
     fill: Fill | None = None
+    extraction: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.layout is not None:
@@ -75,7 +78,10 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, for JSON."""
-        return asdict(self)
+        fields = asdict(self)
+        if not self.extraction:
+            del fields["extraction"]
+        return fields
 
     def after(self, clip: PoseClip) -> Recipe:
         """Return the recipe to record: this one, and what was done to the clip before it."""

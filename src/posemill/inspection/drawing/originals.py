@@ -23,10 +23,11 @@ _BYTE = re.compile(r"\\x([89a-f][0-9a-f])")  # as a run writes a byte that is no
 
 @dataclass(frozen=True)
 class Place:
-    """A dataset's folder or file, and how it was read: a layout of `posemill.sources`."""
+    """A dataset's folder or file, and how it was read: layout and decoder."""
 
     root: Path
     layout: str = "auto"
+    decoder: str = "pyav"
 
 
 class Originals:
@@ -120,13 +121,17 @@ class Originals:
             yield row, None
 
     def _video_frames(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame]]:
-        source = self._sources.get((clip.split, clip.clip_id))
+        source, decoder = self._sources.get((clip.split, clip.clip_id), (None, ""))
         if source is None:
             roots = [self.moved_to] if self.moved_to else [place.root for place in self.places]
             where = ", ".join(map(str, roots)) or "the source, which is not recorded"
             raise PosemillError(f"no clip {clip.clip_id!r} in {where}")
-        start_seconds, end_seconds = source.start_seconds, source.end_seconds
-        with open_video(source.path, start_seconds=start_seconds, end_seconds=end_seconds) as video:
+        with open_video(
+            source.path,
+            decoder=decoder,
+            start_seconds=source.start_seconds,
+            end_seconds=source.end_seconds,
+        ) as video:
             wanted = iter(rows)
             row = next(wanted, None)
             if row is None:
@@ -140,16 +145,21 @@ class Originals:
                     return
 
     @cached_property
-    def _sources(self) -> dict[tuple[str, str], Clip]:
-        """The clips of all places, by split and name."""
-        found: dict[tuple[str, str], Clip] = {}
-        for place in [Place(self.moved_to)] if self.moved_to else self.places:
+    def _sources(self) -> dict[tuple[str, str], tuple[Clip, str]]:
+        """The clips of all places with their decoders, by split and name."""
+        found: dict[tuple[str, str], tuple[Clip, str]] = {}
+        places = self.places
+        if self.moved_to:
+            decoders = {place.decoder for place in places}
+            decoder = decoders.pop() if len(decoders) == 1 else Place.decoder
+            places = (Place(self.moved_to, decoder=decoder),)
+        for place in places:
             try:
                 clips = find_clips(_on_disk(place.root), layout=place.layout)
             except PosemillError as error:
                 self._note(error)
                 continue
-            found.update({(clip.split, clip.clip_id): clip for clip in clips})
+            found.update({(clip.split, clip.clip_id): (clip, place.decoder) for clip in clips})
         return found
 
     def _note(self, error: PosemillError) -> None:
@@ -207,8 +217,13 @@ def _recorded_places(facts: Mapping[str, Any]) -> Iterator[Place]:
     if not isinstance(source, Mapping):
         return
     if source.get("path"):
-        layout = str(source.get("layout") or "auto")
-        yield Place(Path(str(source["path"])), layout if layout in LAYOUTS else "auto")
+        layout, options = str(source.get("layout") or "auto"), facts.get("options")
+        decoder = options.get("decoder") if isinstance(options, Mapping) else None
+        yield Place(
+            Path(str(source["path"])),
+            layout if layout in LAYOUTS else "auto",
+            str(decoder or Place.decoder),
+        )
     for each in source.get("inputs") or ():
         if isinstance(each, Mapping) and isinstance(each.get("manifest"), Mapping):
             yield from _recorded_places(each["manifest"])

@@ -24,6 +24,7 @@ from posemill.jobs.convert.shaping import (
     expect_order,
     layout_for,
     layout_of_run,
+    recorded,
     shape_clip,
 )
 from posemill.machine.read_ahead import closing_stream, read_ahead
@@ -84,7 +85,7 @@ def export_clips(
     stream = watch(read_ahead(shaping.clips()), source.num_frames)
     with writing(out), closing_stream(stream) as clips, new_folders(out.parent):
         remove_leftovers(out)
-        return shaping.note(form.write(shaping.shape(clips), out, recipe=recipe))
+        return shaping.note(form.write(shaping.shape(clips), out, recipe=recorded(recipe, source)))
 
 
 def _expect_name(out: Path, suffix: str = "") -> None:

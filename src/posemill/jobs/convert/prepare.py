@@ -23,6 +23,7 @@ from posemill.jobs.convert.shaping import (
     expect_order,
     layout_for,
     layout_of_run,
+    recorded,
     shape_block,
 )
 from posemill.jobs.convert.statistics import SplitStats
@@ -58,7 +59,7 @@ def prepare(
         recipe: Layout 143, no normalisation and zeros for missing points by default.
         watch: Sees every clip pass.
     """
-    recipe = check_recipe(recipe or Recipe(), NpzFormat())
+    recipe = recorded(check_recipe(recipe or Recipe(), NpzFormat()), source)
     expect_order(source, recipe)
     check_splits(source, watch=watch)
     plans = source.plan_splits()

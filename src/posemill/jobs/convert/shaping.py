@@ -74,6 +74,13 @@ def dropped_points(source_name: str, target_name: str) -> str:
     return f"{', '.join(words)} ({source_name} as {target_name})" if words else ""
 
 
+def recorded(recipe: Recipe, source: ClipInput) -> Recipe:
+    """Return the recipe as it is written into files: with how the keypoints of a run were found."""
+    if source.run is None:
+        return recipe
+    return dataclasses.replace(recipe, extraction=source.run.manifest.extraction)
+
+
 def layout_for(skeleton_name: str, recipe: Recipe, form: Format) -> str:
     """Return the skeleton clips of one are written in: the recipe's, else the format's usual one.
 

@@ -75,7 +75,7 @@ class Forecast:
 def forecast(config: ExtractConfig, *, sample_seconds: float = 20.0) -> Forecast:
     """Return what extracting a source would take; measures about `sample_seconds` per step."""
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-    counted = count_frames(clips)
+    counted = count_frames(clips, decoder=config.decoder)
     num_frames = sum(clip.num_frames or 0 for clip in counted)
     cores = count_cores()
     with tempfile.TemporaryDirectory(prefix="posemill-plan-") as name:

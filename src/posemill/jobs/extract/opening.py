@@ -10,7 +10,7 @@ from pathlib import Path
 
 from posemill.config import ExtractConfig
 from posemill.errors import RunError, StoppedError
-from posemill.estimators import open_estimator
+from posemill.estimators import engine_info, open_estimator
 from posemill.files import sync_folder
 from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.plan import plan_units
@@ -48,7 +48,9 @@ def open_ledger(
     ledger = Ledger(folder)
     try:
         if not ledger.is_planned:
-            counted = count_frames(clips, on_count, lambda: signals.received)
+            counted = count_frames(
+                clips, on_count, lambda: signals.received, decoder=config.decoder
+            )
             if signals.received:
                 raise StoppedError(signals.received, folder)
             ledger.add_plan(counted, plan_units(counted, config))
@@ -62,8 +64,25 @@ def open_ledger(
     return ledger
 
 
+def settled(config: ExtractConfig) -> ExtractConfig:
+    """Return the config with the skeleton and the mode the engine will have.
+
+    Raises:
+        ConfigError: The engine does not give that skeleton, or has no such mode.
+    """
+    info = engine_info(config.engine)
+    info.check_mode(config.engine, config.mode)
+    wanted = None if config.skeleton == "auto" else config.skeleton
+    has_both = {"image", "video"} <= {*info.modes}
+    return config.replace(
+        skeleton=info.skeleton_to_store(config.engine, wanted),
+        mode=config.mode if has_both else info.modes[0],
+    )
+
+
 def is_begun(config: ExtractConfig, clips: ClipList) -> bool:
     """Return whether there is a run to go on with; raise if it was begun with other options."""
+    config = settled(config)
     if not check_folder(config.out):
         return False
     _compare(config.out, _manifest(config, clips))
@@ -74,6 +93,8 @@ def count_frames(
     clips: ClipList,
     on_count: Callable[[int, int], None] | None = None,
     is_stopping: Callable[[], int] = lambda: 0,
+    *,
+    decoder: str = "pyav",
 ) -> tuple[Clip, ...]:
     """Return the clips with the lengths of videos filled in; looks into each file.
 
@@ -81,12 +102,13 @@ def count_frames(
         clips: Of any kind.
         on_count: Called for each video: how many are done, of how many.
         is_stopping: Asked before each; when true the rest is left as it is.
+        decoder: What will read the videos.
     """
     num_videos = sum(clip.num_frames is None for clip in clips)
     counted, done = list(clips.clips), 0
     for index, clip in enumerate(counted):
         if clip.num_frames is None and not is_stopping():
-            counted[index] = with_frame_count(clip)
+            counted[index] = with_frame_count(clip, decoder)
             done += 1
             if on_count is not None:
                 on_count(done, num_videos)
@@ -101,9 +123,13 @@ def _manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
         identity = estimator.identity()
     known = sum(clip.num_frames or 0 for clip in clips)
     return Manifest(
-        config.skeleton_name,
+        config.skeleton,
         kind="extract",
-        options=config.deciding_options(),
+        options={
+            **config.deciding_options(),
+            "engine": config.engine,
+            "engine_options": dict(config.engine_options),
+        },
         engine=identity,
         source={
             "path": os.fsencode(os.path.abspath(config.source)).decode("utf-8", "backslashreplace"),  # noqa: PTH100
@@ -115,10 +141,12 @@ def _manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
     )
 
 
-# May be another when a run goes on: a dataset that was moved, and what `_check_source` looks at.
+# May be another when a run goes on: a dataset that was moved, and what `_check_source` looks at;
+# and how the engine was asked for, since its identity says what came of it.
 _FREE_SOURCE = ("path", "fingerprint", "num_clips", "num_frames")
 # Runs before 0.2 wrote the number of points among the options; their `skeleton_name` says it too.
 _OLD_OPTION = "keep"
+_FREE_OPTIONS = ("engine", "engine_options")
 
 
 def _compare(folder: Path, manifest: Manifest) -> None:
@@ -128,7 +156,8 @@ def _compare(folder: Path, manifest: Manifest) -> None:
     source = {**manifest.source, **{name: old.source.get(name) for name in _FREE_SOURCE}}
     options = {name: value for name, value in old.options.items() if name != _OLD_OPTION}
     begun = dataclasses.replace(old, options=options)
-    differences = begun.differences(dataclasses.replace(manifest, source=source))
+    asked = {**manifest.options, **{name: old.options.get(name) for name in _FREE_OPTIONS}}
+    differences = begun.differences(dataclasses.replace(manifest, source=source, options=asked))
     if differences:
         # Where none was asked for, the engine chose: what is installed decides, not the command.
         runtime = old.engine.get("runtime")

@@ -20,7 +20,7 @@ from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import WorkerSettings
-from posemill.jobs.extract.opening import open_ledger
+from posemill.jobs.extract.opening import open_ledger, settled
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.snapshot import Snapshot, failed_text
 from posemill.jobs.extract.worker import MakeWorker
@@ -126,6 +126,7 @@ def extract(
         StoppedError: A signal asked for it; the same call continues.
     """
     find_decoder(config.decoder)
+    config = settled(config)
     folder = config.out
     check_folder(folder)
     if clips is None:
@@ -189,7 +190,7 @@ def _work(
         engine=config.engine,
         engine_options=dict(config.engine_options),
         devices=workers.devices,
-        skeleton_name=config.skeleton_name,
+        skeleton_name=config.skeleton,
         decoder=config.decoder,
         batch_size=config.batch_size or default_batch,
         memory_bytes=workers.memory_bytes,
