@@ -91,6 +91,23 @@ def test_a_stopped_training_continues_bit_equal_in_the_middle_of_an_epoch(
     assert_bit_equal(tmp_path / "whole", tmp_path / "cut")
 
 
+def test_a_training_of_the_first_version_continues(
+    settings: Settings, tmp_path: Path, stop_after: Callable[[int], None]
+) -> None:
+    fields = settings(save_every_steps=1, epochs=2)
+    train(fields | {"out": str(tmp_path / "whole")})
+    stop_after(6)
+    with pytest.raises(KeyboardInterrupt):
+        train(fields | {"out": str(tmp_path / "cut")})
+    checkpoints = tmp_path / "cut" / "checkpoints"
+    state = checkpoints / json.loads((checkpoints / "last.json").read_text())["folder"]
+    record = json.loads((state / "state.json").read_text())
+    record["course"] = record.pop("train_state")
+    (state / "state.json").write_text(json.dumps(record))
+    train(fields | {"out": str(tmp_path / "cut"), "resume": True})
+    assert_bit_equal(tmp_path / "whole", tmp_path / "cut")
+
+
 def test_a_killed_training_continues_and_equals_an_unbroken_one(
     settings: Settings, tmp_path: Path
 ) -> None:

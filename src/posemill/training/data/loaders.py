@@ -21,7 +21,7 @@ class EpochLoader:
 
     Args:
         split: What to load.
-        config: Batch sizes and loader settings, `num_workers` resolved.
+        config: Batch sizes and loader settings, `workers` resolved.
         world: This process gets its share of every step.
         shuffle: In the order of seed and epoch (training), or as they are (evaluation).
         pins: Put batches into page-locked memory.

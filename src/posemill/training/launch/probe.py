@@ -48,8 +48,8 @@ def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> M
         config: The settings, precision decided.
     """
     cores = count_cores()
-    one = config.replace(mode="single", processes=1, threads=1, num_workers=0)
-    many = one.replace(mode="multi_thread", threads=cores)
+    one = config.replace(parallel="single", processes=1, threads=1, workers=0)
+    many = one.replace(parallel="multi_thread", threads=cores)
     seconds = _measure_in_turn(workload, {"single": one, "multi_thread": many})
     total = _count_steps(workload, config)
     predicted = {mode: total * value for mode, value in seconds.items()}
@@ -59,10 +59,10 @@ def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> M
     else:
         started = time.perf_counter()
         ranks = config.replace(
-            mode="multi_process",
+            parallel="multi_process",
             processes=config.processes or cores,
             threads=1,
-            num_workers=0,
+            workers=0,
         )
         step_seconds = float(run_ranks(partial(_measure_rank, make, ranks), ranks)["seconds"])
         start = max(0.0, time.perf_counter() - started - _MOST_STEPS * step_seconds)
@@ -84,7 +84,7 @@ def probe_precision(workload: Workload, config: TrainConfig) -> Precision:
         return choose_precision(config.precision, cpu)
     if config.deterministic or under_torchrun():
         return Precision("fp32", "bf16 is used only where it was measured to be faster", "cpu")
-    one = config.replace(mode="single", processes=1, threads=1, num_workers=0)
+    one = config.replace(parallel="single", processes=1, threads=1, workers=0)
     configs = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
     seconds = _measure_in_turn(workload, configs)
     name = "bf16" if seconds["bf16"] < _CLEARLY * seconds["fp32"] else "fp32"

@@ -40,6 +40,8 @@ from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.scorers import beats
 from posemill.training.tasks.workload import Split, Workload
 
+_OLD_STATE = "course"  # its name in checkpoints of the first version
+
 
 @dataclass
 class TrainState:
@@ -72,7 +74,7 @@ class Trainer:
 
     Args:
         workload: Model, data, loss.
-        config: The settings, `num_workers` resolved.
+        config: The settings, `workers` resolved.
         world: The processes that train together.
         device: Where this process computes.
         precision: Format of the forward pass.
@@ -266,7 +268,8 @@ class Trainer:
         where = str(self.folder.checkpoints.find("last"))
         load_into(self.workload.model, saved, identity=self.workload.identity, where=where)
         unpack_optimizer(self.stepper, saved.tensors, saved.state["optimizer"])
-        self.state = TrainState(**saved.state["train_state"])
+        record = saved.state
+        self.state = TrainState(**record.get("train_state", record.get(_OLD_STATE)))
         self.stepper.steps_taken = self.state.step
         if len(saved.state["random"]) == self.world.size:
             prefix = f"random.{self.world.rank}."
