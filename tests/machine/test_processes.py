@@ -15,7 +15,12 @@ import pytest
 
 import posemill
 from posemill.machine import processes
-from posemill.machine.processes import count_oom_kills, environment, thread_variables
+from posemill.machine.processes import (
+    count_oom_kills,
+    environment,
+    python_command,
+    thread_variables,
+)
 
 # A child that waits in C with the interpreter lock held (PyDLL, unlike CDLL, keeps it), or in
 # Python; its parent says which process it is and then sleeps.
@@ -121,3 +126,56 @@ def test_kills_for_memory_are_counted_by_the_kernel(tmp_path: Path) -> None:
     table.write_text("nr_free_pages 12\n")
     assert count_oom_kills(table) == 0
     assert count_oom_kills(tmp_path / "nowhere") == 0
+
+
+HOSTILE = "import pathlib; pathlib.Path(__file__).with_suffix('.ran').touch()\n"
+NAMES = ("pip", "posemill", "multiprocessing", "runpy", "typer", "json", "threading", "numpy")
+
+
+@pytest.fixture
+def hostile_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with files called like modules that everybody imports."""
+    folder = tmp_path / "hostile"
+    folder.mkdir()
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(HOSTILE)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(Path(posemill.__file__).parent.parent))
+    return folder
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_new_python_runs_nothing_from_the_current_folder(
+    hostile_folder: Path, monkeypatch: pytest.MonkeyPatch, is_old: bool
+) -> None:
+    if is_old:
+        monkeypatch.setattr(processes.sys, "version_info", (3, 10, 4))
+    command = python_command("posemill", "--version")
+    assert ("-P" in command) is not is_old
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout == f"posemill {posemill.__version__}\n"
+    assert not list(hostile_folder.glob("*.ran"))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no such switch")
+def test_spawned_workers_run_nothing_from_the_current_folder(hostile_folder: Path) -> None:
+    code = (
+        "import sys; sys.path[:] = [path for path in sys.path if path]\n"
+        "from posemill.executors import Limits, open_executor\n"
+        "from posemill.executors.serial import SerialExecutor\n"
+        "from functools import partial\n"
+        "import operator\n"
+        "tasks = iter([1])\n"
+        "executor = open_executor('processes', 1, Limits())\n"
+        "events = list(executor.run(partial(partial, zip), lambda: next(tasks, None)))\n"
+        "print(events[-1])\n"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert not list(hostile_folder.glob("*.ran"))
+
+
+def test_variables_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    with environment({"POSEMILL_TEST": "1"}):
+        assert os.environ["PYTHONSAFEPATH"] == os.environ["POSEMILL_TEST"] == "1"
+    assert "PYTHONSAFEPATH" not in os.environ

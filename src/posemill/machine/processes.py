@@ -72,9 +72,29 @@ def thread_variables(num_threads: int) -> dict[str, str]:
     return {**dict.fromkeys(_THREAD_VARIABLES, count), "OMP_WAIT_POLICY": "passive"}
 
 
+def python_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module in a new Python, as `python -m` does, but safely.
+
+    `python -m` imports from the current folder first: a stranger's `pip.py` there would run.
+    """
+    if sys.version_info >= (3, 11):
+        return [sys.executable, "-P", "-m", module, *arguments]
+    # Before 3.11 there is no -P: the current folder is taken out before anything is imported.
+    start = (
+        "import sys; sys.path[:] = [path for path in sys.path if path]; import runpy; "
+        f"sys.argv[0] = {module!r}; runpy.run_module({module!r}, None, '__main__', True)"
+    )
+    return [sys.executable, "-c", start, *arguments]
+
+
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for the processes that are started inside the block."""
+    """Set variables for the processes that are started inside the block.
+
+    A new Python imports nothing from the current folder (from Python 3.11 on): a stranger's
+    `multiprocessing.py` there would run in every spawned process.
+    """
+    variables = {**variables, "PYTHONSAFEPATH": "1"}
     old = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

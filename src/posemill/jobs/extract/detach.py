@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from posemill.errors import RunError
+from posemill.files import open_plain
+from posemill.machine.processes import python_command
 from posemill.stores.lock import holder_of
 from posemill.stores.manifest import LOGS_NAME, MANIFEST_NAME, check_folder
 
@@ -26,10 +28,11 @@ def start_detached(arguments: Sequence[str], folder: Path) -> int:
     check_folder(folder)
     (folder / LOGS_NAME).mkdir(parents=True, exist_ok=True)
     path = folder / LOGS_NAME / "detached.log"
-    with path.open("ab") as output:
-        start = output.tell()
+    descriptor = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with os.fdopen(descriptor, "ab") as output:
+        start = output.seek(0, os.SEEK_END)
         process = subprocess.Popen(
-            [sys.executable, "-m", "posemill", *arguments],
+            python_command("posemill", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import IO, Any
 
 from posemill.errors import ConfigError
 from posemill.machine.limits import count_cores, free_memory
-from posemill.machine.processes import thread_variables
+from posemill.machine.processes import python_command, thread_variables
 from posemill.training.launch.sweep import Sweep, SweepJob
 
 _POLL_SECONDS = 0.1
@@ -75,7 +74,9 @@ class SweepRunner:
 
     sweep: Sweep
     num_jobs: int = 1
-    command: tuple[str, ...] = (sys.executable, "-m", "posemill", "train")
+    command: tuple[str, ...] = field(
+        default_factory=lambda: tuple(python_command("posemill", "train"))
+    )
     report: Report = lambda event, job: None
     failures: dict[str, str] = field(default_factory=dict)
 
@@ -145,7 +146,7 @@ def _in_share(share: Share) -> list[str]:
     """The start of a command line that ties the rest to a share and to this process's life."""
     cores = ",".join(str(core) for core in share.cores)
     module = "posemill.training.launch.sweep_child"
-    return [sys.executable, "-m", module, str(os.getpid()), cores, str(share.memory_bytes)]
+    return python_command(module, str(os.getpid()), cores, str(share.memory_bytes))
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
