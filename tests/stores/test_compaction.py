@@ -8,7 +8,6 @@ import pytest
 
 from posemill.errors import RunError
 from posemill.records import PoseClip
-from posemill.stores import lock
 from posemill.stores.commits import CommitLog
 from posemill.stores.compaction import compact
 from posemill.stores.manifest import Manifest
@@ -59,15 +58,3 @@ def test_damaged_rows_are_not_written_anew(tmp_path):
         compact(tmp_path / "run", log)
     log.close()
     assert shard.exists()
-
-
-def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
-    def refuse(_descriptor):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(lock, "try_lock", refuse)
-    with (
-        pytest.raises(RunError, match=r"its file system cannot lock files \(Operation not"),
-        lock.RunLock(tmp_path),
-    ):
-        pass
