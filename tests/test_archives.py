@@ -1,0 +1,163 @@
+"""Arrays mapped out of .npz files: right bits, and one sentence about everything else."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posemill.archives import MappedNpz, open_npz, read_npy
+from posemill.errors import FormatError
+
+ARRAYS: dict[str, Any] = {
+    "floats": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
+    "fortran": np.asfortranarray(np.arange(6).reshape(2, 3)),
+    "text": np.array(["a", "bcd"]),
+    "empty": np.zeros((0, 5), np.float32),
+    "one": np.float64(2.5),
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "a.npz", **ARRAYS)
+    return tmp_path / "a.npz"
+
+
+def npy(array: Any, version: tuple[int, int] | None = None) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.asarray(array), version)
+    return buffer.getvalue()
+
+
+def packed(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(f"{name}.npy", data)
+    return path
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_come_back_as_they_were(save: Any, tmp_path: Path) -> None:
+    save(tmp_path / "a.npz", **ARRAYS)
+    found = open_npz(tmp_path / "a.npz")
+    assert list(found) == list(ARRAYS)
+    assert len(found) == len(ARRAYS)
+    for name, expected in ARRAYS.items():
+        np.testing.assert_array_equal(found[name], expected)
+        assert found[name].dtype == expected.dtype
+    found.verify()
+
+
+def test_stored_arrays_are_mapped_once_and_packed_ones_loaded(path: Path, tmp_path: Path) -> None:
+    found = open_npz(path)
+    assert isinstance(found["floats"], np.memmap)
+    assert found["floats"] is found["floats"]
+    assert not found["floats"].flags.writeable
+    np.savez_compressed(tmp_path / "b.npz", **ARRAYS)
+    assert not isinstance(open_npz(tmp_path / "b.npz")["floats"], np.memmap)
+
+
+def test_a_name_that_is_not_there_is_a_key_error(path: Path) -> None:
+    with pytest.raises(KeyError, match="nothing"):
+        open_npz(path)["nothing"]
+    assert "nothing" not in open_npz(path)
+
+
+def test_it_pickles_as_its_path(path: Path) -> None:
+    found = open_npz(path)
+    found["floats"].sum()
+    data = pickle.dumps(found)
+    assert len(data) < 300
+    again = pickle.loads(data)
+    np.testing.assert_array_equal(again["floats"], ARRAYS["floats"])
+    assert repr(again) == f"MappedNpz('{path}', floats, fortran, text, empty, one)"
+    assert [entry.filename for entry in again.entries()][:2] == ["floats.npy", "fortran.npy"]
+
+
+def test_what_is_no_archive_is_said(tmp_path: Path, path: Path) -> None:
+    with pytest.raises(FormatError, match="cannot be read: No such file"):
+        open_npz(tmp_path / "none.npz")
+    cut = tmp_path / "cut.npz"
+    cut.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(
+        FormatError, match=r"expected a whole .npz \(a zip archive\), got \d+ bytes"
+    ):
+        open_npz(cut)
+
+
+def test_a_changed_bit_is_found_when_all_is_read(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[data.index(ARRAYS["floats"].tobytes()) + 5] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match="damaged: Bad CRC-32"):
+        open_npz(path).verify()
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (npy(np.zeros(4, np.float32))[:-4], r"of shape \(4,\) float32 needs 16 bytes, .* has 12"),
+        (npy(np.zeros(4, np.float32)) + b"1234", "needs 16 bytes, the archive has 20"),
+        (b"no array", "'x' cannot be read: "),
+        (npy(np.array([{}], object)), "an array of Python objects; unpickling it could run code"),
+        (npy(np.zeros(2, "datetime64[s]")), r"array of datetime64\[s\]; expected numbers or str"),
+        (npy(np.zeros(2, [("a", int)])), "expected numbers or strings"),
+        (npy(np.zeros(2), (3, 0)), r"array header of version \(3, 0\); expected 1.0 or 2.0"),
+    ],
+)
+def test_a_member_that_is_not_what_it_says_is_refused(
+    data: bytes, words: str, tmp_path: Path
+) -> None:
+    found = open_npz(packed(tmp_path / "a.npz", x=data))
+    with pytest.raises(FormatError, match=words):
+        found["x"]
+
+
+def test_a_longer_header_is_read(tmp_path: Path) -> None:
+    found = open_npz(packed(tmp_path / "a.npz", x=npy(np.arange(3), (2, 0))))
+    assert found["x"].tolist() == [0, 1, 2]
+
+
+def test_encrypted_members_are_refused(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    place = data.index(b"PK\x01\x02")
+    struct.pack_into("<H", data, place + 8, 1)
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match=r"'floats' is encrypted; expected a plain .npz"):
+        open_npz(path)["floats"]
+
+
+def test_a_member_larger_than_its_file_is_refused(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    place = data.index(b"PK\x01\x02")
+    struct.pack_into("<II", data, place + 20, 10**6, 10**6)
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match=r"'floats' claims 1000000 bytes, the file has \d+"):
+        open_npz(path)["floats"]
+
+
+def test_a_member_that_unpacks_to_far_too_much_is_refused(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros(70 << 20, np.uint8))
+    np.savez_compressed(tmp_path / "small.npz", x=np.zeros(60 << 20, np.uint8))
+    for read in (lambda found: found["x"], MappedNpz.verify):
+        with pytest.raises(FormatError, match=r"would unpack from \d+ to 734\d+ bytes; refused"):
+            read(open_npz(tmp_path / "bomb.npz"))
+    assert len(open_npz(tmp_path / "small.npz")["x"]) == 60 << 20
+
+
+def test_the_bytes_of_one_array_are_read_exactly() -> None:
+    array = np.arange(6, dtype=np.int16).reshape(2, 3)
+    np.testing.assert_array_equal(read_npy(npy(array)), array)
+    np.testing.assert_array_equal(read_npy(npy(np.asfortranarray(array))), array)
+    for data in (npy(array)[:-1], npy(array) + b"1"):
+        with pytest.raises(ValueError, match=r"\(2, 3\) int16 does not fit 1[13] bytes"):
+            read_npy(data)
+    with pytest.raises(ValueError, match=r"not a .npy array"):
+        read_npy(b"something else")

