@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 import threading
 from itertools import chain
 from typing import Any
@@ -62,3 +64,29 @@ def test_leaving_early_ends_the_thread() -> None:
     next(batches)
     batches.close()
     assert not [each for each in threading.enumerate() if each.name.startswith("read-ahead")]
+
+
+def test_loader_processes_leave_the_signals_of_the_program_alone() -> None:
+    seen: list[int] = []
+
+    def mine(number: int, _: object) -> None:
+        seen.append(number)
+
+    before = signal.signal(signal.SIGCHLD, mine)
+    try:
+        batches = make_loader(in_thread=False, num_workers=1).batches(0, 1)
+        assert len(list(batches)) == 3
+        assert signal.getsignal(signal.SIGCHLD) is mine
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_leaving_early_ends_the_loader_processes() -> None:
+    batches = make_loader(in_thread=False, num_workers=1).batches(0, 50)
+    next(batches)
+    children = multiprocessing.active_children()
+    assert children
+    batches.close()
+    for child in children:
+        child.join(30)
+        assert not child.is_alive()

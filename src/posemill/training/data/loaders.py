@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 from torch.utils.data import DataLoader, Sampler
@@ -74,14 +77,13 @@ class EpochLoader:
         before its end, or by an error, it ends its loader processes.
         """
         self._order.place(start, stop, start_step)
-        source = iter(self._loader)
+        with _own_child_signals():
+            source = iter(self._loader)
         is_done = False
         try:
             yield from read_ahead(source, depth=self._ahead) if self._ahead else source
             is_done = True
         finally:
-            # torch would report a dead loader again at the end of any other child process, for
-            # as long as something (a traceback) holds the iterator.
             if not is_done and hasattr(source, "_shutdown_workers"):
                 source._shutdown_workers()
 
@@ -101,3 +103,19 @@ class _Order(Sampler[list[Draw]]):
         for epoch in range(self._start, self._stop):
             self._sampler.set_position(epoch, self._start_step if epoch == self._start else 0)
             yield from self._sampler
+
+
+@contextmanager
+def _own_child_signals() -> Iterator[None]:
+    """Undo what the block does to SIGCHLD.
+
+    torch's loader lets every end of a child process look for dead loaders and raise, wherever the
+    program is: in the middle of opening a socket, which stays open, or long after the loader's
+    error was handled. Waiting for a batch it looks for itself, every five seconds.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    number = getattr(signal, "SIGCHLD", None)
+    before = signal.getsignal(number) if is_main and number else None
+    yield
+    if number and before is not None:
+        signal.signal(number, before)
