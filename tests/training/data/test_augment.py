@@ -108,6 +108,24 @@ def test_a_warped_clip_moves_forward_from_its_start_to_its_end() -> None:
     assert len(cropped) < 20
 
 
+def test_a_cropped_clip_is_a_piece_of_the_whole_one() -> None:
+    line = np.arange(20, dtype=np.float32)[:, None, None] + 1
+    starts, ends = [], []
+    for seed in range(40):
+        points, mask = warp_time(line, np.ones((20, 1), bool), rng(seed), speed=0.0, crop=0.5)
+        steps = np.diff(points[:, 0, 0])
+        assert mask.all()
+        assert steps == pytest.approx(1, abs=0.1), "no frame twice, none left out, none made up"
+        starts.append(points[0, 0, 0])
+        ends.append(points[-1, 0, 0])
+    assert min(starts) >= 1
+    assert max(ends) <= 20
+    assert max(starts) > 3, "cut at the start"
+    assert min(ends) < 17, "and at the end"
+    kept = np.subtract(ends, starts)
+    assert kept.min() >= 9.5 - 1e-4, "at most half is cut"
+
+
 def test_single_frames_are_not_warped() -> None:
     points, _ = Augment(time_warp=0.5, crop=0.5)(POINTS[:1], MASK[:1], rng())
     np.testing.assert_array_equal(points, POINTS[:1])

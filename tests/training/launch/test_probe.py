@@ -56,6 +56,39 @@ def test_auto_takes_processes_where_they_save_time(
     assert "multi_process 0 ms" in plan.reason
 
 
+@pytest.mark.usefixtures("_two_cores")
+@pytest.mark.parametrize(
+    ("start_seconds", "expected"), [(30, "multi_process"), (50, "multi_thread")]
+)
+def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
+    start_seconds: float, expected: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    def fake_ranks(*_: object) -> dict[str, float]:
+        now[0] += start_seconds + 12 * 0.5  # the twelve steps of the measurement are no start
+        return {"seconds": 0.5}
+
+    monkeypatch.setattr(probe.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(probe, "run_ranks", fake_ranks)
+    measured = {"single": 1.0, "multi_thread": 0.9}
+    monkeypatch.setattr(probe, "_measure_in_turn", lambda *_: dict(measured))
+    # 100 steps: 90 s with two threads; 50 s and the start with two processes.
+    config = TrainConfig(**settings(mode="auto", epochs=25, batch_size=7, micro_batch=7))
+    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
+    assert plan.mode == expected
+    assert (plan.processes, plan.threads) == ((2, 1) if expected == "multi_process" else (1, 2))
+    assert "single 1000 ms, multi_thread 900 ms, multi_process 500 ms; 100 steps" in plan.reason
+
+
+def test_the_steps_of_a_training_are_counted(settings: Settings) -> None:
+    config = TrainConfig(**settings(epochs=3, batch_size=8))  # 28 clips: 4 steps an epoch
+    workload = build_workload(config)
+    assert probe._count_steps(workload, config) == 12
+    assert probe._count_steps(workload, config.replace(max_steps=5)) == 5
+    assert probe._count_steps(workload, config.replace(max_steps=50)) == 12
+
+
 def test_bf16_on_a_cpu_has_to_be_faster(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,7 @@ from torch.nn import functional as F
 
 from posemill.errors import ConfigError
 from posemill.training.models import MODELS, build_model, time_stride_of
-from posemill.training.models.keypoints.base import CtcOutput, pair_distances, point_features
-from posemill.training.models.keypoints.mlp import resample_steps
-from posemill.training.models.keypoints.stgcn import adjacency
+from posemill.training.models.keypoints.base import CtcOutput
 
 LAYOUTS = [("holistic-143", 143, 3), (None, 15, 2)]
 
@@ -105,47 +103,6 @@ def test_the_stride_is_known_before_building(
     output = model(torch.zeros(1, 12, 4, 2), torch.ones(1, 12, 4) > 0, torch.tensor([12]))
     assert isinstance(output, CtcOutput)
     assert output.logits.shape[1] == output.lengths[0] == 12 // stride
-
-
-def test_tcn_bilstm_has_both_heads_for_ctc_and_works_without_recurrence() -> None:
-    shape = {"num_points": 15, "num_dims": 2, "num_classes": 4}
-    output = build_model("tcn_bilstm", task="ctc", **shape)(*make_input(15, 2))
-    assert isinstance(output, CtcOutput)
-    assert output.conv_logits is not None
-    assert output.conv_logits.shape == output.logits.shape
-    plain = build_model("tcn_bilstm", num_lstm=0, features=["points", "distances"], **shape)
-    assert plain(*make_input(15, 2)).shape == (3, 4)
-
-
-def test_motion_is_zero_where_one_of_the_frames_is_missing() -> None:
-    points = torch.arange(4.0).reshape(1, 4, 1, 1) ** 2
-    mask = torch.tensor([True, True, False, True]).reshape(1, 4, 1)
-    motion = point_features(points, mask, ("motion",))
-    assert motion.flatten().tolist() == [0, 1, 0, 0]
-    fast = point_features(points, torch.ones(1, 4, 1) > 0, ("fast_motion",))
-    assert fast.flatten().tolist() == [0, 0, 4, 8]
-    one_frame = point_features(points[:, :1], mask[:, :1], ("motion", "fast_motion", "presence"))
-    assert one_frame.flatten().tolist() == [0, 0, 1]
-
-
-def test_distances_are_of_every_pair() -> None:
-    points = torch.tensor([[[[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]]])
-    apart = pair_distances(points, torch.tensor([[[True, True, False]]]))
-    torch.testing.assert_close(apart.flatten(), torch.tensor([5.0, 0.0, 0.0]))
-
-
-def test_a_clip_is_resampled_within_its_own_length() -> None:
-    steps = torch.arange(10.0).reshape(1, 10, 1)
-    found = resample_steps(steps, torch.tensor([5]), 3)
-    assert found.flatten().tolist() == [0, 2, 4]
-    assert resample_steps(steps, torch.tensor([3]), 1).flatten().tolist() == [1]
-
-
-def test_the_graph_has_the_bones_of_the_skeleton() -> None:
-    graph = adjacency(18, "openpose-18")
-    torch.testing.assert_close(graph.sum(1), torch.ones(18))
-    assert graph[2, 3] > 0, "right shoulder to right elbow"
-    assert adjacency(15, None).sum() == 0
 
 
 @pytest.mark.parametrize(

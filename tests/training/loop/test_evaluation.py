@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.loaders import EpochLoader
+from posemill.training.loop.distributed import World
+from posemill.training.loop.evaluation import evaluate_split
+from posemill.training.loop.precision import Precision
+from posemill.training.tasks.building import build_workload
+
+CPU = torch.device("cpu")
+
+
+def test_scores_are_of_all_samples_whatever_the_batches(
+    settings: Callable[..., dict[str, Any]],
+) -> None:
+    config = TrainConfig(**settings(batch_size=3, micro_batch=3))
+    workload = build_workload(config)
+    workload.model.train()
+    split = workload.val
+    assert split is not None
+
+    def evaluate(batch: int) -> Any:
+        loader = EpochLoader(
+            split, config.replace(batch_size=batch, micro_batch=batch), World(), shuffle=False
+        )
+        precision = Precision("fp32", "", "cpu")
+        return evaluate_split(
+            workload, split, loader, device=CPU, precision=precision, world=World()
+        )
+
+    found = evaluate(3)  # 8 samples: 3, 3 and 2
+    assert [index for index, _ in found.rows] == list(range(8))
+    whole = evaluate(8)
+    assert found.scores == pytest.approx(whole.scores, abs=1e-6)
+    workload.model.eval()
+    (batch,) = EpochLoader(
+        split, config.replace(batch_size=8, micro_batch=8), World(), shuffle=False
+    ).batches()
+    with torch.no_grad():
+        total, count = workload.loss(workload.forward(workload.model, batch), batch)
+    assert found.scores["loss"] == pytest.approx(float(total) / float(count), abs=1e-6)
+    assert 0 <= found.scores["accuracy"] <= 1
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_the_model_is_left_as_it_was(
+    is_training: bool, settings: Callable[..., dict[str, Any]]
+) -> None:
+    config = TrainConfig(**settings())
+    workload = build_workload(config)
+    workload.model.train(is_training)
+    split = workload.val
+    assert split is not None
+    split.scorer = None
+    loader = EpochLoader(split, config, World(), shuffle=False)
+    precision = Precision("fp32", "", "cpu")
+    found = evaluate_split(workload, split, loader, device=CPU, precision=precision, world=World())
+    assert workload.model.training is is_training
+    assert set(found.scores) == {"loss"}
+    assert found.rows == []
+    assert all(weight.grad is None for weight in workload.model.parameters())
