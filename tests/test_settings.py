@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -141,6 +142,17 @@ def test_a_field_of_a_group_is_read_by_its_flat_name_too() -> None:
     assert field is not None
     assert field.flat == "inner_share"
     assert find_field(Whole, "share") is None
+
+
+def test_a_notebook_sees_every_keyword_its_default_and_its_help() -> None:
+    parameters = inspect.signature(Whole).parameters
+    assert list(parameters) == list(Whole.all_fields())
+    assert parameters["source"].default is inspect.Parameter.empty
+    assert parameters["inner_share"].default == 0.5
+    assert parameters["inner_share"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert "A configuration with one group." in (Whole.__doc__ or "")
+    assert "    inner_share: A share." in (Whole.__doc__ or "").splitlines()
+    assert set(inspect.signature(ExtractConfig).parameters) == set(ExtractConfig.all_fields())
 
 
 def test_defaults_are_not_shared_between_configurations() -> None:

@@ -17,6 +17,7 @@ Not pydantic, for what it costs at start-up: docs/decisions.md has the number.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -210,6 +211,7 @@ class Settings:
     _groups: ClassVar[Mapping[str, type[Settings]]]
     _fields: ClassVar[Mapping[str, Field]]
     _names: ClassVar[dict[tuple[str, str], Field]]  # by group and name
+    __signature__: ClassVar[inspect.Signature]
     if TYPE_CHECKING:
         _given: frozenset[str]
 
@@ -229,6 +231,10 @@ class Settings:
         cls._fields = {field.flat: field for field in _fields_of(cls, kinds)}
         cls._names = {("", name): f for f in cls._fields.values() for name in (*f.old, f.flat)}
         cls._names |= {(field.group, field.name): field for field in cls._fields.values()}
+        # For `help()` and the completion of notebooks; the real one takes old names too.
+        cls.__signature__ = inspect.Signature([_parameter(f) for f in cls._fields.values()])
+        lines = [f"    {name}: {field.help}" for name, field in cls._fields.items()]
+        cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Args:", *lines])
 
     def __init__(self, *args: Any, **values: Any) -> None:
         cls = type(self)
@@ -365,6 +371,16 @@ def _fields_of(cls: type[Settings], types_: Mapping[str, Any]) -> Iterator[Field
             default=default,
             meta=each.metadata,
         )
+
+
+def _parameter(field: Field) -> inspect.Parameter:
+    kinds = inspect.Parameter
+    is_required = field.default is dataclasses.MISSING
+    return kinds(
+        field.flat,
+        kinds.KEYWORD_ONLY if field.group else kinds.POSITIONAL_OR_KEYWORD,
+        default=kinds.empty if is_required else field.default,
+    )
 
 
 def _union(kind: Any) -> tuple[Any, ...]:

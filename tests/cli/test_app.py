@@ -111,6 +111,7 @@ OLD_FLAGS = {
     "plan": {"--keep": "--skeleton"},
     "train": {"--mode": "--parallel", "--num-workers": "--workers", "--decoder": "--ctc-decoder"},
     "sweep": {"--jobs": "--workers"},
+    "landmarks": {"--runtime": "--engine-option runtime="},
     **{name: {"--layout": "--skeleton"} for name in ("merge", "prepare", "export", "import")},
 }
 

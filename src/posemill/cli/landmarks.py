@@ -29,9 +29,9 @@ def landmarks(
     source: Annotated[Path, typer.Argument(help="A folder of pictures, a picture, or a video.")],
     *,
     out: Annotated[Path, typer.Option(help="The .npz file to write.")],
-    engine: Annotated[str, typer.Option(help="What finds them; posemill engines lists all.")] = (
-        "holistic"
-    ),
+    engine: Annotated[
+        str, typer.Option(help="What finds them. {posemill.estimators:known_engines}")
+    ] = "holistic",
     engine_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the engine.")
     ] = None,
@@ -42,7 +42,9 @@ def landmarks(
             "where the engine can)."
         ),
     ] = None,
-    decoder: Annotated[str, typer.Option(help="What reads videos.")] = "pyav",
+    decoder: Annotated[
+        str, typer.Option(help="What reads videos. {posemill.decoders:known_decoders}")
+    ] = "pyav",
     device: Annotated[str, typer.Option(help="cpu, cuda:N or tensorrt:N.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="Threads inside the networks.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
