@@ -106,22 +106,21 @@ class Hdf5Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._open: tuple[int, Any] | None = None
-        self.offsets: IntArray = self._file()["offsets"][:]
+        self._open: tuple[int, Any, Any] | None = None
+        with _h5py().File(folder / "samples.h5", "r") as file:
+            self.offsets: IntArray = file["offsets"][:]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": None}
 
-    def _file(self) -> Any:
-        if self._open is None or self._open[0] != os.getpid():
-            self._open = (os.getpid(), _h5py().File(self.folder / "samples.h5", "r"))
-        return self._open[1]
-
     def read(self, index: int) -> tuple[FloatArray, BoolArray]:
         """Return points and mask of one sample."""
+        if self._open is None or self._open[0] != os.getpid():
+            file = _h5py().File(self.folder / "samples.h5", "r")
+            self._open = (os.getpid(), file["points"], file["mask"])  # finding them takes its time
         start, stop = int(self.offsets[index]), int(self.offsets[index + 1])
-        file = self._file()
-        return file["points"][start:stop], file["mask"][start:stop]
+        _, points, mask = self._open
+        return points[start:stop], mask[start:stop]
 
 
 def precompute(
