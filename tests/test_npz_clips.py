@@ -15,7 +15,8 @@ from posemill.archives import open_npz
 from posemill.errors import FormatError
 from posemill.formats import get_format
 from posemill.npz_clips import content_key, read_npz_clips, split_by_name
-from posemill.training.data.datasets import DataOptions, load_sets
+from posemill.training.data.datasets import load_sets
+from posemill.training.data.options import DataOptions
 from posemill.training.data.readers import read_clips
 
 pytest.importorskip("torch")

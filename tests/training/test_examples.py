@@ -6,7 +6,7 @@ import pytest
 
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.datasets import DataOptions
+from posemill.training.data.options import DataOptions
 from posemill.training.launch.sweep import read_sweep
 from posemill.training.models import build_model
 

@@ -10,7 +10,8 @@ import pytest
 
 from posemill.errors import ConfigError, FormatError, TrainingError
 from posemill.training.data.cache import verify_once
-from posemill.training.data.datasets import DataOptions, Sample, count_classes, load_sets, make_set
+from posemill.training.data.datasets import Sample, count_classes, load_sets, make_set
+from posemill.training.data.options import DataOptions
 
 RNG = np.random.default_rng(0)
 

@@ -7,7 +7,8 @@ import pytest
 
 from posemill.errors import TrainingError
 from posemill.training.data.annotations import read_annotations
-from posemill.training.data.datasets import DataOptions, load_sets
+from posemill.training.data.datasets import load_sets
+from posemill.training.data.options import DataOptions
 from posemill.training.data.synthetic import (
     CorpusOptions,
     make_clips,

@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,15 +15,12 @@ from posemill.errors import ConfigError, FormatError, TrainingError
 from posemill.geometry import find_points
 from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.skeletons import full_name, get_skeleton
-from posemill.training.data.annotations import Annotations, read_annotations, split_word
-from posemill.training.data.cache import CACHE_KINDS, RamStore, Store, precompute, verify_once
-from posemill.training.data.folds import assign_folds, pick_share
-from posemill.training.data.normalize import NORMALIZATIONS, preparation
+from posemill.training.data.annotations import read_annotations, split_word
+from posemill.training.data.cache import RamStore, Store, precompute, verify_once
+from posemill.training.data.labels import divide, label_clips, name_classes, targets_of
+from posemill.training.data.normalize import preparation
+from posemill.training.data.options import DataOptions
 from posemill.training.data.readers import RawClips, find_files, read_clips
-
-TASKS = ("classify", "ctc")
-BLANK, UNKNOWN = 0, 1
-_SPECIAL = ("<blank>", "<unk>")
 
 
 @dataclass(frozen=True)
@@ -34,88 +30,6 @@ class Sample:
     points: FloatArray
     mask: BoolArray
     target: int | IntArray
-
-
-@dataclass(frozen=True)
-class DataOptions:
-    """Where the clips are and how they are read.
-
-    Args:
-        data: What `posemill prepare` wrote; any npz with `keypoints` [N, K, D] and `video_ids` (or
-            `lengths`, and perhaps `labels`); a CSV with a label and numbers in each row; or a
-            pattern such as `split1_{split}.npz`.
-        labels: `labels.csv` (`video_id,label[,split]`), or the PHOENIX annotations (file, folder);
-            empty where the data holds its labels.
-        task: `classify` or `ctc`.
-        skeleton: `auto` (as the file says, or by the number of points), `none`, or a name.
-        unit: `clip`, or `frame`: every frame a sample of its own.
-        normalize: `auto`, `parts`, `whole` or `none`.
-        num_dims: Use so many coordinates of a point; 0: all.
-        num_frames: Resample every clip to so many frames; 0 keeps lengths.
-        max_frames: Longer clips are resampled to so many frames; 0 for no limit.
-        dev_fraction: Share of the training clips set aside as dev where there is no dev split.
-        folds: Cut all clips into so many folds; fold `fold` becomes test, the rest train. 0: not.
-        fold: Which fold is test.
-        split_seed: Decides about folds and the dev share.
-        cache: `mmap`, `ram`, `hdf5`, or `none`: made anew in memory each time.
-        cache_folder: Where caches are kept; empty for the usual place.
-        short_clips: What becomes of a training clip too short for its glosses: `error` or `drop`.
-        csv_dims: Numbers per point in a CSV.
-        csv_frames: Frames per row of a CSV.
-    """
-
-    data: str
-    labels: str = ""
-    task: str = "classify"
-    skeleton: str = "auto"
-    unit: str = "clip"
-    normalize: str = "auto"
-    num_dims: int = 0
-    num_frames: int = 0
-    max_frames: int = 0
-    dev_fraction: float = 0.0
-    folds: int = 0
-    fold: int = 0
-    split_seed: int = 0
-    cache: str = "mmap"
-    cache_folder: str = ""
-    short_clips: str = "error"
-    csv_dims: int = 2
-    csv_frames: int = 1
-
-    @classmethod
-    def of(cls, config: Any) -> DataOptions:
-        """Return the fields that a training's config has under the same names."""
-        names = {entry.name for entry in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in config.to_dict().items() if name in names})
-
-    def __post_init__(self) -> None:
-        choices = {
-            "task": TASKS,
-            "unit": ("clip", "frame"),
-            "normalize": NORMALIZATIONS,
-            "cache": CACHE_KINDS,
-            "short_clips": ("error", "drop"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ConfigError(
-                    f"{name}: expected one of {', '.join(allowed)}, got {getattr(self, name)!r}"
-                )
-        if self.skeleton not in ("auto", "none"):
-            full_name(self.skeleton)
-        if not 0 <= self.dev_fraction < 1:
-            raise ConfigError(f"dev_fraction: expected 0 to below 1, got {self.dev_fraction}")
-        if self.folds and not (self.folds >= 2 and 0 <= self.fold < self.folds):
-            raise ConfigError(
-                f"folds and fold: expected 2 or more folds and fold 0 to {self.folds - 1}, "
-                f"got folds={self.folds} fold={self.fold}"
-            )
-        if self.csv_dims < 1 or self.csv_frames < 1:
-            raise ConfigError(
-                f"csv_dims and csv_frames: expected 1 or more, got {self.csv_dims}, "
-                f"{self.csv_frames}"
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,17 +120,6 @@ def make_set(
     )
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A clip of a file, before it has a target."""
-
-    split: str
-    file: int
-    index: int
-    clip_id: str
-    label: str
-
-
 def load_sets(
     options: DataOptions,
     *,
@@ -241,9 +144,9 @@ def load_sets(
     ]
     _check_same_points(clips)
     annotations = read_annotations(Path(options.labels)) if options.labels else None
-    rows = _label_rows(list(files), clips, annotations)
-    rows = _divide(rows, options)
-    names = tuple(class_names) if class_names else _name_classes(rows, options.task)
+    rows = label_clips(list(files), clips, annotations)
+    rows = divide(rows, options)
+    names = tuple(class_names) if class_names else name_classes(rows, options.task)
     wanted = [split_word(name) for name in splits] if splits else list(dict.fromkeys(
         row.split for row in rows))  # fmt: skip
     for split in wanted if splits else ("train", *wanted):
@@ -260,7 +163,7 @@ def load_sets(
         made = KeypointSet(
             store,
             np.asarray([first_row[row.file] + row.index for row in members], np.int64),
-            _targets(members, names, options.task),
+            targets_of(members, names, options.task),
             tuple(row.clip_id for row in members),
             names,
             skeleton,
@@ -295,79 +198,6 @@ def _check_same_points(clips: Sequence[RawClips]) -> None:
         empty = np.flatnonzero(np.diff(raw.offsets) == 0)
         if len(empty):
             raise TrainingError(f"{raw.path}: clip {raw.clip_ids[empty[0]]!r} has no frames")
-
-
-def _label_rows(
-    splits: Sequence[str], clips: Sequence[RawClips], annotations: Annotations | None
-) -> list[_Row]:
-    rows, missing = [], []
-    for file, (split, raw) in enumerate(zip(splits, clips, strict=True)):
-        for index, clip_id in enumerate(raw.clip_ids):
-            label, own = raw.labels[index], raw.splits[index]
-            if annotations is not None and (known := annotations.get(clip_id)):
-                label, own = known.label, known.split or own
-            if not label:
-                missing.append(clip_id)
-                continue
-            rows.append(_Row(own or split_word(split), file, index, clip_id, label))
-    if missing:
-        where = annotations.path if annotations is not None else "no labels file was given;"
-        raise TrainingError(
-            f"{len(missing)} of {len(missing) + len(rows)} clips have no label "
-            f"({', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}): {where} "
-            "needs a row video_id,label for each; or leave these clips out of the data"
-        )
-    if not rows:
-        raise TrainingError(f"{clips[0].path}: no clips")
-    return rows
-
-
-def _divide(rows: list[_Row], options: DataOptions) -> list[_Row]:
-    """Cut into folds or set a dev share aside; clips of no split are for training."""
-    rows = [dataclasses.replace(r, split="train") if r.split == "all" else r for r in rows]
-    seed = options.split_seed
-    if options.folds:
-        keys = [row.label if options.task == "classify" else "" for row in rows]
-        fold = assign_folds(keys, options.folds, seed)
-        rows = [
-            dataclasses.replace(row, split="test" if of == options.fold else "train")
-            for row, of in zip(rows, fold, strict=True)
-        ]
-    if options.dev_fraction and not any(row.split == "dev" for row in rows):
-        train = [index for index, row in enumerate(rows) if row.split == "train"]
-        keys = [rows[index].label if options.task == "classify" else "" for index in train]
-        for chosen in pick_share(keys, options.dev_fraction, seed):
-            where = train[chosen]
-            rows[where] = dataclasses.replace(rows[where], split="dev")
-    return rows
-
-
-def _name_classes(rows: Sequence[_Row], task: str) -> tuple[str, ...]:
-    train = [row.label for row in rows if row.split == "train"]
-    if task == "ctc":
-        return (*_SPECIAL, *sorted({gloss for label in train for gloss in label.split()}))
-    names = sorted(set(train), key=lambda name: (not name.isdigit(), name.zfill(12)))
-    if len(names) == 1:
-        raise TrainingError(
-            f"only one class in the training clips ({names[0]!r}): nothing to tell apart"
-        )
-    return tuple(names)
-
-
-def _targets(rows: Sequence[_Row], names: Sequence[str], task: str) -> tuple[int | IntArray, ...]:
-    index = {name: number for number, name in enumerate(names)}
-    if task == "ctc":
-        return tuple(
-            np.asarray([index.get(gloss, UNKNOWN) for gloss in row.label.split()], np.int64)
-            for row in rows
-        )
-    for row in rows:
-        if row.label not in index:
-            raise TrainingError(
-                f"label {row.label!r} of {row.split} clip {row.clip_id!r} is not among the "
-                f"{len(names)} classes of the training clips"
-            )
-    return tuple(index[row.label] for row in rows)
 
 
 def _skeleton_of(raw: RawClips, chosen: str) -> str | None:

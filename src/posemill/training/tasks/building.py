@@ -18,7 +18,8 @@ from posemill.records import BoolArray, FloatArray
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.augment import Augment
 from posemill.training.data.batches import Batch, BatchMaker
-from posemill.training.data.datasets import DataOptions, KeypointSet, load_sets
+from posemill.training.data.datasets import KeypointSet, load_sets
+from posemill.training.data.options import DataOptions
 from posemill.training.data.readers import RawClips, find_files, read_clips
 from posemill.training.models import build_model, time_stride_of
 from posemill.training.models.keypoints.base import KeypointModel

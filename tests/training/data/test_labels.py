@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from posemill.errors import TrainingError
+from posemill.training.data.labels import LabelledClip, divide, name_classes, targets_of
+from posemill.training.data.options import DataOptions
+
+
+def clips(*labels: str, split: str = "train") -> list[LabelledClip]:
+    return [
+        LabelledClip(split, 0, index, f"{split}{index}", label)
+        for index, label in enumerate(labels)
+    ]
+
+
+def test_classes_are_of_the_training_clips_numbers_first_and_by_size() -> None:
+    rows = [*clips("10", "b", "9", "a", "9"), *clips("z", split="test")]
+    assert name_classes(rows, "classify") == ("9", "10", "a", "b")
+    with pytest.raises(TrainingError, match=r"only one class in the training clips \('a'\)"):
+        name_classes(clips("a", "a"), "classify")
+
+
+def test_glosses_come_after_blank_and_unknown() -> None:
+    names = name_classes(clips("RAIN SUN", "SUN"), "ctc")
+    assert names == ("<blank>", "<unk>", "RAIN", "SUN")
+    (found,) = targets_of(clips("SUN SNOW RAIN"), names, "ctc")
+    np.testing.assert_array_equal(found, [3, 1, 2])
+
+
+def test_a_class_the_training_clips_do_not_have_is_an_error() -> None:
+    assert targets_of(clips("b", "a"), ("a", "b"), "classify") == (1, 0)
+    with pytest.raises(TrainingError, match=r"label 'c' of test clip 'test0' is not among the 2"):
+        targets_of(clips("c", split="test"), ("a", "b"), "classify")
+
+
+def test_clips_of_no_split_train_and_a_dev_share_is_taken_once() -> None:
+    rows = clips(*"aabb" * 5, split="all")
+    options = DataOptions("x", dev_fraction=0.2)
+    divided = divide(rows, options)
+    assert [row.split for row in divided].count("dev") == 4
+    assert {row.split for row in divided} == {"train", "dev"}
+    assert divide(divided, options) == divided, "there is a dev split already"
+
+
+def test_a_fold_is_tested_and_the_rest_trained_on() -> None:
+    rows = clips(*"aabb" * 3)
+    tested = [
+        {row.clip_id for row in divide(rows, DataOptions("x", folds=3, fold=fold))
+         if row.split == "test"}
+        for fold in range(3)
+    ]  # fmt: skip
+    assert [len(ids) for ids in tested] == [4, 4, 4]
+    assert len(set().union(*tested)) == 12
