@@ -23,6 +23,14 @@ def test_the_holder_is_known_while_the_lock_is_held_and_not_after(tmp_path):
     assert (tmp_path / lock.LOCK_NAME).exists()  # the text of the dead says nothing
 
 
+def test_two_who_ask_do_not_take_each_other_for_the_holder(tmp_path):
+    with RunLock(tmp_path):
+        pass
+    with (tmp_path / lock.LOCK_NAME).open("rb") as handle:
+        assert lock.try_lock(handle.fileno(), is_shared=True)  # as one who asks has it
+        assert holder_of(tmp_path) is None
+
+
 def test_a_second_one_is_refused_with_who_has_it_and_what_to_do(tmp_path):
     with RunLock(tmp_path):
         with (
