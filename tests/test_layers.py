@@ -23,6 +23,7 @@ ALLOWED = {
     "inspection": MIDDLE | {"clips"},
     "training": {"stores", "decoders"},
     "api": MIDDLE | {"clips", "jobs", "inspection", "training"},
+    "testing": MIDDLE,
     "cli": MIDDLE | {"clips", "jobs", "inspection", "training", "api"},
 }
 # Heavy packages, and the only folders that wrap them.
@@ -34,7 +35,7 @@ WRAPPED = {
     "onnxruntime": {"estimators"},
     "onnx": {"weights"},
     "tflite": {"weights"},
-    "av": {"decoders", "inspection"},
+    "av": {"decoders", "inspection", "testing"},
     "PIL": {"inspection"},
     "pyarrow": {"stores", "formats"},
 }

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import psutil
@@ -15,7 +14,6 @@ import pytest
 
 from posemill.errors import ConfigError
 from posemill.executors import (
-    EXECUTORS,
     Died,
     Finished,
     Limits,
@@ -38,54 +36,6 @@ def wait_until(condition, seconds=20.0):
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.01)
-
-
-@pytest.mark.parametrize("name", EXECUTORS)
-def test_every_task_gives_its_values_in_order_and_then_ends(name, functions):
-    events = run_all(open_executor(name, 2, Limits()), functions, ["plain"] * 20)
-    assert len(events) == 60
-    for number in range(20):
-        mine = [event for event in events if event.task == ("plain", number)]
-        assert [event.value for event in mine[:2]] == [("first", number), ("second", number)]
-        assert isinstance(mine[2], Finished)
-
-
-@pytest.mark.parametrize("name", EXECUTORS)
-def test_no_tasks_end_at_once(name, functions):
-    assert run_all(open_executor(name, 2, Limits()), functions, []) == []
-
-
-@pytest.mark.parametrize("name", EXECUTORS)
-def test_tasks_that_come_after_an_event_are_run_too(name, functions):
-    tasks = [("plain", 0)]
-    done = []
-    executor = open_executor(name, 2, Limits())
-    for event in executor.run(functions.make_function, lambda: tasks.pop() if tasks else None):
-        if isinstance(event, Finished):
-            done.append(event.task[1])
-            if len(done) < 4:
-                tasks.append(("plain", len(done)))
-    assert done == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("name", EXECUTORS)
-def test_tasks_under_way_save_what_they_have_when_asked_to_stop(name, functions):
-    executor = open_executor(name, 1, Limits())
-    tasks = iter([("until stopped", 0)])
-    seen = []
-    for event in executor.run(functions.make_function, lambda: next(tasks, None)):
-        if isinstance(event, Message):
-            seen.append(event.value)
-            assert executor.places() == [(("until stopped", 0), (0, 7, 0, 0))]
-            executor.ask_to_stop()
-    assert seen == ["began", "saved"]
-    assert executor.places() == []
-
-
-@pytest.mark.parametrize("name", EXECUTORS)
-def test_a_worker_that_wants_it_is_made_anew(name, functions):
-    events = run_all(open_executor(name, 1, Limits()), functions, ["recycle", "plain", "plain"])
-    assert Counter(type(event) for event in events) == {Message: 6, Finished: 3}
 
 
 @pytest.mark.parametrize("name", ["serial", "threads"])

@@ -1,0 +1,35 @@
+"""Every row of `ESTIMATORS` keeps the contract of engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.estimators import ESTIMATORS
+from posemill.records import Frame
+from posemill.testing import EngineContract
+
+
+class TestHolistic(EngineContract):
+    name = "holistic"
+
+    @pytest.fixture(autouse=True)
+    def _models(self, model_files: dict[str, Path]) -> None:
+        """Skips where the model files cannot be had."""
+
+    @pytest.fixture
+    def frames(self, photo: np.ndarray) -> list[Frame]:
+        """A person, the same cut and mirrored, grey, one pixel."""
+        grey = np.full((48, 64, 3), 128, np.uint8)
+        cut = np.ascontiguousarray(photo[:400, 60:])
+        return [photo, cut, np.ascontiguousarray(photo[:, ::-1]), grey, grey[:1, :1]]
+
+
+class TestFake(EngineContract):
+    name = "fake"
+
+
+def test_every_engine_has_its_suite() -> None:
+    assert set(ESTIMATORS) == {TestHolistic.name, TestFake.name}
