@@ -215,7 +215,8 @@ def test_a_config_becomes_the_command_line_that_means_it(tmp_path):
     ]  # fmt: skip
     shown = posemill("extract", *arguments_of(config), "--show-config", "--json")
     values = {row["name"]: row["value"] for row in json.loads(shown.stdout)}
-    assert ExtractConfig(**values | {"memory_limit_mb": None}) == config
+    left = {"memory_limit_mb": None, "batch_size": None}
+    assert ExtractConfig(**values | left) == config
 
 
 def test_show_config_of_an_extraction_says_where_each_value_came_from(tmp_path):
@@ -235,6 +236,7 @@ def test_show_config_of_an_extraction_says_where_each_value_came_from(tmp_path):
     assert (sources["source"], sources["out"], sources["mode"]) == ("file", "flag", "default")
     assert sources["task_frames"] == "flag"
     assert sources["workers"] == "machine: cores this process may use"
+    assert sources["batch_size"] == "machine: usual on a CPU"
     assert sources["memory_limit_mb"].startswith("machine: ")
     (tmp_path / "again.toml").write_text(text)
     assert ExtractConfig(**read_toml(ExtractConfig, tmp_path / "again.toml")).task_frames == 32

@@ -56,13 +56,16 @@ def extract(
 
 def _with_machine(resolved: Resolved[ExtractConfig]) -> Resolved[ExtractConfig]:
     """Return the settings with what this machine makes of those that were left to it."""
-    from posemill.jobs.extract.workers import plan_workers
+    from posemill.jobs.extract.workers import frames_per_call, plan_workers
 
     config, plan = resolved.config, plan_workers(resolved.config)
     found: dict[str, Any] = {}
     why: dict[str, str] = {}
     if config.workers is None and not config.num_gpus:
         found["workers"], why["workers"] = plan.num_workers, "cores this process may use"
+    if config.batch_size is None:
+        device = "GPU" if config.num_gpus else "CPU"
+        found["batch_size"], why["batch_size"] = frames_per_call(config), f"usual on a {device}"
     if config.memory_limit_mb is None:
         found["memory_limit_mb"] = plan.memory_bytes >> 20
         why["memory_limit_mb"] = "a worker's share of the memory"

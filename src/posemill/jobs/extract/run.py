@@ -24,7 +24,7 @@ from posemill.jobs.extract.opening import open_ledger, settled
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.snapshot import Snapshot, failed_text
 from posemill.jobs.extract.worker import MakeWorker
-from posemill.jobs.extract.workers import WorkerPlan, plan_workers
+from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, plan_workers
 from posemill.machine.disk import disk_message
 from posemill.machine.processes import thread_variables
 from posemill.sources import ClipList, find_clips
@@ -184,7 +184,6 @@ def _work(
     if config.temp_dir is not None:
         config.temp_dir.mkdir(parents=True, exist_ok=True)
         environment["TMPDIR"] = str(config.temp_dir)
-    default_batch = 16 if config.num_gpus else 4
     settings = WorkerSettings(
         folder=str(config.out),
         engine=config.engine,
@@ -192,7 +191,7 @@ def _work(
         devices=workers.devices,
         skeleton_name=config.skeleton,
         decoder=config.decoder,
-        batch_size=config.batch_size or default_batch,
+        batch_size=frames_per_call(config),
         memory_bytes=workers.memory_bytes,
     )
     limits = Limits(

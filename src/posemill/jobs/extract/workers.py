@@ -63,3 +63,8 @@ def usual_workers() -> tuple[int, str]:
         return cores, ""
     why = f": {memory.reason}" if memory.reason else ""
     return fitting, f"not {cores}, one a core, for {memory.amount >> 20} MB of memory{why}"
+
+
+def frames_per_call(config: ExtractConfig) -> int:
+    """Return how many frames the engine is shown at a time."""
+    return config.batch_size or (16 if config.num_gpus else 4)
