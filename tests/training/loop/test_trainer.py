@@ -180,6 +180,15 @@ def test_training_learns_and_leaves_all_files(settings: Settings) -> None:
     assert all(torch.equal(best[name], loaded[name]) for name in best)
 
 
+def test_every_logged_step_says_how_fast_it_was(settings: Settings) -> None:
+    result = train(settings(epochs=1))
+    rows = [row for row in RunFolder(result.out).read_metrics() if row["event"] == "train"]
+    assert len(rows) == 4
+    assert all(row["samples_per_second"] > 0 for row in rows)
+    assert all(0 < row["data_wait"] < 1 for row in rows)
+    assert result.summary["samples_per_second"] > 0
+
+
 def test_the_best_checkpoint_holds_the_moving_average(settings: Settings) -> None:
     result = train(settings(ema_decay=0.9))
     trained, averaged = weights_of(result.out, "best"), load_model(result.out).state_dict()
