@@ -43,15 +43,19 @@ class Group:
 
 @cache
 def groups_of(skeleton_name: str) -> tuple[Group, ...]:
-    """Return a skeleton's groups: body on the shoulders, hands on the wrist, face on its mean."""
+    """Return a skeleton's groups: body on the shoulders, hands on the wrist, others on their mean.
+
+    A body without shoulders or a hand without a wrist is centred on its mean too.
+    """
     skeleton = get_skeleton(skeleton_name)
     where = {name: index for index, name in enumerate(skeleton.point_names)}
     groups = []
     for part in skeleton.parts:
-        if part.name in ("pose", "body"):
+        has_shoulders = {"left_shoulder", "right_shoulder"} <= {*where}
+        if part.name in ("pose", "body") and has_shoulders:
             shoulders = (where["left_shoulder"], where["right_shoulder"])
             groups.append(Group(part.start, part.stop, shoulders, shoulders))
-        elif part.name.endswith("_hand"):
+        elif part.name.endswith("_hand") and f"{part.name}_wrist" in where:
             groups.append(Group(part.start, part.stop, (where[f"{part.name}_wrist"],)))
         else:
             groups.append(Group(part.start, part.stop))
