@@ -86,7 +86,7 @@ def view(
     )
     total = material.num_frames
     outlines = track(
-        material.outlines(), "counting", total, lambda each: len(each.present),
+        material.outlines(), "counting", total, lambda each: each.num_frames,
         progress=progress,
     )  # fmt: skip
     found = View(describe(material, outlines, num_rows=rows))

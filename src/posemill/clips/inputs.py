@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -15,12 +16,12 @@ from posemill.blocks import ClipBlock, join_clips
 from posemill.errors import FormatError, PosemillError, RunError
 from posemill.formats import detect_format, get_format
 from posemill.formats.shared.contract import Format, Size
-from posemill.records import BoolArray, PoseClip, fields_of_recipe
+from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 from posemill.stores.columns import part_for
 from posemill.stores.commits import Failure
 from posemill.stores.manifest import MANIFEST_NAME
-from posemill.stores.reader import Run, open_run
+from posemill.stores.reader import FoundCounts, Run, open_run
 from posemill.stores.shards import BlockPlan
 
 ClipName = tuple[str, str]  # split, clip_id
@@ -32,16 +33,17 @@ class Outline:
     """A clip without its keypoints.
 
     Args:
-        present: `(frames, parts)`: which parts were found.
-        sizes_wh: `(frames, 2)` in pixels.
+        num_present: In how many frames each part was found, parts as in the skeleton.
+        sizes_wh: How many frames have each width and height, in pixels.
         normalized: As in `PoseClip`, as is `interpolated`.
     """
 
     split: str
     clip_id: str
     skeleton_name: str
-    present: BoolArray
-    sizes_wh: npt.NDArray[np.int32]
+    num_frames: int
+    num_present: tuple[int, ...]
+    sizes_wh: Mapping[tuple[int, int], int]
     normalized: str = "none"
     interpolated: int = 0
 
@@ -136,11 +138,12 @@ class ClipInput:
         return self.chosen(self._all_clips(None), () if self.run is None else self.run.splits)
 
     def outlines(self) -> Iterator[Outline]:
-        """Yield the clips without their keypoints: fast for a run, out of its small columns."""
+        """Yield the clips without their keypoints: fast for a run, out of its records."""
         if self.run is None:
             for clip in self.clips_so_far():
                 yield Outline(
-                    clip.split, clip.clip_id, clip.skeleton_name, clip.present, clip.sizes_wh,
+                    clip.split, clip.clip_id, clip.skeleton_name, len(clip),
+                    tuple(clip.present.sum(0).tolist()), _count_sizes(clip.sizes_wh),
                     clip.normalized, clip.interpolated,
                 )  # fmt: skip
             return
@@ -271,21 +274,36 @@ def open_inputs(
 
 
 def _outlines_of(run: Run, split: str, size_wh: Size | None) -> Iterator[Outline]:
-    flags = [f"has_{name}" for name in get_skeleton(run.skeleton_name).part_names]
     made = fields_of_recipe(run.manifest.options.get("recipe"))
+    counts = run.found_counts(split)
+    for each in _read_counts(run, split) if counts is None else counts:
+        sizes: Counter[tuple[int, int]] = Counter()
+        for (width, height), count in each.sizes_wh.items():
+            is_unknown = size_wh is not None and (width <= 0 or height <= 0)
+            sizes[size_wh if is_unknown and size_wh else (width, height)] += count
+        yield Outline(
+            split, each.clip_id, run.skeleton_name, each.num_frames, each.num_present, sizes, **made
+        )
+
+
+def _read_counts(run: Run, split: str) -> Iterator[FoundCounts]:
+    """Yield what was found in each clip of a run whose records do not say it: out of its rows."""
+    flags = [f"has_{name}" for name in get_skeleton(run.skeleton_name).part_names]
     table = run.table(split, ["clip_id", "width", "height", *flags])
     present = np.stack([table.column(flag).to_numpy() for flag in flags], 1)
     sizes = np.stack([table.column(side).to_numpy() for side in ("width", "height")], 1)
-    if size_wh is not None:
-        sizes = np.where((sizes <= 0).any(1, keepdims=True), size_wh, sizes)
     ids = table.column("clip_id").to_pylist()
     # Rows come by clip: a new id starts a new clip.
     starts = [row for row in range(len(ids)) if not row or ids[row] != ids[row - 1]]
     for start, stop in pairwise([*starts, len(ids)]):
-        yield Outline(
-            split, ids[start], run.skeleton_name, present[start:stop].astype(bool),
-            sizes[start:stop].astype(np.int32), **made,
-        )  # fmt: skip
+        found = tuple(present[start:stop].astype(np.int64).sum(0).tolist())
+        yield FoundCounts(split, ids[start], stop - start, found, _count_sizes(sizes[start:stop]))
+
+
+def _count_sizes(sizes_wh: npt.NDArray[Any]) -> Counter[tuple[int, int]]:
+    sizes, counts = np.unique(sizes_wh, axis=0, return_counts=True)
+    pairs = zip(sizes.tolist(), counts.tolist(), strict=True)
+    return Counter({(width, height): count for (width, height), count in pairs})
 
 
 def _part_of(run: Run, layout: str | None) -> str:

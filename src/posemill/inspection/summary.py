@@ -41,13 +41,10 @@ class SplitSummary:
         self.skeleton_names = tuple(dict.fromkeys(known))
         self.normalized = tuple(dict.fromkeys((*self.normalized, outline.normalized)))
         self.interpolated = max(self.interpolated, outline.interpolated)
-        self.lengths.append(len(outline.present))
-        self.num_frames += len(outline.present)
-        sizes, counts = np.unique(outline.sizes_wh, axis=0, return_counts=True)
-        for (width, height), count in zip(sizes.tolist(), counts.tolist(), strict=True):
-            self.sizes[width, height] += count
-        for name, count in zip(names, outline.present.sum(0).tolist(), strict=True):
-            self.present[name] += count
+        self.lengths.append(outline.num_frames)
+        self.num_frames += outline.num_frames
+        self.sizes.update(outline.sizes_wh)
+        self.present.update(dict(zip(names, outline.num_present, strict=True)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, for JSON: presence as shares of frames, sizes by frames."""

@@ -34,7 +34,8 @@ CREATE TABLE IF NOT EXISTS shards (
   num_bytes INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS pieces (
   piece_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, unit_no INTEGER, first_frame INTEGER
-  NOT NULL, shard_no INTEGER NOT NULL, row_offset INTEGER NOT NULL, num_rows INTEGER NOT NULL);
+  NOT NULL, shard_no INTEGER NOT NULL, row_offset INTEGER NOT NULL, num_rows INTEGER NOT NULL,
+  found TEXT);
 CREATE INDEX IF NOT EXISTS pieces_by_clip ON pieces (clip_no, first_frame);
 CREATE INDEX IF NOT EXISTS pieces_by_shard ON pieces (shard_no);
 CREATE TABLE IF NOT EXISTS failures (
@@ -47,13 +48,19 @@ CREATE INDEX IF NOT EXISTS failures_by_clip ON failures (clip_no);
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of one clip inside a shard: `num_rows` from `row_offset`, in frame order."""
+    """Rows of one clip inside a shard: `num_rows` from `row_offset`, in frame order.
+
+    Args:
+        found: JSON: in how many frames each part was found, and `[width, height, frames]` for each
+            size of frames. `view` counts by it, without reading a shard.
+    """
 
     clip_no: int
     first_frame: int
     row_offset: int
     num_rows: int
     unit_no: int | None = None
+    found: str | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,8 @@ class CommitLog:
             raise
         # FULL: a record that was acknowledged survives a power cut.
         self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
+        if not has_found_counts(self._database):  # a ledger of an earlier version
+            self._database.execute("ALTER TABLE pieces ADD COLUMN found TEXT")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -176,11 +185,11 @@ class CommitLog:
         )
         shard_no = int(cursor.lastrowid or 0)
         self._database.executemany(
-            "INSERT INTO pieces (clip_no, unit_no, first_frame, shard_no, row_offset, num_rows) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO pieces (clip_no, unit_no, first_frame, shard_no, row_offset, num_rows, "
+            "found) VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
                 (piece.clip_no, piece.unit_no, piece.first_frame, shard_no, piece.row_offset,
-                 piece.num_rows)
+                 piece.num_rows, piece.found)
                 for piece in shard.pieces
             ],
         )  # fmt: skip
@@ -339,6 +348,11 @@ def read_reasons(database: sqlite3.Connection) -> list[tuple[str, int, int]]:
         "SELECT reason, count(*), sum(num_frames) FROM failures GROUP BY reason "
         "ORDER BY count(*) DESC, reason"
     ).fetchall()
+
+
+def has_found_counts(database: sqlite3.Connection) -> bool:
+    """Return whether the pieces of a ledger can say what was found in them."""
+    return any(row[1] == "found" for row in database.execute("PRAGMA table_info(pieces)"))
 
 
 def read_meta(database: sqlite3.Connection) -> dict[str, str]:

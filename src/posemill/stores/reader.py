@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +18,12 @@ from posemill.blocks import ClipBlock
 from posemill.errors import MissingExtraError, RunError
 from posemill.plugins import hint
 from posemill.records import PoseClip, fields_of_recipe
+from posemill.skeletons import get_skeleton
 from posemill.stores.columns import part_for
 from posemill.stores.commits import (
     Failure,
     SplitCounts,
+    has_found_counts,
     read_counts,
     read_failures,
     read_ledger,
@@ -35,6 +40,21 @@ _ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
 def open_run(path: Path | str) -> Run:
     """Return the run in a folder, finished or not: what was committed to it so far."""
     return Run(Path(path))
+
+
+class FoundCounts(NamedTuple):
+    """A clip without its keypoints.
+
+    Args:
+        num_present: In how many frames each part was found, parts as in the skeleton.
+        sizes_wh: How many frames have each width and height, in pixels.
+    """
+
+    split: str
+    clip_id: str
+    num_frames: int
+    num_present: tuple[int, ...]
+    sizes_wh: Mapping[tuple[int, int], int]
 
 
 class Run:
@@ -117,6 +137,43 @@ class Run:
                 values,
             )
             return [clip_id for (clip_id,) in rows]
+
+    def found_counts(self, split: str) -> Iterator[FoundCounts] | None:
+        """Return what was found in each clip of a split, out of the records alone.
+
+        None where the records of an earlier version do not say it.
+        """
+        self._where(split)
+        with read_ledger(self.folder) as database:
+            if not has_found_counts(database):
+                return None
+            rows = database.execute(
+                "SELECT clip_no, clip_id, pieces.num_rows, found FROM pieces JOIN clips USING "
+                "(clip_no) WHERE split = ? ORDER BY clip_no, first_frame",
+                (split,),
+            ).fetchall()
+        if any(found is None for _, _, _, found in rows):
+            return None
+        return self._sum_up(split, rows)
+
+    def _sum_up(self, split: str, rows: list[tuple[int, str, int, str]]) -> Iterator[FoundCounts]:
+        num_parts = len(get_skeleton(self.skeleton_name).parts)
+        for _, pieces in groupby(rows, key=lambda row: row[0]):
+            sizes: Counter[tuple[int, int]] = Counter()
+            present, num_frames, clip_id = [0] * num_parts, 0, ""
+            for _, clip_id, num_rows, found in pieces:
+                num_frames += num_rows
+                try:
+                    parts, by_size = json.loads(found)
+                    present = [int(a) + int(b) for a, b in zip(present, parts, strict=True)]
+                    for width, height, count in by_size:
+                        sizes[int(width), int(height)] += int(count)
+                except (ValueError, TypeError, RecursionError) as error:
+                    raise RunError(
+                        f"{self.folder}: the ledger says nonsense about what was found in clip "
+                        f"{clip_id!r}; put back a copy of ledger.sqlite"
+                    ) from error
+            yield FoundCounts(split, clip_id, num_frames, tuple(present), sizes)
 
     def clips(
         self, split: str | None = None, *, skeleton_name: str | None = None

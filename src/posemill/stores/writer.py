@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -48,6 +50,13 @@ def write_table(table: pa.Table, path: Path) -> int:
     return buffer.tell()
 
 
+def found_counts(clip: PoseClip) -> str:
+    """Return `Piece.found` of some frames of a clip."""
+    sizes, counts = np.unique(clip.sizes_wh, axis=0, return_counts=True)
+    by_size = [[*size, count] for size, count in zip(sizes.tolist(), counts.tolist(), strict=True)]
+    return json.dumps([clip.present.sum(0).tolist(), by_size], separators=(",", ":"))
+
+
 class ShardWriter:
     """Collects pieces of clips and writes them as one shard."""
 
@@ -61,7 +70,8 @@ class ShardWriter:
         """Add a piece of a clip: at least one frame, in order of their indices."""
         first = int(clip.frame_indices[0])
         self._tables.append(table_of(clip))
-        self._pieces.append(Piece(clip_no, first, self.num_rows, len(clip), unit_no))
+        found = found_counts(clip)
+        self._pieces.append(Piece(clip_no, first, self.num_rows, len(clip), unit_no, found))
         self.num_rows += len(clip)
 
     def write(self, name: str) -> Shard:

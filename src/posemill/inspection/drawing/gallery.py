@@ -78,8 +78,8 @@ def choose_frames(
     """
     by_split: dict[str, list[tuple[str, int]]] = {}
     for outline in outlines:
-        if len(outline.present):
-            by_split.setdefault(outline.split, []).append((outline.clip_id, len(outline.present)))
+        if outline.num_frames:
+            by_split.setdefault(outline.split, []).append((outline.clip_id, outline.num_frames))
     chosen: dict[ClipName, list[int]] = {}
     for split, clips in by_split.items():
         rng = np.random.default_rng([seed, zlib.crc32(split.encode("utf-8", "replace"))])
