@@ -14,7 +14,7 @@ import pytest
 from posemill.archives import open_npz
 from posemill.errors import FormatError
 from posemill.formats import get_format
-from posemill.npz_clips import content_key, read_npz_clips, split_by_name
+from posemill.npz_clips import content_key, read_frames, read_npz_clips, split_by_name
 from posemill.training.data.datasets import load_sets
 from posemill.training.data.options import DataOptions
 from posemill.training.data.readers import read_clips
@@ -187,3 +187,16 @@ def test_the_key_changes_with_the_content_and_not_with_the_file(tmp_path: Path) 
     changed.view(np.uint8)[0, 0, 0] ^= 1
     assert key("a.npz", keypoints=changed) != first
     assert key("a.npz", points=POINTS) != first
+
+
+def test_short_and_empty_clips_and_archives_have_their_place(tmp_path: Path) -> None:
+    path = tmp_path / "odd.npz"
+    np.savez(path, keypoints=POINTS[:3], video_ids=["a", "b", "b"], labels=["p", "q", "q"],
+             frame_index=np.array([4, 5, 6], np.int16))  # fmt: skip
+    assert read_npz_clips(open_npz(path)).labels == ("p", "q")
+    assert read_frames(open_npz(path), slice(0, 2)).frame_index.dtype == np.int64
+    np.savez(path, keypoints=POINTS[:3], video_ids=["a", "a", "a"], lengths=[3, 0])
+    assert read_npz_clips(open_npz(path)).clip_ids == ("a", "odd")
+    np.savez(path, keypoints=POINTS[:0], video_ids=[])
+    clips = read_npz_clips(open_npz(path))
+    assert (len(clips), clips.offsets.tolist()) == (0, [0])

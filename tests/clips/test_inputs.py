@@ -244,3 +244,14 @@ def test_nonsense_in_the_records_is_one_sentence(
         database.commit()
     with pytest.raises(RunError, match="the ledger says nonsense about what was found in clip"):
         list(ClipInput(tmp_path / "run").outlines())
+
+
+def test_a_split_named_twice_is_read_once(material: ClipInput) -> None:
+    twice = ClipInput(material.path, splits=["dev", "dev"])
+    assert [clip.clip_id for clip in twice.clips()] == ["a"]
+
+
+def test_a_run_of_which_everything_failed_can_be_looked_at(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add_failure(Failure("lost", "train", None, 7, "lost.mp4", "gone", "it is gone"))
+    assert [each.reason for each in ClipInput(tmp_path / "run").failures()] == ["gone"]
