@@ -9,7 +9,11 @@ from format_clips import make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
-from posemill.formats.openpose_json import OpenPoseFileFormat, OpenPoseFolderFormat
+from posemill.formats.openpose_json import (
+    OpenPoseFileFormat,
+    OpenPoseFolderFormat,
+    _in_order,
+)
 from posemill.formats.shared.contract import Recipe
 
 FOLDER, FILE = OpenPoseFolderFormat(), OpenPoseFileFormat()
@@ -152,3 +156,14 @@ def test_json_too_large_to_hold_is_refused_unread(tmp_path: Path) -> None:
         handle.truncate(1 << 23)
     with pytest.raises(FormatError, match="8388608 bytes of JSON in one value; expected at most"):
         list(FOLDER.read(folder, size_wh=(10, 10)))
+
+
+@pytest.mark.parametrize(
+    ("keys", "order"),
+    [(["10", "2", "1"], [2, 1, 0]), (["b", "a", "10"], [0, 1, 2]), (["2", "1b"], [0, 1])],
+)
+def test_frames_come_by_their_numbers_or_else_as_they_stand(
+    keys: list[str], order: list[int]
+) -> None:
+    frames = {key: number for number, key in enumerate(keys)}
+    assert _in_order(frames) == order

@@ -1,0 +1,68 @@
+"""The log of a run: its last lines, and those that come."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from posemill.jobs.extract import log
+from posemill.jobs.extract.log import RunLog, follow_log, read_logs
+from posemill.stores.lock import RunLock
+
+
+def test_lines_have_the_time_in_front_and_are_appended(tmp_path: Path) -> None:
+    for text in ("begun", "odd \udce9"):
+        one = RunLog(tmp_path)
+        one.write(text)
+        one.close()
+    lines = read_logs(tmp_path)
+    assert [re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00 ", "", line) for line in lines] == [
+        "begun",
+        "odd \\udce9",
+    ]
+
+
+def test_only_the_last_lines_are_read_of_the_log_that_is_meant(tmp_path: Path) -> None:
+    assert read_logs(tmp_path) == []
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "coordinator.log").write_text("".join(f"{i}\n" for i in range(900)))
+    (tmp_path / "logs" / "worker-3.log").write_text("mine\n")
+    assert read_logs(tmp_path, num_lines=3) == ["897", "898", "899"]
+    assert len(read_logs(tmp_path)) == 50
+    assert read_logs(tmp_path, worker=3) == ["mine"]
+    assert read_logs(tmp_path, worker=4) == []
+
+
+def test_long_lines_are_read_from_where_the_last_ones_may_begin(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "coordinator.log").write_text("x" * 5000 + "\nlast\n")
+    first, last = read_logs(tmp_path, num_lines=2)
+    assert last == "last"
+    assert set(first) == {"x"}
+
+
+def test_new_lines_come_while_somebody_works_and_then_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "logs").mkdir()
+    path = tmp_path / "logs" / "coordinator.log"
+    path.write_text("old\n")
+    lock = RunLock(tmp_path)
+    steps = [lambda: path.write_text("old\none\ntw"), lambda: path.write_text("old\none\ntwo\nth")]
+
+    def wait(seconds: float) -> None:
+        assert 0 < seconds < 5
+        if steps:
+            steps.pop(0)()
+        else:
+            lock.__exit__(None, None, None)
+
+    monkeypatch.setattr(log.time, "sleep", wait)
+    with lock:
+        assert list(follow_log(tmp_path)) == ["one", "two", "th"]
+
+
+def test_a_log_nobody_writes_to_has_no_new_lines(tmp_path: Path) -> None:
+    assert list(follow_log(tmp_path)) == []
