@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from posemill.api.converting import export, import_run, merge, prepare
     from posemill.api.extracting import extract, status
-    from posemill.api.looking import report, view, visualize
+    from posemill.api.looking import plot, report, show, view, visualize
     from posemill.api.predicting import predict
     from posemill.archives import open_npz
     from posemill.config import ExtractConfig
@@ -47,9 +47,11 @@ _PUBLIC = {
     "merge": "posemill.api.converting",
     "open_npz": "posemill.archives",
     "open_run": "posemill.stores.reader",
+    "plot": "posemill.api.looking",
     "predict": "posemill.api.predicting",
     "prepare": "posemill.api.converting",
     "report": "posemill.api.looking",
+    "show": "posemill.api.looking",
     "status": "posemill.api.extracting",
     "train": "posemill.training.front",
     "view": "posemill.api.looking",
@@ -79,9 +81,11 @@ __all__ = [
     "merge",
     "open_npz",
     "open_run",
+    "plot",
     "predict",
     "prepare",
     "report",
+    "show",
     "status",
     "train",
     "view",

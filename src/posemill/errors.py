@@ -17,6 +17,9 @@ The caller's own mistakes in Python (a wrong shape, a wrong type) are `ValueErro
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 
 class PosemillError(Exception):
     """Base of all errors: the message says what was expected, what came and what to do."""
@@ -26,6 +29,16 @@ class PosemillError(Exception):
 
 class MissingExtraError(PosemillError):
     """An optional package is not installed; the message names the extra that brings it."""
+
+
+def import_optional(package: str) -> Any:
+    """Return a package that is no part of the installation, or say what brings it."""
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"this needs {package!r}, which is not installed; run: pip install {package}"
+        ) from error
 
 
 class WeightsError(PosemillError):

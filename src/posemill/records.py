@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from posemill.errors import import_optional
 from posemill.skeletons import Skeleton, get_skeleton, point_map
 
 Frame = npt.NDArray[np.uint8]  # (height, width, 3), RGB
@@ -81,6 +83,8 @@ class PoseClip:
         normalized: `none`; `shoulders` or `bbox` for points that were centred and scaled: they
             have no place in the picture any more, and are not normalised again.
         interpolated: Gaps of up to this many frames were closed by straight lines.
+        run_folder: Of the run it was read from, which knows the pictures; empty for a clip of a
+            file.
     """
 
     points: FloatArray
@@ -96,6 +100,7 @@ class PoseClip:
     extra: Mapping[str, Any] = field(default_factory=dict)
     normalized: str = "none"
     interpolated: int = 0
+    run_folder: str = ""
 
     def __post_init__(self) -> None:
         frames, keypoints = len(self.points), self.skeleton.num_points
@@ -184,6 +189,58 @@ class PoseClip:
             scores[:, target] = self.scores[:, chosen].min(1) if chosen else 0
         scores[np.isnan(points[..., 0])] = 0
         return dataclasses.replace(self, points=points, scores=scores, skeleton_name=name)
+
+    def to_pandas(self, *, wide: bool = False) -> Any:
+        """Return a pandas DataFrame: a row for each point of each frame, x, y, z and score in it.
+
+        Args:
+            wide: A row for each frame instead, with columns `nose_x`, `nose_y`, `nose_z`,
+                `nose_score` and so on.
+        """
+        pandas = import_optional("pandas")
+        names, frames = self.skeleton.point_names, len(self)
+        values = np.concatenate([self.points, self.scores[..., None]], axis=2)
+        axes = ("x", "y", "z", "score")
+        if wide:
+            columns = [f"{name}_{axis}" for name in names for axis in axes]
+            index = pandas.Index(self.frame_indices, name="frame_index")
+            return pandas.DataFrame(values.reshape(frames, -1), index=index, columns=columns)
+        parts = [part.name for part in self.skeleton.parts for _ in range(len(part))]
+        table = pandas.DataFrame(values.reshape(-1, len(axes)), columns=axes)
+        table.insert(0, "point", np.tile(names, frames))
+        table.insert(0, "part", np.tile(parts, frames))
+        table.insert(0, "frame_index", np.repeat(self.frame_indices, len(names)))
+        return table
+
+    def plot(self, index: int | None = None, *, originals: PathLike[str] | str = "") -> Frame:
+        """Return a picture, RGB, of one frame with its keypoints, or of frames side by side.
+
+        Args:
+            index: Row of the frame; None for up to twelve of the clip, on one sheet.
+            originals: Folder of the original pictures or videos, where it is not the one its run
+                recorded; without any the canvas is blank.
+        """
+        import posemill  # this module may not know who draws; the front door does
+
+        return posemill.plot(self, index, originals=originals or None)
+
+    def show(
+        self,
+        index: int | None = None,
+        *,
+        path: PathLike[str] | str = "",
+        originals: PathLike[str] | str = "",
+    ) -> None:
+        """Show what `plot` gives: in the notebook, or on the screen; or write it as a PNG.
+
+        Args:
+            index: As in `plot`.
+            path: The PNG file to write, instead of showing it.
+            originals: As in `plot`.
+        """
+        import posemill
+
+        posemill.show(self, index, path=path or None, originals=originals or None)
 
 
 def fields_of_recipe(recipe: Any) -> dict[str, Any]:

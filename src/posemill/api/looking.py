@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from posemill.api.arguments import AnyPath, Names, Size, names_of, parse_size
-from posemill.api.progress import show_progress, track
+from posemill.api.progress import is_notebook, show_progress, track
 from posemill.clips.inputs import ClipInput
-from posemill.inspection.drawing.gallery import DrawRequest, draw_gallery
+from posemill.errors import PosemillError
+from posemill.inspection.drawing.frame_picture import draw
+from posemill.inspection.drawing.gallery import (
+    DrawRequest,
+    clip_sheet,
+    draw_gallery,
+    frame_cell,
+    spread_rows,
+    write_picture,
+)
 from posemill.inspection.drawing.lettering import lacks_font
 from posemill.inspection.drawing.originals import Originals
+from posemill.inspection.drawing.showing import open_viewer, png_bytes
 from posemill.inspection.quality import measure
 from posemill.inspection.report.build import measure_all, write_report
 from posemill.inspection.summary import clip_row, describe
+from posemill.records import Frame, PoseClip
+from posemill.stores.reader import open_run
 
 
 class View(dict[str, Any]):
@@ -170,6 +183,56 @@ def report(
     with show_progress("drawing frames", progress=progress) as found.on_frame:
         write_report(material, quality, Path(out), originals=found)
     return Drawn((Path(out),), found.num_gone, _notes(found))
+
+
+def plot(clip: PoseClip, index: int | None = None, *, originals: AnyPath | None = None) -> Frame:
+    """Return a picture, RGB, of one frame of a clip, or of up to twelve side by side.
+
+    Args:
+        clip: Of any skeleton.
+        index: Row of the frame; None for a contact sheet.
+        originals: Folder of the original pictures or videos, where it is not the one its run
+            recorded; without any the canvas is blank.
+    """
+    if not len(clip):
+        raise ValueError(f"clip {clip.clip_id!r} has no frames to draw")
+    if index is not None and not -len(clip) <= index < len(clip):
+        raise IndexError(f"clip {clip.clip_id!r} has {len(clip)} frames; there is none at {index}")
+    facts: dict[str, Any] = {}
+    with suppress(PosemillError):  # the run was moved: the clip is drawn on a blank canvas
+        facts = asdict(open_run(clip.run_folder).manifest) if clip.run_folder else {}
+    rows = spread_rows(clip) if index is None else [range(len(clip))[index]]
+    frames = _originals(facts, originals).frames(clip, rows)
+    if index is None:
+        return clip_sheet(clip, [frame_cell(frame, clip, row) for row, frame in frames])
+    ((row, frame),) = frames
+    return draw(frame, clip, row)
+
+
+def show(
+    clip: PoseClip,
+    index: int | None = None,
+    *,
+    path: AnyPath | None = None,
+    originals: AnyPath | None = None,
+) -> None:
+    """Show what `plot` gives: in the notebook, or on the screen; or write it as a PNG.
+
+    Args:
+        clip: Of any skeleton.
+        index: As in `plot`, as is `originals`.
+        path: The PNG file to write, instead of showing it.
+        originals: See `plot`.
+    """
+    picture = plot(clip, index, originals=originals)
+    if path is not None:
+        write_picture(Path(path), picture)
+    elif is_notebook():
+        from IPython.display import Image, display
+
+        display(Image(data=png_bytes(picture)))
+    else:
+        open_viewer(picture)
 
 
 def _originals(facts: dict[str, Any], moved_to: AnyPath | None) -> Originals:

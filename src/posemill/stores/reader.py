@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from posemill.blocks import ClipBlock
-from posemill.errors import MissingExtraError, RunError
+from posemill.errors import RunError, import_optional
 from posemill.plugins import hint
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
@@ -189,7 +188,10 @@ class Run:
             for clip in self.read_block(plan, skeleton_name).clips:
                 # Its own memory: whoever keeps a clip does not keep its neighbours.
                 yield dataclasses.replace(
-                    clip, points=clip.points.copy(), scores=clip.scores.copy()
+                    clip,
+                    points=clip.points.copy(),
+                    scores=clip.scores.copy(),
+                    run_folder=str(self.folder),
                 )
 
     def plan_blocks(self, split: str | None = None) -> Iterator[BlockPlan]:
@@ -235,7 +237,7 @@ class Run:
                 f"run[{rows[0][1]!r}, {clip_id!r}]"
             )
         (clip,) = self.read_block(BlockPlan(tuple(ShardRows(*row) for row in rows))).clips
-        return clip
+        return dataclasses.replace(clip, run_folder=str(self.folder))
 
     def table(self, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """Return all rows as an Arrow table, by clip and frame. Small columns cost little."""
@@ -256,7 +258,7 @@ class Run:
 
         The keypoints of a million frames are 9 GB: give `columns` to leave them on the disk.
         """
-        _need("pandas")
+        import_optional("pandas")
         return self.table(split, columns).to_pandas()
 
     def to_numpy(self, split: str | None = None) -> dict[str, Any]:
@@ -284,7 +286,7 @@ class Run:
 
     def to_torch(self, split: str | None = None) -> dict[str, Any]:
         """Return what `to_numpy` does, the arrays as tensors that share its memory."""
-        torch = _need("torch")
+        torch = import_optional("torch")
         return {
             name: values if isinstance(values, list) else torch.from_numpy(values)
             for name, values in self.to_numpy(split).items()
@@ -298,12 +300,3 @@ class Run:
                 f"{self.folder} has no split {split!r}; it has {', '.join(self.splits) or 'none'}"
             )
         return " WHERE split = ?", (split,)
-
-
-def _need(package: str) -> Any:
-    try:
-        return import_module(package)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"this needs {package!r}, which is not installed; run: pip install {package}"
-        ) from error

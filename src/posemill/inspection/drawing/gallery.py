@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from posemill.clips.inputs import ClipInput, ClipName, Outline
@@ -18,6 +17,7 @@ from posemill.inspection.drawing.movies import MOVIE_KINDS, write_movie
 from posemill.inspection.drawing.naming import safe_path, writing
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.sheets import Cell, contact_sheet, draw_cell
+from posemill.inspection.drawing.showing import png_bytes
 from posemill.records import Frame, PoseClip
 
 SHEET_FRAMES = 12  # of a whole clip's contact sheet
@@ -138,17 +138,32 @@ def draw_movies(
     """Write every named clip as a movie, and a contact sheet of it; yield the paths."""
     for clip in material.pick(names):
         path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
-        kept = set(np.linspace(0, len(clip) - 1, min(SHEET_FRAMES, len(clip))).round().astype(int))
+        kept = set(spread_rows(clip))
         cells: list[Cell] = []
         fps = clip.fps if clip.fps and 0 < clip.fps <= 1000 else 25.0
         with writing(path):
             write_movie(path, _drawn(clip, originals, kept, cells), kind=kind, fps=fps)
         yield path
         sheet_path = safe_path(out, clip.split, clip.clip_id, suffix="_contact_sheet.png")
-        title = f"{clip.clip_id}: {len(cells)} of {len(clip)} frames"
-        sheet = contact_sheet(cells, part_names=clip.skeleton.part_names, title=title)
-        write_picture(sheet_path, sheet)
+        write_picture(sheet_path, clip_sheet(clip, cells))
         yield sheet_path
+
+
+def spread_rows(clip: PoseClip) -> list[int]:
+    """Return the rows of a clip's contact sheet, from its first to its last."""
+    count = min(SHEET_FRAMES, len(clip))
+    return [int(row) for row in np.linspace(0, len(clip) - 1, count).round()]
+
+
+def clip_sheet(clip: PoseClip, cells: Sequence[Cell]) -> Frame:
+    """Return some drawn frames of one clip as a contact sheet."""
+    title = f"{clip.clip_id}: {len(cells)} of {len(clip)} frames"
+    return contact_sheet(cells, part_names=clip.skeleton.part_names, title=title)
+
+
+def frame_cell(frame: Frame | None, clip: PoseClip, row: int) -> Cell:
+    """Return a frame of a clip for its contact sheet."""
+    return draw_cell(frame, clip, row, caption=f"frame {int(clip.frame_indices[row])}")
 
 
 def _drawn(
@@ -157,15 +172,12 @@ def _drawn(
     """Yield every frame drawn, and keep some of them as cells on the way."""
     for row, frame in originals.frames(clip, range(len(clip))):
         if row in kept:
-            caption = f"frame {int(clip.frame_indices[row])}"
-            cells.append(draw_cell(frame, clip, row, caption=caption))
+            cells.append(frame_cell(frame, clip, row))
         yield draw(frame, clip, row)
 
 
 def write_picture(path: Path, picture: Frame) -> None:
     """Write a PNG, whole or not at all; folders are made."""
-    done, data = cv2.imencode(".png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
-    if not done:
-        raise PosemillError(f"{path}: a picture of {picture.shape} cannot be written as PNG")
+    data = png_bytes(picture)
     with writing(path), atomic_path(path) as temporary:
-        temporary.write_bytes(data.tobytes())
+        temporary.write_bytes(data)

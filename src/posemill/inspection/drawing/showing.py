@@ -1,0 +1,34 @@
+"""A picture in front of someone: as PNG bytes for a notebook, or in the system's viewer."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import cv2
+
+from posemill.errors import PosemillError
+from posemill.records import Frame
+
+
+def png_bytes(picture: Frame) -> bytes:
+    """Return an RGB picture as PNG."""
+    done, data = cv2.imencode(".png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
+    if not done:
+        raise PosemillError(f"a picture of {picture.shape} cannot be written as PNG")
+    return data.tobytes()
+
+
+def open_viewer(picture: Frame) -> None:
+    """Open an RGB picture in the viewer of this system.
+
+    Raises:
+        PosemillError: There is no screen.
+    """
+    from PIL import Image
+
+    if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+        raise PosemillError(
+            "there is no screen here; write a file, clip.show(path='clip.png'), or use a notebook"
+        )
+    Image.fromarray(picture).show()
