@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
+from posemill.terminal import printable
+
 Item = TypeVar("Item")
 _SECONDS = {"line": 0.2, "log": 10.0}  # between two lines
 _BAR_LETTERS = 30
@@ -53,7 +55,7 @@ class TextLine:
         """Say where things are, unless it was said a moment ago."""
         if self._display == "none":
             return
-        self._next = text
+        self._next = printable(text, keep="")
         now = time.monotonic()
         if now - self._at >= _SECONDS[self._display]:
             self._at = now
@@ -117,11 +119,11 @@ def _bar(description: str, total: int | None) -> Iterator[Callable[..., None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns: list[Any] = [TextColumn("{task.description}"), BarColumn()]
+    columns: list[Any] = [TextColumn("{task.description}", markup=False), BarColumn()]
     columns.append(TextColumn("{task.completed:,.0f}" + (f" / {total:,}" if total else "")))
     columns.append(TimeRemainingColumn(elapsed_when_finished=True))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(description, total=total)
+        task = bars.add_task(printable(description, keep=""), total=total)
         yield lambda steps=1: bars.advance(task, steps)
 
 

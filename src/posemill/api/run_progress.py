@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from posemill.api.progress import TextLine, bar_text, choose_display
+from posemill.terminal import printable
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.snapshot import Snapshot
@@ -30,8 +31,8 @@ class ProgressView:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
             self._bars = Progress(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                TextColumn("{task.fields[note]}"), console=Console(stderr=True),
+                TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}", markup=False), console=Console(stderr=True),
             )  # fmt: skip
             self._bars.start()
         return self
@@ -70,7 +71,8 @@ class ProgressView:
 
         for index, each in enumerate(snapshot.counts):
             if each.split not in self._tasks:
-                self._tasks[each.split] = self._bars.add_task(each.split, note="")
+                name = printable(each.split, keep="")
+                self._tasks[each.split] = self._bars.add_task(name, note="")
             done = snapshot.done_by_split[each.split]
             failed = each.frames_failed, each.clips_failed
             note = failed_text(*failed) if any(failed) else ""

@@ -15,6 +15,7 @@ import typer
 import typer.core
 
 from posemill import __version__
+from posemill.cli.printing import say
 from posemill.errors import PosemillError
 from posemill.settings import load_choices
 
@@ -75,8 +76,8 @@ def _new_flags(args: list[str], old: Mapping[str, str]) -> list[str]:
         if flag in old and not prefix:
             new, _, prefix = old[flag].partition(" ")
             said = f"{new} {prefix}…" if prefix else new
-            typer.secho(f"posemill: {flag} is now {said}; the old spelling will go in the next "
-                        "version", err=True, fg="yellow")  # fmt: skip
+            say(f"posemill: {flag} is now {said}; the old spelling will go in the next "
+                "version", err=True, colour="yellow")  # fmt: skip
             result += [new, prefix + value] if equals else [new]
             prefix = "" if equals else prefix
         else:
@@ -106,7 +107,7 @@ def _one_spelling(args: list[str], repeatable: set[str]) -> list[str]:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"posemill {__version__}")
+        say(f"posemill {__version__}")
         raise typer.Exit
 
 
@@ -155,17 +156,17 @@ def main(args: list[str] | None = None) -> Any:
     except PosemillError as error:
         if "--debug" in arguments:
             raise
-        typer.secho(f"posemill: {error}", err=True, fg="red")
+        say(f"posemill: {error}", err=True, colour="red")
         sys.exit(error.exit_code)
     except OSError as error:
         # What no module expects, such as a folder that may not be entered.
         if "--debug" in arguments or error.filename is None:
             raise
-        typer.secho(f"posemill: {error.filename}: {error.strerror}", err=True, fg="red")
+        say(f"posemill: {error.filename}: {error.strerror}", err=True, colour="red")
         sys.exit(PosemillError.exit_code)
     except (KeyboardInterrupt, SystemExit) as error:
         # Typer turns an interrupt into a silent exit.
         code = getattr(error, "code", 130)
         if code == 130:
-            typer.secho("posemill: interrupted", err=True)
+            say("posemill: interrupted", err=True)
         sys.exit(code)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits, old_flags
-from posemill.cli.printing import print_json, print_table, warnings_as_notes
+from posemill.cli.printing import print_json, print_table, say, warnings_as_notes
 
 if TYPE_CHECKING:
     from posemill.formats.shared.contract import Summary
@@ -174,13 +174,13 @@ def _print_exported(summary: Summary, *, as_json: bool) -> None:
         print_json(vars(summary))
         return
     counts = f"{summary.num_clips} clips, {summary.num_frames} frames"
-    typer.echo(f"{summary.path}: {counts} ({summary.format_name})")
+    say(f"{summary.path}: {counts} ({summary.format_name})")
     _say_losses(summary.losses)
 
 
 def _say_losses(losses: Iterable[str]) -> None:
     if words := "; ".join(dict.fromkeys(losses)):
-        typer.echo(f"not kept: {words}", err=True)
+        say(f"not kept: {words}", err=True)
 
 
 def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
@@ -188,9 +188,9 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
         print_json(vars(summary) | {"dry_run": dry_run})
         return
     for split, count in summary.splits.items():
-        typer.echo(f"{split}: {count} clips")
+        say(f"{split}: {count} clips")
     again = summary.equal_duplicates
-    typer.echo(
+    say(
         f"{summary.path}: {summary.num_clips} clips, {summary.num_frames} frames"
         + (f"; {again} came twice, equal" if again else "")
         + (f"; {summary.num_failures} failures kept" if summary.num_failures else "")
@@ -207,6 +207,6 @@ def _print_dry_run(counted: tuple[Summary, list[str]], *, as_json: bool) -> None
     if as_json:
         print_json(result)
         return
-    typer.echo(f"{summary.num_clips} clips, {summary.num_frames} frames as {', '.join(layouts)} "
+    say(f"{summary.num_clips} clips, {summary.num_frames} frames as {', '.join(layouts)} "
                f"({summary.format_name}); nothing was written: --dry-run")  # fmt: skip
     _say_losses(summary.losses)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from posemill.cli.printing import print_table
+from posemill.cli.printing import print_table, say
 
 # Real people out of published wheels: a man on the phone, one who jumps, and an astronaut.
 _MEDIA = {"carphone": "clip", "jumper": "clip", "astronaut": "picture"}
@@ -33,10 +33,10 @@ def demo(
     rows = list(_presence(run))
     _write_table(out / "presence.csv", rows)
     print_table(list(rows[0]), [tuple(row.values()) for row in rows])
-    typer.echo(f"\nkeypoints  {run}  (Parquet; in Python: posemill.open_run({str(run)!r}))")
-    typer.echo(f"table      {out / 'presence.csv'}  (share of frames in which a part was found)")
+    say(f"\nkeypoints  {run}  (Parquet; in Python: posemill.open_run({str(run)!r}))")
+    say(f"table      {out / 'presence.csv'}  (share of frames in which a part was found)")
     for picture in (pictures / "clip_contact_sheet.png", *sorted(pictures.glob("picture/*.png"))):
-        typer.echo(f"picture    {picture}")
+        say(f"picture    {picture}")
 
 
 def _write_source(path: Path) -> None:
@@ -62,7 +62,7 @@ def _run_command(*arguments: str | Path) -> None:
     from posemill.cli.app import build_app
 
     words = [str(argument) for argument in arguments]
-    typer.secho(f"$ posemill {shlex.join(words)}", bold=True)
+    say(f"$ posemill {shlex.join(words)}", bold=True)
     code = build_app()(args=words, prog_name="posemill", standalone_mode=False)
     if code:
         raise typer.Exit(int(code))

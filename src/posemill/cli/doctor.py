@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from posemill.cli.printing import print_json, print_lines
+from posemill.cli.printing import print_json, print_lines, say
 
 if TYPE_CHECKING:
     from posemill.inspection.doctor import Diagnosis
@@ -68,11 +68,11 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
         ]
     )
     for problem in diagnosis.problems:
-        typer.secho(f"problem: {problem}", fg="red")
+        say(f"problem: {problem}", colour="red")
     for warning in diagnosis.warnings:
-        typer.secho(f"warning: {warning}", fg="yellow")
+        say(f"warning: {warning}", colour="yellow")
     if not (diagnosis.problems or diagnosis.warnings):
-        typer.secho("all well", fg="green")
+        say("all well", colour="green")
 
 
 def _limited(amount: str, reason: str) -> str:

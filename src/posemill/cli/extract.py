@@ -9,7 +9,7 @@ import typer
 
 from posemill.api.run_progress import ProgressView
 from posemill.cli.options import AsJson, ShowConfig, arguments_of, with_config_flags
-from posemill.cli.printing import print_config, print_json, print_table
+from posemill.cli.printing import print_config, print_json, print_table, say
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
 from posemill.provenance import Resolved, resolve
@@ -75,7 +75,7 @@ def _with_machine(resolved: Resolved[ExtractConfig]) -> Resolved[ExtractConfig]:
 def _run(config: ExtractConfig, *, as_json: bool) -> None:
     from posemill.api.extracting import extract as run_extract
 
-    typer.echo(f"looking for clips in {config.source} …", err=True)
+    say(f"looking for clips in {config.source} …", err=True)
     summary = run_extract(config, progress=True, on_plan=_print_plan)
     _print_summary(summary, as_json=as_json)
     raise typer.Exit(summary.exit_code)
@@ -86,10 +86,10 @@ def _print_plan(clips: ClipList, workers: WorkerPlan) -> None:
         more = (
             f" and {totals.num_uncounted} videos of unknown length" if totals.num_uncounted else ""
         )
-        typer.echo(f"{split}: {totals.num_clips} clips, {totals.num_frames} frames{more}", err=True)
+        say(f"{split}: {totals.num_clips} clips, {totals.num_frames} frames{more}", err=True)
     for problem in clips.problems:
-        typer.echo(f"note: {problem}", err=True)
-    typer.echo(f"plan: {workers}", err=True)
+        say(f"note: {problem}", err=True)
+    say(f"plan: {workers}", err=True)
 
 
 def _print_summary(summary: Summary, *, as_json: bool) -> None:
@@ -112,7 +112,7 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
     )
     if summary.reasons:
         print_table(["reason", "failures", "frames"], summary.reasons)
-        typer.echo(
+        say(
             f"one by one: posemill status {summary.folder} --failures; "
             "try them again: --retry-failed"
         )
@@ -132,12 +132,12 @@ def _show_dry_run(config: ExtractConfig) -> None:
             clips, clips=count_frames(clips, view.count, decoder=config.decoder)
         )
     _print_plan(clips, plan_workers(config))
-    typer.echo(f"would {what} {config.out}; nothing was written")
+    say(f"would {what} {config.out}; nothing was written")
 
 
 def _detach(config: ExtractConfig) -> None:
     from posemill.jobs.extract.detach import start_detached
 
     pid = start_detached(["extract", *arguments_of(config)], config.out)
-    typer.echo(f"pid {pid} works on {config.out} in the background", err=True)
-    typer.echo(f"posemill status {config.out}\nposemill stop {config.out}")
+    say(f"pid {pid} works on {config.out} in the background", err=True)
+    say(f"posemill status {config.out}\nposemill stop {config.out}")

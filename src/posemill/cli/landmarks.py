@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from posemill.cli.options import old_flags, parse_options
-from posemill.cli.printing import print_json, print_table
+from posemill.cli.printing import print_json, print_table, say
 
 
 class Mode(str, Enum):
@@ -72,8 +72,8 @@ def landmarks(
         print_json({"out": str(out), **summary})
     else:
         print_table(["part", "frames found", "of"], [(*row, len(clip)) for row in found.items()])
-        typer.echo(f"{out}")
+        say(f"{out}")
     for error in errors:
-        typer.secho(f"posemill: {error}", err=True, fg="red")
+        say(f"posemill: {error}", err=True, colour="red")
     if errors:
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits
-from posemill.cli.printing import print_json, print_table
+from posemill.cli.printing import print_json, print_table, say
 
 if TYPE_CHECKING:
     from posemill.api.looking import Drawn
@@ -79,7 +79,7 @@ def visualize(
     if as_json:
         print_json({"paths": drawn.paths, "num_originals_gone": drawn.num_originals_gone})
     else:
-        typer.echo("\n".join(map(str, drawn.paths)))
+        say("\n".join(map(str, drawn.paths)))
     _print_notes(drawn)
 
 
@@ -102,21 +102,21 @@ def report(
     if as_json:
         print_json({"path": out, "num_originals_gone": drawn.num_originals_gone})
     else:
-        typer.echo(out)
+        say(out)
     _print_notes(drawn)
 
 
 def _print_notes(drawn: Drawn) -> None:
     for note in drawn.notes:
-        typer.secho(note, err=True, fg="yellow")
+        say(note, err=True, colour="yellow")
 
 
 def _print_view(result: dict[str, Any]) -> None:
     state = {True: "finished", False: "not finished"}.get(result.get("is_finished", ""), "")
     skeletons = ", ".join(result["skeleton_names"])
     head = [result["path"], result["kind"], skeletons, *_done_to(result), state]
-    typer.echo("  ".join(filter(None, head)))
-    typer.echo()
+    say("  ".join(filter(None, head)))
+    say("")
     names = list(result["splits"][-1]["presence"])
     labels = [name.replace("_", " ") for name in names]
     columns = ["split", "clips", "frames", "length", "size", *labels]
@@ -124,17 +124,17 @@ def _print_view(result: dict[str, Any]) -> None:
         columns += ["clips failed", "frames failed"]
     print_table(columns, [_split_row(each, names) for each in result["splits"]])
     if result["reasons"]:
-        typer.echo("\nwhat gave no keypoints\n")
+        say("\nwhat gave no keypoints\n")
         columns = ["reason", "failures", "frames", "clips"]
         print_table(columns, [[each[name] for name in columns] for each in result["reasons"]])
     if result["sample_rows"]:
-        typer.echo("\nsample rows (points found of each part)\n")
+        say("\nsample rows (points found of each part)\n")
         print_table(
             ["split", "clip", "frame", *labels, "picture"],
             [_sample_row(each, names) for each in result["sample_rows"]],
         )
     if "clips" in result:
-        typer.echo("\nclips, worst first (presence / longest gap in frames)\n")
+        say("\nclips, worst first (presence / longest gap in frames)\n")
         clips = sorted(result["clips"], key=lambda each: -each["badness"])
         columns = ["split", "clip", "frames", *labels]
         columns += ["jumps", "swaps", "frozen", "badness", "why"]

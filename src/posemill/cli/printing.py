@@ -11,15 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from posemill.terminal import escaped, printable
+
 if TYPE_CHECKING:
     from posemill.provenance import Resolved
+
+
+def say(text: object, *, err: bool = False, colour: str | None = None, bold: bool = False) -> None:
+    """Print text, on stderr if `err`; what is in it from data does not command the terminal."""
+    typer.secho(printable(text), err=err, fg=colour, bold=bold)
 
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON; paths and the like become strings."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    # Half a surrogate pair, as a name that is not UTF-8 has it, becomes its JSON escape.
-    typer.echo(text.encode("utf-8", "backslashreplace").decode())
+    typer.echo(escaped(text))
 
 
 def print_config(resolved: Resolved[Any], *, as_json: bool) -> None:
@@ -28,7 +34,7 @@ def print_config(resolved: Resolved[Any], *, as_json: bool) -> None:
         names = ("group", "name", "value", "source")
         print_json([dict(zip(names, row, strict=True)) for row in resolved.rows()])
     else:
-        typer.echo(resolved.to_toml(), nl=False)
+        typer.echo(printable(resolved.to_toml()), nl=False)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -46,20 +52,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         numbers = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_harmless(str(value))) for value in row))
+        table.add_row(*(Text(printable(value, keep="\n")) for value in row))
     # Into a file or a pipe a row stays one line.
     console = Console() if sys.stdout.isatty() else Console(width=400)
     console.print(table)
 
 
-def _harmless(text: str) -> str:
-    """Return text without commands to the terminal: names come from data."""
-    return "".join(mark if mark.isprintable() or mark == "\n" else "?" for mark in text)
-
-
 def print_note(text: object) -> None:
     """Print on stderr what works, but not as it should."""
-    typer.secho(f"posemill: {text}", err=True, fg="yellow")
+    say(f"posemill: {text}", err=True, colour="yellow")
 
 
 @contextmanager
@@ -76,4 +77,4 @@ def print_lines(pairs: Iterable[tuple[str, Any]]) -> None:
     pairs = list(pairs)
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
-        typer.echo(f"{name:<{width}}  {value}")
+        say(f"{name:<{width}}  {value}")

@@ -11,9 +11,10 @@ import typer
 
 from posemill.api.run_progress import ProgressView, describe
 from posemill.cli.options import AsJson, with_config_flags
-from posemill.cli.printing import print_json, print_table
+from posemill.cli.printing import print_json, print_table, say
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
+from posemill.terminal import printable
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.status import Status
@@ -55,7 +56,8 @@ def status(
     _print_status(found)
     for each in failed:
         where = "" if each.frame_index is None else f" frame {each.frame_index}"
-        typer.echo(f"{each.split}/{each.clip_id}{where}: {each.message}")
+        line = f"{each.split}/{each.clip_id}{where}: {each.message}"
+        say(printable(line, keep=""))  # a name with line ends makes no lines of its own
 
 
 def _watch(run: Path) -> None:
@@ -68,8 +70,8 @@ def _watch(run: Path) -> None:
 
 
 def _print_status(found: Status) -> None:
-    typer.echo(found.headline())
-    typer.echo(describe(found.snapshot))
+    say(found.headline())
+    say(describe(found.snapshot))
     print_table(
         ["split", "clips", "done", "clips failed", "frames", "out", "frames failed"],
         [
@@ -90,7 +92,7 @@ def stop(run: RunArgument, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"run": run, "stopped_pid": pid})
     else:
-        typer.echo(f"{run}: nobody works on it" if pid is None else f"{run}: pid {pid} stopped")
+        say(f"{run}: nobody works on it" if pid is None else f"{run}: pid {pid} stopped")
 
 
 def logs(
@@ -112,10 +114,10 @@ def logs(
         print_json(list(read_logs(run, worker=worker, num_lines=lines)))
         return
     for line in read_logs(run, worker=worker, num_lines=lines):
-        typer.echo(line)
+        say(line)
     if follow:
         for line in follow_log(run, worker=worker):
-            typer.echo(line)
+            say(line)
             sys.stdout.flush()
 
 
@@ -133,12 +135,12 @@ def plan(
     from posemill.jobs.extract.forecast import forecast
 
     config = ExtractConfig(source, Path(), **flags)
-    typer.echo(f"measuring a sample, about {3 * sample_seconds:.0f} s …", err=True)
+    say(f"measuring a sample, about {3 * sample_seconds:.0f} s …", err=True)
     found = forecast(config, sample_seconds=sample_seconds)
     if as_json:
         print_json(found.to_json())
         return
-    typer.echo(f"{found.num_clips} clips, {found.num_frames} frames")
+    say(f"{found.num_clips} clips, {found.num_frames} frames")
     print_table(
         ["workers", "hours", "time", "GB", "frames/s", ""],
         [

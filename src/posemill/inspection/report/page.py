@@ -11,6 +11,7 @@ import cv2
 
 from posemill.errors import PosemillError
 from posemill.records import Frame
+from posemill.terminal import printable
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -66,8 +67,7 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 def text(value: Any) -> str:
     """Return a value as HTML text: escaped, control characters and lone surrogates shown as ?."""
-    plain = str(value).encode("utf-8", "replace").decode("utf-8")
-    return html.escape("".join(mark if mark.isprintable() else "?" for mark in plain))
+    return html.escape(printable(value, keep=""))
 
 
 def page(title: str, body: Iterable[str]) -> str:

@@ -10,13 +10,14 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from posemill.terminal import printable
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.runs.run_folder import RunFolder
 
 
 def say(text: str) -> None:
     """Print a line to stderr."""
-    Console(stderr=True).print(text, highlight=False, markup=False)
+    Console(stderr=True).print(printable(text), highlight=False, markup=False)
 
 
 class TrainingLog:
@@ -39,7 +40,7 @@ class TrainingLog:
 
     def say(self, text: str) -> None:
         """Print a line to stderr."""
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(printable(text), highlight=False, markup=False)
 
     def start(self, total_steps: int, done: int = 0) -> None:
         """Open the files and show the progress bar."""
@@ -55,7 +56,7 @@ class TrainingLog:
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[text]}"),
+            TextColumn("{task.fields[text]}", markup=False),
             TimeRemainingColumn(),
             console=self._console,
         )

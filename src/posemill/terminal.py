@@ -1,0 +1,44 @@
+"""Text that others wrote, made fit for a terminal: ids, splits and file names are data."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+
+
+def printable(text: object, *, keep: str = "\n\t") -> str:
+    """Return text whose every character a terminal shows, and none of them commands it.
+
+    Controls (of both ranges), what turns the direction of writing, invisible marks and halves of
+    characters become `?`; blanks of all scripts stay.
+
+    Args:
+        text: What is to be shown.
+        keep: Controls that stay; empty where a name must not begin a new line.
+    """
+    plain = str(text)
+    if plain.isprintable():
+        return plain
+    return "".join(mark if mark in keep or _is_shown(mark) else "?" for mark in plain)
+
+
+def escaped(text: str) -> str:
+    """Return JSON text with `\\uXXXX` for every character but line ends that is not shown.
+
+    `json.dumps` escapes only the first range of controls.
+    """
+    if text.isprintable():
+        return text
+    return "".join(mark if mark == "\n" or _is_shown(mark) else _escape(mark) for mark in text)
+
+
+@lru_cache(4096)
+def _is_shown(mark: str) -> bool:
+    return mark.isprintable() or unicodedata.category(mark) == "Zs"
+
+
+def _escape(mark: str) -> str:
+    units = mark.encode("utf-16-be", "surrogatepass")
+    return "".join(
+        f"\\u{units[start]:02x}{units[start + 1]:02x}" for start in range(0, len(units), 2)
+    )
