@@ -9,6 +9,7 @@ holds the same.
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from benchmarks.shared.instructions import count_process, missing
 from benchmarks.shared.measuring import (
@@ -31,12 +32,12 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
-    arms = {
-        name: lambda command=command: run_alone(command).cpu_seconds
-        for name, command in COMMANDS.items()
-    }
+    arms = {name: partial(run_alone, command) for name, command in COMMANDS.items()}
     taken = in_turns(arms, options.rounds, clock=None)
-    found = {f"{name}_seconds": over_rounds(values) for name, values in taken.items()}
+    found = {
+        f"{name}_seconds": over_rounds(each.cpu_seconds for each in used)
+        for name, used in taken.items()
+    }
     if not missing():
         for name, command in COMMANDS.items():
             found[f"{name}_instructions"] = Measured(count_process(command) / 1e6)

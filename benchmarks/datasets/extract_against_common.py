@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -109,7 +110,7 @@ def compare(
         return num_frames
 
     programs = {"common": run_common, "pose_format": run_pose_format, "posemill": run_posemill}
-    arms = {name: lambda program=program: measure(program) for name, program in programs.items()}
+    arms = {name: partial(measure, program) for name, program in programs.items()}
     measured = in_turns(arms, options.rounds, clock=None, warm_up=0)
     speeds = {name: [speed for speed, _ in values] for name, values in measured.items()}
     cpu = {name: [seconds for _, seconds in values] for name, values in measured.items()}

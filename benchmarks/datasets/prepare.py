@@ -65,7 +65,7 @@ def run_numpy(source: Path, out: Path) -> None:
         arrays = {name: data[name] for name in data.files}
     started, cpu = time.perf_counter(), time.process_time()
     with out.open("wb") as handle:
-        np.savez(handle, **arrays)  # type: ignore[arg-type]
+        np.savez(handle, **arrays)
         handle.flush()
         os.fsync(handle.fileno())
     _report(started, cpu, out.stat().st_size)

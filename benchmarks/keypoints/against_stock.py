@@ -17,6 +17,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -130,10 +131,7 @@ def compare(frames: list[np.ndarray], file: Path, options: argparse.Namespace
     stock = Worker(stock_python(), STOCK_WORKER, file)
     ours = Worker(Path(sys.executable), OUR_WORKER, file, options.runtime)
     for mode in ("image", "video"):
-        arms = {
-            "stock": lambda mode=mode: stock.ask(mode),
-            "ours": lambda mode=mode: ours.ask(mode),
-        }
+        arms = {"stock": partial(stock.ask, mode), "ours": partial(ours.ask, mode)}
         taken = in_turns(arms, options.rounds, clock=None)
         stock_ms, our_ms = (
             1000 * over_rounds(values).value / len(frames) for values in taken.values()

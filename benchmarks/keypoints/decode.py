@@ -17,10 +17,12 @@ from __future__ import annotations
 import ctypes
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import av
 import cv2
+import numpy as np
 
 from benchmarks.shared.measuring import Measured, in_turns, make_parser, over_rounds, ratio, report
 from posemill.decoders import open_video
@@ -72,7 +74,7 @@ def measure(name: str, path: Path, rounds: int) -> dict[str, Measured]:
     counts = {decoder: decode(path) for decoder, decode in DECODERS.items()}
     if len(set(counts.values())) > 1:
         raise SystemExit(f"{path} has not the same number of frames for all: {counts}")
-    arms = {decoder: lambda decode=decode: decode(path) for decoder, decode in DECODERS.items()}
+    arms = {decoder: partial(decode, path) for decoder, decode in DECODERS.items()}
     taken = in_turns(arms, rounds)
     per_frame = {
         decoder: 1000 * over_rounds(values).value / counts[decoder]
@@ -92,8 +94,8 @@ def write_large(source: Path, target: Path, most: int = 120) -> None:
         stream.width, stream.height, stream.pix_fmt = 1280, 720, "yuv420p"
         stream.bit_rate = 4_000_000
         for _, pixels in zip(range(most), video, strict=False):
-            frame = av.VideoFrame.from_ndarray(cv2.resize(pixels, (1280, 720)), format="rgb24")
-            container.mux(stream.encode(frame))
+            large = cv2.resize(pixels, (1280, 720)).astype(np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(large, format="rgb24")))
         container.mux(stream.encode())
 
 
@@ -114,7 +116,7 @@ def main() -> None:
         if not videos:
             videos = {"small_mp4": ensure_media("carphone"), "large_avi": Path(scratch, "720.avi")}
             write_large(videos["small_mp4"], videos["large_avi"])
-        found = {}
+        found: dict[str, Measured] = {}
         for name, path in videos.items():
             found |= measure(name, path, options.rounds)
     report(found, as_json=options.json)

@@ -13,6 +13,7 @@ import json
 import pickle
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +95,9 @@ def count(file: Path, folder: Path) -> None:
     engine = open_engine(PlayingNetwork)
     counts = {}
     for mode in MODES:
-        for call in (lambda work: work(), counter.count):  # the first one warms up
+        for _ in range(2):  # the first one warms up
             ANSWERS.update({name: list(answers) for name, answers in recorded[mode].items()})
-            counts[mode] = call(lambda mode=mode: run_pass(engine, frames, mode))
+            counts[mode] = counter.count(partial(run_pass, engine, frames, mode))
             assert not any(ANSWERS.values()), "not all answers were asked for"
     print(json.dumps(counts))
 

@@ -70,7 +70,7 @@ def compare(expected: Path, got: Path, sizes_wh: np.ndarray) -> dict[str, dict[s
             has_a, has_b = (~np.isnan(side).any((1, 2)) for side in (a, b))
             both = has_a & has_b
             pixels = np.linalg.norm((a[both] - b[both]) * sizes_wh[both][:, None], axis=-1)
-            row = {"agree": float((has_a == has_b).mean()), "both": int(both.sum())}
+            row: dict[str, Any] = {"agree": float((has_a == has_b).mean()), "both": int(both.sum())}
             for name, share in (("median", 50), ("p95", 95), ("max", 100)):
                 row[name] = float(np.percentile(pixels, share)) if pixels.size else None
             report[part] = row
@@ -97,7 +97,7 @@ def measure(folder: Path, mode: Mode, scratch: Path) -> dict[str, Any]:
     files = {name: scratch / f"{name}.npz" for name in ("plain", "noise", "ours")}
     for name in ("plain", "noise"):
         command = [stock_python(), "-c", STOCK_SCRIPT, folder, mode, name, files[name]]
-        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(list(map(str, command)), check=True, stderr=subprocess.DEVNULL)
     reports = {}
     for runtime in ("litert", "onnxruntime", "openvino"):
         clip, _ = estimate_landmarks(folder, mode=mode, engine_options={"runtime": runtime})

@@ -45,7 +45,8 @@ def main() -> None:
     state, parts = engine.new_state(), []
     with open_video(ensure_media("carphone")) as video:
         for _, frame in zip(range(options.frames), video, strict=False):
-            keypoints = engine.estimate([cv2.resize(frame, None, fx=2, fy=2)], [state])
+            larger = cv2.resize(frame, None, fx=2, fy=2).astype(np.uint8)
+            keypoints = engine.estimate([larger], [state])
             parts += [keypoints.points, keypoints.scores]
     print(f"{f'landmarks of {options.frames} frames':28s}", short_hash(*parts))
 

@@ -71,7 +71,7 @@ def main() -> None:
         frames, found = Path(scratch) / "frames.npz", Path(scratch) / "found.npz"
         np.savez(frames, image=image, video=video)
         command = [stock_python(), "-c", STOCK_SCRIPT, frames, found]
-        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(list(map(str, command)), check=True, stderr=subprocess.DEVNULL)
         with np.load(found) as loaded:
             landmarks = dict(loaded)
     with atomic_path(out) as temporary, temporary.open("wb") as handle:

@@ -53,7 +53,8 @@ def write_tables(text: str, rows: Sequence[Row], machine: dict[str, str]) -> str
                 f"expected one `<!-- bench:{name} -->` … `<!-- /bench -->` in the page, found "
                 f"{len(marked.findall(text))}; add it where the table of {name!r} should be"
             )
-        text = marked.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
+        begin, end = marked.search(text).span()  # type: ignore[union-attr]
+        text = f"{text[:begin]}<!-- bench:{name} -->\n{table}\n<!-- /bench -->{text[end:]}"
     return text
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -53,7 +53,7 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Measured:
 
 
 def in_turns(
-    arms: dict[str, Callable[[], Any]],
+    arms: Mapping[str, Callable[[], Any]],
     rounds: int,
     *,
     clock: Callable[[], float] | None = time.process_time,
@@ -107,7 +107,8 @@ def run_alone(command: Sequence[str | Path], *, stdin: str = "") -> Usage:
         if done.returncode:
             words = f"{' '.join(map(str, command))} ended with {done.returncode}"
             raise SystemExit(f"{done.stdout}{done.stderr}\n{words}")
-        return Usage(*json.loads(told.read_text()), done.stdout)
+        wall, cpu, peak = json.loads(told.read_text())
+        return Usage(wall, cpu, peak, done.stdout)
 
 
 def describe_machine() -> dict[str, str]:
@@ -115,10 +116,8 @@ def describe_machine() -> dict[str, str]:
     model, flags = platform.processor() or platform.machine(), ""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
-        lines = dict(
-            map(str.strip, line.split(":", 1))
-            for line in cpuinfo.read_text().splitlines() if ":" in line
-        )  # fmt: skip
+        pairs = (line.split(":", 1) for line in cpuinfo.read_text().splitlines() if ":" in line)
+        lines = {key.strip(): value.strip() for key, value in pairs}
         model = lines.get("model name", model)
         has = lines.get("flags", "").split()
         names = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "bf16"}

@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ MODES = ("single", "multi_thread", "multi_process", "auto")
 MODEL = {"width": 256, "num_layers": 4, "num_heads": 4, "stride": 1, "dropout": 0.0}
 
 
-def run_mode(folder: Path, mode: str, number: int, steps: int) -> dict[str, Any]:
+def run_mode(folder: Path, mode: str, numbers: Iterator[int], steps: int) -> dict[str, Any]:
     """Train once and return the summary, with the whole time from call to return."""
     started = time.perf_counter()
     result = posemill.train(
@@ -50,7 +52,7 @@ def run_mode(folder: Path, mode: str, number: int, steps: int) -> dict[str, Any]
             "tensorboard": False,
             "figures": False,
             "progress": False,
-            "out": str(folder / f"{mode}{number}"),
+            "out": str(folder / f"{mode}{next(numbers)}"),
         }
     )
     return {**result.summary, "whole_seconds": time.perf_counter() - started}
@@ -66,8 +68,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         write_clips(Path(scratch), [64] * 256, 10)
         arms = {
-            mode: lambda mode=mode: run_mode(Path(scratch), mode, next(numbers), options.steps)
-            for mode in MODES
+            mode: partial(run_mode, Path(scratch), mode, numbers, options.steps) for mode in MODES
         }
         summaries = in_turns(arms, options.rounds, clock=None, warm_up=0)
     speeds = {mode: [entry["samples_per_second"] for entry in entries]
