@@ -5,15 +5,19 @@ from __future__ import annotations
 import errno
 import glob
 import hashlib
+import json
 import os
 import shutil
 import stat
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+from posemill.errors import RunError
 
 
 @contextmanager
@@ -48,6 +52,34 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not an ordinary file", str(path))
     return descriptor
+
+
+def check_own_parts(folder: Path, files: Iterable[str], folders: Iterable[str]) -> None:
+    """Raise where a part of a run is not an ordinary file or folder.
+
+    A link would be read or written outside of the run, and a pipe would be waited on for ever.
+    """
+    for name, is_folder in (dict.fromkeys(files, False) | dict.fromkeys(folders, True)).items():
+        path = folder / name
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
+            continue  # not there, or an error that opening it tells better
+        if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
+            what = "a link" if stat.S_ISLNK(mode) else "something else"
+            raise RunError(
+                f"{path} is {what}, expected {'a folder' if is_folder else 'a file'}; a run keeps "
+                "all its parts in its own folder, so nothing of it is read or changed: put the "
+                "part itself there, or choose another folder"
+            )
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text of others; ValueError where it is broken or too deep."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
 
 
 def sync_folder(folder: Path) -> None:

@@ -108,6 +108,8 @@ def load_toml(path: Path, *, what: str = "config") -> dict[str, Any]:
         raise ConfigError(f"no {what} file {path}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path} is nested too deep to be read") from error
     return table
 
 

@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
             "interrupt": KeyboardInterrupt(),
             "forbidden": PermissionError(13, "Permission denied", "runs/a"),
             "strange": OSError("without a file"),
+            "full": OSError(28, "No space left on device"),
         }
         raise errors[how]
 
@@ -162,6 +163,10 @@ def test_a_file_the_system_refuses_is_one_line_and_code_2(
         main(["fail", "forbidden"])
     assert info.value.code == 2
     assert capsys.readouterr().err == "posemill: runs/a: Permission denied\n"
+    with pytest.raises(SystemExit) as info:
+        main(["fail", "full"])
+    assert info.value.code == 2
+    assert capsys.readouterr().err == "posemill: No space left on device\n"
     with pytest.raises(OSError, match="without a file"):
         main(["fail", "strange"])
 

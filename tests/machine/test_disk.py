@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from posemill.machine.disk import disk_message, is_full, reserve
+from posemill.machine.disk import disk_message, is_full, is_of_the_disk, reserve
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,20 @@ def test_a_write_for_which_there_is_no_room_says_to_make_room(name: str, has_no_
             f"cannot write to runs/a: {error}; everything committed so far is safe: "
             "run the same command again when it can be written"
         )
+
+
+def test_what_is_left_is_said_as_it_is() -> None:
+    error = OSError(errno.ENOSPC, "No space")
+    said = disk_message(error, "a", saved="nothing was begun yet", again="begin")
+    assert (
+        said == "no room left to write to a (No space); nothing was begun yet: make room and begin"
+    )
+
+
+def test_only_errors_of_the_disk_blame_it() -> None:
+    to_blame = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+    assert all(is_of_the_disk(OSError(code, "")) for code in to_blame)
+    assert not is_of_the_disk(OSError(errno.EPIPE, ""))
 
 
 def test_room_that_is_there_is_reserved(tmp_path: Path) -> None:

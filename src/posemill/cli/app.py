@@ -159,10 +159,11 @@ def main(args: list[str] | None = None) -> Any:
         say(f"posemill: {error}", err=True, colour="red")
         sys.exit(error.exit_code)
     except OSError as error:
-        # What no module expects, such as a folder that may not be entered.
-        if "--debug" in arguments or error.filename is None:
+        # What no module expects, such as a folder that may not be entered, or a full disk.
+        if "--debug" in arguments or error.errno is None:
             raise
-        say(f"posemill: {error.filename}: {error.strerror}", err=True, colour="red")
+        where = f"{error.filename}: " if error.filename is not None else ""
+        say(f"posemill: {where}{error.strerror}", err=True, colour="red")
         sys.exit(PosemillError.exit_code)
     except (KeyboardInterrupt, SystemExit) as error:
         # Typer turns an interrupt into a silent exit.

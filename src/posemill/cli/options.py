@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from posemill.errors import ConfigError
+from posemill.files import parse_json
 from posemill.settings import Field, Settings
 
 RunOrFile = Annotated[
@@ -167,7 +168,7 @@ def _pair(text: str, flag: str) -> tuple[str, Any]:
     if not equals or not key:
         raise ConfigError(f"{flag}: expected name=value, for example width=64, got {text!r}")
     try:
-        return key.replace("-", "_"), json.loads(value)
+        return key.replace("-", "_"), parse_json(value)
     except ValueError:
         return key.replace("-", "_"), value
 

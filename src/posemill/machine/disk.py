@@ -27,14 +27,28 @@ def reserve(descriptor: int, num_bytes: int) -> None:
             raise
 
 
-def disk_message(error: OSError, where: str) -> str:
-    """Return what to tell about a run's write that failed: what happened and what to do."""
+def is_of_the_disk(error: OSError) -> bool:
+    """Return whether the disk is to blame: no room, broken, or not to be written to."""
+    return _does_not_fit(error) or error.errno in (errno.EIO, errno.EROFS)
+
+
+def disk_message(
+    error: OSError,
+    where: str,
+    *,
+    saved: str = "everything committed so far is safe",
+    again: str = "run the same command again",
+) -> str:
+    """Return what to tell about a run's write that failed: what happened and what to do.
+
+    Args:
+        error: Of the write.
+        where: What was written to.
+        saved: What is left of the work until then.
+        again: How to go on.
+    """
     if _does_not_fit(error):
         return (
-            f"no room left to write to {where} ({error.strerror}); everything committed so far "
-            "is safe: make room and run the same command again"
+            f"no room left to write to {where} ({error.strerror}); {saved}: make room and {again}"
         )
-    return (
-        f"cannot write to {where}: {error}; everything committed so far is safe: "
-        "run the same command again when it can be written"
-    )
+    return f"cannot write to {where}: {error}; {saved}: {again} when it can be written"

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from posemill.errors import RunError
+from posemill.files import parse_json
 from posemill.machine.locks import try_lock
 from posemill.stores.manifest import LOCK_NAME, now_text
 
@@ -123,7 +124,7 @@ def _read_holder(path: Path) -> Holder | None:
     """Return what the holder wrote; it does so right after it has the lock."""
     for _ in range(50):
         try:
-            return Holder(**json.loads(path.read_text(encoding="utf-8")))
+            return Holder(**parse_json(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError):
             time.sleep(0.01)
     return Holder(0, "an unknown host", "an unknown time")

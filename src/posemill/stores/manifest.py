@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -18,7 +17,7 @@ from typing import Any
 
 from posemill import __version__
 from posemill.errors import RunError
-from posemill.files import atomic_path
+from posemill.files import atomic_path, check_own_parts, parse_json
 from posemill.stores.names import SCHEMA_VERSION
 
 MANIFEST_NAME = "manifest.json"
@@ -68,13 +67,13 @@ class Manifest:
         path = folder / MANIFEST_NAME
         check_parts(folder)
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parse_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise RunError(
                 f"{folder} is not a posemill run: it has no {MANIFEST_NAME}; "
                 "make one with: posemill extract SOURCE --out RUN"
             ) from error
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             raise RunError(f"{path} cannot be read: {error}") from error
         if not isinstance(content, dict) or "posemill_run" not in content:
             raise RunError(f"{path} is not the manifest of a posemill run; choose another folder")
@@ -171,24 +170,8 @@ def now_text() -> str:
 
 
 def check_parts(folder: Path) -> None:
-    """Raise where a part of a run is not an ordinary file or folder.
-
-    A link would be read or written outside of the run, and a pipe would be waited on for ever.
-    """
-    for name in (MANIFEST_NAME, LEDGER_NAME, LOCK_NAME, SHARDS_NAME, LOGS_NAME):
-        path = folder / name
-        try:
-            mode = path.lstat().st_mode
-        except OSError:
-            continue  # not there, or an error that opening it tells better
-        is_folder = name in (SHARDS_NAME, LOGS_NAME)
-        if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
-            what = "a link" if stat.S_ISLNK(mode) else "something else"
-            raise RunError(
-                f"{path} is {what}, expected {'a folder' if is_folder else 'a file'}; a run keeps "
-                "all its parts in its own folder, so nothing of it is read or changed: put the "
-                "part itself there, or choose another folder"
-            )
+    """Raise where a part of a run is not an ordinary file or folder."""
+    check_own_parts(folder, (MANIFEST_NAME, LEDGER_NAME, LOCK_NAME), (SHARDS_NAME, LOGS_NAME))
 
 
 def shard_path(folder: Path, name: str) -> Path:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from posemill.blocks import ClipBlock
 from posemill.errors import RunError
+from posemill.files import parse_json
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.stores.names import SCHEMA_VERSION, valid_unicode
@@ -147,10 +148,20 @@ def block_of(
                 image_paths=() if None in paths[rows] else tuple(paths[rows]),
                 label=label,
                 fps=fps,
-                extra=json.loads(extra) if extra else {},
+                extra=_extra_of(extra, clip_id) if extra else {},
             )
         )
     return ClipBlock(frames, tuple(clips))
+
+
+def _extra_of(text: str, clip_id: str) -> dict[str, Any]:
+    try:
+        found = parse_json(text)
+    except ValueError as error:
+        raise RunError(f"the shard of clip {clip_id!r} is damaged: its extra {error}") from error
+    if not isinstance(found, dict):
+        raise RunError(f"the shard of clip {clip_id!r} is damaged: its extra is no object")
+    return found
 
 
 def arrays_of(table: pa.Table, skeleton_name: str) -> dict[str, Any]:

@@ -227,6 +227,16 @@ def test_no_room_for_a_file_stops_with_a_message_and_continues_later(
     same_runs(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of processes are of Unix")
+def test_without_room_for_a_beginning_nothing_is_called_safe(make_tree, tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(make_tree({"a": 3})), str(tmp_path / "run"), "10"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert "RunError: no room left to write to" in result.stderr
+    assert "nothing was begun yet: make room and run the same command again" in result.stderr
+
+
 def test_a_full_disk_stops_with_a_message_and_continues_later(make_tree, tmp_path, same_runs):
     disk = tmp_path / "disk"
     disk.mkdir()

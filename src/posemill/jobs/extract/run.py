@@ -158,14 +158,20 @@ def _storage_errors(folder: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         is_full = "full" in str(error) or "I/O" in str(error)
         code = errno.ENOSPC if is_full else errno.EIO
-        raise RunError(disk_message(OSError(code, str(error)), str(folder))) from error
+        raise RunError(_say_disk(OSError(code, str(error)), folder)) from error
     except sqlite3.DatabaseError as error:
         raise RunError(
             f"{folder / LEDGER_NAME} is damaged: {error}; put back a copy of it, or extract into "
             "another folder"
         ) from error
     except OSError as error:
-        raise RunError(disk_message(error, str(folder))) from error
+        raise RunError(_say_disk(error, folder)) from error
+
+
+def _say_disk(error: OSError, folder: Path) -> str:
+    if (folder / LEDGER_NAME).exists():
+        return disk_message(error, str(folder))
+    return disk_message(error, str(folder), saved="nothing was begun yet")
 
 
 def _work(

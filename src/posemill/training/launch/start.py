@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, RunError
 from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.modes import ModePlan, plan_mode
@@ -114,7 +114,13 @@ def load_model(run: Path | str, *, checkpoint: str = "best") -> nn.Module:
             f"{run} was trained by fit() with a model of your own: build it and load "
             "its weights with safetensors"
         )
-    model = build_from(facts["identity"])
+    try:
+        model = build_from(facts["identity"])
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise RunError(
+            f"{folder.path / 'run.json'} describes a model that cannot be built ({error!r}); put "
+            "it back from a copy, or train again"
+        ) from error
     saved = folder.checkpoints.load_weights(checkpoint)
     load_into(model, saved, identity=facts["identity"], where=str(folder.path))
     return model.eval()
@@ -146,8 +152,7 @@ def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
     if not is_first:
         summary = launch(make, planned, folder)
         return TrainResult(folder.path, summary["scores"], summary | reasons)
-    folder.make()
-    with folder.locked():
+    with folder.naming_the_disk(), folder.made_and_locked():
         _write_settings(folder, resolved, planned, (plan.reason, precision.reason))
         if config.progress:
             say(f"mode {plan.mode}, {plan.processes} x {plan.threads} threads: {plan.reason}")
@@ -170,7 +175,7 @@ def _write_settings(
     before, now = resolved.config.to_dict(), planned.to_dict()
     changed = {name: now[name] for name in why if now[name] != before[name]}
     text = resolved.with_machine(changed, why).to_toml()
-    folder.config_path.write_text(text, encoding="utf-8")
+    folder.write_config(text)
 
 
 def _plan_of(folder: RunFolder, config: TrainConfig) -> ModePlan:

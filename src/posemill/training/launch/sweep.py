@@ -30,7 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, RunError
+from posemill.files import parse_json
 from posemill.provenance import load_toml
 from posemill.settings import find_field
 from posemill.training.config.resolve import Resolved, read_config, resolve_config
@@ -64,7 +65,12 @@ class SweepJob:
         path = self.run_folder / "summary.json"
         if not path.is_file():
             return None
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            found = parse_json(path.read_bytes())
+        except ValueError as error:
+            raise RunError(f"{path} is not JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise RunError(f"{path}: expected an object")
         return found
 
 

@@ -40,7 +40,7 @@ def train_rank(
         device = torch.device("cuda", world.local_rank)
         torch.cuda.set_device(device)
     precision = choose_precision(config.precision, device)
-    with numeric_settings(config):
+    with numeric_settings(config), folder.naming_the_disk():
         workload = make()
         trainer = Trainer(
             workload, config, world=world, device=device, precision=precision, folder=folder

@@ -267,6 +267,18 @@ class Trainer:
         saved = self.folder.checkpoints.load("last")
         where = str(self.folder.checkpoints.find("last"))
         load_into(self.workload.model, saved, identity=self.workload.identity, where=where)
+        try:
+            self._restore_state(saved)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise TrainingError(
+                f"the checkpoint {where} is not what posemill wrote ({error!r}); put it back from "
+                "a copy, or train again"
+            ) from error
+        if self.world.is_first:
+            self.folder.cut_metrics(self.state.step)
+        self.notes.append(f"continued after step {self.state.step} of {self.total_steps}")
+
+    def _restore_state(self, saved: Checkpoint) -> None:
         unpack_optimizer(self.stepper, saved.tensors, saved.state["optimizer"])
         record = saved.state
         self.state = TrainState(**record.get("train_state", record.get(_OLD_STATE)))
@@ -284,9 +296,6 @@ class Trainer:
                 f"continued with {self.world.size} processes instead of "
                 f"{len(saved.state['random'])}: dropout is drawn anew"
             )
-        if self.world.is_first:
-            self.folder.cut_metrics(self.state.step)
-        self.notes.append(f"continued after step {self.state.step} of {self.total_steps}")
 
     def _load(self, split: Split, *, shuffle: bool) -> EpochLoader:
         return EpochLoader(

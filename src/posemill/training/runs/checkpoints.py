@@ -9,6 +9,8 @@ checkpoints/last.json, best.json              which folder; written last, so rea
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,7 +23,8 @@ import safetensors.torch
 from torch import Tensor, nn
 
 from posemill.errors import TrainingError
-from posemill.files import atomic_path, sync_folder
+from posemill.files import atomic_path, open_plain, parse_json, sync_folder
+from posemill.machine.disk import disk_message
 
 _MODEL, _TENSORS, _STATE = "model.safetensors", "state.safetensors", "state.json"
 
@@ -53,11 +56,11 @@ class CheckpointFolder:
 
     def save(self, checkpoint: Checkpoint, *names: str) -> Path:
         """Write a checkpoint, let `names` point to it, and remove what nothing points to."""
-        folder = self.path / f"step-{checkpoint.state['step']:08d}"
+        folder = self._folder_of(f"step-{checkpoint.state['step']:08d}", "the training")
         folder.mkdir(parents=True, exist_ok=True)
         for file, tensors in ((_MODEL, checkpoint.weights), (_TENSORS, checkpoint.tensors)):
             with atomic_path(folder / file) as temporary:
-                safetensors.torch.save_file(dict(tensors), temporary)
+                _save_tensors(dict(tensors), temporary)
         _write_json(folder / _STATE, checkpoint.state)
         sync_folder(self.path)
         for name in names:
@@ -89,7 +92,30 @@ class CheckpointFolder:
                 f"no {name} checkpoint in {self.path}: the training was stopped before the first "
                 "one; start it again"
             )
-        return self.path / str(_read_json(self.path / f"{name}.json")["folder"])
+        pointer = self.path / f"{name}.json"
+        return self._folder_of(_read_json(pointer).get("folder"), str(pointer))
+
+    def _folder_of(self, name: Any, where: str) -> Path:
+        """Return the folder of a checkpoint; runs come from strangers, and names may lead out."""
+        is_plain = isinstance(name, str) and re.fullmatch(r"step-\d+", name) is not None
+        if not is_plain or (self.path / name).is_symlink():
+            raise TrainingError(
+                f"{where} names {name!r}, which is not a checkpoint of {self.path}; nothing "
+                "outside of a training is read or changed: put the file back from a copy, or "
+                "train again"
+            )
+        folder: Path = self.path / name
+        return folder
+
+    def describe(self) -> dict[str, str]:
+        """Return what of the training is left if it ends now, for `disk_message`."""
+        try:
+            step = _read_json(self.path / "last.json").get("step")
+        except TrainingError:
+            saved = "no checkpoint was written yet"
+        else:
+            saved = f"the checkpoint of step {step} is safe"
+        return {"saved": saved, "again": "run the same command with --resume"}
 
     def _remove_unused(self) -> None:
         used = {self.find(name).name for name in ("last", "best") if self.has(name)}
@@ -120,7 +146,7 @@ class CheckpointWriter:
             pending.result()
         except OSError as error:
             raise TrainingError(
-                f"the checkpoint could not be written to {self.folder.path}: {error}"
+                disk_message(error, str(self.folder.path), **self.folder.describe())
             ) from error
 
     def close(self) -> None:
@@ -147,7 +173,7 @@ def load_into(
 ) -> None:
     """Copy the weights into a model; a checkpoint of another model is a `TrainingError`."""
     saved = checkpoint.state.get("identity")
-    if identity is not None and saved is not None:
+    if identity is not None and isinstance(saved, dict):
         now = json.loads(json.dumps(identity))
         different = [key for key in {*saved, *now} if saved.get(key) != now.get(key)]
         if different:
@@ -181,12 +207,23 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        with os.fdopen(open_plain(path), "rb") as handle:
+            value = parse_json(handle.read())
     except (OSError, ValueError) as error:
         raise TrainingError(f"cannot read the checkpoint file {path}: {error}") from error
     if not isinstance(value, dict):
         raise TrainingError(f"cannot read the checkpoint file {path}: expected an object")
     return value
+
+
+def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    try:
+        safetensors.torch.save_file(tensors, path)
+    except safetensors.SafetensorError as error:
+        code = re.search(r"os error (\d+)", str(error))
+        if code is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

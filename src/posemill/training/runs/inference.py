@@ -58,7 +58,13 @@ def config_of(run: Path | str) -> TrainConfig:
     """Return the settings a run was trained with."""
     folder = RunFolder(run)
     folder.read_facts()
-    return TrainConfig(**read_config(folder.config_path))
+    config = TrainConfig(**read_config(folder.config_path))
+    if config.cache_folder and not Path(config.cache_folder).resolve().is_relative_to(
+        folder.path.resolve()
+    ):
+        # A run may be a stranger's: what it names outside of itself is not written to.
+        config = config.replace(cache_folder="")
+    return config
 
 
 def data_of(run: Path | str) -> tuple[str, dict[str, Any]]:

@@ -11,17 +11,26 @@ figures/*.png, tensorboard/
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from posemill.errors import RunError
-from posemill.files import atomic_path
+from posemill.errors import RunError, TrainingError
+from posemill.files import atomic_path, check_own_parts, open_plain, parse_json
+from posemill.machine.disk import disk_message, is_of_the_disk
 from posemill.machine.locks import try_lock
 from posemill.training.runs.checkpoints import CheckpointFolder
 
 _KIND = "posemill-training"
+_FILES = ("run.json", "config.toml", "metrics.jsonl", "summary.json", ".lock")
+_FOLDERS = ("checkpoints", "figures", "tensorboard")
+# What `run.json` says that others rely on.
+_FACTS: dict[str, type] = {
+    "identity": dict, "class_names": list, "mode": str, "processes": int, "threads": int,
+    "precision": str,
+}  # fmt: skip
 
 
 class RunFolder:
@@ -40,6 +49,7 @@ class RunFolder:
 
         A folder that holds another training, or something else, is a `RunError`.
         """
+        check_own_parts(self.path, _FILES, _FOLDERS)
         marker = self.path / "run.json"
         if marker.is_file():
             if not resume:
@@ -50,7 +60,9 @@ class RunFolder:
             return self.checkpoints.has("last")
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path} is a file; --out names a folder")
-        if self.path.is_dir() and any(self.path.iterdir()):
+        # What a start that failed before its marker leaves behind.
+        begun = (".lock", "config.toml")
+        if self.path.is_dir() and any(path.name not in begun for path in self.path.iterdir()):
             raise RunError(
                 f"{self.path} holds files that are not a training of posemill; choose another --out"
             )
@@ -61,16 +73,47 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
+    def made_and_locked(self) -> Iterator[None]:
+        """Make the folder, and keep other trainings out of it for the block."""
+        self.make()
+        with self.locked():
+            yield
+
+    @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other trainings out of the folder for the block; a dead holder's lock is free."""
-        with (self.path / ".lock").open("a+b") as handle:
-            # Its own: a lock of the file itself would be kept alive by forked loaders.
-            if not try_lock(handle.fileno(), is_own=True):
+        flags = os.O_RDWR | os.O_CREAT
+        with os.fdopen(open_plain(self.path / ".lock", flags), "r+b") as handle:
+            try:
+                # Its own: a lock of the file itself would be kept alive by forked loaders.
+                is_ours = try_lock(handle.fileno(), is_own=True)
+            except OSError as error:
+                raise RunError(
+                    f"{self.path}: its file system cannot lock files ({error.strerror}); put the "
+                    "training on another disk"
+                ) from error
+            if not is_ours:
                 raise RunError(
                     f"{self.path} is being trained by another process; wait for it, end it, or "
                     "choose another --out"
                 )
             yield
+
+    @contextmanager
+    def naming_the_disk(self) -> Iterator[None]:
+        """Turn what a full or broken disk throws into an error that says what is left of it."""
+        try:
+            yield
+        except OSError as error:
+            if not is_of_the_disk(error):
+                raise
+            said = disk_message(error, str(self.path), **self.checkpoints.describe())
+            raise TrainingError(said) from error
+
+    def write_config(self, text: str) -> None:
+        """Write `config.toml`."""
+        with atomic_path(self.config_path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
 
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         """Write `run.json`."""
@@ -78,7 +121,15 @@ class RunFolder:
 
     def read_facts(self) -> dict[str, Any]:
         """Return `run.json`; a folder without one is a `RunError`."""
-        return self._read("run.json", "is not the folder of a training (no run.json)")
+        check_own_parts(self.path, _FILES, _FOLDERS)
+        facts = self._read("run.json", "is not the folder of a training (no run.json)")
+        for name, kind in _FACTS.items():
+            if not isinstance(facts.get(name), kind):
+                raise RunError(
+                    f"{self.path / 'run.json'} is not what posemill wrote: {name!r} is missing or "
+                    "of another kind; put it back from a copy, or train again"
+                )
+        return facts
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json`."""
@@ -92,8 +143,15 @@ class RunFolder:
         """Return the lines of the log; a last line cut by a kill is left out."""
         if not self.metrics_path.is_file():
             return []
-        lines = self.metrics_path.read_text(encoding="utf-8").splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        with os.fdopen(open_plain(self.metrics_path), "rb") as handle:
+            lines = handle.read().splitlines(keepends=True)
+        try:
+            rows = [parse_json(line) for line in lines if line.endswith(b"\n")]
+        except ValueError as error:
+            raise RunError(f"{self.metrics_path} holds lines that are not JSON: {error}") from error
+        if not all(isinstance(row, dict) and isinstance(row.get("step"), int) for row in rows):
+            raise RunError(f"{self.metrics_path} holds lines that are not of a training: no step")
+        return rows
 
     def cut_metrics(self, step: int) -> None:
         """Drop the lines after `step`: a continued training writes them again."""
@@ -107,7 +165,8 @@ class RunFolder:
 
     def _read(self, name: str, missing: str) -> dict[str, Any]:
         try:
-            value = json.loads((self.path / name).read_text(encoding="utf-8"))
+            with os.fdopen(open_plain(self.path / name), "rb") as handle:
+                value = parse_json(handle.read())
         except FileNotFoundError as error:
             raise RunError(f"{self.path} {missing}") from error
         except ValueError as error:
