@@ -111,11 +111,10 @@ class _Worker:
         # Not `join`: it goes by a pipe too, and waits for ever for a worker that closed them all.
         while (code := self.process.exitcode) is None and time.monotonic() < deadline:
             time.sleep(0.005)
-        if self.reason:
+        if code is None and not self.reason:
+            self.kill("closed its pipe and did not end")
+        if self.reason or code is None:
             return self.reason
-        if code is None:
-            self.process.kill()
-            return "closed its pipe and did not end"
         if code < 0:
             memory = " (the system was out of memory)" if self._was_memory_short() else ""
             with suppress(ValueError):
