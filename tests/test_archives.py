@@ -144,12 +144,28 @@ def test_a_member_larger_than_its_file_is_refused(path: Path) -> None:
 
 
 def test_a_member_that_unpacks_to_far_too_much_is_refused(tmp_path: Path) -> None:
-    np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros(70 << 20, np.uint8))
-    np.savez_compressed(tmp_path / "small.npz", x=np.zeros(60 << 20, np.uint8))
-    for read in (lambda found: found["x"], MappedNpz.verify):
-        with pytest.raises(FormatError, match=r"would unpack from \d+ to 734\d+ bytes; refused"):
+    zeros = np.zeros(70 << 20, np.uint8)
+    np.savez_compressed(tmp_path / "bomb.npz", a=zeros, b=zeros, c=zeros, d=zeros)
+    np.savez_compressed(tmp_path / "small.npz", x=zeros)
+    for read in (lambda found: found["a"], MappedNpz.verify):
+        with pytest.raises(FormatError, match=r"would unpack from \d+ to 2936\d+ bytes; refused"):
             read(open_npz(tmp_path / "bomb.npz"))
-    assert len(open_npz(tmp_path / "small.npz")["x"]) == 60 << 20
+    assert len(open_npz(tmp_path / "small.npz")["x"]) == 70 << 20
+
+
+def test_a_packed_member_larger_than_the_free_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    blocks = np.frombuffer(rng.bytes(1 << 13) * (300 << 7), np.uint8)
+    np.savez_compressed(tmp_path / "large.npz", x=blocks)
+    monkeypatch.setattr("posemill.archives._BOMB_RATIO", 10_000)
+    monkeypatch.setattr("posemill.archives.free_memory", lambda: 400 << 20)
+    said = r"'x' would unpack to 314572\d+ bytes, and 419430400 are free; save it with numpy.savez"
+    with pytest.raises(FormatError, match=said):
+        open_npz(tmp_path / "large.npz")["x"]
+    monkeypatch.setattr("posemill.archives.free_memory", lambda: 500 << 20)
+    assert len(open_npz(tmp_path / "large.npz")["x"]) == 300 << 20
 
 
 def test_the_bytes_of_one_array_are_read_exactly() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -113,6 +115,37 @@ def test_leftovers_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path: Pa
         os.utime(path, (1, 1))
     remove_leftovers(target)
     assert sorted(tmp_path.iterdir()) == sorted([fresh, alive, other])
+
+
+def make_and_be_killed(target: Path) -> None:
+    with atomic_folder(target, marker="mark") as folder:
+        (folder / "shard").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are of Unix")
+def test_the_next_writer_of_a_folder_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    killed = multiprocessing.get_context("spawn").Process(target=make_and_be_killed, args=[target])
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(f".run.{killed.pid}-")
+    with atomic_folder(target, marker="mark") as folder:
+        (folder / "mark").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_an_old_folder_stays_where_no_new_one_took_its_place(tmp_path: Path) -> None:
+    aside = tmp_path / ".run.99999999-abcd.old"
+    aside.mkdir()
+    os.utime(aside, (1, 1))
+    remove_leftovers(tmp_path / "run")
+    assert aside.exists()
+    (tmp_path / "run").mkdir()
+    remove_leftovers(tmp_path / "run")
+    assert not aside.exists()
 
 
 def write_and_fail(folder: Path) -> None:

@@ -19,10 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import FormatError
+from posemill.machine.limits import free_memory
 
 _COPY_BYTES = 1 << 22
-# A packed member over this size that shrank by more than this is taken for a bomb.
-_BOMB_BYTES, _BOMB_RATIO = 1 << 26, 200
+_MEMORY_SHARE = 0.7  # of what is free
+# Packed members that together are larger than this, and that many times the file, are taken for a
+# bomb: keypoints shrink to a half or a tenth.
+_BOMB_BYTES, _BOMB_RATIO = 1 << 28, 50
 _BAD_HEADER = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError,
                OverflowError, tokenize.TokenError)  # fmt: skip
 
@@ -100,10 +103,25 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                     f"{self.path}: '{name}' claims {entry.file_size} bytes, the file has "
                     f"{self._size}"
                 )
-        elif entry.file_size > max(_BOMB_BYTES, _BOMB_RATIO * max(entry.compress_size, 1)):
+            return
+        packed = sum(
+            each.file_size for each in self.entries() if each.compress_type != zipfile.ZIP_STORED
+        )
+        if packed > max(_BOMB_BYTES, _BOMB_RATIO * self._size):
             raise FormatError(
-                f"{self.path}: '{name}' would unpack from {entry.compress_size} to "
-                f"{entry.file_size} bytes; refused (more than {_BOMB_RATIO} times)"
+                f"{self.path}: would unpack from {self._size} to {packed} bytes; refused (more "
+                f"than {_BOMB_RATIO} times). If it is to be trusted, save its arrays with "
+                "numpy.savez, which does not pack them"
+            )
+
+    def _check_memory(self, name: str, entry: zipfile.ZipInfo) -> None:
+        """Raise where a packed member does not fit into memory beside the rest."""
+        free = free_memory()
+        if entry.file_size > _BOMB_BYTES and entry.file_size > _MEMORY_SHARE * free:
+            raise FormatError(
+                f"{self.path}: '{name}' would unpack to {entry.file_size} bytes, and {free} are "
+                "free; save it with numpy.savez, which does not pack it: then it is read piece "
+                "by piece"
             )
 
     def _open(self, name: str, entry: zipfile.ZipInfo) -> npt.NDArray[Any]:
@@ -120,6 +138,7 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                     )
                 order: Any = "F" if is_fortran else "C"
                 if entry.compress_type != zipfile.ZIP_STORED or not num_bytes:
+                    self._check_memory(name, entry)
                     data = member.read(num_bytes)
                     if len(data) != num_bytes:
                         raise FormatError(f"{self.path}: '{name}' is cut off")

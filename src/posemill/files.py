@@ -8,10 +8,12 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import stat
 import sys
 import time
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +29,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
     The data is flushed to the disk before the rename, so after a crash `target` is the old file,
     the new one, or absent: never a part of one. On an error the temporary file is removed.
     """
-    temporary = target.with_name(f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    temporary = target.with_name(f"{temporary_stem(target)}.tmp")
     try:
         yield temporary
         with temporary.open("rb") as handle:
@@ -147,7 +149,8 @@ def atomic_folder(target: Path, *, marker: str) -> Iterator[Path]:
             "choose another name or remove it"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    stem = f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    remove_leftovers(target)
+    stem = temporary_stem(target)
     temporary, old = target.with_name(f"{stem}.tmp"), target.with_name(f"{stem}.old")
     temporary.mkdir()
     try:
@@ -165,18 +168,35 @@ def _is_ours(folder: Path, marker: str) -> bool:
     return folder.is_dir() and ((folder / marker).is_file() or not any(folder.iterdir()))
 
 
+def temporary_stem(target: Path) -> str:
+    """Return a name beside `target` that tells which process of which machine writes there."""
+    return f".{target.name}.{os.getpid()}-{_machine_mark()}{uuid.uuid4().hex[:8]}"
+
+
+def _machine_mark() -> str:
+    return f"{zlib.crc32(socket.gethostname().encode()):08x}"
+
+
 def remove_leftovers(target: Path, *, older_than_seconds: float = 600) -> None:
     """Delete the temporary files and folders that killed writers of `target` left beside it.
 
-    Only those that nobody has touched for a while and whose process is gone: another machine may
-    be writing into the same folder.
+    Those of this machine whose process is gone; those of others, which may be writing into the
+    same folder, when nobody has touched them for a while. An old version of `target` that was put
+    aside stays where no new one took its place.
     """
-    for path in target.parent.glob(f".{glob.escape(target.name)}.*-*.tmp"):
-        pid = path.name.removeprefix(f".{target.name}.").partition("-")[0]
-        age = time.time() - path.stat().st_mtime
-        if not pid.isdecimal() or age < older_than_seconds or Path(f"/proc/{pid}").exists():
+    import psutil
+
+    stem = f".{target.name}."
+    for path in target.parent.glob(f"{glob.escape(stem)}*-*.*"):
+        pid, _, rest = path.name.removeprefix(stem).partition("-")
+        mark, _, ending = rest.rpartition(".")
+        is_kind = ending == "tmp" or (ending == "old" and target.exists())
+        if not is_kind or not pid.isdecimal() or psutil.pid_exists(int(pid)):
             continue
-        if path.is_dir():
+        is_of_here = len(mark) == 16 and mark.startswith(_machine_mark())
+        if not is_of_here and time.time() - path.lstat().st_mtime < older_than_seconds:
+            continue
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)

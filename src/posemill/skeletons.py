@@ -11,15 +11,15 @@ entry point of the group `posemill.skeletons`, which is found without loading th
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from importlib import import_module
 from itertools import pairwise
 
 from posemill import plugins
 from posemill.errors import PosemillError
+from posemill.terminal import warn_once
 
 Bone = tuple[int, int]
 
@@ -331,15 +331,10 @@ def guess_skeleton(num_points: int, where: object) -> str | None:
     found = [name for name in SKELETON_NAMES if get_skeleton(name).num_points == num_points]
     if len(found) != 1:
         return None
-    _say_guess(str(where), found[0])
-    return found[0]
-
-
-@lru_cache(maxsize=1024)  # once for each file
-def _say_guess(where: str, name: str) -> None:
-    logging.getLogger("posemill").warning(
-        "%s does not name its skeleton; by its number of points it is read as %s", where, name
+    warn_once(
+        f"{where} does not name its skeleton; by its number of points it is read as {found[0]}"
     )
+    return found[0]
 
 
 def skeleton_names() -> list[str]:

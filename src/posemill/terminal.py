@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import unicodedata
 from functools import lru_cache
 
@@ -30,6 +31,12 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(mark if mark == "\n" or _is_shown(mark) else _escape(mark) for mark in text)
+
+
+@lru_cache(maxsize=1024)
+def warn_once(text: str) -> None:
+    """Log a warning about data, which Python shows on stderr; the same one only once."""
+    logging.getLogger("posemill").warning("%s", printable(text))
 
 
 @lru_cache(4096)

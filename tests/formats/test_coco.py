@@ -55,6 +55,15 @@ def test_a_plain_file_gives_a_clip_per_picture_with_the_largest_person(tmp_path:
     assert not clip.mask[0, 17:].any()
 
 
+def test_annotations_of_unknown_pictures_are_counted_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = plain_file(tmp_path, image_id=99)
+    (clip,) = COCO.read(path)
+    np.testing.assert_allclose(clip.points[0, 0], (0.01, 0.02, 0))
+    assert f"{path}: 1 annotations are of pictures that are not in it; left out" in caplog.text
+
+
 def test_a_frame_without_anyone_stays_a_frame(tmp_path: Path) -> None:
     clip = make_clip(1, skeleton="coco-133", frames=2)
     clip.points[0] = np.nan

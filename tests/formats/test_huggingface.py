@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from format_clips import make_clip, make_clips
@@ -61,3 +62,18 @@ def test_files_that_do_not_fit_are_named(path: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(FormatError, match=r"empty: expected data/\{split\}-00000-of-00001"):
         list(HF.read(tmp_path / "empty"))
+
+
+def test_rows_without_an_id_are_left_out_counted_and_said(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (file, *_) = sorted(path.glob("data/*.parquet"))
+    table = pq.read_table(file)
+    ids = pa.array([None, *table["clip_id"].to_pylist()[1:]], pa.string())
+    table = table.set_column(table.column_names.index("clip_id"), table.field("clip_id"), ids)
+    pq.write_table(table, file)
+    before = sum(pq.read_metadata(each).num_rows for each in path.glob("data/*.parquet"))
+    found = [clip.clip_id for clip in HuggingFaceFormat().read(path)]
+    assert len(found) == before - 1
+    assert "None" not in found
+    assert f"{file}: 1 rows have no clip_id; they are left out" in caplog.text

@@ -91,3 +91,37 @@ def test_a_cut_file_and_a_flipped_bit_are_found(path: Path) -> None:
 def _whole(path: Path, data: bytes) -> Path:
     path.write_bytes(data)
     return path
+
+
+def without_ids(table: pa.Table, *rows: int) -> pa.Table:
+    """The table with neither split nor id in some rows."""
+    for name in ("split", "clip_id"):
+        values = [
+            None if row in rows else value for row, value in enumerate(table[name].to_pylist())
+        ]
+        field = table.field(name)
+        table = table.set_column(
+            table.column_names.index(name), field, pa.array(values, field.type)
+        )
+    return table
+
+
+def test_rows_without_an_id_are_left_out_counted_and_said(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rewrite(path, lambda table: without_ids(table, 0, 1, 15))
+    found = list(PARQUET.read(path))
+    assert sum(map(len, found)) == 13
+    assert "None" not in {clip.clip_id for clip in found}
+    assert f"{path}: 3 rows have no clip_id; they are left out" in caplog.text
+
+
+def test_a_row_group_larger_than_the_free_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("posemill.formats.parquet._BOMB_BYTES", 1000)
+    monkeypatch.setattr("posemill.formats.parquet.free_memory", lambda: 10_000)
+    PARQUET.write(make_clips(), tmp_path / "a.parquet", recipe=Recipe())
+    said = r"a row group would unpack to \d+ bytes, and 10000 are free; write it with smaller row"
+    with pytest.raises(FormatError, match=said):
+        list(PARQUET.read(tmp_path / "a.parquet"))

@@ -35,6 +35,7 @@ from posemill.formats.shared.folders import fields_of, from_pixels, record_of, t
 from posemill.formats.shared.json_text import is_line_list, load_json, numbers, read_line_list
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
+from posemill.terminal import warn_once
 
 _SKELETON = "coco-133"
 _FIELDS = {"keypoints": ("body", 17), "foot_kpts": ("feet", 6), "face_kpts": ("face", 68),
@@ -206,6 +207,9 @@ def _read_plain(path: Path, content: dict[str, Any]) -> Iterator[PoseClip]:
         if annotation.get("keypoints") and not annotation.get("iscrowd"):
             people.setdefault(annotation["image_id"], []).append(annotation)
     expect_clips(path, len(content["images"]))
+    known = {image["id"] for image in content["images"]}
+    if lost := sum(len(found) for image, found in people.items() if image not in known):
+        warn_once(f"{path}: {lost} annotations are of pictures that are not in it; left out")
     ids = _picture_ids([str(image["file_name"]) for image in content["images"]])
     for image, clip_id in zip(content["images"], ids, strict=True):
         found = people.get(image["id"], [])

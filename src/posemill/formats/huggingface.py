@@ -40,6 +40,7 @@ from posemill.formats.shared.folders import new_folder
 from posemill.geometry import fill_missing
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton, is_skeleton
+from posemill.terminal import warn_once
 
 _GROUP_FRAMES = 2048
 # name -> (type of a value, shape of a frame with None for the number of keypoints)
@@ -216,9 +217,15 @@ def _read_file(path: Path) -> Iterator[PoseClip]:
             if not known or file.schema_arrow.field(field.name).type != field.type:
                 raise FormatError(f"{path}: expected column '{field.name}' {field.type}")
         check_unpacked_size(path, file)
+        num_lost = 0
         for batch in file.iter_batches(16):
-            for row in range(batch.num_rows):
-                yield _clip_of(path, batch.slice(row, 1), split, header)
+            for row, clip_id in enumerate(batch["clip_id"].to_pylist()):
+                if clip_id is None:
+                    num_lost += 1
+                else:
+                    yield _clip_of(path, batch.slice(row, 1), split, header)
+        if num_lost:
+            warn_once(f"{path}: {num_lost} rows have no clip_id; they are left out")
     finally:
         file.close()
 

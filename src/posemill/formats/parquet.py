@@ -36,12 +36,15 @@ from posemill.formats.shared.contract import (
     skeleton_for,
 )
 from posemill.geometry import fill_missing
+from posemill.machine.limits import free_memory
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton, is_skeleton
+from posemill.terminal import warn_once
 
 _GROUP_ROWS = 4096
 _BATCH_ROWS = 1024
 _BOMB_BYTES, _BOMB_RATIO = 1 << 26, 300
+_MEMORY_SHARE = 0.7  # of what is free
 _KEY = b"posemill"
 _WORDS = ("split", "clip_id", "clip_info")
 
@@ -112,7 +115,7 @@ class ParquetFormat:
             try:
                 header = _check_file(path, file)
                 count = 0
-                rows = _rows(file)
+                rows = _rows(path, file)
                 for (split, clip_id), group in groupby(rows, key=lambda row: row[0]):
                     pieces = [piece for _, piece in group]
                     yield _clip_of(path, pieces, header, split=split, clip_id=clip_id)
@@ -182,24 +185,36 @@ def _check_file(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
 
 def check_unpacked_size(path: Path, file: pq.ParquetFile) -> None:
     """Raise if a file would grow without measure: repeated values take no room in it."""
-    metadata, values = file.metadata, 0
+    metadata, values, largest = file.metadata, 0, 0
     for group in range(metadata.num_row_groups):
         row_group = metadata.row_group(group)
-        values += sum(row_group.column(i).num_values for i in range(row_group.num_columns))
-    size = path.stat().st_size
+        found = sum(row_group.column(i).num_values for i in range(row_group.num_columns))
+        values, largest = values + found, max(largest, found)
+    size, free = path.stat().st_size, free_memory()
+    if 4 * largest > max(_BOMB_BYTES, _MEMORY_SHARE * free):
+        raise FormatError(
+            f"{path}: a row group would unpack to {4 * largest} bytes, and {free} are free; write "
+            "it with smaller row groups"
+        )
     if 4 * values > max(_BOMB_BYTES, _BOMB_RATIO * size):
         raise FormatError(f"{path}: {size} bytes would unpack to {values} values; refused")
 
 
-def _rows(file: pq.ParquetFile) -> Iterator[tuple[tuple[str, str], pa.RecordBatch]]:
-    """Yield runs of rows of one clip, at most a batch long."""
+def _rows(path: Path, file: pq.ParquetFile) -> Iterator[tuple[tuple[str, str], pa.RecordBatch]]:
+    """Yield runs of rows of one clip, at most a batch long; rows without an id are of none."""
+    num_lost = 0
     for batch in file.iter_batches(_BATCH_ROWS):
         keys = list(zip(batch["split"].to_pylist(), batch["clip_id"].to_pylist(), strict=True))
         start = 0
         for key, run in groupby(keys):
             length = sum(1 for _ in run)
-            yield (str(key[0]), str(key[1])), batch.slice(start, length)
+            if key[1] is None:
+                num_lost += length
+            else:
+                yield (key[0] or "", key[1]), batch.slice(start, length)
             start += length
+    if num_lost:
+        warn_once(f"{path}: {num_lost} rows have no clip_id; they are left out")
 
 
 def _clip_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from posemill.records import PoseClip
 from posemill.sources import find_clips
 from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
 from posemill.stores.manifest import MANIFEST_NAME
+from posemill.terminal import warn_once
 
 
 def clips_like(
@@ -63,7 +63,7 @@ def _extraction_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
         name: value for name, value in (recipe.get("extraction") or {}).items() if value is not None
     }
     if not known:
-        logging.getLogger("posemill").warning(
+        warn_once(
             "the model's data do not say how their keypoints were found; new ones are found by "
             "engine holistic in video mode"
         )

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import MissingExtraError, TrainingError
-from posemill.files import cache_folder, sync_folder
+from posemill.files import cache_folder, remove_leftovers, sync_folder, temporary_stem
 from posemill.records import BoolArray, FloatArray, IntArray
 
 CACHE_KINDS = ("mmap", "ram", "hdf5", "none")
@@ -191,7 +190,8 @@ def _pack(samples: Iterable[tuple[FloatArray, BoolArray]]) -> RamStore:
 def _whole_folder(target: Path) -> Iterator[Path]:
     """Yield a new folder that becomes `target` at the end; if another was faster, theirs stays."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    working = target.with_name(f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    remove_leftovers(target)
+    working = target.with_name(f"{temporary_stem(target)}.tmp")
     working.mkdir()
     try:
         yield working
