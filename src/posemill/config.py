@@ -46,8 +46,8 @@ class ExtractConfig(Settings, command="extract"):
         default={}, flags=("--engine-option",), metavar="NAME=VALUE",
     )  # fmt: skip
     mode: str = setting(
-        "video tracks from frame to frame, image treats each alone; auto: clips are tracked, "
-        "loose pictures are not.",
+        "video tracks from frame to frame, image treats each alone; auto: videos are tracked, and "
+        "folders of pictures that look like one; it is said which.",
         default="auto", choices=("auto", "image", "video"),
     )  # fmt: skip
     skeleton: str = setting(

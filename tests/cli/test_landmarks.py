@@ -152,3 +152,20 @@ def test_the_old_flag_of_the_runtime_works_and_says_its_new_name(
 ) -> None:
     assert run(pictures, "--out", tmp_path / "a.npz", "--runtime", "litert") == 0
     assert "--runtime is now --engine-option runtime=" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("fake_engine")
+def test_a_folder_is_tracked_if_its_pictures_look_like_a_video_and_it_is_said(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "x.npz"
+    assert run(pictures, "--out", out) == 0
+    assert "mode video: numbered pictures of one size, neighbours alike" in capsys.readouterr().err
+    (pictures / "05.png").rename(pictures / "portrait.png")
+    assert run(pictures, "--out", out) == 0
+    said = capsys.readouterr().err
+    assert "mode image: their names are not numbered one after the other; --mode overrules" in said
+    assert run(pictures, "--out", out, "--mode", "video", "--json") == 0
+    captured = capsys.readouterr()
+    assert "overrules" not in captured.err
+    assert '"mode": "video"' in captured.out

@@ -19,9 +19,12 @@ RED, GREEN, BLUE = (0, 0, 255), (0, 255, 0), (255, 0, 0)  # as OpenCV has them
 
 
 def write_frame(path: Path, colour: tuple[int, int, int] | None = None, seed: int = 0) -> None:
-    """Write a tiny picture: of one colour, or of a random one with noise on it."""
-    rng = np.random.default_rng(seed)
-    picture = rng.integers(0, 30, (12, 16, 3)) + rng.integers(20, 200, 3)
+    """Write a tiny picture: of one colour, or of a random one with noise on it.
+
+    Seeds of the same thousand have the same colour, as the frames of a video are alike.
+    """
+    of_clip = np.random.default_rng(seed // 1000).integers(20, 200, 3)
+    picture = np.random.default_rng(seed).integers(0, 30, (12, 16, 3)) + of_clip
     if colour is not None:
         picture = np.full((12, 16, 3), colour)
     path.parent.mkdir(parents=True, exist_ok=True)

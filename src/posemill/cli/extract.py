@@ -89,6 +89,8 @@ def _print_plan(clips: ClipList, workers: WorkerPlan) -> None:
         say(f"{split}: {totals.num_clips} clips, {totals.num_frames} frames{more}", err=True)
     for problem in clips.problems:
         say(f"note: {problem}", err=True)
+    if clips.tracking is not None:
+        say(f"{clips.tracking}", err=True)
     say(f"plan: {workers}", err=True)
 
 
@@ -121,12 +123,13 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
 def _show_dry_run(config: ExtractConfig) -> None:
     import dataclasses
 
-    from posemill.jobs.extract.opening import count_frames, is_begun
+    from posemill.jobs.extract.opening import count_frames, is_begun, settled, with_tracking
     from posemill.jobs.extract.workers import plan_workers
     from posemill.sources import find_clips
 
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
     what = "continue the run in" if is_begun(config, clips) else "start a run in"
+    clips = with_tracking(settled(config), clips)
     with ProgressView() as view:
         clips = dataclasses.replace(
             clips, clips=count_frames(clips, view.count, decoder=config.decoder)

@@ -38,8 +38,8 @@ def landmarks(
     mode: Annotated[
         Mode | None,
         typer.Option(
-            help="image: frames stand alone; video: they are tracked and smoothed (the default "
-            "where the engine can)."
+            help="image: frames stand alone; video: they are tracked and smoothed. Without it: "
+            "videos are tracked, and folders whose pictures look like one; it is said."
         ),
     ] = None,
     decoder: Annotated[
@@ -52,7 +52,13 @@ def landmarks(
     """Find the keypoints of one clip or folder, without making a run."""
     from posemill.api.progress import show_progress
     from posemill.estimators import engine_info
-    from posemill.jobs.landmarks import check_out, clip_at, estimate_landmarks, save_landmarks
+    from posemill.jobs.landmarks import (
+        check_out,
+        choose_mode,
+        clip_at,
+        estimate_landmarks,
+        save_landmarks,
+    )
     from posemill.skeletons import get_skeleton
     from posemill.sources.frames import count_frames
 
@@ -60,14 +66,23 @@ def landmarks(
     num_frames = count_frames(clip_at(source), decoder)
     num_points = get_skeleton(engine_info(engine).skeleton_names[0]).num_points
     check_out(out, num_frames, num_points=num_points)
+    found_mode, why = (None, "") if mode else choose_mode(source, engine)
+    chosen = found_mode or ("video" if mode == Mode.video else "image")
     with show_progress("landmarks", num_frames) as advance:
         clip, errors = estimate_landmarks(
-            source, mode=mode.value if mode else None, engine=engine, engine_options=options,
+            source, mode=chosen, engine=engine, engine_options=options,
             decoder=decoder, device=device, threads=threads, on_frame=advance,
         )  # fmt: skip
     save_landmarks(clip, out)
     found = dict(zip(clip.skeleton.part_names, clip.present.sum(0).tolist(), strict=True))
-    summary = {"frames": len(clip), "found": found, "failed": [str(error) for error in errors]}
+    if why:
+        typer.echo(f"mode {chosen}: {why}; --mode overrules it", err=True)
+    summary = {
+        "mode": chosen,
+        "frames": len(clip),
+        "found": found,
+        "failed": [str(error) for error in errors],
+    }
     if as_json:
         print_json({"out": str(out), **summary})
     else:

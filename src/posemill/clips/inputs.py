@@ -222,7 +222,7 @@ class ClipInput:
     @property
     def has_loose_pictures(self) -> bool:
         """Whether a run says that pictures it was made of do not follow each other in time."""
-        return self.run is not None and _has_layout(self.run.manifest.source, "pictures")
+        return self.run is not None and _has_loose_pictures(self.run.manifest.source)
 
     def failures(self) -> list[Failure]:
         """Return what gave no keypoints in the chosen splits of a run; a file does not say."""
@@ -310,11 +310,14 @@ def _part_of(run: Run, layout: str | None) -> str:
     return run.skeleton_name if layout is None else part_for(run.skeleton_name, layout)
 
 
-def _has_layout(source: Mapping[str, Any], layout: str) -> bool:
-    """Return whether a manifest's source, or one of a run that was merged into it, had a layout."""
+def _has_loose_pictures(source: Mapping[str, Any]) -> bool:
+    """Return whether a manifest's source, or one of a run merged into it, had loose pictures."""
+    tracking = source.get("tracking")
+    if isinstance(tracking, Mapping):  # a folder with one picture has no gaps to be closed
+        return bool(tracking.get("num_alone", 0) > len(tracking.get("alone", ())))
     inputs = [each for each in source.get("inputs") or () if isinstance(each, Mapping)]
-    return source.get("layout") == layout or any(
-        _has_layout((each.get("manifest") or {}).get("source") or {}, layout) for each in inputs
+    return source.get("layout") == "pictures" or any(
+        _has_loose_pictures((each.get("manifest") or {}).get("source") or {}) for each in inputs
     )
 
 

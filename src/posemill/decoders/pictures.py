@@ -7,6 +7,7 @@ from typing import cast
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 
 from posemill.decoders.opening import (
     MAX_PIXELS,
@@ -15,7 +16,7 @@ from posemill.decoders.opening import (
     raise_decode_error,
     raise_for_os_error,
 )
-from posemill.decoders.picture_headers import ShortHeaderError, read_header, sniff_format
+from posemill.decoders.picture_headers import Header, ShortHeaderError, read_header, sniff_format
 from posemill.records import Frame
 
 
@@ -33,6 +34,28 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Frame:
     Raises:
         DecodeError: With `reason` one of `posemill.decoders.opening.REASONS`.
     """
+    data, header = _read_checked(path, max_pixels)
+    return _decode(path, data, header.format)
+
+
+def read_thumbnail(path: StrPath) -> tuple[tuple[int, int], npt.NDArray[np.uint8]]:
+    """Return a picture's width and height as stored, and `(32, 32)` uint8: what it shows, in grey.
+
+    Of a large JPEG only as much is decoded as that needs.
+
+    Raises:
+        DecodeError: As `read_picture`.
+    """
+    data, header = _read_checked(path, MAX_PIXELS)
+    factor = next((each for each in _REDUCED if min(header.size_wh) >= 64 * each), 1)
+    flags = _REDUCED.get(factor, cv2.IMREAD_GRAYSCALE)
+    picture = _decode_as(path, data, header.format, flags)
+    small = cv2.resize(picture, (32, 32), interpolation=cv2.INTER_AREA)
+    return header.size_wh, cast("npt.NDArray[np.uint8]", small)
+
+
+def _read_checked(path: StrPath, max_pixels: int) -> tuple[bytes, Header]:
+    """Return the file's content and its header; raise for what need not be decoded."""
     data, name = _read_bytes(path, max_pixels)
     try:
         header = read_header(data, name)
@@ -52,7 +75,7 @@ def read_picture(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> Frame:
         )
     if not header.has_end:
         raise_decode_error(path, "truncated", f"this {name} stops before its end; copy it again")
-    return _decode(path, data, name)
+    return data, header
 
 
 def _read_bytes(path: StrPath, max_pixels: int) -> tuple[bytes, str]:
@@ -75,18 +98,26 @@ def _read_bytes(path: StrPath, max_pixels: int) -> tuple[bytes, str]:
 
 
 def _decode(path: StrPath, data: bytes, name: str) -> Frame:
+    picture = _decode_as(path, data, name, _TO_RGB or cv2.IMREAD_COLOR)
+    return picture if _TO_RGB else cast(Frame, cv2.cvtColor(picture, cv2.COLOR_BGR2RGB))
+
+
+def _decode_as(path: StrPath, data: bytes, name: str, flags: int) -> Frame:
     try:
-        picture = cv2.imdecode(np.frombuffer(data, np.uint8), _TO_RGB or cv2.IMREAD_COLOR)
+        picture = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error as error:
         raise_decode_error(
             path, "corrupt", f"this {name} cannot be decoded ({error.err})", cause=error
         )
     if picture is None:
         raise_decode_error(path, "corrupt", f"this {name} cannot be decoded; copy it again")
-    if not _TO_RGB:
-        picture = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
     return cast(Frame, picture)
 
 
 # OpenCV 4.10 has no such flag and costs one more pass over the pixels.
 _TO_RGB = getattr(cv2, "IMREAD_COLOR_RGB", 0)
+_REDUCED = {
+    8: cv2.IMREAD_REDUCED_GRAYSCALE_8,
+    4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
+    2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
+}

@@ -20,6 +20,7 @@ from posemill.records import Clip, Frame, Keypoints, PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.sources.frames import ClipFrame, read_clip
 from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
+from posemill.sources.tracking import ONE_PICTURE, judge_folder
 
 Mode = Literal["image", "video"]
 # Frames an engine gets at once in image mode.
@@ -31,7 +32,7 @@ _POINT_BYTES, _SIZE_BYTES = 16, 8
 def estimate_landmarks(
     source: Path,
     *,
-    mode: Mode | None = None,
+    mode: Mode | Literal["auto"] | None = None,
     engine: str = "holistic",
     engine_options: Mapping[str, Any] | None = None,
     decoder: str = "pyav",
@@ -46,7 +47,7 @@ def estimate_landmarks(
     Args:
         source: A folder of pictures (in the order of their names), a picture, or a video.
         mode: `image`: every frame stands alone; `video`: the frames are tracked and smoothed. None
-            for `video` where the engine has it.
+            or `auto`: as `choose_mode` finds.
         engine: One of `posemill.estimators.known_engines`.
         engine_options: Its own options.
         decoder: For videos; one of `posemill.decoders.known_decoders`.
@@ -56,15 +57,15 @@ def estimate_landmarks(
     """
     clip = clip_at(source)
     info = engine_info(engine)
-    mode = mode or ("video" if "video" in info.modes else "image")
-    info.check_mode(engine, mode)
+    chosen = choose_mode(source, engine)[0] if mode is None or mode == "auto" else mode
+    info.check_mode(engine, chosen)
     estimator = open_estimator(engine, device=device, threads=threads, **(engine_options or {}))
     errors: list[DecodeError] = []
     paths: list[str] = []
     results: list[Keypoints] = []
     frames = _noting(read_clip(clip, decoder=decoder), errors, paths)
     try:
-        for keypoints in _estimate(estimator, frames, mode):
+        for keypoints in _estimate(estimator, frames, chosen):
             results.append(keypoints)
             for _ in range(len(keypoints)):
                 on_frame()
@@ -81,6 +82,17 @@ def estimate_landmarks(
         image_paths=tuple(paths) if clip.kind != "video" else (),
     )
     return pose_clip, errors
+
+
+def choose_mode(source: Path, engine: str = "holistic") -> tuple[Mode, str]:
+    """Return how the frames of a source belong together by evidence, and why."""
+    if "video" not in engine_info(engine).modes:
+        return "image", f"engine {engine} has no other mode"
+    clip = clip_at(source)
+    if clip.kind == "video":
+        return "video", "a video"
+    why = ONE_PICTURE if clip.kind == "pictures" else judge_folder(clip.path)
+    return ("image", why) if why else ("video", "numbered pictures of one size, neighbours alike")
 
 
 def clip_at(source: Path) -> Clip:

@@ -7,11 +7,14 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from posemill.errors import SourceError
 from posemill.records import Clip
 from posemill.sources.names import natural_key, readable
+
+if TYPE_CHECKING:
+    from posemill.sources.tracking import Tracking
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class ClipList(Sequence[Clip]):
         num_ignored: Files that are neither picture nor video, hidden ones among them.
         problems: Sentences about what does not fit: a folder that cannot be read, an annotation
             without frames.
+        tracking: Which folders are tracked as video; None where nobody has looked.
     """
 
     clips: tuple[Clip, ...]
@@ -50,6 +54,7 @@ class ClipList(Sequence[Clip]):
     fingerprint: str
     num_ignored: int = 0
     problems: tuple[str, ...] = ()
+    tracking: Tracking | None = None
 
     def __len__(self) -> int:
         return len(self.clips)

@@ -137,7 +137,7 @@ def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     if facts.get("kind") == "extract":
         mode = options.get("mode")
         if mode == "auto":
-            mode = "image" if source.get("layout") == "pictures" else "video"
+            mode = _mode_of_all(source)
         # Runs of before this was recorded have what the engine says of itself.
         engine = options.get("engine") or (facts.get("engine") or {}).get("engine")
         if not engine:
@@ -151,6 +151,16 @@ def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     inputs = source.get("inputs") or ()
     found = [extraction_of(each.get("manifest") or {}) for each in inputs]
     return found[0] if found and all(each == found[0] for each in found) else {}
+
+
+def _mode_of_all(source: Mapping[str, Any]) -> str:
+    """Return the mode that `auto` came to; `auto` itself where clips were of both kinds."""
+    tracking = source.get("tracking")
+    if tracking is None:  # nothing had to be decided, or a run of before it was
+        return "image" if source.get("layout") == "pictures" else "video"
+    if not tracking.get("num_alone"):
+        return "video"
+    return "auto" if tracking.get("num_tracked") else "image"
 
 
 def current_versions() -> dict[str, str]:

@@ -72,7 +72,8 @@ def test_modes_decide_what_frames_know_of_each_other(make_tree, config_for, tmp_
     points = {}
     for name, source, mode in [("tracked", tree, "auto"), ("alone", tree, "image"),
                                ("loose", loose, "auto"), ("forced", loose, "video")]:  # fmt: skip
-        extract(config_for(source, name, mode=mode))
+        layout = "pictures" if source == loose else "auto"
+        extract(config_for(source, name, mode=mode, layout=layout))
         points[name] = open_run(tmp_path / name).to_numpy()["points"]
     np.testing.assert_array_equal(points["alone"], points["loose"])
     np.testing.assert_array_equal(points["tracked"], points["forced"])
@@ -81,7 +82,7 @@ def test_modes_decide_what_frames_know_of_each_other(make_tree, config_for, tmp_
 
 def test_loose_pictures_are_divided_among_tasks(make_tree, config_for, tmp_path):
     tree = make_tree({".": 70})
-    extract(config_for(tree, executor="threads", task_frames=20, batch_size=4))
+    extract(config_for(tree, layout="pictures", executor="threads", task_frames=20, batch_size=4))
     clip = next(open_run(tmp_path / "run").clips())
     assert clip.frame_indices.tolist() == list(range(70))
     assert len(list((tmp_path / "run" / "shards").iterdir())) == 4

@@ -18,7 +18,9 @@ from posemill.jobs.extract.signals import StopSignals
 from posemill.records import Clip
 from posemill.sources import ClipList
 from posemill.sources.frames import with_frame_count
+from posemill.sources.tracking import Tracking, decide_tracking
 from posemill.stores.manifest import (
+    MANIFEST_NAME,
     SHARDS_NAME,
     Manifest,
     check_folder,
@@ -34,15 +36,22 @@ def open_ledger(
     *,
     signals: StopSignals,
     on_count: Callable[[int, int], None] | None,
-) -> Ledger:
-    """Return the ledger, planned; refuse to go on with other options or another source."""
+) -> tuple[Ledger, ClipList]:
+    """Return the ledger, planned, and the clips with what was decided about them.
+
+    Raises:
+        RunError: The run was begun with other options or another source.
+    """
     manifest = _manifest(config, clips)
     is_new = not check_folder(folder)
     if is_new:  # the manifest first: it is what makes the folder ours
+        clips = with_tracking(config, clips)
+        manifest = _with_tracking_of(clips, manifest)
         manifest.write(folder)
     else:
         _compare(folder, manifest)
         check_ledger_is_there(folder)
+        clips = _with_recorded_tracking(folder, clips)
     (folder / SHARDS_NAME).mkdir(exist_ok=True)
     sync_folder(folder.parent)
     ledger = Ledger(folder)
@@ -53,7 +62,8 @@ def open_ledger(
             )
             if signals.received:
                 raise StoppedError(signals.received, folder)
-            ledger.add_plan(counted, plan_units(counted, config))
+            units = plan_units(counted, config, tracking=clips.tracking)
+            ledger.add_plan(counted, units)
         _check_source(folder, ledger, clips, config=config, manifest=manifest)
         if config.retry_failed:
             ledger.reset_failed()
@@ -61,7 +71,41 @@ def open_ledger(
     except BaseException:
         ledger.close()
         raise
-    return ledger
+    return ledger, clips
+
+
+def with_tracking(config: ExtractConfig, clips: ClipList) -> ClipList:
+    """Return the clips with the decision which folders are video; for a begun run, that of then.
+
+    There is nothing to decide where the user said it, by the mode or the layout, or where all are
+    videos or the frames of a corpus.
+    """
+    if check_folder(config.out):
+        return _with_recorded_tracking(config.out, clips)
+    is_said = config.mode != "auto" or config.layout not in ("auto", "list")
+    if is_said or clips.layout == "phoenix" or all(clip.kind == "video" for clip in clips):
+        return clips
+    return dataclasses.replace(clips, tracking=decide_tracking(clips))
+
+
+def _with_tracking_of(clips: ClipList, manifest: Manifest) -> Manifest:
+    if clips.tracking is None:
+        return manifest
+    source = {**manifest.source, "tracking": clips.tracking.to_record()}
+    return dataclasses.replace(manifest, source=source)
+
+
+def _with_recorded_tracking(folder: Path, clips: ClipList) -> ClipList:
+    record = Manifest.read(folder).source.get("tracking")
+    if record is None:
+        return clips
+    try:
+        return dataclasses.replace(clips, tracking=Tracking.from_record(record))
+    except (TypeError, ValueError, KeyError) as error:
+        raise RunError(
+            f"{folder / MANIFEST_NAME}: 'tracking' is not what posemill writes ({error}); put back "
+            "a copy of the file, or choose another folder"
+        ) from error
 
 
 def settled(config: ExtractConfig) -> ExtractConfig:
@@ -143,7 +187,7 @@ def _manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
 
 # May be another when a run goes on: a dataset that was moved, and what `_check_source` looks at;
 # and how the engine was asked for, since its identity says what came of it.
-_FREE_SOURCE = ("path", "fingerprint", "num_clips", "num_frames")
+_FREE_SOURCE = ("path", "fingerprint", "num_clips", "num_frames", "tracking")
 # Runs before 0.2 wrote the number of points among the options; their `skeleton_name` says it too.
 _OLD_OPTION = "keep"
 _FREE_OPTIONS = ("engine", "engine_options")
@@ -179,7 +223,8 @@ def _check_source(
     changes, only_failed = ledger.changes_of(clips)
     if config.retry_failed and only_failed:
         ledger.accept_changes(clips)
-        dataclasses.replace(old, source=manifest.source).write(folder)
+        changed = dataclasses.replace(old, source=manifest.source)
+        _with_tracking_of(clips, changed).write(folder)
         return
     shown = changes[:5] + ([f"… and {len(changes) - 5} more"] if len(changes) > 5 else [])
     raise RunError(

@@ -10,6 +10,7 @@ from posemill.config import ExtractConfig
 from posemill.decoders import open_video
 from posemill.errors import DecodeError
 from posemill.records import Clip
+from posemill.sources.tracking import Tracking
 
 UNKNOWN_COST = 2000  # frames, for a video that does not say its length: likely a task of its own
 _TASKS_PER_WORKER = 8  # at least, as far as there are clips: the end has no long tail
@@ -28,10 +29,15 @@ class PlannedUnit:
     cost: int
 
 
-def mode_of(clip: Clip, mode: str) -> Literal["image", "video"]:
-    """Return how a clip's frames are treated: loose pictures alone, others tracked, in `auto`."""
+def mode_of(clip: Clip, mode: str, tracking: Tracking | None = None) -> Literal["image", "video"]:
+    """Return how a clip's frames are treated.
+
+    In `auto` as was decided by evidence; where nobody looked, loose pictures alone, others tracked.
+    """
     if mode == "auto":
-        return "image" if clip.kind == "pictures" else "video"
+        if tracking is None:
+            return "image" if clip.kind == "pictures" else "video"
+        return "image" if (clip.split, clip.clip_id) in tracking.alone else "video"
     return "video" if mode == "video" else "image"
 
 
@@ -39,6 +45,7 @@ def plan_units(
     clips: Iterable[Clip],
     config: ExtractConfig,
     *,
+    tracking: Tracking | None = None,
     length_of: Callable[[Clip, str], tuple[int, float] | None] | None = None,
 ) -> Iterator[PlannedUnit]:
     """Yield the units of all clips, in their order; clips are numbered from 1.
@@ -49,11 +56,12 @@ def plan_units(
     Args:
         clips: In reading order.
         config: Its mode, task_frames and split_long_seconds decide.
+        tracking: What was decided about folders of pictures.
         length_of: Frames and frames per second of a video; by default its file is asked.
     """
     length_of = length_of or _length_of
     for clip_no, clip in enumerate(clips, start=1):
-        is_chain = mode_of(clip, config.mode) == "video"
+        is_chain = mode_of(clip, config.mode, tracking) == "video"
         is_video = clip.kind == "video"
         cost = clip.num_frames if clip.num_frames is not None else UNKNOWN_COST
         step = 0

@@ -137,7 +137,7 @@ def extract(
         folder.mkdir(parents=True, exist_ok=True)
         signals = stack.enter_context(StopSignals())
         stack.enter_context(RunLock(folder))
-        ledger = open_ledger(folder, config, clips, signals=signals, on_count=on_count)
+        ledger, clips = open_ledger(folder, config, clips, signals=signals, on_count=on_count)
         stack.enter_context(closing(ledger))
         log = stack.enter_context(closing(RunLog(folder)))
         if on_plan is not None:
