@@ -144,13 +144,13 @@ def test_a_member_larger_than_its_file_is_refused(path: Path) -> None:
 
 
 def test_a_member_that_unpacks_to_far_too_much_is_refused(tmp_path: Path) -> None:
-    zeros = np.zeros(70 << 20, np.uint8)
-    np.savez_compressed(tmp_path / "bomb.npz", a=zeros, b=zeros, c=zeros, d=zeros)
+    zeros = np.zeros(60 << 20, np.uint8)
+    np.savez_compressed(tmp_path / "bomb.npz", a=zeros, b=zeros)
     np.savez_compressed(tmp_path / "small.npz", x=zeros)
     for read in (lambda found: found["a"], MappedNpz.verify):
-        with pytest.raises(FormatError, match=r"would unpack from \d+ to 2936\d+ bytes; refused"):
+        with pytest.raises(FormatError, match=r"would unpack from \d+ to 1258\d+ bytes; refused"):
             read(open_npz(tmp_path / "bomb.npz"))
-    assert len(open_npz(tmp_path / "small.npz")["x"]) == 70 << 20
+    assert len(open_npz(tmp_path / "small.npz")["x"]) == 60 << 20
 
 
 def test_a_packed_member_larger_than_the_free_memory_is_refused(

@@ -25,7 +25,7 @@ _COPY_BYTES = 1 << 22
 _MEMORY_SHARE = 0.7  # of what is free
 # Packed members that together are larger than this, and that many times the file, are taken for a
 # bomb: keypoints shrink to a half or a tenth.
-_BOMB_BYTES, _BOMB_RATIO = 1 << 28, 50
+_BOMB_BYTES, _BOMB_RATIO = 1 << 26, 50
 _BAD_HEADER = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError,
                OverflowError, tokenize.TokenError)  # fmt: skip
 
