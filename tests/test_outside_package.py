@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import cv2
+import av
 import numpy as np
 import pytest
 
@@ -20,6 +21,7 @@ from posemill.formats.npz import NpzFormat
 from posemill.records import Keypoints
 from posemill.skeletons import Part, Skeleton
 import numpy as np
+import os
 
 CROSS = Skeleton("cross-5", (Part("arms", 0, 2), Part("body", 2, 5)),
                  ("left_arm", "right_arm", "top", "middle", "foot"),
@@ -54,7 +56,10 @@ class CrossEngine:
 
 
 class OwnDecoder(PyavReader):
-    pass
+    def __init__(self, path, **keywords):
+        with open(os.environ["READ_BY_OWN_DECODER"], "ab") as notes:
+            notes.write(os.fsencode(path) + bytes([10]))
+        super().__init__(path, **keywords)
 
 
 class OwnExecutor(ProcessExecutor):
@@ -116,7 +121,8 @@ def run(package: Path, *arguments: object) -> str:
     paths = os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-m", *map(str, arguments)], capture_output=True, text=True, cwd=package,
-        env={**os.environ, "PYTHONPATH": paths}, timeout=240, check=False,
+        env={**os.environ, "PYTHONPATH": paths, "READ_BY_OWN_DECODER": str(package / "read.txt")},
+        timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -125,13 +131,9 @@ def run(package: Path, *arguments: object) -> str:
 def test_one_of_each_kind_from_outside_goes_the_whole_way(package: Path, tmp_path: Path) -> None:
     for split, number in (("train", 8), ("dev", 4)):
         for clip in range(number):
-            folder = tmp_path / "frames" / split / f"c{clip}"
-            folder.mkdir(parents=True)
-            for frame in range(3):
-                shade = np.full((24, 32, 3), 200 if clip % 2 else 60, np.uint8)
-                cv2.imwrite(str(folder / f"{frame}.png"), shade + frame)
+            write_video(tmp_path / "videos" / split / f"c{clip}.mp4", 200 if clip % 2 else 60)
     out, data = tmp_path / "run", tmp_path / "data"
-    run(package, "posemill", "extract", tmp_path / "frames", "--out", out, "--engine", "cross",
+    run(package, "posemill", "extract", tmp_path / "videos", "--out", out, "--engine", "cross",
         "--engine-option", "scale=0.5", "--decoder", "own-decoder", "--executor", "own-executor",
         "--workers", 1)  # fmt: skip
     run(package, "posemill", "export", out, "--to", "crosses", "--out", tmp_path / "a.crosses")
@@ -141,8 +143,25 @@ def test_one_of_each_kind_from_outside_goes_the_whole_way(package: Path, tmp_pat
     labels.write_text("clip_id,label\n" + "".join(f"c{i},{'ab'[i % 2]}\n" for i in range(8)))
     run(package, "posemill", "train", "--data", data, "--labels", labels, "--model", "own-model",
         "--out", tmp_path / "model", "--epochs", 1, "--no-figures")  # fmt: skip
-    said = run(package, "posemill", "predict", tmp_path / "model", tmp_path / "frames/dev/c1")
-    assert "c1" in said
+    read = (package / "read.txt").read_text()
+    assert all(f"train/c{clip}.mp4" in read for clip in range(8))
+    (package / "read.txt").unlink()
+    video = tmp_path / "videos/dev/c1.mp4"
+    said = json.loads(run(package, "posemill", "predict", tmp_path / "model", video, "--json"))
+    assert [each["label"] in ("a", "b") for each in said] == [True]
+    # By the decoder and the engine that the model's data was made with.
+    assert str(video) in (package / "read.txt").read_text()
+
+
+def write_video(path: Path, shade: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 32, 24, "yuv420p"
+        for number in range(3):
+            pixels = np.full((24, 32, 3), shade + number, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
+        container.mux(stream.encode(None))
 
 
 def test_the_contract_suites_pass_for_all_of_them(package: Path) -> None:

@@ -83,3 +83,13 @@ def test_a_wrong_wheel_ends_with_code_2_and_one_clear_line(
     error = capsys.readouterr().err
     assert error.startswith("posemill: no wheel at")
     assert "Traceback" not in error
+
+
+def test_engines_say_what_they_give_and_take() -> None:
+    result = CliRunner().invoke(build_app(), ["engines"])
+    assert result.exit_code == 0, result.output
+    assert "holistic-543, holistic-143" in result.stdout
+    assert "holistic  --engine-option min_detection_confidence=0.5" in result.stdout
+    found = json.loads(CliRunner().invoke(build_app(), ["engines", "--json"]).stdout)
+    assert found["holistic"]["modes"] == ["image", "video"]
+    assert {each["name"] for each in found["fake"]["options"]} >= {"seconds_per_frame"}

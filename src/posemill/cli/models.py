@@ -1,4 +1,4 @@
-"""`posemill models`: the model files, fetched and listed."""
+"""`posemill models`: model files, fetched and listed; `posemill engines`: what finds keypoints."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from posemill.cli.printing import print_json, print_table, say
 
 
 def register(app: typer.Typer) -> None:
-    """Add `models pull` and `models list`."""
+    """Add `models pull`, `models list` and `engines`."""
     models = typer.Typer(help="Model files: fetch them, see what is there.", no_args_is_help=True)
     models.command("pull")(pull)
     models.command("list")(list_)
     app.add_typer(models, name="models")
+    app.command()(engines)
 
 
 def pull(
@@ -56,3 +57,27 @@ def list_(
         ],
     )  # fmt: skip
     say(f"\nin {cache_folder()}; --json has the full paths and hashes")
+
+
+def engines(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the engines, those of other packages too: skeletons, modes, devices, options."""
+    from posemill.estimators import engine_info, known_engines
+
+    found = {name: engine_info(name).to_dict() for name in known_engines()}
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ["engine", "skeletons", "people", "modes", "devices", ""],
+        [
+            (name, ", ".join(each["skeletons"]), each["people"], ", ".join(each["modes"]),
+             ", ".join(each["devices"]), each["summary"])
+            for name, each in found.items()
+        ],
+    )  # fmt: skip
+    for name, each in found.items():
+        for option in each["options"]:
+            say(f"\n{name}  --engine-option {option['name']}={option['default']}")
+            say(f"    {option['help']} Expected: {option['expected']}.")
