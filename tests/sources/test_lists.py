@@ -120,7 +120,6 @@ def test_a_path_that_is_no_utf8_comes_through(folder: Path) -> None:
     [
         ("", r"list\.csv, line 1: expected a column 'path', got \[\]"),
         ("file,label\na,b\n", r"line 1: expected a column 'path', got \['file', 'label'\]"),
-        ("path;label\na;b\n", r"got \['path;label'\] \(is it separated by ';'\?\)"),
         ("path,path\na,b\n", r"line 1: a column twice in \['path', 'path'\]"),
         ("path,label\n", r"list\.csv is empty: expected a row for each clip"),
         ("path,label\nclip\n", r"line 2: expected 2 fields as in the first line, got 1"),

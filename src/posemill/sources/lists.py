@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import math
@@ -23,8 +22,10 @@ from posemill.sources.names import (
     without_suffix,
 )
 from posemill.sources.scan import digest_names, list_pictures
+from posemill.tables import GBK, TableError, find_encoding, read_table
 
 Kind = Literal["frames", "video", "pictures"]
+_KEEP_BYTES = "surrogateescape"
 _OWN_COLUMNS = ("path", "clip_id", "split", "start_seconds", "end_seconds", "label")
 
 
@@ -38,10 +39,10 @@ def find(path: str, collector: Collector) -> ClipList:
     folder = str(Path(path).absolute().parent)
     rows: list[_Row] = []
     try:
-        # Paths may hold bytes that are no UTF-8; they must come through as they are.
-        with Path(path).open(encoding="utf-8-sig", errors="surrogateescape", newline="") as handle:
-            for line, values in _read_rows(handle, path):
-                rows.append(_to_row(values, folder, f"{readable(path)}, line {line}: "))
+        for line, values in _read_rows(path, folder):
+            rows.append(_to_row(values, folder, f"{readable(path)}, line {line}: "))
+    except TableError as error:
+        raise SourceError(f"{readable(path)}, {error}") from error
     except OSError as error:
         raise SourceError(f"{readable(path)} cannot be read: {error.strerror}") from error
     if not rows:
@@ -57,34 +58,35 @@ def find(path: str, collector: Collector) -> ClipList:
     return collector.finish("rows with a path")
 
 
-def _read_rows(handle: TextIO, path: str) -> Iterator[tuple[int, dict[str, str]]]:
+def _read_rows(path: str, folder: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield line and values of each row.
+
+    Paths may hold bytes that are no UTF-8: they come through as they are.
+    """
+    file = Path(path)
     if suffix_of(path) == "jsonl":
-        return _read_json_lines(handle, path)
-    return _read_table(handle, path, "\t" if suffix_of(path) == "tsv" else ",")
+        with file.open(encoding="utf-8-sig", errors=_KEEP_BYTES, newline="") as handle:
+            yield from _read_json_lines(handle, path)
+        return
+    encoding = find_encoding(file) or "utf-8"
+    if encoding == GBK and not _is_gbk(file, folder):
+        encoding = "utf-8"
+    rows = read_table(file, names=_OWN_COLUMNS, encoding=encoding, errors=_KEEP_BYTES)
+    for number, values in rows:
+        if "path" not in values:
+            raise TableError(f"line 1: expected a column 'path', got {list(values)}")
+        yield number, values
 
 
-def _read_table(handle: TextIO, path: str, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
-    reader = csv.reader(handle, delimiter=delimiter, strict=True)
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        if "path" not in header:
-            hint = " (is it separated by ';'?)" if any(";" in name for name in header) else ""
-            raise SourceError(
-                f"{readable(path)}, line 1: expected a column 'path', got {header}{hint}"
-            )
-        if len(set(header)) < len(header):
-            raise SourceError(f"{readable(path)}, line 1: a column twice in {header}")
-        for fields in reader:
-            if not any(field.strip() for field in fields):
-                continue
-            if len(fields) != len(header):
-                raise SourceError(
-                    f"{readable(path)}, line {reader.line_num}: expected {len(header)} fields "
-                    f"as in the first line, got {len(fields)}"
-                )
-            yield reader.line_num, dict(zip(header, fields, strict=True))
-    except csv.Error as error:
-        raise SourceError(f"{readable(path)}, line {reader.line_num}: {error}") from error
+def _is_gbk(file: Path, folder: str) -> bool:
+    """Return whether a list that could be GBK is: no path speaks against it, or one is there."""
+    rows = read_table(file, names=_OWN_COLUMNS, encoding=GBK)
+    paths = [path for row in rows if not (path := row.values.get("path", "")).isascii()]
+    return not paths or any(
+        os.path.exists(os.path.join(folder, path))  # noqa: PTH110, PTH118
+        for path in paths
+        if _can_be_a_path(path)
+    )
 
 
 def _read_json_lines(handle: TextIO, path: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -195,7 +197,7 @@ def _to_seconds(row: Mapping[str, str], column: str, where: str) -> float | None
     if not text:
         return None
     try:
-        value = float(text)
+        value = float(text.replace(",", "."))  # a comma, as half of the world writes it
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:

@@ -86,5 +86,5 @@ def test_missing_labels_and_other_encodings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"expected labels.csv or \*.corpus.csv"):
         read_annotations(tmp_path)
     (tmp_path / "labels.csv").write_bytes(b"video_id,label\na,\xff\n")
-    with pytest.raises(TrainingError, match="not UTF-8 text"):
+    with pytest.raises(TrainingError, match="neither UTF-8, UTF-16 nor GBK text"):
         read_annotations(tmp_path / "labels.csv")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from posemill.errors import TrainingError
+from posemill.tables import TableError, find_encoding, read_table
 
 _ID_COLUMNS = ("video_id", "clip_id", "path", "name", "id")
 _LABEL_COLUMNS: tuple[str, ...] = ("label", "class", "gloss")
 _GLOSS_COLUMNS: tuple[str, ...] = ("orth", "annotation", "gloss", "label")
+_ENDINGS = {
+    ".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg", ".wmv", ".png", ".jpg",
+    ".jpeg", ".npy", ".npz", ".pose",
+}  # fmt: skip
 _SPLIT_WORDS = {"val": "dev", "valid": "dev", "validation": "dev"}
 
 
@@ -29,7 +33,10 @@ class Annotation:
 
 
 class Annotations(Mapping[str, Annotation]):
-    """Annotations by clip id. A clip is also found without its ending, or without a `/1` folder."""
+    """Annotations by clip id. A clip is also found without its ending, or without a `/1` folder.
+
+    `match` finds it without its other folders too, where that leaves no doubt.
+    """
 
     def __init__(self, rows: Mapping[str, Annotation], path: Path) -> None:
         self._rows = dict(rows)
@@ -48,6 +55,16 @@ class Annotations(Mapping[str, Annotation]):
             raise KeyError(clip_id)
         return self._rows[known]
 
+    def match(self, clip_ids: Iterable[str]) -> dict[str, Annotation]:
+        """Return what is known of each clip: by its id, or by its bare name if only one has it."""
+        wanted = dict.fromkeys(clip_ids)
+        found = {clip_id: self[clip_id] for clip_id in wanted if clip_id in self}
+        rows, clips = _by_name(self._rows), _by_name(wanted)
+        for name, ids in clips.items():
+            if len(ids) == 1 and len(rows.get(name, ())) == 1:
+                found.setdefault(ids[0], self._rows[rows[name][0]])
+        return found
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
 
@@ -59,9 +76,17 @@ def _short_id(clip_id: str) -> str:
     path = PurePosixPath(clip_id.replace("\\", "/"))
     if path.name == "1" and len(path.parts) > 1:
         path = path.parent
-    if path.suffix.lower() in {".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".png", ".jpg"}:
+    if path.suffix.lower() in _ENDINGS:
         path = path.with_suffix("")
     return str(path)
+
+
+def _by_name(clip_ids: Iterable[str]) -> dict[str, list[str]]:
+    """Return the ids by what is left without folders and ending."""
+    found: dict[str, list[str]] = {}
+    for clip_id in clip_ids:
+        found.setdefault(PurePosixPath(_short_id(clip_id)).name, []).append(clip_id)
+    return found
 
 
 def read_annotations(path: Path) -> Annotations:
@@ -96,26 +121,28 @@ def _corpus_files(folder: Path) -> list[Path]:
 
 def _read_file(path: Path) -> dict[str, Annotation]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise TrainingError(f"{path}: not UTF-8 text ({error.reason})") from error
-    lines = text.splitlines()
-    if not lines:
-        raise TrainingError(f"{path}: empty; expected a header such as video_id,label,split")
-    if "|" in lines[0]:
-        # The corpus files never quote: a lone " in a sentence is a character.
-        reader = csv.DictReader(lines, delimiter="|", quoting=csv.QUOTE_NONE)
-        labels, split = _GLOSS_COLUMNS, _split_in_name(path)
-    else:
-        reader = csv.DictReader(lines)
-        labels, split = _LABEL_COLUMNS, ""
-    columns = [name.strip() for name in reader.fieldnames or ()]
-    reader.fieldnames = columns
-    id_column = _pick(path, columns, _ID_COLUMNS)
-    label_column = _pick(path, columns, labels)
+        encoding = find_encoding(path)
+        if encoding is None:
+            raise TrainingError(f"{path}: neither UTF-8, UTF-16 nor GBK text; save it as UTF-8")
+        if not path.stat().st_size:
+            raise TrainingError(f"{path}: empty; expected a header such as video_id,label,split")
+        return _read_rows(path, encoding)
+    except TableError as error:
+        raise TrainingError(f"{path}, {error}") from error
+
+
+def _read_rows(path: Path, encoding: str) -> dict[str, Annotation]:
+    names = dict.fromkeys((*_ID_COLUMNS, *_LABEL_COLUMNS, *_GLOSS_COLUMNS, "split"))
+    is_corpus = path.name.endswith(".corpus.csv")
+    split = _split_in_name(path) if is_corpus else ""
+    id_column = label_column = ""
     rows: dict[str, Annotation] = {}
-    for number, row in enumerate(reader, start=2):
-        clip_id, label = (row[id_column] or "").strip(), (row[label_column] or "").strip()
+    for number, row in read_table(path, names=list(names), encoding=encoding):
+        if not id_column:
+            id_column = _pick(path, row, _ID_COLUMNS)
+            is_gloss = is_corpus or "orth" in row
+            label_column = _pick(path, row, _GLOSS_COLUMNS if is_gloss else _LABEL_COLUMNS)
+        clip_id, label = row[id_column].strip(), row[label_column].strip()
         if not clip_id or not label:
             raise TrainingError(f"{path}, line {number}: {id_column} or {label_column} is empty")
         found = Annotation(label, split_word((row.get("split") or split).strip()))
@@ -136,7 +163,7 @@ def _split_in_name(path: Path) -> str:
     return split_word(parts[-3]) if len(parts) >= 4 else ""
 
 
-def _pick(path: Path, columns: list[str], wanted: tuple[str, ...]) -> str:
+def _pick(path: Path, columns: Iterable[str], wanted: tuple[str, ...]) -> str:
     for name in wanted:
         if name in columns:
             return name

@@ -35,17 +35,21 @@ def label_clips(
 ) -> list[LabelledClip]:
     """Return every clip of every file with its label and split; one without a label is an error."""
     rows, missing = [], []
+    ids = (clip_id for raw in clips for clip_id in raw.clip_ids)
+    known_by_id = {} if annotations is None else annotations.match(ids)
     for file, (split, raw) in enumerate(zip(splits, clips, strict=True)):
         for index, clip_id in enumerate(raw.clip_ids):
             label, own = raw.labels[index], raw.splits[index]
-            if annotations is not None and (known := annotations.get(clip_id)):
+            if known := known_by_id.get(clip_id):
                 label, own = known.label, known.split or own
             if not label:
                 missing.append(clip_id)
                 continue
             rows.append(LabelledClip(own or split_word(split), file, index, clip_id, label))
     if missing:
-        where = annotations.path if annotations is not None else "no labels file was given;"
+        where = "no labels file was given;"
+        if annotations is not None:
+            where = f"{annotations.path} (its first id is {next(iter(annotations))!r})"
         raise TrainingError(
             f"{len(missing)} of {len(missing) + len(rows)} clips have no label "
             f"({', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}): {where} "

@@ -1,0 +1,151 @@
+"""Tables of text as people have them: lists of clips and their labels.
+
+Comma, semicolon, tab or `|` between the columns; UTF-8 with and without a mark, UTF-16, GBK; the
+columns called `video_id`, `Video_ID` or `Video ID`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from posemill.errors import PosemillError
+
+_DELIMITERS = (",", ";", "\t", "|")
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
+}  # fmt: skip
+_PIECE_BYTES = 1 << 20
+GBK = "gb18030"  # holds GBK and GB2312
+
+
+class Line(NamedTuple):
+    """A row: the number of its line, and its fields by column."""
+
+    number: int
+    values: dict[str, str]
+
+
+class TableError(PosemillError):
+    """What is wrong with a table, without its name; callers raise errors of their own."""
+
+
+def plain_name(column: str) -> str:
+    """Return a column's name without capitals, blanks, `_` and `-`, to compare it with another."""
+    return re.sub(r"[\s_-]", "", column.lower())
+
+
+def find_encoding(path: Path) -> str | None:
+    """Return the encoding of a text file, None where it is none that we know.
+
+    What is not UTF-8 may be GBK and may be names of files in another encoding: `GBK` is returned
+    if it could be that.
+
+    Raises:
+        TableError: It is a spreadsheet.
+    """
+    with path.open("rb") as handle:
+        head = handle.read(512)
+    if head.startswith(b"PK\x03\x04") or head.startswith(b"\xd0\xcf\x11\xe0"):
+        raise TableError("is a spreadsheet; save it as CSV (UTF-8) and name that file")
+    for mark, encoding in _MARKS.items():
+        if head.startswith(mark):
+            return encoding
+    if b"\0" in head:  # UTF-16 without a mark: every other byte of a header is zero
+        return "utf-16-le" if head[1:2] == b"\0" else "utf-16-be" if head[:1] == b"\0" else None
+    return next((each for each in ("utf-8", GBK) if _is_encoded(path, each)), None)
+
+
+def _is_encoded(path: Path, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        with path.open("rb") as handle:
+            while piece := handle.read(_PIECE_BYTES):
+                decoder.decode(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def read_table(
+    path: Path, *, names: Sequence[str], encoding: str, errors: str = "strict"
+) -> Iterator[Line]:
+    """Yield the rows of a table under its first line.
+
+    Args:
+        path: The file.
+        names: Columns the caller knows; one that is spelt differently is given by its name here.
+            Whatever separates the columns, one of them stands in the first line.
+        encoding: As `find_encoding` says.
+        errors: What to do with other bytes, as `open` has it.
+
+    Raises:
+        TableError: The first line has none of `names`, or a row does not fit it.
+    """
+    with path.open(encoding=encoding, errors=errors, newline="") as handle:
+        try:
+            yield from _read(handle, names)
+        except UnicodeError as error:
+            raise TableError(f"is not {encoding.upper()} text: {error}") from error
+
+
+def _read(lines: Iterable[str], names: Sequence[str]) -> Iterator[Line]:
+    lines = iter(lines)
+    first, skipped = next(lines, ""), 0
+    if told := re.fullmatch(r"\"?sep=(.)\"?\s*", first):  # Excel's own word for what separates
+        first, skipped = next(lines, ""), 1
+    delimiter, header = _split_header(first, names, told[1] if told else "")
+    if len({plain_name(name) for name in header}) < len(header):
+        raise TableError(f"line {skipped + 1}: a column twice in {header}")
+    reader = _fields_of(lines, delimiter)
+    skipped += 1
+    try:
+        for fields in reader:
+            number = skipped + reader.line_num
+            if not any(field.strip() for field in fields):
+                continue
+            if any(field.strip() for field in fields[len(header) :]) or len(fields) < len(header):
+                raise TableError(
+                    f"line {number}: expected {len(header)} fields as in the first line, got "
+                    f"{len(fields)}"
+                )
+            yield Line(number, dict(zip(header, fields, strict=False)))
+    except csv.Error as error:
+        raise TableError(f"line {skipped + reader.line_num}: {error}") from error
+
+
+def _fields_of(lines: Iterable[str], delimiter: str) -> Any:
+    # Files with `|` never quote: a lone " in a sentence is a character.
+    is_plain = delimiter == "|"
+    return csv.reader(
+        lines,
+        delimiter=delimiter,
+        quoting=csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL,
+        strict=True,
+        skipinitialspace=True,
+    )
+
+
+def _split_header(first: str, names: Sequence[str], told: str) -> tuple[str, list[str]]:
+    known = {plain_name(name): name for name in names}
+    columns: list[str] = []
+    for delimiter in (told,) if told else _DELIMITERS:
+        try:
+            fields: list[str] = next(_fields_of([first], delimiter), [])
+        except csv.Error:
+            continue
+        found = [name.strip() for name in fields]
+        while found and not found[-1]:
+            found.pop()  # a separator at the end of the line
+        if any(plain_name(name) in known for name in found):
+            return delimiter, [known.get(plain_name(name), name) for name in found]
+        columns = max(columns, found, key=len)
+    raise TableError(
+        f"line 1: expected a column {names[0]!r}, got {columns}; columns are separated by a comma, "
+        "a semicolon or a tab"
+    )
