@@ -20,6 +20,7 @@ from posemill.executors import (
     Message,
     Progress,
     Tick,
+    known_executors,
     open_executor,
 )
 
@@ -150,6 +151,10 @@ def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path):
 def test_an_unknown_executor_is_refused():
     with pytest.raises(ConfigError, match="unknown executor 'cloud'; known: serial, threads"):
         open_executor("cloud", 1, Limits())
+
+
+def test_the_names_of_executors_are_those_of_the_table():
+    assert known_executors() == ["serial", "threads", "processes"]
 
 
 def test_progress_keeps_the_last_place():

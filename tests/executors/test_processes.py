@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
 
+import posemill
 from posemill.executors import Died, Finished, Limits, Message, Tick
 from posemill.executors import processes as module
 from posemill.executors.processes import ProcessExecutor
@@ -99,3 +104,41 @@ def test_ticks_come_while_nothing_happens(functions):
         ProcessExecutor(1, Limits()).run(functions.make_function, lambda: next(tasks, None))
     )
     assert events.count(Tick()) >= 3
+
+
+SCRIPT = """
+import sys
+from posemill.executors import Finished, Limits, Message, open_executor
+
+
+class Doubling:
+    def __call__(self, index):
+        return self.run
+
+    def run(self, task, progress):
+        yield 2 * task
+
+
+if __name__ == "__main__":
+    tasks = iter([4])
+    executor = open_executor("processes", 1, Limits())
+    events = list(executor.run(Doubling(), lambda: next(tasks, None)))
+    print([event.value for event in events if isinstance(event, Message)])
+"""
+
+
+def test_a_function_of_the_callers_script_is_found_there(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    sources = str(Path(posemill.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": sources}, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout == "[8]\n", done.stderr
+
+
+def test_replaced_workers_leave_no_pipe_open(functions):
+    before = psutil.Process().num_fds()
+    run_all(ProcessExecutor(1, Limits()), functions, ["recycle"] * 5)
+    gc.collect()
+    assert psutil.Process().num_fds() <= before + 2

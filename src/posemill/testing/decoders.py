@@ -274,6 +274,8 @@ class DecoderContract:
     def test_a_frame_above_the_limit_is_refused_at_once(self, any_video: Path) -> None:
         with pytest.raises(DecodeError, match="too large: 64 x 48; allowed are 1,000 pixels"):
             open_video(any_video, decoder=self.name, max_pixels=1000)
+        with open_video(any_video, decoder=self.name, max_pixels=64 * 48) as video:
+            assert len(list(video)) == 30
 
     def test_names_that_are_no_text_or_look_like_addresses_work(
         self, any_video: Path, monkeypatch: pytest.MonkeyPatch

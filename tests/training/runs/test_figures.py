@@ -50,6 +50,7 @@ def test_the_worst_classes_are_on_top_and_empty_ones_left_out() -> None:
     figure = draw_per_class(confusion, ["good", "absent", "poor"], "dev")
     labels = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
     assert labels == ["poor (2)", "good (2)"]
+    assert figure.axes[0].yaxis_inverted(), "the lowest is on top"
 
 
 def test_many_classes_are_cut_and_it_is_said() -> None:
