@@ -1,9 +1,12 @@
-"""The value objects all parts share: `Clip` (what is to be read), `Keypoints`, `PoseClip`."""
+"""The value objects all parts share: `Clip` (what is to be read), `Keypoints`, `PoseClip`.
+
+And the names of splits, with one list of aliases for folders, labels, data and flags.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from os import PathLike
@@ -20,6 +23,9 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 NORMALIZATIONS = ("none", "shoulders", "bbox")
+# Splits in their usual order; all that folders and files are recognised by.
+SPLIT_NAMES = ("train", "dev", "val", "valid", "validation", "test")
+_ALIASES = dict.fromkeys(("val", "valid", "validation"), "dev")
 
 
 @dataclass(frozen=True)
@@ -272,3 +278,32 @@ def _copies_and_others(source_name: str, target_name: str) -> tuple[IntArray, di
     sources = point_map(source_name, target_name)
     first = np.array([indices[0] if indices else 0 for indices in sources], np.int64)
     return first, {i: list(each) for i, each in enumerate(sources) if len(each) != 1}
+
+
+def usual_split(name: str) -> str:
+    """Return the usual name of a split: `dev` for val, valid and validation, in any case.
+
+    A name that is not in `SPLIT_NAMES` stays as it is.
+    """
+    lower = name.strip().lower()
+    return _ALIASES.get(lower, lower) if lower in SPLIT_NAMES else name
+
+
+def match_splits(wanted: Iterable[str], there: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the splits of `there` that are asked for, and the names that none of them has.
+
+    A name means the split that is called so, and where there is none, those it is an alias of.
+    """
+    known, found, missing = list(there), list[str](), list[str]()
+    for name in wanted:
+        same = [split for split in known if split == name]
+        same = same or [split for split in known if usual_split(split) == usual_split(name)]
+        found += same
+        missing += [] if same else [name]
+    return list(dict.fromkeys(found)), missing
+
+
+def sort_splits(names: Iterable[str]) -> list[str]:
+    """Return split names in their usual order: train, dev and its other names, test, others."""
+    known = [name for name in SPLIT_NAMES if name in set(names)]
+    return known + sorted(set(names) - set(known))

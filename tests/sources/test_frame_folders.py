@@ -52,8 +52,8 @@ def test_first_folders_named_like_splits_are_splits(tmp_path: Path, make_tree: M
     assert clips.splits == ("train", "val", "test", "all")
     assert len(find_clips(tmp_path, splits=[])) == 5
     assert [clip.split for clip in find_clips(tmp_path, splits=["test", "val"])] == ["val", "test"]
-    with pytest.raises(SourceError, match="has no split 'dev'; it has: train, val, test, all"):
-        find_clips(tmp_path, splits=["train", "dev"])
+    with pytest.raises(SourceError, match="has no split 'dve'; it has: train, val, test, all"):
+        find_clips(tmp_path, splits=["train", "dve"])
 
 
 def test_a_flat_folder_of_pictures_is_loose_pictures(tmp_path: Path, make_tree: MakeTree) -> None:

@@ -16,7 +16,7 @@ from posemill.blocks import ClipBlock, join_clips
 from posemill.errors import FormatError, PosemillError, RunError
 from posemill.formats import detect_format, get_format
 from posemill.formats.shared.contract import Format, Size
-from posemill.records import PoseClip, fields_of_recipe
+from posemill.records import PoseClip, fields_of_recipe, match_splits, usual_split
 from posemill.skeletons import get_skeleton
 from posemill.stores.columns import part_for
 from posemill.stores.commits import Failure
@@ -92,7 +92,11 @@ class ClipInput:
                 f"{self.path}: the run holds no keypoints{yet}; see how far it is with: "
                 f"posemill status {self.path}"
             )
-        if unknown := [split for split in self._splits or () if split not in run.splits]:
+        if self._splits is None:
+            return
+        found, unknown = match_splits(self._splits, run.splits)
+        self._splits = tuple(found)
+        if unknown:
             raise RunError(
                 f"{self.path} has no split {', '.join(map(repr, unknown))}; it has "
                 f"{', '.join(run.splits) or 'none'}"
@@ -187,9 +191,10 @@ class ClipInput:
     def chosen(self, items: Iterator[Item], failed: Collection[str] = ()) -> Iterator[Item]:
         """Yield the items of the chosen splits; raise if one of these has none and not `failed`."""
         seen, there = set(failed), dict[str, None]()
+        wanted = None if self._splits is None else {usual_split(name) for name in self._splits}
         for item in items:
             there[item.split] = None
-            if self._splits is None or item.split in self._splits:
+            if wanted is None or usual_split(item.split) in wanted:
                 seen.add(item.split)
                 yield item
         kind = RunError if self.run is not None else FormatError
@@ -197,7 +202,7 @@ class ClipInput:
             advice = f"; what failed, and why: posemill view {self.path}" * bool(self.failures())
             what = f"holds no clips{_of_splits(self._splits)}; expected some"
             raise kind(f"{self.path}: {what}{advice}")
-        missing = [split for split in self.splits or () if split not in seen]
+        _, missing = match_splits(self.splits or (), seen)
         if missing and self.run is None:
             raise kind(
                 f"{self.path} has no split {', '.join(map(repr, missing))}; it has "

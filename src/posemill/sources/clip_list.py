@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
 
 from posemill.errors import SourceError
-from posemill.records import Clip
+from posemill.records import Clip, match_splits, sort_splits, usual_split
 from posemill.sources.names import natural_key, readable
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ class Collector:
     def wants(self, split: str) -> bool:
         """Return whether clips of that split are asked for, and remember that it exists."""
         self.seen_splits.add(split)
-        return self.wanted_splits is None or split in self.wanted_splits
+        wanted = self.wanted_splits
+        return wanted is None or usual_split(split) in map(usual_split, wanted)
 
     def add(self, clip: Clip, content: str, *, where: str = "") -> None:
         """Keep a clip.
@@ -141,7 +142,7 @@ class Collector:
         Args:
             looked_for: For the error when nothing was found: what would have been a clip.
         """
-        missing = [name for name in self.wanted_splits or () if name not in self.seen_splits]
+        _, missing = match_splits(self.wanted_splits or (), self.seen_splits)
         if missing:
             there = ", ".join(sort_splits(self.seen_splits)) or "none"
             raise SourceError(
@@ -166,13 +167,6 @@ class Collector:
             num_ignored=self.num_ignored,
             problems=tuple(self.problems),
         )
-
-
-def sort_splits(names: Iterable[str]) -> list[str]:
-    """Return split names in their usual order: train, dev and its other names, test, others."""
-    usual = ("train", "dev", "val", "valid", "validation", "test")
-    known = [name for name in usual if name in set(names)]
-    return known + sorted(set(names) - set(known))
 
 
 def _fingerprint(found: Sequence[tuple[Clip, str]]) -> str:

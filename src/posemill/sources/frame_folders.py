@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from posemill.records import Clip
+from posemill.records import SPLIT_NAMES, Clip
 from posemill.sources.clip_list import ClipList, Collector
-from posemill.sources.names import SPLIT_NAMES, readable
+from posemill.sources.names import readable
 from posemill.sources.scan import Folder, Scan, digest_names
 
 _LOOKED_FOR = "folders that hold .png, .jpg, .jpeg, .webp, .bmp or .tif files"

@@ -13,7 +13,6 @@ VIDEO_SUFFIXES = frozenset(
     gif""".split()
 )
 LIST_SUFFIXES = frozenset(["csv", "tsv", "jsonl"])
-SPLIT_NAMES = frozenset(["train", "dev", "val", "valid", "validation", "test"])
 
 _DIGITS = re.compile(r"([0-9]+)")
 _MASK = str.maketrans("123456789", "000000000")

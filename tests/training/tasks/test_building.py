@@ -49,7 +49,8 @@ def test_an_empty_split(settings: Settings, data: Path) -> None:
     fields = settings(data=str(data), labels=str(data / "labels.csv"))
     refused(fields, TrainingError, "split 'train' is empty")
     fields = settings(train_split="elsewhere")
-    refused(fields, TrainingError, "split 'elsewhere' is empty: .* has clips of")
+    message = "train_split 'elsewhere' is not there: .* has clips of train, dev, test; name one"
+    refused(fields, TrainingError, message)
 
 
 def test_keypoints_that_are_not_numbers(settings: Settings, data: Path) -> None:
@@ -85,3 +86,47 @@ def test_figures_show_clips_as_they_were_filmed(settings: Settings, clips_folder
     assert clip_id == "dev1"
     assert np.array_equal(points, expected)
     assert mask.all()
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "Validation"])
+def test_a_split_by_another_of_its_names_is_scored_and_chooses(
+    settings: Settings, data: Path, name: str
+) -> None:
+    (data / "dev_keypoints.npz").rename(data / f"{name}_keypoints.npz")
+    text = (data / "labels.csv").read_text().replace(",dev", f",{name}")
+    (data / "labels.csv").write_text(text)
+    for asked in ("dev", "validation"):
+        fields = settings(data=str(data), labels=str(data / "labels.csv"), val_split=asked)
+        val = build_workload(TrainConfig(**fields)).val
+        assert val is not None
+        assert len(val) == 8
+
+
+def test_the_split_that_a_file_of_all_clips_names_is_understood(
+    settings: Settings, data: Path
+) -> None:
+    parts = [np.load(data / f"{split}_keypoints.npz") for split in ("train", "dev")]
+    ids = np.concatenate([part["video_ids"] for part in parts])
+    np.savez(
+        data / "all_keypoints.npz",
+        keypoints=np.concatenate([part["keypoints"] for part in parts]),
+        video_ids=ids,
+        splits=["val" if clip.startswith("dev") else "train" for clip in dict.fromkeys(ids)],
+    )
+    (data / "labels.csv").write_text(
+        "video_id,label\n"
+        + "".join(f"{clip},class{index % 3}\n" for index, clip in enumerate(dict.fromkeys(ids)))
+    )
+    fields = settings(data=str(data / "all_keypoints.npz"), labels=str(data / "labels.csv"))
+    val = build_workload(TrainConfig(**fields)).val
+    assert val is not None
+    assert len(val) == 8
+
+
+@pytest.mark.parametrize("field", ["val_split", "test_split"])
+def test_a_split_that_is_asked_for_and_not_there_is_an_error(
+    settings: Settings, field: str
+) -> None:
+    flag = f"--{field.replace('_', '-')}"
+    message = f"{field} 'misspelt' is not there: .* has clips of train, dev, test; .* {flag}"
+    refused(settings(**{field: "misspelt"}), TrainingError, message)

@@ -20,10 +20,9 @@ from posemill.errors import FormatError
 from posemill.files import atomic_folder
 from posemill.formats.shared.contract import Recipe, Size, header_of
 from posemill.formats.shared.json_text import MAX_LINE_BYTES, parse_json
-from posemill.records import IntArray, PoseClip, fields_of_recipe
+from posemill.records import SPLIT_NAMES, IntArray, PoseClip, fields_of_recipe
 
 INDEX = "posemill.jsonl"
-_USUAL_SPLITS = {"train", "dev", "val", "valid", "validation", "test"}
 
 
 class IndexWriter:
@@ -154,7 +153,7 @@ def header_in(folder: Path) -> dict[str, Any]:
 def split_and_id(folder: Path, path: Path) -> tuple[str, str]:
     """Return split and clip id of a path below a folder without an index."""
     parts = path.relative_to(folder).parts
-    if len(parts) > 1 and parts[0] in _USUAL_SPLITS:
+    if len(parts) > 1 and parts[0] in SPLIT_NAMES:
         return parts[0], "/".join(parts[1:])
     return "all", "/".join(parts) or folder.name
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from posemill.errors import TrainingError
+from posemill.records import usual_split
 from posemill.tables import TableError, find_encoding, read_table
 
 _ID_COLUMNS = ("video_id", "clip_id", "path", "name", "id")
@@ -16,12 +17,6 @@ _ENDINGS = {
     ".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg", ".wmv", ".png", ".jpg",
     ".jpeg", ".npy", ".npz", ".pose",
 }  # fmt: skip
-_SPLIT_WORDS = {"val": "dev", "valid": "dev", "validation": "dev"}
-
-
-def split_word(name: str) -> str:
-    """Return the split's usual name: `dev` for val, valid and validation, others unchanged."""
-    return _SPLIT_WORDS.get(name, name)
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,7 @@ def _read_rows(path: Path, encoding: str) -> dict[str, Annotation]:
         clip_id, label = row[id_column].strip(), row[label_column].strip()
         if not clip_id or not label:
             raise TrainingError(f"{path}, line {number}: {id_column} or {label_column} is empty")
-        found = Annotation(label, split_word((row.get("split") or split).strip()))
+        found = Annotation(label, usual_split((row.get("split") or split).strip()))
         if rows.get(clip_id, found) != found:
             raise TrainingError(
                 f"{path}, line {number}: {clip_id!r} is {found.label!r} here and "
@@ -160,7 +155,7 @@ def _read_rows(path: Path, encoding: str) -> dict[str, Annotation]:
 def _split_in_name(path: Path) -> str:
     """`PHOENIX-2014-T.train.corpus.csv` says train."""
     parts = path.name.split(".")
-    return split_word(parts[-3]) if len(parts) >= 4 else ""
+    return usual_split(parts[-3]) if len(parts) >= 4 else ""
 
 
 def _pick(path: Path, columns: Iterable[str], wanted: tuple[str, ...]) -> str:

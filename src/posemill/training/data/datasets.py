@@ -13,9 +13,9 @@ import numpy as np
 from posemill.archives import open_npz
 from posemill.errors import ConfigError, FormatError, TrainingError
 from posemill.geometry import find_points
-from posemill.records import BoolArray, FloatArray, IntArray
+from posemill.records import BoolArray, FloatArray, IntArray, sort_splits, usual_split
 from posemill.skeletons import full_name, get_skeleton
-from posemill.training.data.annotations import read_annotations, split_word
+from posemill.training.data.annotations import read_annotations
 from posemill.training.data.cache import RamStore, Store, precompute, verify_once
 from posemill.training.data.labels import divide, label_clips, name_classes, targets_of
 from posemill.training.data.normalize import preparation
@@ -147,11 +147,11 @@ def load_sets(
     rows = label_clips(list(files), clips, annotations)
     rows = divide(rows, options)
     names = tuple(class_names) if class_names else name_classes(rows, options.task)
-    wanted = [split_word(name) for name in splits] if splits else list(dict.fromkeys(
+    wanted = [usual_split(name) for name in splits] if splits else list(dict.fromkeys(
         row.split for row in rows))  # fmt: skip
     for split in wanted if splits else ("train", *wanted):
         if not any(row.split == split for row in rows):
-            there = ", ".join(dict.fromkeys(row.split for row in rows))
+            there = ", ".join(sort_splits({row.split for row in rows}))
             raise TrainingError(f"split {split!r} is empty: {options.data} has clips of {there}")
     skeleton = _skeleton_of(clips[0], options.skeleton)
     stores = [_pack(raw, skeleton, options) for raw in clips]

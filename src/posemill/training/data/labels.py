@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from posemill.errors import TrainingError
-from posemill.records import IntArray
-from posemill.training.data.annotations import Annotations, split_word
+from posemill.records import IntArray, usual_split
+from posemill.training.data.annotations import Annotations
 from posemill.training.data.folds import assign_folds, pick_share
 from posemill.training.data.options import DataOptions
 from posemill.training.data.readers import RawClips
@@ -45,7 +45,7 @@ def label_clips(
             if not label:
                 missing.append(clip_id)
                 continue
-            rows.append(LabelledClip(own or split_word(split), file, index, clip_id, label))
+            rows.append(LabelledClip(usual_split(own or split), file, index, clip_id, label))
     if missing:
         where = "no labels file was given;"
         if annotations is not None:

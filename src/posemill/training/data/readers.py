@@ -15,10 +15,10 @@ from posemill.archives import open_npz
 from posemill.errors import TrainingError
 from posemill.files import sha256_of
 from posemill.npz_clips import NpzClips, content_key, read_npz_clips
-from posemill.records import IntArray
+from posemill.records import SPLIT_NAMES, IntArray
 from posemill.skeletons import guess_skeleton, is_skeleton
 
-_SPLITS = ("train", "dev", "test", "val", "valid", "validation", "all")
+_SPLITS = (*SPLIT_NAMES, "all")
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ import numpy as np
 from posemill.archives import MappedNpz, open_npz
 from posemill.errors import TrainingError
 from posemill.npz_clips import read_frames, read_npz_clips, split_by_name
+from posemill.records import match_splits
 from posemill.stores.manifest import MANIFEST_NAME
 from posemill.training.extra import naming_the_extra
 
@@ -55,7 +56,8 @@ class KeypointDataset(Dataset[Item]):
         self._owner = 0
         source = self._open()
         every = _run_index(source) if self._is_run else _npz_index(source)
-        self._index = [entry for entry in every if split in (None, entry[0])]
+        wanted = None if split is None else match_splits([split], {entry[0] for entry in every})[0]
+        self._index = [entry for entry in every if wanted is None or entry[0] in wanted]
         if not self._index:
             known = ", ".join(sorted({entry[0] for entry in every})) or "none"
             raise TrainingError(f"{self.path}: no clips of split {split!r}; it has {known}")

@@ -11,10 +11,9 @@ import numpy as np
 import torch
 
 from posemill.errors import ConfigError, TrainingError
-from posemill.records import BoolArray, FloatArray, PoseClip
+from posemill.records import BoolArray, FloatArray, PoseClip, usual_split
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.annotations import split_word
 from posemill.training.data.batches import BatchMaker, collate
 from posemill.training.data.datasets import Sample
 from posemill.training.data.loaders import EpochLoader
@@ -100,7 +99,7 @@ def evaluate(
     model = load_model(run, checkpoint=checkpoint)
     config = config.replace(data=data or config.data.path, labels=labels or config.labels)
     config = config.replace(workers=0, parallel="single", processes=1)
-    split = split_word(split)
+    split = usual_split(split)
     clips = load_task_sets(config, class_names=facts["class_names"], splits=[split])[split]
     head = RunFolder(run).read_summary().get("head") or "sequence" if config.task == "ctc" else ""
     chosen = choose_device(device)

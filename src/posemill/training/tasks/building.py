@@ -14,8 +14,8 @@ from posemill.archives import open_npz
 from posemill.errors import ConfigError, TrainingError
 from posemill.geometry import find_points
 from posemill.npz_clips import read_npz_header
-from posemill.records import BoolArray, FloatArray
-from posemill.training.config.train_config import TrainConfig
+from posemill.records import BoolArray, FloatArray, sort_splits, usual_split
+from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.augment import Augment
 from posemill.training.data.batches import Batch, BatchMaker
 from posemill.training.data.datasets import KeypointSet, load_sets
@@ -33,13 +33,13 @@ def build_workload(config: TrainConfig) -> Workload:
     if not config.data.path:
         raise ConfigError("data: expected the folder `posemill prepare` wrote, or an npz; got none")
     sets = load_task_sets(config)
-    train = _pick(sets, config.train_split, config)
+    train = _pick(sets, "train_split", config)
     identity = model_identity(config, train)
     torch.manual_seed(config.seed)
     model = build_from(identity)
     augment = Augment.of(config, train.skeleton_name)
-    names = (config.val_split, config.test_split)
-    val, test = (_scored(config, sets[name]) if name in sets else None for name in names)
+    val = _find_scored(sets, "val_split", config)
+    test = _find_scored(sets, "test_split", config)
     return Workload(
         model=model,
         train=Split(BatchMaker(train, augment, config.seed), train.lengths),
@@ -60,6 +60,14 @@ def _recipe_of(data: str) -> dict[str, Any]:
     if path.suffix != ".npz":
         return {}
     return dict(read_npz_header(open_npz(path)).get("recipe") or {})
+
+
+def _find_scored(sets: dict[str, KeypointSet], field: str, config: TrainConfig) -> Split | None:
+    """Return a split to be scored; None where it is empty or the usual one and not there."""
+    name = getattr(config.data, field)
+    if not name or (name == FIELDS[field].default and name not in sets):
+        return None
+    return _scored(config, _pick(sets, field, config))
 
 
 def _scored(config: TrainConfig, clips: KeypointSet) -> Split:
@@ -152,10 +160,12 @@ def forward_keypoints(model: nn.Module, batch: Batch) -> Any:
     return model(batch.points, batch.mask, batch.lengths)
 
 
-def _pick(sets: dict[str, KeypointSet], name: str, config: TrainConfig) -> KeypointSet:
-    if name not in sets:
+def _pick(sets: dict[str, KeypointSet], field: str, config: TrainConfig) -> KeypointSet:
+    name = getattr(config.data, field)
+    if usual_split(name) not in sets:
         raise TrainingError(
-            f"split {name!r} is empty: {config.data.path} has clips of "
-            f"{', '.join(sets) or 'no split'}"
+            f"{field} {name!r} is not there: {config.data.path} has clips of "
+            f"{', '.join(sort_splits(sets))}; "
+            f"name one of these with --{field.replace('_', '-')}"
         )
-    return sets[name]
+    return sets[usual_split(name)]
