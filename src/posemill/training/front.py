@@ -4,7 +4,8 @@ The way from `posemill train` to a step of the optimizer:
 
 1. `cli.train.train` reads flags and file into a `TrainConfig` and calls `train`, as Python does.
 2. `launch.start.train` builds the workload (`tasks.building.build_workload`: data, model, loss),
-   decides precision and mode (`launch.modes`, measured by `launch.probe`), makes the run's folder.
+   decides precision and mode (`launch.modes`; the mode is measured by `launch.probe`), makes the
+   run's folder.
 3. `launch.ranks.launch` goes on in this process, starts several, or joins those of torchrun.
 4. `loop.rank.train_rank` is one process's part, the only one of a single process: it makes the
    `loop.trainer.Trainer`, lets it run, scores the best weights, writes summary and figures.

@@ -80,7 +80,6 @@ def test_threads_are_the_cores_divided_by_the_ranks(
 
 @pytest.mark.usefixtures("_two_cores")
 def test_what_the_machine_decides_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modes, "cpu_has_fast_bf16", lambda: False)
     monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     found = modes.resolve_hardware(resolve_config(None, {"mode": "multi_thread"}))
@@ -99,14 +98,13 @@ def test_what_the_machine_decides_is_marked(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_left_to_the_machine_is_never_called_a_default(
     has_bf16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(modes, "cpu_has_fast_bf16", lambda: has_bf16)
     monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: has_bf16)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     measured = modes.resolve_hardware(resolve_config(None, {}))
     assert measured.config.parallel == "auto"
     assert measured.sources["parallel"] == "machine: measured at the start, on 2 cores"
     assert measured.sources["precision"].startswith("machine: ")
-    assert measured.config.precision == ("auto" if has_bf16 else "fp32")
+    assert measured.config.precision == ("bf16" if has_bf16 else "fp32")
     given = modes.resolve_hardware(resolve_config(None, {"parallel": "single", "threads": 1}))
     assert (given.sources["parallel"], given.sources["threads"]) == ("flag", "flag")
     assert given.sources["seed"] == "default"
@@ -134,3 +132,15 @@ def test_loader_processes_follow_the_mode() -> None:
     ]
     assert workers == [1, 0, 0]
     assert ModePlan("multi_thread", 1, 2, "").apply(config.replace(num_workers=3)).num_workers == 3
+
+
+def test_the_precision_is_a_fact_of_the_hardware_not_of_a_stopwatch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = TrainConfig(device="cpu")
+    for has_bf16, expected in ((True, "bf16"), (False, "fp32")):
+        monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda found=has_bf16: found)
+        assert {modes.plan_precision(config).name for _ in range(3)} == {expected}
+        assert modes.plan_precision(config.replace(precision="fp32")).name == "fp32"
+        same = modes.plan_precision(config.replace(deterministic=True))
+        assert (same.name, same.reason) == ("fp32", "deterministic: the same on every CPU")

@@ -11,7 +11,7 @@ import torch
 import posemill
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch import modes, probe
-from posemill.training.launch.probe import probe_mode, probe_precision
+from posemill.training.launch.probe import probe_mode
 from posemill.training.tasks.building import build_workload
 
 Settings = Callable[..., dict[str, Any]]
@@ -87,18 +87,3 @@ def test_the_steps_of_a_training_are_counted(settings: Settings) -> None:
     assert probe._count_steps(workload, config) == 12
     assert probe._count_steps(workload, config.replace(max_steps=5)) == 5
     assert probe._count_steps(workload, config.replace(max_steps=50)) == 12
-
-
-def test_bf16_on_a_cpu_has_to_be_faster(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = TrainConfig(**settings(precision="auto"))
-    workload = build_workload(config)
-    monkeypatch.setattr(probe, "cpu_has_fast_bf16", lambda: True)
-    for seconds, expected in ((0.5, "bf16"), (2.0, "fp32")):
-        monkeypatch.setattr(
-            probe, "_measure_in_turn", lambda *_, s=seconds: {"fp32": 1.0, "bf16": s}
-        )
-        assert probe_precision(workload, config).name == expected
-    assert "a step takes fp32 1000 ms, bf16 2000 ms" in probe_precision(workload, config).reason
-    assert probe_precision(workload, config.replace(deterministic=True)).name == "fp32"

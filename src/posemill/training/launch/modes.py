@@ -14,7 +14,7 @@ from posemill.training.config.presets import loader_workers
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.torchrun import under_torchrun
-from posemill.training.loop.precision import choose_device, choose_precision, cpu_has_fast_bf16
+from posemill.training.loop.precision import Precision, choose_device, choose_precision
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,18 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
     return None
 
 
+def plan_precision(config: TrainConfig) -> Precision:
+    """Return the number format, by what the hardware has: a stopwatch would change the results."""
+    device = choose_device(config.device)
+    if config.precision == "auto" and config.deterministic and device.type == "cpu":
+        return Precision("fp32", "deterministic: the same on every CPU", "cpu")
+    return choose_precision(config.precision, device)
+
+
 def resolve_hardware(resolved: Resolved) -> Resolved:
     """Return the settings with what the machine decides before anything is measured, and why.
 
-    `parallel` and, on CPUs with bf16, `precision` stay `auto` where a probe decides at the start.
+    `parallel` stays `auto` where a probe decides at the start.
     """
     config = resolved.config
     device, plan = choose_device(config.device), plan_mode(config)
@@ -118,10 +126,8 @@ def resolve_hardware(resolved: Resolved) -> Resolved:
         found["device"] = device.type
         why["device"] = "a GPU is here" if device.type == "cuda" else "no GPU here"
     if config.precision == "auto":
-        is_measured = device.type == "cpu" and cpu_has_fast_bf16()
-        chosen = choose_precision("auto", device)
-        found["precision"] = "auto" if is_measured else chosen.name
-        why["precision"] = "bf16 is measured at the start" if is_measured else chosen.reason
+        chosen = plan_precision(config)
+        found["precision"], why["precision"] = chosen.name, chosen.reason
     planned = (plan.apply(config) if plan else config).to_dict()
     asked = {"parallel": "auto", "processes": 0, "threads": 0}
     for name in (name for name, value in asked.items() if getattr(config, name) == value):

@@ -1,4 +1,4 @@
-"""A short measurement on the real model and data: which mode, and on CPUs which precision."""
+"""A short measurement on the real model and data: which mode."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.launch.modes import ModePlan
 from posemill.training.launch.ranks import run_ranks
-from posemill.training.launch.torchrun import under_torchrun
 from posemill.training.loop.distributed import World
-from posemill.training.loop.precision import Precision, choose_precision, cpu_has_fast_bf16
+from posemill.training.loop.precision import choose_precision
 from posemill.training.loop.random_states import read_random_states, set_random_states
 from posemill.training.loop.rank import MakeWorkload, numeric_settings
 from posemill.training.loop.stepping import Stepper
@@ -33,7 +32,6 @@ _LEAST_STEPS = 3
 _MOST_STEPS = 12
 _LEAST_SECONDS = 1.0
 _PAYS_AFTER_SECONDS = 30.0  # below, starting processes costs more than they save
-_CLEARLY = 0.9  # bf16 rounds: it has to be worth it
 
 
 def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> ModePlan:
@@ -75,21 +73,6 @@ def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> M
     processes = (config.processes or cores) if best == "multi_process" else 1
     threads = cores if best == "multi_thread" else 1
     return ModePlan(best, processes, threads, reason)
-
-
-def probe_precision(workload: Workload, config: TrainConfig) -> Precision:
-    """Return the format for a CPU: bf16 where it has it and it is faster on this very model."""
-    cpu = torch.device("cpu")
-    if config.precision != "auto" or not cpu_has_fast_bf16():
-        return choose_precision(config.precision, cpu)
-    if config.deterministic or under_torchrun():
-        return Precision("fp32", "bf16 is used only where it was measured to be faster", "cpu")
-    one = config.replace(parallel="single", processes=1, threads=1, workers=0)
-    configs = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
-    seconds = _measure_in_turn(workload, configs)
-    name = "bf16" if seconds["bf16"] < _CLEARLY * seconds["fp32"] else "fp32"
-    measured = ", ".join(f"{kind} {value * 1000:.0f} ms" for kind, value in seconds.items())
-    return Precision(name, f"this CPU has bf16 instructions; a step takes {measured}", "cpu")
 
 
 def _measure_in_turn(workload: Workload, configs: Mapping[str, TrainConfig]) -> dict[str, float]:

@@ -15,11 +15,11 @@ from torch import nn
 from posemill.errors import ConfigError, RunError
 from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.modes import ModePlan, plan_mode
-from posemill.training.launch.probe import probe_mode, probe_precision
+from posemill.training.launch.modes import ModePlan, plan_mode, plan_precision
+from posemill.training.launch.probe import probe_mode
 from posemill.training.launch.ranks import launch
 from posemill.training.launch.torchrun import is_first_process, under_torchrun
-from posemill.training.loop.precision import Precision, choose_device, choose_precision
+from posemill.training.loop.precision import Precision, choose_device
 from posemill.training.loop.rank import MakeWorkload
 from posemill.training.runs.checkpoints import load_into
 from posemill.training.runs.logs import say
@@ -138,9 +138,7 @@ def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
     else:  # the first one makes the folder, and cannot write a checkpoint before all have met
         continues = config.resume and folder.checkpoints.has("last")
     workload = make()  # what is wrong with the data shows here, before anything is written
-    precision = _precision_of(folder, config) if continues else None
-    if precision is None:
-        precision = _choose_precision(workload, config)
+    precision = (continues and _precision_of(folder, config)) or plan_precision(config)
     config = config.replace(precision=precision.name)
     if plan is None:
         plan = _plan_of(folder, config) if continues else probe_mode(workload, make, config)
@@ -195,10 +193,3 @@ def _precision_of(folder: RunFolder, config: TrainConfig) -> Precision | None:
         return None
     name = folder.read_facts()["precision"]
     return Precision(name, "as the run began", choose_device(config.device).type)
-
-
-def _choose_precision(workload: Workload, config: TrainConfig) -> Precision:
-    device = choose_device(config.device)
-    if device.type == "cpu":
-        return probe_precision(workload, config)
-    return choose_precision(config.precision, device)
