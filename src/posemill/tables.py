@@ -95,6 +95,15 @@ def read_table(
 
 
 def _read(lines: Iterable[str], names: Sequence[str]) -> Iterator[Line]:
+    header, rows = split_lines(lines, names=names)
+    for number, fields in rows:
+        yield Line(number, dict(zip(header, fields, strict=False)))
+
+
+def split_lines(
+    lines: Iterable[str], *, names: Sequence[str]
+) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Return the columns of a table, and the number and fields of each row; see `read_table`."""
     lines = iter(lines)
     first, skipped = next(lines, ""), 0
     if told := re.fullmatch(r"\"?sep=(.)\"?\s*", first):  # Excel's own word for what separates
@@ -102,8 +111,10 @@ def _read(lines: Iterable[str], names: Sequence[str]) -> Iterator[Line]:
     delimiter, header = _split_header(first, names, told[1] if told else "")
     if len({plain_name(name) for name in header}) < len(header):
         raise TableError(f"line {skipped + 1}: a column twice in {header}")
-    reader = _fields_of(lines, delimiter)
-    skipped += 1
+    return header, _rows(_fields_of(lines, delimiter), header, skipped + 1)
+
+
+def _rows(reader: Any, header: list[str], skipped: int) -> Iterator[tuple[int, list[str]]]:
     try:
         for fields in reader:
             number = skipped + reader.line_num
@@ -114,7 +125,7 @@ def _read(lines: Iterable[str], names: Sequence[str]) -> Iterator[Line]:
                     f"line {number}: expected {len(header)} fields as in the first line, got "
                     f"{len(fields)}"
                 )
-            yield Line(number, dict(zip(header, fields, strict=False)))
+            yield number, fields
     except csv.Error as error:
         raise TableError(f"line {skipped + reader.line_num}: {error}") from error
 
@@ -127,7 +138,6 @@ def _fields_of(lines: Iterable[str], delimiter: str) -> Any:
         delimiter=delimiter,
         quoting=csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL,
         strict=True,
-        skipinitialspace=True,
     )
 
 

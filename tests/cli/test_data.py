@@ -275,3 +275,23 @@ def test_a_dry_run_refuses_the_folder_that_the_run_itself_would(run, command: st
     for more in ((), ("--dry-run",)):
         result = call(command, run, "--out", run, *more)
         assert "holds a run already; choose another folder" in str(result.exception)
+
+
+def test_export_takes_the_format_from_the_ending(run: Path, tmp_path: Path) -> None:
+    result = call("export", run, "--out", tmp_path / "a.csv")
+    assert "a.csv: 2 clips, 8 frames (csv)" in result.stdout, result.output
+    assert "nothing was written" in call("export", run, "--out", "a.npz", "--dry-run").stdout
+    result = call("export", run, "--out", tmp_path / "a")
+    assert "give the format by --to, one of npz, pkl" in str(result.exception)
+
+
+def test_export_mirrors_folders_under_other_names(run: Path, tmp_path: Path) -> None:
+    result = call("export", run, "--to", "txt", "--out", tmp_path / "o", "--replace", "clip_1=one")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "o" / "train" / "one" / "000000.txt").is_file()
+    for words, said in (
+        (["--to", "txt", "--replace", "frames"], "--replace: expected OLD=NEW, as frames=annotat"),
+        (["--to", "npz", "--replace", "a=b"], "npz has no folders of its source"),
+    ):
+        result = call("export", run, "--out", tmp_path / "x", *words)
+        assert said in str(result.exception)

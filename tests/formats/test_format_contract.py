@@ -28,6 +28,7 @@ KEPT: dict[str, tuple[float, tuple[str, ...]]] = {
     "webdataset": (0, ()),
     "parquet": (0, ()),
     "huggingface": (0, ()),
+    "csv": (0, ()),
     "pyskl": (1e-6, ("z", "frame_indices", "image_paths", "fps", "extra")),
 }
 

@@ -106,3 +106,33 @@ def test_a_lost_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "out/train/clip_1/images0002.txt").unlink()
     with pytest.raises(FormatError, match=r"images0002\.txt"):
         list(TXT.read(tmp_path / "out"))
+
+
+def test_folders_may_be_called_otherwise(tmp_path: Path) -> None:
+    fields = {"skeleton": "openpose-18", "frames": 2}
+    clips = [
+        make_clip(1, **fields, clip_id="frames", image_paths=("s/train/frames/x.jpg", "y.jpg")),
+        *(make_clip(seed, skeleton="openpose-18", frames=1, split="dev", clip_id=f"frames/{name}",
+                    image_paths=(f"s/dev/frames/{name}.jpg",))
+          for seed, name in enumerate("xy")),
+    ]  # fmt: skip
+    recipe = Recipe(replace={"frames": "annotation"})
+    TXT.write(clips, tmp_path / "out", recipe=recipe)
+    found = sorted(str(path.relative_to(tmp_path / "out")) for path in tmp_path.rglob("*.txt"))
+    assert found == [
+        f"{split}/annotation/{name}.txt" for split in ("dev", "train") for name in "xy"
+    ]
+    back = {(clip.split, clip.clip_id): clip for clip in TXT.read(tmp_path / "out")}
+    assert set(back) == {("train", "frames"), ("dev", "frames/x"), ("dev", "frames/y")}
+    for clip in clips:
+        found_points = back[clip.split, clip.clip_id].points[..., :2]
+        np.testing.assert_allclose(found_points, clip.points[..., :2], atol=1e-5)
+    with pytest.raises(
+        FormatError, match="no folder is called 'frame'; there are dev, frames, tra"
+    ):
+        TXT.write(clips, tmp_path / "other", recipe=Recipe(replace={"frame": "annotation"}))
+    with pytest.raises(FormatError, match=r"'train/../x' leads out of the folder"):
+        TXT.write(clips, tmp_path / "other", recipe=Recipe(replace={"frames": "../x"}))
+    assert not (tmp_path / "other").exists()
+    with pytest.raises(FormatError, match="two clips go to dev/annotation/x: dev/frames/x came ag"):
+        TXT.write([*clips, clips[1]], tmp_path / "other", recipe=recipe)

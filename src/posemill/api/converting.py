@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from posemill.api.arguments import AnyPath, Names, Size, names_of, parse_size
 from posemill.api.progress import track
 from posemill.clips.inputs import ClipInput, open_inputs
+from posemill.errors import ConfigError
+from posemill.formats import format_for
 from posemill.formats.shared.contract import Recipe, Summary
 from posemill.jobs.convert import prepare as preparing
 from posemill.jobs.convert.between import (
@@ -62,8 +65,8 @@ def prepare(
 
 def export(
     run: AnyPath,
-    to: str,
-    out: AnyPath,
+    to: str | None = None,
+    out: AnyPath = "",
     *,
     splits: Names = None,
     skeleton: str | int | None = None,
@@ -72,13 +75,15 @@ def export(
     fill: Any = None,
     from_format: str | None = None,
     size: Size = None,
+    replace: Mapping[str, str] | None = None,
     progress: bool | None = None,
 ) -> Summary:
     """Write a run or a file in another format; return what was written and what it cannot hold.
 
     Args:
         run: A run, or a file of any format.
-        to: `npz`, `pkl`, `coco`, `hdf5` …: a key of `posemill.formats.FORMATS`.
+        to: `npz`, `pkl`, `coco`, `hdf5` …: a key of `posemill.formats.FORMATS`; by default what
+            the ending of `out` says.
         out: The file, or the folder, to write.
         splits: As in `prepare`, as are all others.
         skeleton: Points to write; the format's usual ones by default.
@@ -87,13 +92,23 @@ def export(
         fill: See `prepare`.
         from_format: See `prepare`.
         size: See `prepare`.
+        replace: `{"frames": "annotation"}`: txt and openpose write `train/annotation/x.txt` for
+            `train/frames/x.jpg`.
         progress: See `prepare`.
     """
     source, recipe = _open_shaped(
         run, splits=splits, skeleton=skeleton, normalize=normalize, interpolate=interpolate,
-        fill=fill, from_format=from_format, size=size,
+        fill=fill, from_format=from_format, size=size, replace=replace,
     )  # fmt: skip
-    return export_clips(source, to, Path(out), recipe=recipe, watch=_bar("exporting", progress))
+    target = format_of(to, out)
+    return export_clips(source, target, Path(out), recipe=recipe, watch=_bar("exporting", progress))
+
+
+def format_of(to: str | None, out: AnyPath) -> str:
+    """Return the format that is asked for, or that the ending of the file says."""
+    if not os.fspath(out):
+        raise ConfigError("out: expected the file or the folder to write, got none")
+    return to or format_for(Path(out))
 
 
 def count(
@@ -187,9 +202,13 @@ def _open_shaped(
     fill: Any = None,
     from_format: str | None = None,
     size: Size = None,
+    replace: Mapping[str, str] | None = None,
 ) -> tuple[ClipInput, Recipe]:
     layout = None if skeleton is None else str(skeleton)
-    recipe = Recipe(layout=layout, normalize=normalize, interpolate=interpolate, fill=fill)
+    recipe = Recipe(
+        layout=layout, normalize=normalize, interpolate=interpolate, fill=fill,
+        replace=dict(replace or {}),
+    )  # fmt: skip
     source = ClipInput(
         Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits)
     )

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits, old_flags
+from posemill.cli.options import (
+    AsJson,
+    FromFormat,
+    PictureSize,
+    RunOrFile,
+    Splits,
+    old_flags,
+)
 from posemill.cli.printing import print_json, print_table, say, warnings_as_notes
+from posemill.errors import ConfigError
 
 if TYPE_CHECKING:
     from posemill.formats.shared.contract import Summary
@@ -107,7 +115,13 @@ def prepare(
 def export(
     path: RunOrFile,
     *,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="{posemill.formats:known_formats}")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="By default what the ending of --out says. {posemill.formats:known_formats}",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The file, or the folder, to write.")],
     from_format: FromFormat = None,
     size: PictureSize = None,
@@ -116,6 +130,14 @@ def export(
     normalize: Normalize = "none",
     interpolate: Interpolate = 0,
     fill: Fill = None,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OLD=NEW",
+            help="Folders called otherwise: frames=annotation writes train/annotation/x.txt for "
+            "train/frames/x.jpg (txt, openpose).",
+        ),
+    ] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -125,12 +147,25 @@ def export(
     shape: dict[str, Any] = {
         "splits": splits, "skeleton": skeleton, "normalize": normalize, "interpolate": interpolate,
         "fill": fill, "from_format": from_format, "size": size,
+        "replace": _renames(replace or []),
     }  # fmt: skip
     with warnings_as_notes():
         if dry_run:
-            _print_dry_run(converting.count(path, to, **shape), as_json=as_json)
+            counted = converting.count(path, converting.format_of(to, out), **shape)
+            _print_dry_run(counted, as_json=as_json)
         else:
             _print_exported(converting.export(path, to, out, **shape), as_json=as_json)
+
+
+def _renames(pairs: list[str]) -> dict[str, str]:
+    """Return new names of folders by their old ones."""
+    found = {}
+    for pair in pairs:
+        old, _, new = pair.partition("=")
+        if not old or not new:
+            raise ConfigError(f"--replace: expected OLD=NEW, as frames=annotation, got {pair!r}")
+        found[old] = new
+    return found
 
 
 def import_(

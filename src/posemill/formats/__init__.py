@@ -22,8 +22,11 @@ FORMATS = {
     "hdf5": "posemill.formats.hdf5:Hdf5Format",
     "webdataset": "posemill.formats.wds:WebDatasetFormat",
     "parquet": "posemill.formats.parquet:ParquetFormat",
+    "csv": "posemill.formats.tidy_csv:CsvFormat",
     "huggingface": "posemill.formats.huggingface:HuggingFaceFormat",
 }
+
+_ENDINGS = {".hdf5": ".h5", ".hdf": ".h5", ".pickle": ".pkl"}
 
 __all__ = [
     "ANY",
@@ -32,6 +35,7 @@ __all__ = [
     "Recipe",
     "Summary",
     "detect_format",
+    "format_for",
     "get_format",
     "known_formats",
 ]
@@ -45,6 +49,24 @@ def known_formats() -> list[str]:
 def get_format(name: str) -> Format:
     """Return the format of that name, one of `known_formats`."""
     return cast(Format, plugins.load("format", FORMATS, name)())
+
+
+def format_for(out: Path) -> str:
+    """Return the name of the format that a file of this name is usually in.
+
+    Raises:
+        FormatError: Its ending says none, or could be several.
+    """
+    ending = _ENDINGS.get(out.suffix.lower(), out.suffix.lower())
+    names = [name for name in known_formats() if ending and get_format(name).suffix == ending]
+    if ending[1:] in names:
+        return ending[1:]
+    if len(names) != 1:
+        what = f"{ending!r} could be {' or '.join(names)}" if names else "its ending names none"
+        raise FormatError(
+            f"{out}: {what}; give the format by --to, one of {', '.join(names or known_formats())}"
+        )
+    return names[0]
 
 
 def detect_format(path: Path) -> Format:

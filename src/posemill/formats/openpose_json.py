@@ -164,6 +164,7 @@ class OpenPoseFolderFormat:
     layouts: tuple[str, ...] = ("coco-133", "openpose-18")
     has_pixels = True
     has_mask = False
+    mirrors = True  # the folders of the source
     losses: tuple[str, ...] = _LOSSES
 
     def sniff(self, path: Path) -> bool:

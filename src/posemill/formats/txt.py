@@ -50,6 +50,7 @@ class TxtFormat:
     layouts: tuple[str, ...] = (_SKELETON,)
     has_pixels = True
     has_mask = False
+    mirrors = True  # the folders of the source
     losses: tuple[str, ...] = (
         "z",
         "scores (1 where found)",

@@ -57,6 +57,8 @@ class Recipe:
         interpolate: Gaps of up to this many frames become found points.
         fill: What stands for missing points in formats that have a mask: `zero`, `nan`, or
             `interpolate`. None for the format's own way.
+        replace: Folders that are called otherwise in formats with a file per picture: `{"frames":
+            "annotation"}` writes `train/annotation/x.txt` for `train/frames/x.jpg`.
         extraction: How the keypoints were found (`Manifest.extraction` of the run); empty where
             it is not known.
     """
@@ -65,6 +67,7 @@ class Recipe:
     normalize: str = "none"
     interpolate: int = 0
     fill: Fill | None = None
+    replace: Mapping[str, str] = field(default_factory=dict)
     extraction: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -79,8 +82,9 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, for JSON."""
         fields = asdict(self)
-        if not self.extraction:
-            del fields["extraction"]
+        for name in ("replace", "extraction"):
+            if not fields[name]:
+                del fields[name]
         return fields
 
     def after(self, clip: PoseClip) -> Recipe:

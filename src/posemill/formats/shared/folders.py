@@ -33,6 +33,8 @@ class IndexWriter:
         self._format_name, self._recipe = format_name, recipe
         self._handle: IO[str] | None = None
         self._taken: set[str] = set()
+        self._folders: set[str] = set()
+        self._num_replaced = 0
 
     def place(self, clip: PoseClip) -> Path:
         """Note the clip and return the path, inside the folder, that its files go to or below."""
@@ -40,12 +42,39 @@ class IndexWriter:
             self._handle = (self._folder / INDEX).open("w", encoding="utf-8")
             header = header_of(self._format_name, clip.skeleton_name, self._recipe.after(clip))
             self._handle.write(json.dumps(header) + "\n")
-        relative = place_of(clip)
-        if relative in self._taken:
-            raise FormatError(f"two clips go to {relative}: {clip.split}/{clip.clip_id} came again")
-        self._taken.add(relative)
+        relative = key = place_of(clip)
+        if self._recipe.replace:
+            relative, key = self._mirror(clip, relative)
+        if key in self._taken:
+            raise FormatError(f"two clips go to {key}: {clip.split}/{clip.clip_id} came again")
+        self._taken.add(key)
         self._handle.write(json.dumps(record_of(clip) | {"place": relative}) + "\n")
         return self._folder / relative
+
+    def _mirror(self, clip: PoseClip, place: str) -> tuple[str, str]:
+        """Return folder and file of a clip where folders have other names.
+
+        A picture that is a clip of its own has its file beside those of its neighbours.
+        """
+        *folders, last = PurePosixPath(place).parts
+        names = [PurePosixPath(path).stem for path in clip.image_paths]
+        is_picture = len(clip) == 1 and names == [last] and bool(folders)
+        parts = folders if is_picture else [*folders, last]
+        replace = self._recipe.replace
+        self._num_replaced += any(part in replace for part in parts)
+        self._folders.update(parts)
+        folder = "/".join(replace.get(part, part) for part in parts)
+        if not is_inside(folder):
+            raise FormatError(f"--replace: {folder!r} leads out of the folder")
+        return folder, f"{folder}/{last}" if is_picture else folder
+
+    def finish(self) -> None:
+        """Raise if folders were to be renamed and none was there."""
+        if self._recipe.replace and not self._num_replaced:
+            raise FormatError(
+                f"--replace: no folder is called {' or '.join(map(repr, self._recipe.replace))}; "
+                f"there are {', '.join(sorted(self._folders)[:9])}"
+            )
 
     def close(self) -> None:
         """End the index."""
@@ -61,6 +90,7 @@ def new_folder(path: Path, format_name: str, recipe: Recipe) -> Iterator[tuple[P
             index = IndexWriter(folder, format_name, recipe)
             try:
                 yield folder, index
+                index.finish()
             finally:
                 index.close()
     except FileExistsError as error:

@@ -38,6 +38,11 @@ def check_recipe(recipe: Recipe, form: Format) -> Recipe:
         raise ConfigError(
             f"{form.name} has its own mark for missing points; leave out --fill {recipe.fill}"
         )
+    if recipe.replace and not getattr(form, "mirrors", False):
+        raise ConfigError(
+            f"{form.name} has no folders of its source, which --replace renames: leave it out, or "
+            "choose txt or openpose"
+        )
     if form.has_mask and recipe.fill is None:
         return dataclasses.replace(recipe, fill="zero")
     return recipe

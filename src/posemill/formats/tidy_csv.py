@@ -1,0 +1,219 @@
+"""CSV: a row per point, `clip,split,frame,point,x,y,z,score`, for tables, R and spreadsheets.
+
+x and y are divided by the picture's size, as everywhere; a point that was not found has none. The
+column `info` has JSON in the first row of a frame: what a clip and a frame have beside points.
+Tables of others need `clip`, `frame`, `point`, `x` and `y`, in any order.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posemill.errors import FormatError
+from posemill.files import atomic_path
+from posemill.formats.shared.contract import (
+    ANY,
+    Recipe,
+    Size,
+    SkeletonCheck,
+    Summary,
+    expect_clips,
+    header_of,
+    info_text,
+    make_clip,
+    read_info,
+    reading,
+    skeleton_for,
+)
+from posemill.formats.shared.json_text import parse_json
+from posemill.geometry import fill_missing
+from posemill.records import PoseClip, fields_of_recipe
+from posemill.skeletons import get_skeleton
+from posemill.tables import TableError, plain_name, split_lines
+
+_COLUMNS = ("clip", "split", "frame", "point", "x", "y", "z", "score", "info")
+_NEEDED = ("clip", "frame", "point", "x", "y")
+_MAX_INFO = 1 << 16  # characters; the reader of Python takes fields of twice as many
+_MAX_LINE = 1 << 20
+
+
+class CsvFormat:
+    """One CSV file."""
+
+    name = "csv"
+    suffix = ".csv"
+    layouts: tuple[str, ...] = ("holistic-143", ANY)
+    has_pixels = False
+    has_mask = False
+    losses: tuple[str, ...] = ("clips without frames",)
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for a text whose first line has the columns."""
+        if not path.is_file():
+            return False
+        with path.open("rb") as handle:
+            first = handle.readline(512).decode("utf-8-sig", "replace")
+        try:
+            columns, _ = split_lines([first], names=_COLUMNS)
+        except TableError:
+            return False
+        return set(_NEEDED) <= set(columns)
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write one file."""
+        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        with (
+            atomic_path(path) as temporary,
+            temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as handle,
+        ):
+            writer = csv.writer(handle)
+            writer.writerow(_COLUMNS)
+            for clip in clips:
+                check(clip)
+                header = header_of(self.name, clip.skeleton_name, recipe.after(clip))
+                writer.writerows(_rows_of(clip, header, recipe))
+                summary.count(clip)
+            check.finish(summary)
+        return summary
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield the clips: rows of one split and clip that follow each other."""
+        with reading(path, self.name, csv.Error):
+            count = 0
+            try:
+                for (split, clip_id), rows in groupby(_read_rows(path), key=itemgetter(0, 1)):
+                    yield _clip_of(path, list(rows), size_wh, split=split, clip_id=clip_id)
+                    count += 1
+            except TableError as error:
+                raise FormatError(f"{path}, {error}") from error
+            expect_clips(path, count)
+
+
+def _rows_of(clip: PoseClip, header: dict[str, Any], recipe: Recipe) -> Iterator[tuple[Any, ...]]:
+    names = get_skeleton(clip.skeleton_name).point_names
+    points = fill_missing(clip.points, "nan")
+    whole = header | {"clip": json.loads(info_text(clip))}
+    for row, frame in enumerate(clip.frame_indices.tolist()):
+        info: dict[str, Any] = {"size": clip.sizes_wh[row].tolist()}
+        if clip.image_paths:
+            info["picture"] = clip.image_paths[row]
+        text = json.dumps(whole | info if row == 0 else info)
+        if len(text) > _MAX_INFO:
+            raise FormatError(
+                f"clip {clip.clip_id!r}: {len(text)} characters beside its points, expected at "
+                f"most {_MAX_INFO}; choose another format (parquet, npz …)"
+            )
+        # 9 digits are enough to give a float32 back.
+        values = zip(names, points[row].tolist(), clip.scores[row].tolist(), strict=True)
+        for name, xyz, score in values:
+            place = ("", "", "") if xyz[0] != xyz[0] else tuple(f"{value:.9g}" for value in xyz)
+            yield clip.clip_id, clip.split, frame, name, *place, f"{score:.9g}", text
+            text = ""
+
+
+class _Row(NamedTuple):
+    """A row of a table."""
+
+    split: str
+    clip_id: str
+    frame: int
+    point: str
+    xyz: tuple[float, float, float]
+    score: float | None
+    info: str
+
+
+def _read_rows(path: Path) -> Iterator[_Row]:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as handle:
+        columns, lines = split_lines(_lines_of(handle), names=_COLUMNS)
+        missing = [name for name in _NEEDED if name not in columns]
+        if missing:
+            raise TableError(f"line 1: expected columns {', '.join(_NEEDED)}, got {columns}")
+        place = {name: columns.index(name) for name in _COLUMNS if name in columns}
+
+        def text(fields: list[str], name: str) -> str:
+            return fields[place[name]] if name in place else ""
+
+        for number, fields in lines:
+            try:
+                x, y, z, score = (_number(text(fields, name)) for name in ("x", "y", "z", "score"))
+                is_lost = x is None or y is None
+                xyz = (np.nan,) * 3 if is_lost else (x or 0.0, y or 0.0, z or 0.0)
+                row = _Row(
+                    text(fields, "split") or "all", text(fields, "clip"),
+                    int(text(fields, "frame")), plain_name(text(fields, "point")), xyz,
+                    score, text(fields, "info"),
+                )  # fmt: skip
+            except ValueError as error:
+                raise TableError(f"line {number}: {error}") from error
+            yield row
+
+
+def _lines_of(handle: Any) -> Iterator[str]:
+    while line := handle.readline(_MAX_LINE):
+        if len(line) == _MAX_LINE:
+            raise TableError(f"a line has {_MAX_LINE} characters or more")
+        yield line
+
+
+def _number(text: str) -> float | None:
+    """Return the number, None for none: empty, NA or NaN."""
+    if text.strip().lower() in ("", "na", "nan"):
+        return None
+    return float(text)
+
+
+def _clip_of(
+    path: Path, rows: list[_Row], size_wh: Size | None, *, split: str, clip_id: str
+) -> PoseClip:
+    frames = [list(each) for _, each in groupby(rows, key=lambda row: row.frame)]
+    infos = [_info_of(frame[0].info) for frame in frames]
+    first, names = infos[0], [row.point for row in frames[0]]
+    known = first.get("skeleton")
+    skeleton = skeleton_for(len(names), path, None if known is None else str(known))
+    order = _order_of(names, skeleton)
+    for frame in frames:
+        if [row.point for row in frame] != names:
+            raise FormatError(
+                f"{path}: clip {clip_id[:80]!r}, frame {frame[0].frame}: expected the same "
+                f"{len(names)} points in every frame, got {len(frame)}"
+            )
+    points = np.array([[frame[at].xyz for at in order] for frame in frames])
+    scores = None
+    if all(row.score is not None for row in rows):
+        scores = np.array([[frame[at].score for at in order] for frame in frames], np.float64)
+    pictures = [info.get("picture") for info in infos]
+    sizes = [info.get("size") or size_wh or (0, 0) for info in infos]
+    return make_clip(
+        path, points, scores, ~np.isnan(points[..., 0]), skeleton_name=skeleton, split=split,
+        clip_id=clip_id, sizes_wh=np.array(sizes, np.int32),
+        frame_indices=np.array([frame[0].frame for frame in frames], np.int64),
+        image_paths=() if None in pictures else tuple(map(str, pictures)),
+        **read_info(json.dumps(first.get("clip") or {})), **fields_of_recipe(first.get("recipe")),
+    )  # fmt: skip
+
+
+def _info_of(text: str) -> dict[str, Any]:
+    found = parse_json(text) if text else {}
+    if not isinstance(found, dict):
+        raise ValueError(f"info: expected an object, got {type(found).__name__}")
+    return found
+
+
+def _order_of(names: list[str], skeleton: str) -> list[int]:
+    """Return where each point of the skeleton stands: by its name, else by its number or place."""
+    known = [plain_name(name) for name in get_skeleton(skeleton).point_names]
+    where = {name: at for at, name in enumerate(names)}
+    if where.keys() == set(known):
+        return [where[name] for name in known]
+    if where.keys() == {str(number) for number in range(len(names))}:
+        return [where[str(number)] for number in range(len(names))]
+    return list(range(len(names)))
