@@ -82,7 +82,7 @@ LOOPS = Benchmark(
     "training.train_throughput", "--rounds 5 --count 64", ("accelerate", "lightning_fabric")
 )
 MODES = Benchmark("training.train_modes", "--rounds 2 --steps 24")
-SWEEP = Benchmark("training.sweep_parallel", "--rounds 1 --epochs 4")
+SWEEP = Benchmark("training.sweep_parallel", "--rounds 2 --epochs 4")
 TRAIN_START = Benchmark("training.train_start", "--frames 100000")
 
 
