@@ -198,6 +198,16 @@ def test_every_value_has_a_source_and_what_is_shown_can_be_read_back(tmp_path: P
     assert "# limit is not set" in plain.to_toml()
 
 
+def test_a_source_stands_behind_its_value_and_nothing_where_it_is_not_known() -> None:
+    whole = Whole("a", title="x", inner_share=0.25)
+    shown = Resolved(whole, {"source": "flag"}).to_toml().splitlines()
+    assert shown[0] == f"{'source = "a"':<44}  # flag"
+    assert 'label = "x"' in shown
+    place = shown.index("[inner]")
+    assert shown[place - 1] == ""
+    assert "share = 0.25" in shown[place:]
+
+
 def test_a_file_that_is_missing_or_broken_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no sweep file .*absent"):
         load_toml(tmp_path / "absent", what="sweep")

@@ -211,3 +211,16 @@ def test_damage_of_any_kind_is_a_decode_error_or_goes_unseen(
             reasons.add(error.reason)
     assert reasons
     assert reasons <= set(REASONS)
+
+
+def test_a_file_of_a_stream_without_frames_has_no_size(tmp_path: Path) -> None:
+    path = tmp_path / "none.avi"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 32, 16, "yuv420p"
+        container.start_encoding()
+    with (
+        open_video(path) as video,
+        pytest.raises(DecodeError, match="no frames: none inside"),
+    ):
+        _ = video.size_wh

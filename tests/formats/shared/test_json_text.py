@@ -13,6 +13,7 @@ from format_clips import assert_same, make_clip, make_clips
 from posemill.errors import FormatError
 from posemill.formats import detect_format, get_format
 from posemill.formats.shared.contract import Recipe
+from posemill.formats.shared.json_text import is_line_list
 
 
 def backwards(value: Any) -> Any:
@@ -89,3 +90,16 @@ def test_a_clip_too_long_for_a_line_is_refused_when_written_and_when_read(
     with pytest.raises(FormatError, match="a record of 'clips' has 2000 bytes or more"):
         list(form.read(path))
     assert detect_format(path).name == "openpose-file"
+
+
+def test_our_lines_are_known_by_the_line_that_opens_the_list(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{\n"info": 1,\n"rows": [\n{"a": 1},\n{"a": 2}\n]\n}\n')
+    assert is_line_list(path, "rows", line=2)
+    assert not is_line_list(path, "rows", line=1)
+    assert not is_line_list(path, "rows", line=3)
+    assert not is_line_list(path, "others", line=2)
+    path.write_text('{\n"info": 1, "rows": [')
+    assert not is_line_list(path, "rows", line=9)
+    path.write_text('{\n"rows": [\n]\n}\n')
+    assert is_line_list(path, "rows", line=1)
