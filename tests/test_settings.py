@@ -201,7 +201,7 @@ def test_every_value_has_a_source_and_what_is_shown_can_be_read_back(tmp_path: P
 def test_a_source_stands_behind_its_value_and_nothing_where_it_is_not_known() -> None:
     whole = Whole("a", title="x", inner_share=0.25)
     shown = Resolved(whole, {"source": "flag"}).to_toml().splitlines()
-    assert shown[0] == f"{'source = "a"':<44}  # flag"
+    assert shown[0] == 'source = "a"'.ljust(44) + "  # flag"
     assert 'label = "x"' in shown
     place = shown.index("[inner]")
     assert shown[place - 1] == ""
