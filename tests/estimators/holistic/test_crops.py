@@ -8,8 +8,10 @@ import cv2
 import numpy as np
 import pytest
 
+from posemill.estimators.holistic import sampling
 from posemill.estimators.holistic.crops import Cropper, corners_of
 from posemill.estimators.holistic.rects import Rect, f32
+from posemill.estimators.holistic.sampling import SampleGrid
 
 SIZE = 64
 
@@ -40,7 +42,7 @@ def opencv_crop(picture: np.ndarray, rect: Rect, size: int, *, repeats_border: b
 
 def cut(picture: np.ndarray, rect: Rect | None, size: int, **options: object) -> np.ndarray:
     out = np.full((size, size, 3), 77, np.uint8)
-    Cropper(size, **options).cut(picture, rect, out)  # type: ignore[arg-type]
+    Cropper(size, SampleGrid(size), **options).cut(picture, rect, out)  # type: ignore[arg-type]
     return out
 
 
@@ -81,6 +83,7 @@ def test_crops_of_the_networks_sizes_are_those_of_opencv(size: int, angle: float
 
 
 def test_many_crops_of_a_large_picture_are_those_of_opencv() -> None:
+    """A coordinate in a hundred thousand would be rounded the other way without a second look."""
     rng = np.random.default_rng(4)
     picture = make_picture(1280, 720)
     for _ in range(60):
@@ -90,12 +93,39 @@ def test_many_crops_of_a_large_picture_are_those_of_opencv() -> None:
         np.testing.assert_array_equal(cut(picture, where, 256, repeats_border=True), expected)
 
 
+def test_a_few_coordinates_close_to_the_middle_get_a_second_look_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def rounded_down(corners: object, size: int, places: np.ndarray, origin: object) -> np.ndarray:
+        return kept[places] - 1
+
+    grid, kept = SampleGrid(256), np.zeros(0)
+    corners = corners_of((f32(400.3), f32(300.1)), (f32(555.5), f32(555.5)), f32(10))
+    exact = grid.locate(corners, 256, origin=(0, 0), limits=None)
+    kept = np.rint(exact.reshape(-1) * 32)
+    exact = exact.copy()
+    monkeypatch.setattr(sampling, "_opencv_steps", rounded_down)
+    wrong = grid.locate(corners, 256, origin=(0, 0), limits=None)
+    # So many of 131,072 coordinates are looked at again, and no others change.
+    assert 5 < (exact != wrong).sum() < 500
+
+
 def test_a_crop_whose_coordinates_are_all_in_the_middle_is_that_of_opencv() -> None:
     """One pixel and a half step aside: every coordinate is halfway, which is rounded to even."""
     picture = make_picture(300, 300)
     where = square(148 + 1 / 64, 148 + 1 / 64, 256, 0, picture)
     expected = opencv_crop(picture, where, 256, repeats_border=True)
     np.testing.assert_array_equal(cut(picture, where, 256, repeats_border=True), expected)
+
+
+def test_what_is_bent_by_the_rounding_of_its_corners_is_located_as_opencv_does() -> None:
+    """An eighth of a pixel where float32 has steps of 1/2048 px: one order is not enough."""
+    corners = [(8191.91943359375, 8191.9794921875), (8192.046875, 8191.9794921875),
+               (8192.046875, 8192.1064453125), (8191.9189453125, 8192.1064453125)]  # fmt: skip
+    origin, places = (8190, 8190), np.arange(2 * 128 * 128)
+    found = SampleGrid(128).locate(corners, 128, origin=origin, limits=None)
+    expected = sampling._opencv_steps(corners, 128, places, origin)
+    np.testing.assert_array_equal(found.reshape(-1) * 32, expected)
 
 
 def test_a_tiny_crop_far_out_has_the_errors_of_opencv_too() -> None:
@@ -160,7 +190,8 @@ def test_the_whole_picture_lies_in_the_middle_of_its_square() -> None:
 def test_whole_pictures_of_one_shape_in_turns_with_others_are_those_of_opencv(
     width: int, height: int
 ) -> None:
-    cropper = Cropper(224, repeats_border=False)
+    """The coordinates of the last shape are kept."""
+    cropper = Cropper(224, SampleGrid(224), repeats_border=False)
     pictures = [make_picture(width, height), make_picture(height, width)]
     out = np.zeros((224, 224, 3), np.uint8)
     for picture in (*pictures, pictures[1][::-1].copy(), pictures[0]):

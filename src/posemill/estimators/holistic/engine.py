@@ -15,6 +15,7 @@ from posemill.estimators.holistic import face, hands, pose
 from posemill.estimators.holistic.crops import Cropper
 from posemill.estimators.holistic.detection import Detector
 from posemill.estimators.holistic.rects import Rect, Size, f32
+from posemill.estimators.holistic.sampling import SampleGrid
 from posemill.estimators.holistic.state import HolisticState
 from posemill.estimators.runtime import (
     RUNTIMES,
@@ -31,6 +32,7 @@ from posemill.weights.networks import CONVERTER_VERSION, NETWORKS
 
 # Frames that go through the stages together.
 _MAX_BATCH = {"cpu": 8, "gpu": 32}
+_LARGEST_CROP = 256
 
 
 @dataclass
@@ -136,12 +138,13 @@ class HolisticEstimator:
         self.min_detection_confidence = min_detection_confidence
         self._max_batch = _MAX_BATCH["cpu" if device == "cpu" else "gpu"]
         cv2.setNumThreads(threads)
+        grid = SampleGrid(_LARGEST_CROP)
 
         def network(
             name: str, *, repeats_border: bool = True, stretches: bool = False
         ) -> CropNetwork:
             opened = open_network(name, runtime=self.runtime, device=device, threads=threads)
-            cropper = Cropper(opened.size, repeats_border=repeats_border, stretches=stretches)
+            cropper = Cropper(opened.size, grid, repeats_border=repeats_border, stretches=stretches)
             return CropNetwork(opened, cropper)
 
         self._pose_detector = network("pose_detection", repeats_border=False)
