@@ -57,13 +57,13 @@ def test_counts_come_first_and_add_up_at_the_end(tree, tmp_path):
 def test_the_other_spellings_work_and_splits_take_several_words(tree, tmp_path):
     result = posemill(
         "extract", "--dataset_path", str(tree), "--output_path", str(tmp_path / "run"),
-        "--temp_dir", str(tmp_path / "scratch"), "--splits", "train", "dev", "--task_frames", "8",
-        "--engine_option", "seconds_per_frame=0", *FAKE, "--json",
+        "--temp_dir", str(tmp_path / "deep" / "scratch"), "--splits", "train", "dev",
+        "--task_frames", "8", "--engine_option", "seconds_per_frame=0", *FAKE, "--json",
     )  # fmt: skip
     assert result.exit_code == 0
     splits = json.loads(result.stdout)["splits"]
     assert [(each["split"], each["frames_out"]) for each in splits] == [("train", 10), ("dev", 5)]
-    assert (tmp_path / "scratch").is_dir()
+    assert (tmp_path / "deep" / "scratch").is_dir()
 
 
 def test_failures_end_with_code_1_and_a_table_of_reasons(tree, tmp_path):
