@@ -280,6 +280,11 @@ class Settings:
         return {}
 
     @classmethod
+    def translate(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return values with our names and meanings for those that other programs have."""
+        return values
+
+    @classmethod
     def groups(cls) -> Mapping[str, type[Settings]]:
         """Return the groups by name, in order."""
         return cls._groups
@@ -299,7 +304,7 @@ class Settings:
         """
         flat: dict[str, Any] = {}
         names: dict[str, str] = {}
-        for name, value, field in _walk(cls, values, where):
+        for name, value, field in _walk(cls, cls.translate(values), where):
             if before := names.get(field.flat):
                 raise ConfigError(f"{where}{': ' if where else ''}{before} and {name} say the "
                                   "same thing: give one of them")  # fmt: skip

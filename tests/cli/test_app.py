@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import pytest
@@ -123,7 +124,7 @@ def test_every_old_flag_leads_to_a_flag_of_its_command() -> None:
     for name, renamed in OLD_FLAGS.items():
         assert renamed.items() <= found[name].items()
         known = {flag for parameter in commands[name].params for flag in parameter.opts}
-        assert {new.split()[0] for new in found[name].values()} <= known
+        assert {re.split("[ =]", new)[0] for new in found[name].values()} <= known
         assert not known & set(found[name])
 
 

@@ -295,3 +295,21 @@ def test_export_mirrors_folders_under_other_names(run: Path, tmp_path: Path) -> 
     ):
         result = call("export", run, "--out", tmp_path / "x", *words)
         assert said in str(result.exception)
+
+
+def test_merge_and_prepare_understand_the_words_of_the_requirement(
+    run: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "b.npz"
+    assert call("export", run, "--out", other, "--skeleton", "543").exit_code == 0
+    out = tmp_path / "all.pkl"
+    result = call("merge", "--input_files", run, other, "--output_path", out)
+    assert result.exit_code == 0, result.output
+    assert f"{out} written; the run is {tmp_path / 'all.run'}" in result.stderr
+    assert len(list(open_run(tmp_path / "all.run").clips())) == 2
+    assert out.is_file()
+    result = call("prepare", "--keypoints_file", out, "--output_dir", tmp_path / "D")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "D" / "train_keypoints.npz").is_file()
+    for words in (["prepare"], ["merge", "--out", tmp_path / "x"]):
+        assert "RUN_OR_FILE is missing" in str(call(*words).exception)

@@ -278,3 +278,20 @@ def test_progress_is_bars_on_a_terminal(capsys, monkeypatch):
     assert "train" in drawn
     assert "50/200" in drawn
     assert "1 failed" in drawn
+
+
+def test_an_output_path_that_is_a_file_is_exported_and_the_run_stands_beside_it(tree, tmp_path):
+    out = tmp_path / "keypoints.pkl"
+    words = ("extract", str(tree), "--output_path", str(out), "--engine", "fake")
+    result = posemill(*words)
+    assert result.exit_code == 0, result.output
+    assert out.is_file()
+    run = tmp_path / "keypoints.run"
+    assert f"{out} written; the run, which the same command continues, is {run}" in result.stderr
+    assert read_status(run).state == "finished"
+    assert "finished at" in posemill("status", str(out)).stdout
+    assert "start: pid" in posemill("logs", str(out)).stdout
+    assert f"would continue the run in {run}" in posemill(*words, "--dry-run").stdout
+    run.rename(tmp_path / "away")
+    with pytest.raises(RunError, match=r"is a file, and there is no run beside it .*posemill view"):
+        posemill("status", str(out))

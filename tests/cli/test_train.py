@@ -123,3 +123,16 @@ def test_train_evaluate_and_predict_from_the_command_line(
     assert "test5" in run("predict", tmp_path / "run", tmp_path / "test_keypoints.npz")
     again = json.loads(run("train", config, "--no-figures", "--resume", "--json"))
     assert again["scores"]["test"]["accuracy"] == 1.0
+
+
+def test_flags_of_the_requirement_are_understood_and_our_own_named() -> None:
+    words = ["train", "--ims_per_gpu", "8", "--gradient_accumulation_steps", "4"]
+    result = CliRunner().invoke(build_app(), [*words, "--show-config", "--json"])
+    assert result.exit_code == 0, result.output
+    found = {row["name"]: row["value"] for row in json.loads(result.stdout)}
+    assert (found["micro_batch"], found["batch_size"]) == (8, 32)
+    assert "--ims-per-gpu is now --micro-batch" in result.stderr
+    words = ["train", "--use_fp16", "--device", "cpu", "--show-config"]
+    result = CliRunner().invoke(build_app(), words)
+    assert "--use-fp16 is now --precision fp16" in result.stderr
+    assert "precision = 'fp16' needs a GPU" in str(result.exception)

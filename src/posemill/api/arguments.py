@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, RunError
 
 AnyPath = os.PathLike[str] | str
 Names = str | Iterable[str] | None
@@ -27,3 +28,41 @@ def parse_size(size: Size) -> tuple[int, int] | None:
     if len(sides) != 2 or not all(side.isdecimal() and int(side) for side in sides):
         raise ConfigError(f"size: expected WIDTHxHEIGHT such as 1280x720, got {size!r}")
     return int(sides[0]), int(sides[1])
+
+
+def run_and_file(out: AnyPath) -> tuple[Path, Path | None]:
+    """Return the folder of a run, and the file its keypoints are asked for in, if one is.
+
+    `keypoints.pkl` is a file: its run is `keypoints.run` beside it. A folder that is there is
+    itself, whatever it is called.
+    """
+    from posemill.formats import format_for
+
+    path = Path(out)
+    if path.is_dir() or path.suffix.lower() not in _file_endings():
+        return path, None
+    format_for(path)  # says so where the ending could be several
+    return path.with_suffix(".run"), path
+
+
+def _file_endings() -> set[str]:
+    from posemill.formats import ENDINGS, get_format, known_formats
+
+    return {*ENDINGS, *(get_format(name).suffix for name in known_formats())} - {""}
+
+
+def run_of(path: AnyPath) -> Path:
+    """Return the run that a path means: itself, or the one beside the file it was exported to.
+
+    Raises:
+        RunError: It is a file without a run beside it.
+    """
+    found = Path(path)
+    if not found.is_dir() and found.suffix and found.with_suffix(".run").is_dir():
+        return found.with_suffix(".run")
+    if found.is_file():
+        raise RunError(
+            f"{found} is a file, and there is no run beside it ({found.with_suffix('.run').name}); "
+            f"see what is in it by: posemill view {found}"
+        )
+    return found

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from posemill.api.arguments import run_and_file, run_of
+from posemill.api.converting import export
 from posemill.api.run_progress import ProgressView
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
@@ -37,7 +39,8 @@ def extract(
     Args:
         source: A frame tree, a folder of videos or pictures, one file, a list, a known dataset; or
             an `ExtractConfig`, which says all the rest too.
-        out: The run's folder.
+        out: The run's folder; or a file, `keypoints.pkl`, that its keypoints are exported to: the
+            run is `keypoints.run` beside it.
         progress: Bars on a terminal or a line in a notebook; True also for lines in a log, False
             for nothing.
         clips: What `posemill.sources.find_clips` found, to spare a second look.
@@ -53,7 +56,7 @@ def extract(
             the disk is full. What was committed is safe.
         StoppedError: A signal asked for it (Ctrl-C); the same call continues.
     """
-    config = _config(source, out, settings)
+    config, file = split_out(_config(source, out, settings))
 
     def show(snapshot: Snapshot) -> None:
         view.show(snapshot)
@@ -66,9 +69,18 @@ def extract(
             on_count(done, total)
 
     with ProgressView(progress) as view:
-        return run_extraction(
+        summary = run_extraction(
             config, clips=clips, on_progress=show, on_plan=on_plan, on_count=count
         )
+    if file is not None and summary.num_frames:
+        export(config.out, out=file, progress=progress)
+    return summary
+
+
+def split_out(config: ExtractConfig) -> tuple[ExtractConfig, Path | None]:
+    """Return the settings with the run's folder, and the file that is asked for, if one is."""
+    folder, file = run_and_file(config.out)
+    return (config, None) if file is None else (config.replace(out=folder), file)
 
 
 def _config(
@@ -89,6 +101,6 @@ def status(run: os.PathLike[str] | str) -> Status:
     """Return how far a run is: during it, after a crash, after its end.
 
     Args:
-        run: The run's folder.
+        run: The run's folder, or the file beside it that `extract` was told to write.
     """
-    return read_status(Path(run))
+    return read_status(run_of(run))

@@ -75,9 +75,13 @@ def _new_flags(args: list[str], old: Mapping[str, str]) -> list[str]:
         flag = flag.replace("_", "-")
         if flag in old and not prefix:
             new, _, prefix = old[flag].partition(" ")
-            said = f"{new} {prefix}…" if prefix else new
+            new, _, whole = new.partition("=")
+            said = f"{new} {whole or prefix + '…'}" if whole or prefix else new
             say(f"posemill: {flag} is now {said}; the old spelling will go in the next "
                 "version", err=True, colour="yellow")  # fmt: skip
+            if whole:
+                result += [new, whole]
+                continue
             result += [new, prefix + value] if equals else [new]
             prefix = "" if equals else prefix
         else:

@@ -11,6 +11,7 @@ import typer
 from posemill.cli.options import (
     AsJson,
     FromFormat,
+    OptionalRunOrFile,
     PictureSize,
     RunOrFile,
     Splits,
@@ -64,10 +65,16 @@ def register(app: typer.Typer) -> None:
 
 def merge(
     inputs: Annotated[
-        list[Path], typer.Argument(metavar="RUN_OR_FILE...", help="Runs or result files.")
-    ],
+        list[Path] | None, typer.Argument(metavar="RUN_OR_FILE...", help="Runs or result files.")
+    ] = None,
     *,
-    out: Annotated[Path, typer.Option(help="Folder of the new run.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "--output-path", help="Folder of the new run, or a file to export."),
+    ],
+    input_files: Annotated[
+        list[Path] | None, typer.Option(hidden=True, help="The same as RUN_OR_FILE.")
+    ] = None,
     from_format: FromFormat = None,
     size: PictureSize = None,
     skeleton: Skeleton = None,
@@ -76,18 +83,35 @@ def merge(
 ) -> None:
     """Join runs or result files into one run; clips that come twice must be equal."""
     from posemill.api import converting
+    from posemill.api.arguments import run_and_file
 
+    run, file = run_and_file(out)
     with warnings_as_notes():
         summary = converting.merge(
-            inputs, out, skeleton=skeleton, from_format=from_format, size=size, dry_run=dry_run
-        )
+            _given("RUN_OR_FILE", [*(inputs or []), *(input_files or [])]), run,
+            skeleton=skeleton, from_format=from_format, size=size, dry_run=dry_run,
+        )  # fmt: skip
     _print_run(summary, as_json=as_json, dry_run=dry_run)
+    if file is not None and not dry_run:
+        converting.export(run, out=file, skeleton=skeleton)
+        say(f"{file} written; the run is {run}", err=True)
+
+
+def _given(what: str, paths: list[Path]) -> list[Path]:
+    if not paths:
+        raise ConfigError(f"{what} is missing: expected a run or a file")
+    return paths
 
 
 def prepare(
-    path: RunOrFile,
+    path: OptionalRunOrFile = None,
     *,
-    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("model_input_data"),
+    out: Annotated[
+        Path, typer.Option("--out", "--output-dir", help="Folder for the files.")
+    ] = Path("model_input_data"),
+    keypoints_file: Annotated[
+        Path | None, typer.Option(hidden=True, help="The same as RUN_OR_FILE.")
+    ] = None,
     from_format: FromFormat = None,
     size: PictureSize = None,
     splits: Splits = None,
@@ -105,6 +129,7 @@ def prepare(
         "splits": splits, "skeleton": skeleton, "normalize": normalize, "interpolate": interpolate,
         "fill": fill, "from_format": from_format, "size": size,
     }  # fmt: skip
+    (path,) = _given("RUN_OR_FILE", [each for each in (path, keypoints_file) if each][:1])
     with warnings_as_notes():
         if dry_run:
             _print_dry_run(converting.count(path, "npz", as_files=True, **shape), as_json=as_json)

@@ -74,10 +74,15 @@ def _with_machine(resolved: Resolved[ExtractConfig]) -> Resolved[ExtractConfig]:
 
 def _run(config: ExtractConfig, *, as_json: bool) -> None:
     from posemill.api.extracting import extract as run_extract
+    from posemill.api.extracting import split_out
 
+    _, file = split_out(config)
     say(f"looking for clips in {config.source} …", err=True)
     summary = run_extract(config, progress=True, on_plan=_print_plan)
     _print_summary(summary, as_json=as_json)
+    if file is not None:
+        made = f"{file} written" if summary.num_frames else f"no frames, so no {file}"
+        say(f"{made}; the run, which the same command continues, is {summary.folder}", err=True)
     raise typer.Exit(summary.exit_code)
 
 
@@ -123,10 +128,12 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
 def _show_dry_run(config: ExtractConfig) -> None:
     import dataclasses
 
+    from posemill.api.extracting import split_out
     from posemill.jobs.extract.opening import count_frames, is_begun, settled, with_tracking
     from posemill.jobs.extract.workers import plan_workers
     from posemill.sources import find_clips
 
+    config, _ = split_out(config)
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
     what = "continue the run in" if is_begun(config, clips) else "start a run in"
     clips = with_tracking(settled(config), clips)
@@ -139,8 +146,10 @@ def _show_dry_run(config: ExtractConfig) -> None:
 
 
 def _detach(config: ExtractConfig) -> None:
+    from posemill.api.extracting import split_out
     from posemill.jobs.extract.detach import start_detached
 
-    pid = start_detached(["extract", *arguments_of(config)], config.out)
-    say(f"pid {pid} works on {config.out} in the background", err=True)
-    say(f"posemill status {config.out}\nposemill stop {config.out}")
+    run = split_out(config)[0].out
+    pid = start_detached(["extract", *arguments_of(config)], run)
+    say(f"pid {pid} works on {run} in the background", err=True)
+    say(f"posemill status {run}\nposemill stop {run}")

@@ -17,6 +17,10 @@ from posemill.settings import Field, Settings
 RunOrFile = Annotated[
     Path, typer.Argument(metavar="RUN_OR_FILE", help="A run folder, or a file of any format.")
 ]
+OptionalRunOrFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="RUN_OR_FILE", help="A run folder, or a file of any format."),
+]
 Splits = Annotated[list[str] | None, typer.Option(help="Only these splits; all by default.")]
 FromFormat = Annotated[
     str | None,
@@ -43,7 +47,8 @@ def old_flags(spellings: Mapping[str, str]) -> Callable[[Command], Command]:
 
     Args:
         spellings: Old flag to new one, `{"--jobs": "--workers"}`; or to a flag and the beginning
-            of its value, `{"--runtime": "--engine-option runtime="}`.
+            of its value, `{"--runtime": "--engine-option runtime="}`; or to a flag with its value,
+            `{"--use-fp16": "--precision=fp16"}`.
     """
 
     def mark(command: Command) -> Command:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from posemill.api.arguments import run_of
 from posemill.api.run_progress import ProgressView, describe
 from posemill.cli.options import AsJson, with_config_flags
 from posemill.cli.printing import print_json, print_table, say
@@ -45,6 +46,7 @@ def status(
     from posemill.api.extracting import status as read_status
     from posemill.jobs.extract.status import list_failures
 
+    run = run_of(run)
     if watch:
         _watch(run)
     found = read_status(run)
@@ -88,6 +90,7 @@ def stop(run: RunArgument, *, as_json: AsJson = False) -> None:
     """Stop a run cleanly: what is under way is saved, the same extract command continues."""
     from posemill.jobs.extract.status import stop_run
 
+    run = run_of(run)
     pid = stop_run(run)
     if as_json:
         print_json({"run": run, "stopped_pid": pid})
@@ -107,6 +110,7 @@ def logs(
     from posemill.jobs.extract.log import follow_log, read_logs
     from posemill.stores.manifest import Manifest
 
+    run = run_of(run)
     Manifest.read(run)
     if as_json and follow:
         raise ConfigError("--json is one value, --follow has no end: give one of them")

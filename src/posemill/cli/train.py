@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from posemill.cli.options import AsJson, ShowConfig, with_config_flags
+from posemill.cli.options import AsJson, ShowConfig, old_flags, with_config_flags
 from posemill.cli.printing import (
     print_config,
     print_json,
@@ -21,7 +21,8 @@ from posemill.training.config.train_config import TrainConfig
 
 def register(app: typer.Typer) -> None:
     """Add the commands of the training half."""
-    app.command("train")(with_config_flags(train, TrainConfig))
+    fp16 = old_flags({"--use-fp16": "--precision=fp16"})
+    app.command("train")(fp16(with_config_flags(train, TrainConfig)))
     app.command("evaluate")(evaluate)
     app.command("predict")(predict)
 
@@ -33,6 +34,9 @@ def train(
     show_config: ShowConfig = False,
     as_json: AsJson = False,
     *,
+    gradient_accumulation_steps: Annotated[
+        int | None, typer.Option(hidden=True, help="Sets the batch to so many passes.")
+    ] = None,
     flags: dict[str, Any],
 ) -> None:
     """Train a model on keypoints: one process or many, continued after a kill with --resume."""
@@ -43,6 +47,8 @@ def train(
     from posemill.training.front import train as run_training
     from posemill.training.launch.torchrun import is_first_process, leave_at_once, under_torchrun
 
+    if gradient_accumulation_steps is not None:
+        flags["gradient_accumulation_steps"] = gradient_accumulation_steps
     resolved = resolve_config(config, flags)
     if show_config:
         print_config(resolve_hardware(resolved), as_json=as_json)

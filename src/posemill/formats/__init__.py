@@ -26,10 +26,12 @@ FORMATS = {
     "huggingface": "posemill.formats.huggingface:HuggingFaceFormat",
 }
 
-_ENDINGS = {".hdf5": ".h5", ".hdf": ".h5", ".pickle": ".pkl"}
+# Other endings of the same files.
+ENDINGS = {".hdf5": ".h5", ".hdf": ".h5", ".pickle": ".pkl"}
 
 __all__ = [
     "ANY",
+    "ENDINGS",
     "FORMATS",
     "Format",
     "Recipe",
@@ -57,7 +59,7 @@ def format_for(out: Path) -> str:
     Raises:
         FormatError: Its ending says none, or could be several.
     """
-    ending = _ENDINGS.get(out.suffix.lower(), out.suffix.lower())
+    ending = ENDINGS.get(out.suffix.lower(), out.suffix.lower())
     names = [name for name in known_formats() if ending and get_format(name).suffix == ending]
     if ending[1:] in names:
         return ending[1:]

@@ -66,7 +66,7 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path: Path) ->
     assert (config.lr, sources["lr"]) == (1.0, "file")
     assert (config.prefetch_factor, sources["prefetch_factor"]) == (7, "file")
     assert (config.micro_batch, sources["micro_batch"]) == (128, "preset")
-    assert (config.workers, sources["workers"]) == (4, "machine: 4 cores, preset extreme")
+    assert (config.workers, sources["workers"]) == (4, "machine: 4 cores, preset extreme wants 16")
     assert (config.seed, sources["seed"]) == (0, "default")
     assert config.model_options == {"width": 8}
 
@@ -115,8 +115,45 @@ def test_loader_workers_leave_a_core_to_the_training() -> None:
     assert loader_workers("high-performance", cores=2, ranks=1) == 1
     assert loader_workers("high-performance", cores=2, ranks=2) == 0
     assert loader_workers("balanced", cores=16, ranks=2) == 4
-    assert loader_workers("memory-limited", cores=16, ranks=1) == 1
+    assert loader_workers("memory-limited", cores=16, ranks=1) == 8
+    assert loader_workers("memory-limited", cores=2, ranks=1) == 1
     assert loader_workers("extreme", cores=16, ranks=1) == 16
+
+
+def test_presets_scale_down_by_what_the_machine_has_and_say_so() -> None:
+    large = resolve_config(None, {"preset": "extreme"}, cores=32, memory_bytes=64 << 30)
+    assert (large.config.micro_batch, large.config.workers) == (128, 16)
+    assert large.sources["micro_batch"] == "preset"
+    assert large.sources["workers"] == "machine: 32 cores, preset extreme"
+    small = resolve_config(None, {"preset": "extreme"}, cores=2, memory_bytes=3 << 30)
+    assert (small.config.micro_batch, small.config.workers) == (32, 2)
+    assert small.config.batch_size == large.config.batch_size
+    said = "machine: 3072 MB of memory, preset extreme wants 128"
+    assert small.sources["micro_batch"] == said
+    asked = resolve_config(None, {"preset": "extreme", "micro_batch": 128}, memory_bytes=1 << 30)
+    assert asked.config.micro_batch == 128
+
+
+def test_the_names_of_the_requirement_are_understood(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text("use_fp16 = true\nims_per_gpu = 16\ngradient_accumulation_steps = 2\n")
+    config = resolve_config(path).config
+    assert (config.precision, config.micro_batch, config.batch_size) == ("fp16", 16, 32)
+    assert TrainConfig(use_fp16=False).precision == "fp32"
+    limited = TrainConfig(preset="memory-limited", gradient_accumulation_steps=2)
+    assert (limited.micro_batch, limited.batch_size) == (32, 64)
+    assert TrainConfig(batch_size=65, gradient_accumulation_steps=2).micro_batch == 33
+    assert TrainConfig(micro_batch=4, processes=2, gradient_accumulation_steps=3).batch_size == 24
+    for wrong, said in (
+        ({"use_fp16": True, "precision": "bf16"}, "use_fp16 and precision say the same thing"),
+        ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps: expected at least 1"),
+        (
+            {"gradient_accumulation_steps": 2, "micro_batch": 4, "batch_size": 9},
+            "gradient_accumulation_steps = 2 of 4 clips make a batch of 8, but batch_size = 9",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            TrainConfig(**wrong)
 
 
 def test_every_field_has_help_and_a_group() -> None:
@@ -138,7 +175,7 @@ def test_a_preset_gives_the_same_however_the_configuration_is_made(tmp_path: Pat
         resolve_config(path).config,
     ]
     for config in made:
-        assert config.speed.micro_batch == 8
+        assert config.speed.micro_batch == 32
         assert config.replace(workers=-1) == made[0]
     assert TrainConfig(preset="extreme", micro_batch=3).replace(preset="balanced").micro_batch == 3
 

@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from posemill import provenance
-from posemill.machine.limits import count_cores
-from posemill.training.config.presets import loader_workers
+from posemill.machine.limits import count_cores, memory_limit
+from posemill.training.config.presets import MOST_WORKERS, fitting_micro_batch, loader_workers
 from posemill.training.config.train_config import TrainConfig
 
 Resolved: TypeAlias = provenance.Resolved[TrainConfig]
 
 
 def resolve_config(
-    file: Path | None = None, flags: Mapping[str, Any] | None = None, *, cores: int | None = None
+    file: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    *,
+    cores: int | None = None,
+    memory_bytes: int | None = None,
 ) -> Resolved:
     """Return the configuration: defaults, then the preset, then the file, then the flags.
 
@@ -23,14 +27,30 @@ def resolve_config(
         file: TOML with fields of `TrainConfig` at the top level or under the names of its groups.
         flags: Values given by the caller; they win.
         cores: For tests; the machine's by default.
+        memory_bytes: Likewise.
     """
     resolved = provenance.resolve(TrainConfig, file, flags)
     if resolved.config.workers < 0:
         available = cores or count_cores()
         workers = _workers(resolved.config, available)
-        why = f"{available} core{'s' if available > 1 else ''}, preset {resolved.config.preset}"
+        preset = resolved.config.preset
+        why = f"{available} core{'s' if available > 1 else ''}, preset {preset}"
+        if workers < MOST_WORKERS[preset]:
+            why += f" wants {MOST_WORKERS[preset]}"
         resolved = resolved.with_machine({"workers": workers}, {"workers": why})
-    return resolved
+    return _within_memory(resolved, memory_bytes or memory_limit().amount)
+
+
+def _within_memory(resolved: Resolved, memory_bytes: int) -> Resolved:
+    """Return the settings with a smaller `micro_batch` where the preset's is too much for here."""
+    if resolved.sources["micro_batch"] != "preset":
+        return resolved
+    wanted = resolved.config.micro_batch
+    found = fitting_micro_batch(wanted, memory_bytes=memory_bytes)
+    if found == wanted:
+        return resolved
+    why = f"{memory_bytes >> 20} MB of memory, preset {resolved.config.preset} wants {wanted}"
+    return resolved.with_machine({"micro_batch": found}, {"micro_batch": why})
 
 
 def _workers(config: TrainConfig, cores: int) -> int:

@@ -199,6 +199,7 @@ class SpeedSettings(Settings):
         "Most clips in one forward pass; more are accumulated.",
         default=_USUAL["micro_batch"],
         least=1,
+        old=("ims_per_gpu",),
     )
     workers: int = setting(
         "Loader processes of each rank; -1: by the preset and the cores.",
@@ -287,6 +288,18 @@ class TrainConfig(Settings, command="train"):
         field = cls.all_fields()["preset"]
         return preset_values(field.check(given.get("preset", field.default)))
 
+    @classmethod
+    def translate(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return `precision` for `use_fp16`, and batches for `gradient_accumulation_steps`."""
+        result = dict(values)
+        if "use_fp16" in result:
+            if "precision" in result:
+                raise ConfigError("use_fp16 and precision say the same thing: give one of them")
+            result["precision"] = "fp16" if result.pop("use_fp16") else "fp32"
+        if "gradient_accumulation_steps" in result:
+            _set_batches(result, result.pop("gradient_accumulation_steps"))
+        return result
+
     def check(self) -> None:
         """Raise `ConfigError` where settings do not go together."""
         folds, fold = self.data.folds, self.data.fold
@@ -302,6 +315,24 @@ class TrainConfig(Settings, command="train"):
                 f"parallel = 'single' has one process, but processes = {self.speed.processes}; "
                 "use parallel = 'multi_process'"
             )
+
+
+def _set_batches(values: dict[str, Any], steps: Any) -> None:
+    """Put the global batch for a number of accumulated passes, or the pass for the batch."""
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+        raise ConfigError(f"gradient_accumulation_steps: expected at least 1, got {steps!r}")
+    micro = values.get("micro_batch", values.get("ims_per_gpu"))
+    if micro is None and isinstance(values.get("batch_size"), int):
+        values["micro_batch"] = -(-values["batch_size"] // steps)
+        return
+    if micro is None:
+        micro = preset_values(values.get("preset", "balanced"))["micro_batch"]
+    batch = steps * micro * max(1, values.get("processes") or 1)
+    if values.setdefault("batch_size", batch) != batch:
+        raise ConfigError(
+            f"gradient_accumulation_steps = {steps} of {micro} clips make a batch of {batch}, but "
+            f"batch_size = {values['batch_size']}: give two of the three"
+        )
 
 
 FIELDS = TrainConfig.all_fields()
