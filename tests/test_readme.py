@@ -118,8 +118,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "videos").mkdir()
     with av.open(str(ensure_media("carphone"))) as container:
         frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
-    lines = ["video_id,label,split"]
-    for number, split in enumerate(["train"] * 4 + ["dev"] * 2 + ["test"] * 2):
+    lines = ["video_id,label"]
+    for number in range(8):
         name = f"clip{number}"
         with av.open(str(folder / "videos" / f"{name}.mp4"), "w") as video:
             stream = video.add_stream("mpeg4", rate=25)
@@ -129,13 +129,17 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
                 video.mux(stream.encode(frame))
             video.mux(stream.encode())
-        lines.append(f"{name},{'talk' if number % 2 else 'listen'},{split}")
+        lines.append(f"{name},{'talk' if number % 2 else 'listen'}")
     (folder / "labels.csv").write_text("\n".join(lines) + "\n")
     return folder
 
 
-def run(command: list[str], workspace: Path) -> None:
-    """Run a command as the user would: `posemill` is on the path, the workspace is here."""
+def run(command: list[str], workspace: Path) -> str:
+    """Run a command as the user would: `posemill` is on the path, the workspace is here.
+
+    Returns:
+        What it printed.
+    """
     tools = workspace / ".bin"
     tools.mkdir(exist_ok=True)
     script = tools / "posemill"
@@ -151,6 +155,7 @@ def run(command: list[str], workspace: Path) -> None:
         command, cwd=workspace, env=environment, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, f"{command[-1]}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
 
 
 def test_every_command_and_every_python_block_runs_as_it_stands(workspace: Path) -> None:
@@ -158,7 +163,9 @@ def test_every_command_and_every_python_block_runs_as_it_stands(workspace: Path)
     done = 0
     for block in blocks_of(ENGLISH):
         if block.language == "bash":
-            run(["bash", "-euo", "pipefail", "-c", block.text], workspace)
+            said = run(["bash", "-euo", "pipefail", "-c", block.text], workspace)
+            if "posemill evaluate" in block.text:
+                assert re.search(r"^accuracy +[01]\.[0-9]+$", said, flags=re.MULTILINE), said
         elif block.language == "python":
             run([sys.executable, "-W", "error", "-c", block.text], workspace)
         else:

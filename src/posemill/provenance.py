@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic
 
 from posemill.errors import ConfigError
-from posemill.settings import ConfigT, Settings
+from posemill.settings import ConfigT, Field, Settings
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -93,6 +93,26 @@ def resolve(
     for source, layer in layers:
         sources.update(dict.fromkeys(layer, source))
     return Resolved(cls(**values), sources)
+
+
+def describe_unused(config: Settings, reasons: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each setting that was given, is not its default, and has no effect.
+
+    Args:
+        config: The configuration.
+        reasons: Why a setting has no effect, by flat name, whether it was given or not.
+    """
+    fields = config.all_fields()
+    return [
+        f"{_flag_of(fields[name])} {config.value(fields[name])} has no effect: {reason}"
+        for name, reason in reasons.items()
+        if name in config.given and config.value(fields[name]) != fields[name].default
+    ]
+
+
+def _flag_of(field: Field) -> str:
+    flags = field.meta["flags"] or (f"--{field.flat.replace('_', '-')}",)
+    return str(flags[0])
 
 
 def read_toml(cls: type[Settings], path: Path) -> dict[str, Any]:

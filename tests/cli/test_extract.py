@@ -54,6 +54,14 @@ def test_counts_come_first_and_add_up_at_the_end(tree, tmp_path):
     assert ["dev", "1", "0", "5", "5", "0"] in rows
 
 
+def test_a_flag_that_has_no_effect_is_said(tree, tmp_path):
+    command = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE]
+    result = posemill(*command, "--num-workers-per-gpu", "4")
+    assert result.exit_code == 0
+    assert "note: --num-workers-per-gpu 4 has no effect: num_gpus is 0" in result.stderr
+    assert "no effect" not in posemill(*command).stderr
+
+
 def test_the_other_spellings_work_and_splits_take_several_words(tree, tmp_path):
     result = posemill(
         "extract", "--dataset_path", str(tree), "--output_path", str(tmp_path / "run"),

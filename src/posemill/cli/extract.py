@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,7 +79,7 @@ def _run(config: ExtractConfig, *, as_json: bool) -> None:
 
     _, file = split_out(config)
     say(f"looking for clips in {config.source} …", err=True)
-    summary = run_extract(config, progress=True, on_plan=_print_plan)
+    summary = run_extract(config, progress=True, on_plan=partial(_print_plan, config))
     _print_summary(summary, as_json=as_json)
     if file is not None:
         made = f"{file} written" if summary.num_frames else f"no frames, so no {file}"
@@ -86,7 +87,9 @@ def _run(config: ExtractConfig, *, as_json: bool) -> None:
     raise typer.Exit(summary.exit_code)
 
 
-def _print_plan(clips: ClipList, workers: WorkerPlan) -> None:
+def _print_plan(config: ExtractConfig, clips: ClipList, workers: WorkerPlan) -> None:
+    from posemill.jobs.extract.plan import unused_settings
+
     for split, totals in clips.totals.items():
         more = (
             f" and {totals.num_uncounted} videos of unknown length" if totals.num_uncounted else ""
@@ -94,6 +97,8 @@ def _print_plan(clips: ClipList, workers: WorkerPlan) -> None:
         say(f"{split}: {totals.num_clips} clips, {totals.num_frames} frames{more}", err=True)
     for problem in clips.problems:
         say(f"note: {problem}", err=True)
+    for sentence in unused_settings(config, clips):
+        say(f"note: {sentence}", err=True)
     if clips.tracking is not None:
         say(f"{clips.tracking}", err=True)
     say(f"plan: {workers}", err=True)
@@ -141,7 +146,7 @@ def _show_dry_run(config: ExtractConfig) -> None:
         clips = dataclasses.replace(
             clips, clips=count_frames(clips, view.count, decoder=config.decoder)
         )
-    _print_plan(clips, plan_workers(config))
+    _print_plan(config, clips, plan_workers(config))
     say(f"would {what} {config.out}; nothing was written")
 
 

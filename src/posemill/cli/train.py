@@ -100,9 +100,10 @@ def evaluate(
     """Score a trained model on a split."""
     from posemill.training.front import evaluate as run_evaluation
 
-    scores = run_evaluation(
-        run, split=split, checkpoint=checkpoint, data=data, labels=labels, device=device
-    )
+    with warnings_as_notes():
+        scores = run_evaluation(
+            run, split=split, checkpoint=checkpoint, data=data, labels=labels, device=device
+        )
     if as_json:
         print_json(scores)
     else:

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posemill.config import ExtractConfig
-from posemill.jobs.extract.plan import UNKNOWN_COST, group_units, mode_of, plan_units
+from posemill.jobs.extract.plan import (
+    UNKNOWN_COST,
+    group_units,
+    mode_of,
+    plan_units,
+    unused_settings,
+)
 from posemill.records import Clip
 
 
@@ -77,3 +83,16 @@ def test_groups_hold_every_unit_once_the_longest_first(costs, task_frames, num_w
 def test_a_small_job_is_cut_fine_enough_for_all_workers():
     costs = [(unit, 40) for unit in range(1, 101)]
     assert len(group_units(costs, task_frames=10_000, num_workers=2)) >= 16
+
+
+def test_settings_that_were_given_and_have_no_effect_are_named() -> None:
+    config = ExtractConfig("in", "out", num_workers_per_gpu=3, split_long_seconds=5.0,
+                           executor="threads", timeout_seconds=9.0)  # fmt: skip
+    pictures = [Clip("a", "a", "frames", num_frames=5)]
+    assert unused_settings(config, pictures) == [
+        "--num-workers-per-gpu 3 has no effect: num_gpus is 0; --workers counts workers on the CPU",
+        "--timeout-seconds 9.0 has no effect: executor threads works in this process",
+        "--split-long 5.0 has no effect: there are no videos",
+    ]
+    used = config.replace(executor="processes", num_gpus=1)
+    assert unused_settings(used, [Clip("b", "b", "video")]) == []

@@ -53,3 +53,15 @@ def test_a_fold_is_tested_and_the_rest_trained_on() -> None:
     ]  # fmt: skip
     assert [len(ids) for ids in tested] == [4, 4, 4]
     assert len(set().union(*tested)) == 12
+
+
+def test_a_share_for_dev_is_taken_where_nobody_said_how_large_and_not_from_folds() -> None:
+    rows = clips(*"aabb" * 10, split="all")
+    divided = divide(rows, DataOptions("x", dev_fraction=None))
+    chosen = [row.label for row in divided if row.split == "dev"]
+    assert (chosen.count("a"), chosen.count("b")) == (3, 3)
+    assert divided == divide(rows, DataOptions("x", dev_fraction=None)), "seeded"
+    assert divided != divide(rows, DataOptions("x", dev_fraction=None, split_seed=1))
+    folds = divide(rows, DataOptions("x", dev_fraction=None, folds=3))
+    assert {row.split for row in folds} == {"train", "test"}
+    assert {row.split for row in divide(rows, DataOptions("x", dev_fraction=0.0))} == {"train"}

@@ -115,3 +115,41 @@ def test_the_head_is_chosen_on_dev_and_never_on_the_split_it_is_reported_for() -
     assert best_head(free) == "conv"
     assert CtcScorer(targets, head="sequence").score(rows)["wer"] == pytest.approx(1 / 3)
     assert best_head({"accuracy": 1.0}) == ""
+
+
+@pytest.fixture
+def long_sentences(tmp_path: Path) -> Path:
+    """A corpus whose clips of dev (some) and test (all) are too short for their glosses."""
+    write_corpus(tmp_path / "corpus", CorpusOptions(num_glosses=4, num_clips={
+        "train": 8, "dev": 4, "test": 4}))  # fmt: skip
+    for split, first in (("dev", 4), ("test", 1)):
+        (file,) = (tmp_path / "corpus").rglob(f"*.{split}.corpus.csv")
+        header, *rows = file.read_text().splitlines()
+        column = header.split("|").index("orth")
+        for number in range(first - 1, len(rows)):
+            fields = rows[number].split("|")
+            fields[column] = " ".join([fields[column]] * 200)
+            rows[number] = "|".join(fields)
+        file.write_text("\n".join([header, *rows]) + "\n")
+    return tmp_path / "corpus"
+
+
+def test_clips_too_short_for_their_glosses_are_counted_in_every_split(
+    settings: Settings, long_sentences: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fields = settings(data=str(long_sentences / "keypoints"), labels=str(long_sentences),
+                      task="ctc", epochs=1, model="tcn_bilstm", progress=True, figures=True,
+                      model_options={"width": 16, "num_lstm": 1}, normalize="auto",
+                      short_clips="drop")  # fmt: skip
+    result = train(fields)
+    rest = "clips are too short for their glosses, which no alignment can spell: the loss is that"
+    notes = [note for note in result.summary["notes"] if rest in note]
+    assert [note.partition(" clips")[0] for note in notes] == ["dev: 1 of 4", "test: 4 of 4"]
+    assert f"note: test: 4 of 4 {rest}" in " ".join(capsys.readouterr().err.split())
+    assert "loss" in result.scores["dev"]
+    assert "loss" not in result.scores["test"], "0.0000 was said of clips that have none"
+    assert result.scores["test"]["wer"] > 0.9
+    with pytest.warns(UserWarning, match=f"test: 4 of 4 {rest}"):
+        scores = posemill.evaluate(result.out, split="test")
+    assert scores["num_too_short"] == 4
+    assert "loss" not in scores

@@ -11,7 +11,7 @@ from posemill.errors import ConfigError
 from posemill.training.data.batches import Batch, Draw, collate
 from posemill.training.data.datasets import Sample
 from posemill.training.models.keypoints.base import CtcOutput
-from posemill.training.tasks.losses import build_loss
+from posemill.training.tasks.losses import build_loss, can_spell
 
 
 def make_batch(targets: list[Any], frames: int = 6, weights: list[float] | None = None) -> Batch:
@@ -98,3 +98,16 @@ def test_the_teacher_learns_nothing_from_the_divergence() -> None:
 def test_wrong_options_are_refused(task: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_loss(task, **options)
+
+
+def test_clips_too_short_for_their_glosses_do_not_hide_as_a_loss_of_nothing() -> None:
+    # Two equal glosses need a blank between them: three steps.
+    targets = [np.array([1, 2]), np.array([2, 2]), np.array([1, 2, 3, 1])]
+    steps, logits = torch.tensor([2, 2, 3]), torch.randn(3, 3, 4)
+    batch = make_batch(targets)
+    assert can_spell(steps, batch.targets, batch.target_lengths).tolist() == [True, False, False]
+    assert can_spell(steps + 1, batch.targets, batch.target_lengths).all()
+    total, count = build_loss("ctc")(CtcOutput(logits, steps), batch)
+    alone, _ = build_loss("ctc")(CtcOutput(logits[:1], steps[:1]), make_batch(targets[:1]))
+    assert count == 1
+    torch.testing.assert_close(total, alone)

@@ -9,6 +9,7 @@ from typing import Literal
 from posemill.config import ExtractConfig
 from posemill.decoders import open_video
 from posemill.errors import DecodeError
+from posemill.provenance import describe_unused
 from posemill.records import Clip
 from posemill.sources.tracking import Tracking
 
@@ -39,6 +40,19 @@ def mode_of(clip: Clip, mode: str, tracking: Tracking | None = None) -> Literal[
             return "image" if clip.kind == "pictures" else "video"
         return "image" if (clip.split, clip.clip_id) in tracking.alone else "video"
     return "video" if mode == "video" else "image"
+
+
+def unused_settings(config: ExtractConfig, clips: Iterable[Clip]) -> list[str]:
+    """Return a sentence for each setting that was given and has no effect on these clips."""
+    reasons: dict[str, str] = {}
+    if not config.num_gpus:
+        reasons["num_workers_per_gpu"] = "num_gpus is 0; --workers counts workers on the CPU"
+    if config.executor in ("serial", "threads"):
+        for name in ("timeout_seconds", "memory_limit_mb", "temp_dir"):
+            reasons[name] = f"executor {config.executor} works in this process"
+    if not any(clip.kind == "video" for clip in clips):
+        reasons |= dict.fromkeys(("decoder", "split_long_seconds"), "there are no videos")
+    return describe_unused(config, reasons)
 
 
 def plan_units(

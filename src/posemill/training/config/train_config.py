@@ -38,11 +38,12 @@ class DataSettings(Settings):
     train_split: str = setting("Split to learn from.", default="train")
     val_split: str = setting("Split that picks the best checkpoint.", default="dev")
     test_split: str = setting("Split evaluated once, at the end, where it exists.", default="test")
-    dev_fraction: float = setting(
-        "Share of the training clips set aside as dev; 0: as the data is.",
-        default=0.0,
+    dev_fraction: float | None = setting(
+        "Share of the training clips set aside as dev where there is no dev split; 0: none.",
+        default=None,
         least=0,
         most=0.9,
+        auto="0.15, the same of every class; with folds none",
     )
     folds: int = setting("Cross-validation: number of folds; 0 for none.", default=0, least=0)
     fold: int = setting(

@@ -44,6 +44,9 @@ class KeypointSet:
         class_names: Name of each class; for ctc glosses after `<blank>` and `<unk>`.
         skeleton_name: One of ours or None.
         task: `classify` or `ctc`.
+        is_share: Whether these clips were set aside out of the training clips.
+        num_too_short: Clips with fewer output steps than their glosses need (ctc); of the
+            training clips those that were left out.
     """
 
     store: Store
@@ -53,6 +56,8 @@ class KeypointSet:
     class_names: tuple[str, ...]
     skeleton_name: str | None = None
     task: str = "classify"
+    is_share: bool = False
+    num_too_short: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -145,6 +150,7 @@ def load_sets(
     _check_same_points(clips)
     annotations = read_annotations(Path(options.labels)) if options.labels else None
     rows = label_clips(list(files), clips, annotations)
+    is_share = not any(row.split == "dev" for row in rows)
     rows = divide(rows, options)
     names = tuple(class_names) if class_names else name_classes(rows, options.task)
     wanted = [usual_split(name) for name in splits] if splits else list(dict.fromkeys(
@@ -168,6 +174,7 @@ def load_sets(
             names,
             skeleton,
             options.task,
+            is_share=is_share and split == "dev",
         )
         sets[split] = _check_lengths(made, split, options, time_stride)
     return sets
@@ -255,18 +262,19 @@ def frames_needed(target: IntArray) -> int:
 def _check_lengths(
     made: KeypointSet, split: str, options: DataOptions, time_stride: int
 ) -> KeypointSet:
-    """Refuse (or drop) training clips whose glosses do not fit their frames."""
-    if options.task != "ctc" or split != "train":
+    """Refuse (or drop) training clips whose glosses do not fit their frames; count others."""
+    if options.task != "ctc":
         return made
     steps = made.lengths // time_stride
     needed = np.asarray([frames_needed(np.asarray(target)) for target in made.targets])
     short = np.flatnonzero(steps < needed)
-    if not len(short):
-        return made
+    if not len(short) or split != "train":
+        return dataclasses.replace(made, num_too_short=len(short))
     if options.short_clips == "drop":
         if len(short) == len(made):
             raise TrainingError(f"all {len(made)} train clips are shorter than their glosses")
-        return made.select(np.flatnonzero(steps >= needed))
+        kept = made.select(np.flatnonzero(steps >= needed))
+        return dataclasses.replace(kept, num_too_short=len(short))
     first = int(short[0])
     raise TrainingError(
         f"{len(short)} of {len(made)} {split} clips are shorter than their glosses: "

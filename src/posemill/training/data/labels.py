@@ -71,10 +71,10 @@ def divide(rows: list[LabelledClip], options: DataOptions) -> list[LabelledClip]
             dataclasses.replace(row, split="test" if of == options.fold else "train")
             for row, of in zip(rows, fold, strict=True)
         ]
-    if options.dev_fraction and not any(row.split == "dev" for row in rows):
+    if options.dev_share and not any(row.split == "dev" for row in rows):
         train = [index for index, row in enumerate(rows) if row.split == "train"]
         keys = [rows[index].label if options.task == "classify" else "" for index in train]
-        for chosen in pick_share(keys, options.dev_fraction, seed):
+        for chosen in pick_share(keys, options.dev_share, seed):
             where = train[chosen]
             rows[where] = dataclasses.replace(rows[where], split="dev")
     return rows

@@ -12,6 +12,7 @@ from posemill.training.data.cache import CACHE_KINDS
 from posemill.training.data.normalize import NORMALIZATIONS
 
 TASKS = ("classify", "ctc")
+DEV_SHARE = 0.15
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class DataOptions:
         num_dims: Use so many coordinates of a point; 0: all.
         num_frames: Resample every clip to so many frames; 0 keeps lengths.
         max_frames: Longer clips are resampled to so many frames; 0 for no limit.
-        dev_fraction: Share of the training clips set aside as dev where there is no dev split.
+        dev_fraction: Share of the training clips set aside as dev where there is no dev split;
+            None for `DEV_SHARE`, and none where the clips are cut into folds.
         folds: Cut all clips into so many folds; fold `fold` becomes test, the rest train. 0: not.
         fold: Which fold is test.
         split_seed: Decides about folds and the dev share.
@@ -51,7 +53,7 @@ class DataOptions:
     num_dims: int = 0
     num_frames: int = 0
     max_frames: int = 0
-    dev_fraction: float = 0.0
+    dev_fraction: float | None = 0.0
     folds: int = 0
     fold: int = 0
     split_seed: int = 0
@@ -66,6 +68,13 @@ class DataOptions:
         """Return the fields that a training's config has under the same names."""
         names = {entry.name for entry in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in config.to_dict().items() if name in names})
+
+    @property
+    def dev_share(self) -> float:
+        """The share of the training clips to set aside where there is no dev split."""
+        if self.dev_fraction is not None:
+            return self.dev_fraction
+        return 0.0 if self.folds else DEV_SHARE
 
     def __post_init__(self) -> None:
         choices = {
@@ -82,7 +91,7 @@ class DataOptions:
                 )
         if self.skeleton not in ("auto", "none"):
             full_name(self.skeleton)
-        if not 0 <= self.dev_fraction < 1:
+        if self.dev_fraction is not None and not 0 <= self.dev_fraction < 1:
             raise ConfigError(f"dev_fraction: expected 0 to below 1, got {self.dev_fraction}")
         if self.folds and not (self.folds >= 2 and 0 <= self.fold < self.folds):
             raise ConfigError(

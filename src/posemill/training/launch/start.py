@@ -15,6 +15,7 @@ from torch import nn
 from posemill.errors import ConfigError, RunError
 from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.config.unused import unused_settings
 from posemill.training.launch.modes import ModePlan, plan_mode, plan_precision
 from posemill.training.launch.probe import probe_mode
 from posemill.training.launch.ranks import launch
@@ -142,20 +143,33 @@ def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
     config = config.replace(precision=precision.name)
     if plan is None:
         plan = _plan_of(folder, config) if continues else probe_mode(workload, make, config)
-    planned = plan.apply(config)
+    decided = dict(workload.decided)
+    unused = unused_settings(
+        resolved.config, has_dev=workload.val is not None, is_own="model" not in workload.identity
+    )
+    notes = [*workload.notes, *unused]
+    planned = plan.apply(config).replace(**{name: value for name, (value, _) in decided.items()})
     if plan.mode != "multi_process" or under_torchrun():
         make = partial(_given, workload)
     del workload  # where there are several processes, each makes its own
-    reasons = {"mode_reason": plan.reason, "precision_reason": precision.reason}
+    reasons: dict[str, Any] = {"mode_reason": plan.reason, "precision_reason": precision.reason}
     if not is_first:
         summary = launch(make, planned, folder)
         return TrainResult(folder.path, summary["scores"], summary | reasons)
     with folder.naming_the_disk(), folder.made_and_locked():
-        _write_settings(folder, resolved, planned, (plan.reason, precision.reason))
+        why = dict.fromkeys(("parallel", "processes", "threads", "workers"), plan.reason)
+        why |= {
+            "precision": precision.reason,
+            **{name: text for name, (_, text) in decided.items()},
+        }
+        _write_settings(folder, resolved, planned, why)
         if config.progress:
+            for note in notes:
+                say(f"note: {note}")
             say(f"mode {plan.mode}, {plan.processes} x {plan.threads} threads: {plan.reason}")
             say(f"precision {precision.name}: {precision.reason}")
         summary = launch(make, planned, folder) | reasons
+        summary["notes"] = notes + summary["notes"]
         folder.write_summary(summary)
     return TrainResult(folder.path, summary["scores"], summary)
 
@@ -165,11 +179,9 @@ def _given(workload: Workload) -> Workload:
 
 
 def _write_settings(
-    folder: RunFolder, resolved: Resolved, planned: TrainConfig, reasons: tuple[str, str]
+    folder: RunFolder, resolved: Resolved, planned: TrainConfig, why: Mapping[str, str]
 ) -> None:
-    """Write `config.toml`: every value and its source; reasons of the plan and of the precision."""
-    why = dict.fromkeys(("parallel", "processes", "threads", "workers"), reasons[0])
-    why["precision"] = reasons[1]
+    """Write `config.toml`: every value and its source, and the reason of what was decided."""
     before, now = resolved.config.to_dict(), planned.to_dict()
     changed = {name: now[name] for name in why if now[name] != before[name]}
     text = resolved.with_machine(changed, why).to_toml()

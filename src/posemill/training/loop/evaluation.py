@@ -18,7 +18,7 @@ class Evaluation:
     """Scores of a split and the rows they came from, by index.
 
     Args:
-        scores: `loss` and those of the split's scorer.
+        scores: `loss`, unless there is none for any sample, and those of the split's scorer.
         rows: What the model said of each sample, sorted by index; empty without a scorer.
     """
 
@@ -64,7 +64,7 @@ def evaluate_split(
     model.train(was_training)
     loss_sum, count = world.sum([loss_sum, count])
     rows = sorted((row for part in world.gather(rows) for row in part), key=_index_of)
-    scores = {"loss": loss_sum / max(count, 1.0)}
+    scores = {"loss": loss_sum / count} if count else {}  # no clip that a loss can be told of
     if split.scorer:
         scores |= split.scorer.score(rows)
     return Evaluation(scores, rows)

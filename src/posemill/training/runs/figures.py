@@ -83,7 +83,8 @@ def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
     loss.plot(steps, smooth(losses), color=TRAIN_COLOUR, label="train")
     at = [row["step"] for row in evals]
     if evals:
-        loss.plot(at, [row["loss"] for row in evals], "o-", ms=3, color=VAL_COLOUR, label="dev")
+        known = [row.get("loss", np.nan) for row in evals]
+        loss.plot(at, known, "o-", ms=3, color=VAL_COLOUR, label="dev")
     loss.set_title("loss")
     loss.legend(frameon=False)
     names = [name for name in (evals[0] if evals else {}) if name not in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,7 +25,12 @@ from posemill.training.loop.distributed import World
 from posemill.training.loop.evaluation import evaluate_split
 from posemill.training.loop.precision import choose_device, choose_precision
 from posemill.training.runs.run_folder import RunFolder
-from posemill.training.tasks.building import forward_keypoints, load_task_sets, make_scorer
+from posemill.training.tasks.building import (
+    describe_too_short,
+    forward_keypoints,
+    load_task_sets,
+    make_scorer,
+)
 from posemill.training.tasks.ctc_decoding import decode_beam, decode_greedy
 from posemill.training.tasks.losses import build_loss
 from posemill.training.tasks.workload import Split, Workload
@@ -97,10 +103,14 @@ def evaluate(
     """
     config, facts = config_of(run), RunFolder(run).read_facts()
     model = load_model(run, checkpoint=checkpoint)
-    config = config.replace(data=data or config.data.path, labels=labels or config.labels)
+    if data and data != config.data.path:  # nothing of other clips was ever set aside
+        config = config.replace(data=data, dev_fraction=0.0)
+    config = config.replace(labels=labels or config.labels)
     config = config.replace(workers=0, parallel="single", processes=1)
     split = usual_split(split)
     clips = load_task_sets(config, class_names=facts["class_names"], splits=[split])[split]
+    if sentence := describe_too_short(clips, split):
+        warnings.warn(sentence, stacklevel=2)
     head = RunFolder(run).read_summary().get("head") or "sequence" if config.task == "ctc" else ""
     chosen = choose_device(device)
     scored = Split(BatchMaker(clips), clips.lengths, make_scorer(config, clips, head=head))
@@ -123,9 +133,10 @@ def evaluate(
     scores = {name: value for name, value in result.scores.items() if name != "loss"}
     return {
         **scores,
-        "loss": result.scores["loss"],
+        **{name: value for name, value in result.scores.items() if name == "loss"},
         "split": split,
         "num_clips": len(clips),
+        **({"num_too_short": clips.num_too_short} if config.task == "ctc" else {}),
         "checkpoint": checkpoint,
         "run": str(run),
         **({"head": head} if head else {}),

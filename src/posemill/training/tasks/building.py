@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.augment import Augment
 from posemill.training.data.batches import Batch, BatchMaker
 from posemill.training.data.datasets import KeypointSet, load_sets
-from posemill.training.data.options import DataOptions
+from posemill.training.data.options import DEV_SHARE, DataOptions
 from posemill.training.data.readers import RawClips, find_files, read_clips
 from posemill.training.models import build_model, time_stride_of
 from posemill.training.models.keypoints.base import KeypointModel
@@ -51,6 +52,47 @@ def build_workload(config: TrainConfig) -> Workload:
         class_names=train.class_names,
         skeleton_name=train.skeleton_name,
         recipe=_recipe_of(config.data.path),
+        notes=tuple(_notes_of(sets, val, config)),
+        decided=_decided_by(sets, config),
+    )
+
+
+def _decided_by(sets: dict[str, KeypointSet], config: TrainConfig) -> dict[str, tuple[Any, str]]:
+    """Return the share that was set aside where the user left it open, with the reason."""
+    if config.dev_fraction is None and "dev" in sets and sets["dev"].is_share:
+        return {"dev_fraction": (DEV_SHARE, "no dev split in the data")}
+    return {}
+
+
+def _notes_of(
+    sets: dict[str, KeypointSet], val: Split | None, config: TrainConfig
+) -> Iterator[str]:
+    """Yield what a user should know of the splits before the training begins."""
+    dev = sets.get("dev")
+    if dev is not None and dev.is_share and config.dev_fraction is None:
+        total = len(dev) + len(sets["train"])
+        yield (
+            f"no dev split in {config.data.path}: {len(dev)} of {total} training clips are set "
+            f"aside for it (share {DEV_SHARE}, split_seed {config.split_seed}); --dev-fraction "
+            "sets the share, 0 keeps them all"
+        )
+    if val is None:
+        yield "no dev split: nothing is scored during the training, and the last weights count"
+    for name in sort_splits(sets):
+        if sentence := describe_too_short(sets[name], name):
+            yield sentence
+
+
+def describe_too_short(clips: KeypointSet, split: str) -> str:
+    """Return what is to be said of clips too short for their glosses; empty where none is."""
+    if not clips.num_too_short:
+        return ""
+    if split == "train":
+        return f"train: {clips.num_too_short} clips too short for their glosses were left out"
+    return (
+        f"{split}: {clips.num_too_short} of {len(clips)} clips are too short for their glosses, "
+        "which no alignment can spell: the loss is that of the others, and the word error rate "
+        "counts them"
     )
 
 
@@ -114,11 +156,11 @@ def load_task_sets(
     splits: Sequence[str] | None = None,
 ) -> dict[str, KeypointSet]:
     """Return the sets of a configuration by split; see `load_sets`."""
-    model = config.model
+    options, model = DataOptions.of(config), config.model
+    if config.dev_fraction is None and usual_split(config.val_split) != "dev":
+        options = dataclasses.replace(options, dev_fraction=0.0)  # another split picks the best
     stride = time_stride_of(model.name, **model.options) if config.task == "ctc" else 1
-    return load_sets(
-        DataOptions.of(config), class_names=class_names, splits=splits, time_stride=stride
-    )
+    return load_sets(options, class_names=class_names, splits=splits, time_stride=stride)
 
 
 def make_scorer(config: TrainConfig, split: KeypointSet, *, head: str = "") -> Scorer:

@@ -56,7 +56,11 @@ class Ctc:
         self.temperature = temperature
 
     def __call__(self, output: CtcOutput, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the sum over clips of the loss per gloss, and the number of clips."""
+        """Return the sum over clips of the loss per gloss, and the number of clips.
+
+        A clip with fewer steps than its glosses need has an infinite loss: it counts as none.
+        """
+        weights = batch.weights * can_spell(output.lengths, batch.targets, batch.target_lengths)
         each = self._ctc(output.logits, output.lengths, batch)
         if output.conv_logits is not None:
             if self.conv_weight:
@@ -64,7 +68,7 @@ class Ctc:
                 each = each + self.conv_weight * conv
             if self.distill_weight:
                 each = each + self.distill_weight * self._divergence(output)
-        return (each * batch.weights).sum(), batch.weights.sum()
+        return (each * weights).sum(), weights.sum()
 
     def _ctc(self, logits: torch.Tensor, lengths: torch.Tensor, batch: Batch) -> torch.Tensor:
         each = F.ctc_loss(
@@ -87,6 +91,18 @@ class Ctc:
         student = (output.conv_logits.float() / self.temperature).log_softmax(-1)
         apart = F.kl_div(student, teacher, reduction="none", log_target=True).sum(-1)
         return (apart * inside).sum(1) / output.lengths
+
+
+def can_spell(
+    steps: torch.Tensor, targets: torch.Tensor, target_lengths: torch.Tensor
+) -> torch.Tensor:
+    """Return `(B,)`: whether CTC can fit the glosses `(B, L)` into so many output steps `(B,)`.
+
+    Each gloss takes a step, and a blank stands between two that are equal.
+    """
+    inside = torch.arange(1, targets.shape[1], device=targets.device) < target_lengths[:, None]
+    repeats = ((targets[:, 1:] == targets[:, :-1]) & inside).sum(1)
+    return steps >= target_lengths + repeats
 
 
 def build_loss(task: str, *, label_smoothing: float = 0.0, **options: Any) -> Loss:

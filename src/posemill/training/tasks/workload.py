@@ -66,6 +66,8 @@ class Workload:
         class_names: For figures and predictions.
         skeleton_name: For figures.
         recipe: How `posemill prepare` made the data, to do the same to new clips.
+        notes: Sentences about the data that the user should read.
+        decided: Settings that the data decided, by flat name, and why.
     """
 
     model: nn.Module
@@ -78,6 +80,8 @@ class Workload:
     class_names: tuple[str, ...] = ()
     skeleton_name: str | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    decided: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
 
 
 def equal_lengths(count: int) -> IntArray:

@@ -1,0 +1,47 @@
+"""Settings that were given and change nothing, each with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from posemill.provenance import describe_unused
+from posemill.training.config.train_config import FIELDS, TrainConfig
+
+_OWN_GROUPS = ("data", "model", "augmentation")
+
+
+def unused_settings(config: TrainConfig, *, has_dev: bool, is_own: bool = False) -> list[str]:
+    """Return a sentence for each setting that was given and has no effect.
+
+    Args:
+        config: As it was given; what a preset or a default says is never named.
+        has_dev: Whether there is a split that picks the best checkpoint.
+        is_own: Whether data and model are the user's own (`fit`).
+    """
+    reasons = dict(_reasons(config, is_own=is_own))
+    if not has_dev:
+        reasons["patience"] = "there is no dev split to stop by"
+    return describe_unused(config, reasons)
+
+
+def _reasons(config: TrainConfig, *, is_own: bool) -> Iterator[tuple[str, str]]:
+    scheduler, data = config.optimisation.scheduler, config.data
+    is_ctc, decoder = data.task == "ctc", config.model.ctc_decoder
+    own = [name for name, field in FIELDS.items() if field.group in _OWN_GROUPS]
+    rules = (
+        (is_own, own, "fit() is given its data and its model"),
+        (config.optimizer != "sgd", ["momentum"], f"optimizer {config.optimizer} has none"),
+        (scheduler != "step", ["step_epochs", "step_gamma"], f"scheduler is {scheduler}"),
+        (scheduler in ("constant", "step"), ["final_lr"], f"scheduler is {scheduler}"),
+        (config.parallel in ("single", "multi_thread"), ["processes"],
+         f"parallel is {config.parallel}"),
+        (is_ctc, ["label_smoothing"], "task ctc has no use for it"),
+        (decoder != "beam", ["beam_width"], f"ctc_decoder is {decoder}"),
+        (not is_ctc, ["ctc_decoder", "beam_width", "short_clips"], "task classify has no glosses"),
+        (not data.folds, ["fold"], "folds is 0"),
+        (data.cache == "none", ["cache_folder"], "cache is none"),
+        (not data.path.endswith(".csv"), ["csv_dims", "csv_frames"], "the data is not a CSV"),
+    )  # fmt: skip
+    for is_unused, names, reason in rules:
+        if is_unused:
+            yield from ((name, reason) for name in names)

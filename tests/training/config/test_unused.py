@@ -1,0 +1,51 @@
+"""Settings that were given and change nothing are named, with the reason."""
+
+from __future__ import annotations
+
+from posemill.training.config.resolve import resolve_config
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.config.unused import unused_settings
+
+
+def test_a_setting_that_was_given_and_has_no_effect_is_named_with_its_reason() -> None:
+    config = TrainConfig(patience=3, momentum=0.5, fold=2, csv_dims=3, processes=1, beam_width=5,
+                         parallel="single", label_smoothing=0.1, final_lr=0.1)  # fmt: skip
+    assert unused_settings(config, has_dev=False) == [
+        "--momentum 0.5 has no effect: optimizer adamw has none",
+        "--processes 1 has no effect: parallel is single",
+        "--beam-width 5 has no effect: task classify has no glosses",
+        "--fold 2 has no effect: folds is 0",
+        "--csv-dims 3 has no effect: the data is not a CSV",
+        "--patience 3 has no effect: there is no dev split to stop by",
+    ]
+    used = config.replace(optimizer="sgd", folds=3, data="x.csv", parallel="multi_process",
+                          task="ctc", ctc_decoder="beam", label_smoothing=0.0)  # fmt: skip
+    assert unused_settings(used, has_dev=True) == []
+
+
+def test_the_schedule_the_loss_and_the_cache_have_their_own() -> None:
+    config = TrainConfig(scheduler="constant", final_lr=0.5, step_epochs=[3.0], step_gamma=0.5,
+                         task="ctc", label_smoothing=0.1, beam_width=3, cache="none",
+                         cache_folder="there")  # fmt: skip
+    said = unused_settings(config, has_dev=True)
+    assert said == [
+        "--step-epochs [3.0] has no effect: scheduler is constant",
+        "--step-gamma 0.5 has no effect: scheduler is constant",
+        "--final-lr 0.5 has no effect: scheduler is constant",
+        "--label-smoothing 0.1 has no effect: task ctc has no use for it",
+        "--beam-width 3 has no effect: ctc_decoder is greedy",
+        "--cache-folder there has no effect: cache is none",
+    ]
+
+
+def test_what_nobody_gave_and_what_is_the_default_is_not_named() -> None:
+    assert unused_settings(TrainConfig(), has_dev=False) == []
+    assert unused_settings(resolve_config(None, {"patience": 0}).config, has_dev=False) == []
+
+
+def test_a_model_of_ones_own_needs_no_settings_of_data_and_model() -> None:
+    config = TrainConfig(data="somewhere", augment_rotate=5.0, lr=0.1)
+    assert unused_settings(config, has_dev=True, is_own=True) == [
+        "--data somewhere has no effect: fit() is given its data and its model",
+        "--augment-rotate 5.0 has no effect: fit() is given its data and its model",
+    ]
