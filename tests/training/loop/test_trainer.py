@@ -215,7 +215,7 @@ def test_evaluations_and_checkpoints_keep_their_cadence(settings: Settings) -> N
 
 
 def test_without_a_validation_split_the_last_weights_are_the_best(settings: Settings) -> None:
-    result = train(settings(val_split="nothing"))
+    result = train(settings(val_split=""))
     assert torch.equal(*(weights_of(result.out, n)["head.weight"] for n in ("last", "best")))
     assert set(result.scores) == {"test"}
 

@@ -36,7 +36,7 @@ class DataSettings(Settings):
         choices=("classify", "ctc"),
     )
     train_split: str = setting("Split to learn from.", default="train")
-    val_split: str = setting("Split that picks the best checkpoint.", default="dev")
+    val_split: str = setting("Split that picks the best checkpoint; empty: none.", default="dev")
     test_split: str = setting("Split evaluated once, at the end, where it exists.", default="test")
     dev_fraction: float | None = setting(
         "Share of the training clips set aside as dev where there is no dev split; 0: none.",
