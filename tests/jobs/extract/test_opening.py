@@ -1,0 +1,351 @@
+"""Beginning a run and going on with it: what is recorded, compared, counted and cleared away."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+
+import pytest
+
+from posemill.errors import ConfigError, RunError, StoppedError
+from posemill.jobs.extract import opening
+from posemill.jobs.extract.opening import (
+    count_frames,
+    is_begun,
+    open_ledger,
+    settled,
+    with_tracking,
+)
+from posemill.jobs.extract.signals import StopSignals
+from posemill.sources import ClipList, find_clips
+from posemill.sources.tracking import Tracking
+from posemill.stores.commits import Failure
+from posemill.stores.manifest import Manifest
+
+
+def begin(config, clips=None, *, received=0, on_count=None):
+    """Open the ledger as `extract` does; returns (ledger, clips)."""
+    signals = StopSignals()
+    signals.received = received
+    found = find_clips(config.source, layout=config.layout) if clips is None else clips
+    config.out.mkdir(exist_ok=True)
+    return open_ledger(config.out, settled(config), found, signals=signals, on_count=on_count)
+
+
+@pytest.fixture
+def config(make_tree, config_for):
+    return config_for(make_tree({"train/a": 4, "dev/b": 3}))
+
+
+def edit(folder, change):
+    """Change the manifest of a run as a text file."""
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_a_new_run_has_a_manifest_a_plan_and_a_folder_for_shards(config):
+    ledger, clips = begin(config)
+    assert ledger.is_planned
+    ledger.close()
+    assert (config.out / "shards").is_dir()
+    manifest = Manifest.read(config.out)
+    assert (manifest.kind, manifest.skeleton_name) == ("extract", "holistic-543")
+    assert manifest.engine == {"engine": "fake", "version": "1"}
+    assert manifest.options == {
+        "mode": "auto", "decoder": "pyav", "split_long_seconds": None, "splits": None,
+        "engine": "fake", "engine_options": {},
+    }  # fmt: skip
+    assert manifest.source == {
+        "path": str(config.source), "layout": "frames", "fingerprint": clips.fingerprint,
+        "num_clips": 2, "num_frames": 7, "tracking": clips.tracking.to_record(),
+    }  # fmt: skip
+    assert clips.tracking.num_tracked == 2
+
+
+def test_frames_of_videos_that_do_not_say_are_not_among_the_known(
+    config_for, tmp_path, write_video
+):
+    write_video(tmp_path / "v" / "a.mp4", 3)
+    config = config_for(tmp_path / "v")
+    clips = find_clips(config.source)
+    assert clips[0].num_frames is None
+    seen = []
+    ledger, _ = begin(config, on_count=lambda *counts: seen.append(counts))
+    ledger.close()
+    assert Manifest.read(config.out).source["num_frames"] == 0
+    assert "tracking" not in Manifest.read(config.out).source
+    assert seen == [(1, 1)]
+    # The plan is there: nothing is counted again.
+    begin(config, on_count=lambda *_: pytest.fail("was counted before"))[0].close()
+
+
+def test_a_signal_while_counting_leaves_no_plan(config):
+    with pytest.raises(StoppedError, match=f"stopped by signal {signal.SIGTERM:d}; .*{config.out}"):
+        begin(config, received=signal.SIGTERM)
+    ledger, _ = begin(config)
+    assert ledger.is_planned
+    # Planned before: a signal is the business of those who work.
+    ledger.close()
+    begin(config, received=signal.SIGTERM)[0].close()
+
+
+def test_a_ledger_that_is_refused_is_closed(config, monkeypatch):
+    begin(config)[0].close()
+    closed = []
+    close = opening.Ledger.close
+    monkeypatch.setattr(opening.Ledger, "close", lambda self: closed.append(1) or close(self))
+    changed = dataclasses.replace(find_clips(config.source), fingerprint="other")
+    with pytest.raises(RunError):
+        begin(config, changed)
+    assert closed == [1]
+
+
+def test_shards_without_a_record_are_removed_when_a_run_goes_on(config):
+    begin(config)[0].close()
+    left = config.out / "shards" / "x.parquet"
+    left.write_bytes(b"cut off")
+    begin(config)[0].close()
+    assert not left.exists()
+
+
+def test_failed_units_are_tried_again_only_when_asked(config, monkeypatch):
+    asked = []
+    monkeypatch.setattr(opening.Ledger, "reset_failed", lambda self: asked.append(1))
+    begin(config)[0].close()
+    assert asked == []
+    begin(config.replace(retry_failed=True))[0].close()
+    assert asked == [1]
+
+
+def test_a_run_without_its_ledger_is_refused(config):
+    begin(config)[0].close()
+    (config.out / "ledger.sqlite").unlink()
+    shard = config.out / "shards" / "a.parquet"
+    shard.write_bytes(b"rows")
+    with pytest.raises(RunError, match=r"has 1 shards and no ledger\.sqlite"):
+        begin(config)
+    assert shard.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_decided"),
+    [({}, True), ({"layout": "frames"}, False), ({"mode": "video"}, False),
+     ({"mode": "image"}, False)],
+)  # fmt: skip
+def test_folders_are_looked_at_unless_the_user_said_what_they_are(config, changes, is_decided):
+    config = config.replace(**changes)
+    clips = find_clips(config.source, layout=config.layout)
+    assert (with_tracking(config, clips).tracking is not None) is is_decided
+
+
+def test_a_list_of_folders_is_looked_at_and_videos_and_phoenix_are_not(
+    config, tmp_path, write_video
+):
+    path = tmp_path / "list.csv"
+    path.write_text(f"path\n{config.source}/train/a\n")
+    for layout in ("auto", "list"):
+        listed = config.replace(source=path, layout=layout)
+        assert with_tracking(listed, find_clips(path, layout="list")).tracking is not None
+    clips = find_clips(config.source)
+    assert with_tracking(config, dataclasses.replace(clips, layout="phoenix")).tracking is None
+    video = tmp_path / "v" / "a.mp4"
+    write_video(video, 2)
+    assert with_tracking(config, find_clips(video)).tracking is None
+    both = ClipList((*find_clips(video), *clips), "list", "x", "y")
+    assert with_tracking(config, both).tracking.num_tracked == 3
+
+
+def test_a_begun_run_keeps_the_decision_of_then(config):
+    begin(config)[0].close()
+    recorded = Tracking(1, frozenset({("train", "a")}), 4, {"one picture": 1}, 2, 2)
+    edit(config.out, lambda content: content["source"].update(tracking=recorded.to_record()))
+    clips = find_clips(config.source)
+    assert with_tracking(config, clips).tracking == recorded
+    ledger, opened = begin(config)
+    ledger.close()
+    assert opened.tracking == recorded
+    edit(config.out, lambda content: content["source"].pop("tracking"))
+    assert with_tracking(config, clips) is clips
+
+
+def test_a_decision_that_is_not_ours_is_refused(config):
+    begin(config)[0].close()
+    edit(config.out, lambda content: content["source"].update(tracking={"alone": 3}))
+    said = r"manifest\.json: 'tracking' is not what posemill writes \(.+\); put back a copy of "
+    with pytest.raises(RunError, match=said + "the file, or choose another folder"):
+        with_tracking(config, find_clips(config.source))
+
+
+def test_the_skeleton_and_the_mode_are_those_the_engine_has(config):
+    assert settled(config).skeleton == "holistic-543"
+    assert settled(config.replace(skeleton="143")).skeleton == "holistic-143"
+    assert [settled(config.replace(mode=mode)).mode for mode in ("auto", "image", "video")] == [
+        "auto", "image", "video",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("only", ["image", "video"])
+def test_an_engine_of_one_mode_has_no_other(config, monkeypatch, only):
+    info = dataclasses.replace(opening.engine_info("fake"), modes=(only,))
+    monkeypatch.setattr(opening, "engine_info", lambda _: info)
+    assert settled(config).mode == only
+    other = {"image": "video", "video": "image"}[only]
+    with pytest.raises(ConfigError, match=only):
+        settled(config.replace(mode=other))
+
+
+def test_a_skeleton_the_engine_does_not_give_is_refused(config, monkeypatch):
+    info = dataclasses.replace(opening.engine_info("fake"), skeletons=("coco-133",))
+    monkeypatch.setattr(opening, "engine_info", lambda _: info)
+    assert settled(config).skeleton == "coco-133"
+    with pytest.raises(ConfigError, match="engine 'fake' gives coco-133, not 'openpose-18'"):
+        settled(config.replace(skeleton="openpose-18"))
+
+
+def test_a_run_is_begun_once_its_manifest_is_there(config):
+    clips = find_clips(config.source)
+    assert is_begun(config, clips) is False
+    begin(config)[0].close()
+    assert is_begun(config, clips) is True
+    with pytest.raises(RunError, match="was begun with other options"):
+        is_begun(config.replace(mode="image"), clips)
+
+
+def test_only_videos_of_unknown_length_are_counted(tmp_path, write_video, make_tree):
+    for name, length in {"a": 2, "b": 3, "c": 4}.items():
+        write_video(tmp_path / "v" / f"{name}.mp4", length)
+    found = find_clips(tmp_path / "v")
+    known = dataclasses.replace(found[1], num_frames=9)
+    clips = dataclasses.replace(found, clips=(found[0], known, found[2]))
+    seen = []
+    counted = count_frames(clips, lambda *counts: seen.append(counts))
+    assert [clip.num_frames for clip in counted] == [2, 9, 4]
+    assert seen == [(1, 2), (2, 2)]
+    # Stopped behind the first.
+    stopped = count_frames(clips, is_stopping=iter([0, 15]).__next__)
+    assert [clip.num_frames for clip in stopped] == [2, 9, None]
+    assert [clip.num_frames for clip in count_frames(clips)] == [2, 9, 4]
+
+
+def test_lengths_are_counted_by_the_decoder_that_will_read(config, monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(
+        opening, "with_frame_count", lambda clip, decoder: asked.append(decoder) or clip
+    )
+    clips = ClipList((dataclasses.replace(find_clips(config.source)[0], num_frames=None),),
+                     "videos", "x", "y")  # fmt: skip
+    count_frames(clips)
+    count_frames(clips, decoder="opencv")
+    assert asked == ["pyav", "opencv"]
+
+
+def test_a_run_of_another_command_is_refused(config):
+    begin(config)[0].close()
+    edit(config.out, lambda content: content.update(kind="merge"))
+    with pytest.raises(RunError) as caught:
+        begin(config)
+    assert str(caught.value) == (
+        f"{config.out} was made by merge, not by extract; choose another folder"
+    )
+
+
+def test_other_options_are_named_and_what_may_differ_is_not(config):
+    begin(config)[0].close()
+
+    def make_older(content):
+        content["options"]["keep"] = 543
+        content["options"].update(engine="as before", engine_options={"x": 1})
+        content["source"].update(path="elsewhere", num_clips=99, num_frames=98)
+
+    edit(config.out, make_older)
+    begin(config)[0].close()
+    with pytest.raises(RunError) as caught:
+        begin(config.replace(mode="image", skeleton="143"))
+    assert str(caught.value) == (
+        f"{config.out} was begun with other options, so it cannot go on with these:\n"
+        "  skeleton_name: the run has 'holistic-543', now it is 'holistic-143'\n"
+        "  mode: the run has 'auto', now it is 'image'\n"
+        "use the same options, or another folder"
+    )
+
+
+@pytest.mark.parametrize(("runtime", "hint"), [
+    ("onnx", " (with --engine-option runtime=onnx)"), ("", ""), (None, ""),
+])  # fmt: skip
+def test_another_runtime_is_asked_for_by_name(config, runtime, hint):
+    begin(config)[0].close()
+    engine = {"engine": "fake", "version": "0", "runtime": runtime}
+    edit(config.out, lambda content: content.update(engine=engine))
+    with pytest.raises(RunError) as caught:
+        begin(config)
+    assert str(caught.value).endswith(f"\nuse the same options{hint}, or another folder")
+
+
+def test_the_same_runtime_is_no_hint(config, monkeypatch):
+    from posemill.estimators.fake import FakeEstimator
+
+    monkeypatch.setattr(FakeEstimator, "identity", lambda _: {"runtime": "onnx"})
+    begin(config)[0].close()
+    with pytest.raises(RunError, match="\nuse the same options, or another folder"):
+        begin(config.replace(mode="image"))
+
+
+@pytest.mark.parametrize(("num_new", "more"), [(5, []), (6, ["… and 1 more"])])
+def test_a_changed_source_shows_five_changes(config, make_tree, num_new, more):
+    begin(config)[0].close()
+    make_tree({f"train/n{index}": 1 for index in range(num_new)})
+    with pytest.raises(RunError) as caught:
+        begin(config)
+    lines = [f"train/n{index} is new" for index in range(num_new)][:5] + more
+    assert str(caught.value) == (
+        f"the source is not the one {config.out} was begun with:\n  "
+        + "\n  ".join(lines)
+        + "\nput it back as it was, or use another folder"
+    )
+
+
+def test_a_change_inside_of_clips_is_told_in_other_words(config):
+    begin(config)[0].close()
+    changed = dataclasses.replace(find_clips(config.source), fingerprint="other")
+    said = "\n  frames were renamed, added or removed inside of clips\nput it back"
+    with pytest.raises(RunError, match=said):
+        begin(config, changed)
+
+
+def test_changed_clips_are_taken_where_only_failed_ones_changed_and_it_was_asked(
+    config_for, tmp_path, write_video
+):
+    video = tmp_path / "v" / "a.mp4"
+    write_video(video, 2)
+    config = config_for(video.parent)
+    ledger, _ = begin(config)
+    failure = Failure("a", "all", None, 2, str(video), "truncated", "cut off")
+    with ledger.transaction():
+        ledger.add_failure(1, failure)
+    ledger.close()
+    write_video(video, 5)
+    retry = config.replace(retry_failed=True)
+    with pytest.raises(RunError, match="is not the same"):
+        begin(config)
+    begin(retry)[0].close()
+    assert Manifest.read(config.out).source["fingerprint"] == find_clips(video.parent).fingerprint
+    # It is the source from now on, also without the flag.
+    begin(config)[0].close()
+    write_video(video, 7)
+    with pytest.raises(RunError, match="is not the same"):
+        begin(config)
+
+
+def test_a_changed_clip_that_had_not_failed_is_refused_with_the_flag_too(
+    config_for, tmp_path, write_video
+):
+    video = tmp_path / "v" / "a.mp4"
+    write_video(video, 2)
+    config = config_for(video.parent)
+    begin(config)[0].close()
+    write_video(video, 5)
+    with pytest.raises(RunError, match="is not the same"):
+        begin(config.replace(retry_failed=True))
