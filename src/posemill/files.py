@@ -14,12 +14,20 @@ import sys
 import time
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from posemill.errors import RunError
+
+OUTPUT_MARK = ".posemill-output"
+# Files that only our folders have, and a word in them.
+_OWN_FILES = {
+    "manifest.json": b'"posemill_run"', "run.json": b"posemill-training",
+    "posemill.jsonl": b'"posemill"',
+}  # fmt: skip
+OUTPUT_NAMES = frozenset([OUTPUT_MARK, *_OWN_FILES])
 
 
 @contextmanager
@@ -82,6 +90,29 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
+
+
+def mark_output(folder: Path) -> None:
+    """Mark a folder as written by posemill: whoever looks for data leaves it out."""
+    (folder / OUTPUT_MARK).touch()
+
+
+def is_output(folder: Path, names: Container[str]) -> bool:
+    """Return whether posemill wrote a folder: pictures, a run, an export or a training.
+
+    Args:
+        folder: The folder.
+        names: What is in it.
+    """
+    if OUTPUT_MARK in names:
+        return True
+    for name, word in _OWN_FILES.items():
+        if name not in names:
+            continue
+        with suppress(OSError), os.fdopen(open_plain(folder / name), "rb") as handle:
+            if word in handle.read(1 << 16):
+                return True
+    return False
 
 
 def sync_folder(folder: Path) -> None:

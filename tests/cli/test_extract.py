@@ -303,3 +303,23 @@ def test_an_output_path_that_is_a_file_is_exported_and_the_run_stands_beside_it(
     run.rename(tmp_path / "away")
     with pytest.raises(RunError, match=r"is a file, and there is no run beside it .*posemill view"):
         posemill("status", str(out))
+
+
+def test_its_own_output_inside_the_source_is_not_taken_for_data(tree, monkeypatch):
+    monkeypatch.chdir(tree)
+    first = posemill("extract", ".", "--out", "run1", "--engine", "fake", "--json")
+    assert first.exit_code == 0, first.output
+    for words in (
+        ["visualize", "run1", "--out", "pictures"],
+        ["export", "run1", "--to", "txt", "--out", "texts"],
+    ):
+        assert posemill(*words).exit_code == 0
+    assert list(Path("pictures").rglob("*.png"))
+    Path("empty").mkdir()
+    assert posemill("visualize", "run1", "--out", "empty").exit_code == 0
+    again = posemill("extract", ".", "--out", "run2", "--engine", "fake", "--json")
+    assert json.loads(again.stdout)["splits"] == json.loads(first.stdout)["splits"]
+    for name in ("run1", "pictures", "empty", "texts"):
+        assert f"{name}' was written by posemill; left out" in again.stderr
+    same = posemill("extract", ".", "--out", "run1", "--engine", "fake", "--json")
+    assert same.exit_code == 0, same.output

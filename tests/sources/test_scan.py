@@ -110,3 +110,27 @@ def test_names_that_are_not_utf8_are_found(tmp_path: Path) -> None:
     (found,) = scan_tree(str(tmp_path)).folders
     assert found.num_pictures == 1
     assert os.fsencode(found.parts[0]) == b"caf\xe9"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (".posemill-output", b""),
+        ("manifest.json", b'{"posemill_run": 1}'),
+        ("run.json", b'{"kind": "posemill-training"}'),
+        ("posemill.jsonl", b'{"posemill": "0.1.0"}'),
+    ],
+)
+def test_what_posemill_wrote_is_no_data(name: str, content: bytes, tmp_path: Path) -> None:
+    touch(tmp_path, "a/1.png", "own/x.png", "own/deep/er/2.png", "own/b.mp4")
+    (tmp_path / "own" / name).write_bytes(content)
+    assert list(found(tmp_path)) == ["a"]
+    scan = scan_tree(str(tmp_path))
+    assert scan.problems == [f"{str(tmp_path / 'own')!r} was written by posemill; left out"]
+    # Whoever names it means it.
+    assert list(found(tmp_path / "own")) == ["", "deep/er"]
+
+
+def test_files_of_others_with_such_names_are_no_mark(tmp_path: Path) -> None:
+    touch(tmp_path, "a/1.png", "a/manifest.json", "a/run.json", "a/posemill.jsonl")
+    assert list(found(tmp_path)) == ["a"]

@@ -12,6 +12,7 @@ from posemill.api.arguments import AnyPath, Names, Size, names_of, parse_size
 from posemill.api.progress import is_notebook, show_progress, track
 from posemill.clips.inputs import ClipInput
 from posemill.errors import PosemillError
+from posemill.files import mark_output
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.gallery import (
     DrawRequest,
@@ -146,8 +147,11 @@ def visualize(
         num_samples=num_samples, clip_ids=names_of(clips), seed=seed, video=video
     )  # fmt: skip
     folder = Path(out)
+    is_free = folder.is_dir() and not any(folder.iterdir())
     with show_progress("drawing frames", progress=progress) as found.on_frame:
         paths = tuple(draw_gallery(material, request, folder, originals=found))
+    if is_free:
+        mark_output(folder)
     names = [part for path in paths for part in path.relative_to(folder).with_suffix("").parts]
     return Drawn(paths, found.num_gone, _notes(found, names))
 

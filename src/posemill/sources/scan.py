@@ -6,7 +6,9 @@ import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from posemill.files import OUTPUT_NAMES, is_output
 from posemill.sources.names import (
     PICTURE_SUFFIXES,
     VIDEO_SUFFIXES,
@@ -30,6 +32,7 @@ class Folder:
         num_pictures: Pictures in it.
         pictures_digest: Over their names; see `digest_names`.
         videos: Name and size in bytes of each video; -1 where it cannot be had.
+        marks: Files by which folders that posemill wrote are known.
     """
 
     path: str
@@ -37,6 +40,7 @@ class Folder:
     num_pictures: int = 0
     pictures_digest: str = ""
     videos: dict[str, int] = field(default_factory=dict)
+    marks: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -90,6 +94,11 @@ def _scan_folder(scan: Scan, folder: Folder, above: tuple[tuple[int, int], ...])
             scan.problems.append(f"{readable(folder.path)!r} is too deep and was left out")
             return
         below = list(_sort_entries(scan, folder))
+        # The root is what the user named; anything below it that we wrote is no data.
+        if folder.parts and is_output(Path(folder.path), folder.marks):
+            scan.num_ignored += folder.num_pictures + len(folder.videos)
+            scan.problems.append(f"{readable(folder.path)!r} was written by posemill; left out")
+            return
     except OSError as error:
         scan.problems.append(f"{readable(folder.path)!r} cannot be read: {error.strerror}")
         if folder.parts:
@@ -109,6 +118,8 @@ def _sort_entries(scan: Scan, folder: Folder) -> Iterator[str]:
         for entry in entries:
             name = entry.name
             suffix = suffix_of(name)
+            if name in OUTPUT_NAMES:
+                folder.marks.add(name)
             if name[0] == ".":
                 scan.num_ignored += 1
             elif _is_folder(entry) or _leads_nowhere(entry, suffix):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from posemill.errors import PosemillError
-from posemill.files import new_folders
+from posemill.files import mark_output, new_folders
 
 _MAX_BYTES = 100  # per folder or file name; file systems take 255
 _UNFIT = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\]')
@@ -42,9 +42,12 @@ def writing(path: Path) -> Iterator[None]:
     """Make the folder of a file that is written inside the block; say what was in the way."""
     if path.is_dir():
         raise PosemillError(f"{path} is a folder; name a file")
+    new = [each for each in path.parents if not each.exists()]
     try:
         with new_folders(path.parent):
             yield
+        if new and path.suffix != ".html":  # a page is not what data are looked for among
+            mark_output(new[-1])
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise PosemillError(f"{path} cannot be written: {reason}; choose another place") from error
