@@ -57,7 +57,7 @@ def measure_motion(clip: PoseClip) -> Motion:
     )
     scale = body_scale(clip)
     step = usual_step(clip)
-    follows = np.diff(clip.frame_indices, prepend=clip.frame_indices[:1] - step - 1) == step
+    follows = np.diff(clip.frame_indices, prepend=clip.frame_indices[:1]) == step
     for start in range(0, num_frames, BLOCK_FRAMES):
         # One frame of overlap: the block's first frame has a predecessor too.
         rows = slice(max(0, start - 1), min(num_frames, start + BLOCK_FRAMES))
@@ -178,7 +178,7 @@ class _Block:
             ways = np.hypot(steps[..., 0], steps[..., 1])
             found = np.isfinite(ways).sum(1)
             ordered = np.sort(ways, axis=1)  # NaN last
-            pick = np.minimum((0.8 * found).astype(int), np.maximum(found - 1, 0))
+            pick = (0.8 * found).astype(int)
             result[1:, number] = np.take_along_axis(ordered, pick[:, None], 1)[:, 0]
         return result
 
@@ -254,9 +254,8 @@ def _crossed(pairs: FloatArray) -> BoolArray:
     before, now = pairs[:-1], pairs[1:]
     stay = np.hypot(*np.moveaxis(now - before, -1, 0)).sum(-1)  # (frames - 1, pairs)
     cross = np.hypot(*np.moveaxis(now - before[:, :, ::-1], -1, 0)).sum(-1)
-    known = np.isfinite(stay) & np.isfinite(cross)
-    count = known.sum(1)
+    known = np.isfinite(stay)
     stays, crosses = (np.where(known, each, 0).sum(1) for each in (stay, cross))
     # Far enough that both sides cannot have moved there, about half of the way between them.
-    result[1:] = (count > 0) & (stays > 0.8 * np.maximum(count, 1)) & (crosses < 0.5 * stays)
+    result[1:] = (stays > 0.8 * known.sum(1)) & (crosses < 0.5 * stays)
     return result
