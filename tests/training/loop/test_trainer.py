@@ -312,3 +312,7 @@ def test_presets_take_the_same_steps(preset: str, settings: Settings, tmp_path: 
     train(fields | {"out": str(tmp_path / preset), "num_workers": 0})
     train(fields | {"out": str(tmp_path / "b"), "num_workers": 0, "preset": "balanced"})
     assert losses_of(tmp_path / preset) == pytest.approx(losses_of(tmp_path / "b"), abs=1e-5)
+
+
+def test_without_a_scorer_the_lowest_loss_chooses() -> None:
+    assert trainer_module.score_that_chooses(None) == ("loss", False)
