@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from dataclasses import dataclass, field
 
 from posemill.inspection.quality import ClipQuality
@@ -25,7 +24,6 @@ class PartTotals:
     num_present: int = 0
     num_jumps: int = 0
     clips_with_jumps: int = 0
-    num_frozen: int = 0
     clips_by_presence: list[int] = field(default_factory=lambda: [0] * _PRESENCE_BINS)
     clips_by_gap: list[int] = field(default_factory=lambda: [0] * (len(GAP_BINS) + 1))
 
@@ -34,7 +32,6 @@ class PartTotals:
 class SplitTotals:
     """All clips of one split."""
 
-    num_clips: int = 0
     num_frames: int = 0
     num_swaps: int = 0
     clips_with_swaps: int = 0
@@ -52,12 +49,11 @@ class RunQuality:
         keep: How many of the worst clips are kept whole.
     """
 
-    def __init__(self, keep: int = 60) -> None:
+    def __init__(self, keep: int) -> None:
         self.splits: dict[str, SplitTotals] = {}
         self._keep = keep
         self._heap: list[tuple[float, int, ClipQuality]] = []
         self.num_clips = 0
-        self.reasons: Counter[str] = Counter()
 
     @property
     def num_frames(self) -> int:
@@ -73,7 +69,6 @@ class RunQuality:
         """Count a clip."""
         self.num_clips += 1
         totals = self.splits.setdefault(quality.split, SplitTotals())
-        totals.num_clips += 1
         totals.num_frames += quality.num_frames
         totals.num_swaps += quality.num_swaps
         totals.clips_with_swaps += quality.num_swaps > 0
@@ -86,7 +81,6 @@ class RunQuality:
             sums.num_present += part.num_present
             sums.num_jumps += part.num_jumps
             sums.clips_with_jumps += part.num_jumps > 0
-            sums.num_frozen += part.num_frozen
             if quality.num_frames:
                 share = part.num_present / quality.num_frames
                 sums.clips_by_presence[min(int(share * _PRESENCE_BINS), _PRESENCE_BINS - 1)] += 1
@@ -95,7 +89,7 @@ class RunQuality:
         entry = (quality.badness, -self.num_clips, quality)
         if len(self._heap) < self._keep:
             heapq.heappush(self._heap, entry)
-        elif self._heap:
+        else:
             heapq.heappushpop(self._heap, entry)
 
 

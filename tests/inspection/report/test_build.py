@@ -23,7 +23,6 @@ from posemill.inspection.report.charts import (
     strip_chart,
 )
 from posemill.inspection.report.page import table, text
-from posemill.inspection.totals import RunQuality, gap_bin, gap_labels
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter
@@ -166,25 +165,6 @@ def test_many_clips_make_a_report_of_bounded_size_that_says_so(
     assert "The 60 worst of 150 clips" in content
     assert content.count("<img ") == 80
     assert len(content) < 5_000_000
-
-
-def test_only_the_worst_are_kept_in_memory(make_clip: Maker) -> None:
-    quality = RunQuality(keep=2)
-    for number, missing in enumerate([(), ("face",), (), ("pose",), ("face",)]):
-        clip = make_clip(10, clip_id=str(number), missing=missing)
-        for each in measure_all([clip]).worst:
-            quality.add(each)
-    assert [each.clip_id for each in quality.worst] == ["3", "1"]
-    assert (quality.num_clips, quality.num_frames) == (5, 50)
-    assert quality.splits["all"].parts["face"].num_present == 30
-
-
-def test_gaps_fall_into_labelled_bins() -> None:
-    labels = gap_labels()
-    assert labels == ["0", "1", "2", "3-4", "5-8", "9-16", "17-32", "33-64", "65-128", ">128"]
-    assert [labels[gap_bin(gap)] for gap in (0, 1, 3, 16, 128, 5000)] == [
-        "0", "1", "3-4", "9-16", "65-128", ">128",
-    ]  # fmt: skip
 
 
 def test_bars_are_as_long_as_their_values() -> None:
