@@ -120,10 +120,11 @@ class RunWriter:
         name = valid_unicode(clip.split), valid_unicode(clip.clip_id)
         if name in self._clip_nos:
             raise ValueError(f"clip {clip.clip_id!r} of split {clip.split!r} was added before")
-        self._clip_nos[name] = len(self._clip_nos) + 1
+        clip_no = len(self._clip_nos) + 1
+        if len(clip):  # first: what cannot be written is not counted
+            self._writer.add(clip_no, clip)
+        self._clip_nos[name] = clip_no
         self._waiting.append(clip)
-        if len(clip):
-            self._writer.add(self._clip_nos[name], clip)
         if self._writer.num_rows >= self._rows_per_shard:
             self._commit()
 
