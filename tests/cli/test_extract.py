@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -323,3 +324,33 @@ def test_its_own_output_inside_the_source_is_not_taken_for_data(tree, monkeypatc
         assert f"{name}' was written by posemill; left out" in again.stderr
     same = posemill("extract", ".", "--out", "run1", "--engine", "fake", "--json")
     assert same.exit_code == 0, same.output
+
+
+def test_the_last_words_say_what_was_found_in_which_mode_and_how_fast(tree, tmp_path):
+    # To the fake engine nobody is in a black picture.
+    black = np.zeros((8, 8, 3), np.uint8)
+    for index in range(3):
+        assert cv2.imwrite(str(tree / "dev" / "c" / f"{index}.png"), black)
+    command = ("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE, "--mode", "image")
+    said = posemill(*command).stderr
+    shares = "pose 80.0%, face 80.0%, left hand 80.0%, right hand 80.0%"
+    assert re.search(rf"found in 15 frames: {shares}; mode image; [0-9.]+ frames/s\n", said)
+    assert "nothing was found" not in said
+    again = posemill(*command)
+    assert f"found in 15 frames: {shares}; mode image\n" in again.stderr
+    found = json.loads(posemill(*command, "--json").stdout)
+    assert found["found"]["pose"] == 0.8
+    assert found["frames_per_second"] is None
+
+
+def test_a_run_in_which_nothing_was_found_is_warned_of(tree, tmp_path):
+    for path in tree.rglob("*.png"):
+        assert cv2.imwrite(str(path), np.zeros((8, 8, 3), np.uint8))
+    result = posemill("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE)
+    assert result.exit_code == 0
+    assert "posemill: nothing was found in any frame: is a person in the pictures" in result.stderr
+    for path in tree.rglob("*.png"):
+        path.write_bytes(b"no picture")
+    failed = posemill("extract", str(tree), "--out", str(tmp_path / "other"), *FAKE)
+    assert failed.exit_code == 1
+    assert "found in" not in failed.stderr

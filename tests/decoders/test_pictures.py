@@ -296,3 +296,10 @@ def test_damage_of_any_kind_is_a_decode_error_or_goes_unseen(
             assert frame.shape[2] == 3
     assert reasons
     assert reasons <= set(REASONS)
+
+
+def test_a_whole_picture_of_floats_is_unsupported_and_not_corrupt(tmp_path: Path) -> None:
+    path = tmp_path / "depth.tiff"
+    assert cv2.imwrite(str(path), np.random.default_rng(0).random((8, 8, 3)).astype(np.float32))
+    with pytest.raises(DecodeError, match=r"unsupported: this TIFF is whole, but has 3 x float32"):
+        read_picture(path)

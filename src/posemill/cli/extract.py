@@ -128,6 +128,27 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
             f"one by one: posemill status {summary.folder} --failures; "
             "try them again: --retry-failed"
         )
+    _say_last_words(summary)
+
+
+def _say_last_words(summary: Summary) -> None:
+    """Say in how many frames each part was found, in which mode, and how fast it went."""
+    found = summary.found()
+    if not found:
+        return
+    shares = ", ".join(f"{part.replace('_', ' ')} {share:.1%}" for part, share in found.items())
+    mode = summary.run.manifest.extraction.get("mode")
+    rate = summary.frames_per_second
+    words = [f"found in {summary.num_frames} frames: {shares}"]
+    words += [f"mode {mode}"] if mode else []
+    words += [f"{rate:.1f} frames/s"] if rate else []
+    say("; ".join(words), err=True)
+    if not any(found.values()):
+        say(
+            f"posemill: nothing was found in any frame: is a person in the pictures, upright? Look "
+            f"at them: posemill visualize {summary.folder}",
+            err=True, colour="yellow",
+        )  # fmt: skip
 
 
 def _show_dry_run(config: ExtractConfig) -> None:

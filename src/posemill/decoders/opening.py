@@ -31,6 +31,7 @@ REASONS = (
     "too large",
     "truncated",
     "corrupt",
+    "unsupported",
 )
 
 

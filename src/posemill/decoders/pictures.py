@@ -110,6 +110,7 @@ def _decode_as(path: StrPath, data: bytes, name: str, flags: int) -> Frame:
             path, "corrupt", f"this {name} cannot be decoded ({error.err})", cause=error
         )
     if picture is None:
+        _say_unsupported(path, data, name)
         raise_decode_error(path, "corrupt", f"this {name} cannot be decoded; copy it again")
     return cast(Frame, picture)
 
@@ -121,3 +122,19 @@ _REDUCED = {
     4: cv2.IMREAD_REDUCED_GRAYSCALE_4,
     2: cv2.IMREAD_REDUCED_GRAYSCALE_2,
 }
+
+
+def _say_unsupported(path: StrPath, data: bytes, name: str) -> None:
+    """Raise where a picture is whole, but of numbers that are no colours, such as floats."""
+    try:
+        plain = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    except cv2.error:
+        return
+    if plain is not None:
+        channels = 1 if plain.ndim == 2 else plain.shape[2]
+        raise_decode_error(
+            path,
+            "unsupported",
+            f"this {name} is whole, but has {channels} x {plain.dtype} a pixel; save it with 8 or "
+            "16 bits a colour",
+        )

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from posemill.jobs.extract.worker import MakeWorker
 from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, plan_workers
 from posemill.machine.disk import disk_message
 from posemill.machine.processes import thread_variables
+from posemill.skeletons import get_skeleton
 from posemill.sources import ClipList, find_clips
 from posemill.stores.commits import SplitCounts
 from posemill.stores.compaction import compact
@@ -44,11 +46,15 @@ class Summary:
         folder: The run.
         counts: Clips and frames per split: known = out + failed.
         reasons: How many frames or clips failed for each reason, the most frequent first.
+        num_frames_now: Frames that this call went through; others were done before.
+        seconds: That it worked.
     """
 
     folder: Path
     counts: tuple[SplitCounts, ...]
     reasons: tuple[tuple[str, int, int], ...]
+    num_frames_now: int = 0
+    seconds: float = 0.0
 
     def __repr__(self) -> str:
         failed = failed_text(self.num_frames_failed, self.num_clips_failed)
@@ -86,6 +92,24 @@ class Summary:
         return sum(each.frames_failed for each in self.counts)
 
     @property
+    def frames_per_second(self) -> float | None:
+        """How fast this call was; None where there was nothing left to do."""
+        return self.num_frames_now / self.seconds if self.num_frames_now and self.seconds else None
+
+    def found(self) -> dict[str, float]:
+        """Return the share of frames in which each part was found; empty without frames."""
+        run = self.run
+        parts = [part.name for part in get_skeleton(run.skeleton_name).parts]
+        present, num_frames = [0] * len(parts), 0
+        for split in run.splits:
+            for clip in run.found_counts(split) or ():
+                num_frames += clip.num_frames
+                present = [a + b for a, b in zip(present, clip.num_present, strict=True)]
+        if not num_frames:
+            return {}
+        return {name: count / num_frames for name, count in zip(parts, present, strict=True)}
+
+    @property
     def exit_code(self) -> int:
         """0 if everything gave keypoints, 1 if something failed."""
         return 1 if self.reasons else 0
@@ -99,6 +123,9 @@ class Summary:
                 {"reason": reason, "failures": failures, "frames": frames}
                 for reason, failures, frames in self.reasons
             ],
+            "found": self.found(),
+            "seconds": round(self.seconds, 3),
+            "frames_per_second": self.frames_per_second,
         }
 
 
@@ -143,11 +170,15 @@ def extract(
         if on_plan is not None:
             on_plan(dataclasses.replace(clips, clips=ledger.with_lengths(clips)), workers)
         log.write(f"start: pid {os.getpid()}, {workers}")
+        started, before = time.monotonic(), _num_done(ledger)
         coordinator = Coordinator(
             folder, ledger, clips, config=config, log=log, on_progress=on_progress
         )
         _work(coordinator, config, workers, log=log, signals=signals)
-        return _finish(folder, ledger, log)
+        seconds = time.monotonic() - started
+        summary = _finish(folder, ledger, log)
+        num_now = max(0, _num_done(ledger) - before)
+        return dataclasses.replace(summary, num_frames_now=num_now, seconds=seconds)
 
 
 @contextmanager
@@ -209,6 +240,10 @@ def _work(
     )
     executor = open_executor(config.executor, min(workers.num_workers, num_tasks), limits)
     coordinator.run(executor, MakeWorker(settings), signals)
+
+
+def _num_done(ledger: Ledger) -> int:
+    return sum(each.frames_out + each.frames_failed for each in ledger.counts())
 
 
 def _finish(folder: Path, ledger: Ledger, log: RunLog) -> Summary:
