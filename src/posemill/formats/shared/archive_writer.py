@@ -165,8 +165,6 @@ class ArchiveWriter:
         header = struct.pack("<4sHHHHHIIIHH", b"PK\x03\x04", 45, 0, 0, 0, 0x21, 0, _UINT32,
                              _UINT32, len(encoded), len(extra) + padding)  # fmt: skip
         self._file.write(header + encoded + extra + bytes(padding))
-        # Whoever writes into the same file by another handle finds all that is before.
-        self._file.flush()
         return offset
 
     def _close_entry(self, name: str, offset: int, crc: int, size: int) -> None:
