@@ -1,0 +1,68 @@
+"""Signals while a run works: the first is a request, the second an order, and all is put back."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from posemill.jobs.extract.signals import StopSignals
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def known_handlers():
+    """Handlers of ours, so that a signal that slips through does not end the tests."""
+    slipped = []
+    before = [signal.signal(number, lambda *args: slipped.append(args[0])) for number in NUMBERS]
+    yield slipped
+    for number, handler in zip(NUMBERS, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_first_is_a_request_and_the_second_an_order(number, known_handlers):
+    with StopSignals() as signals:
+        assert (signals.received, signals.is_urgent) == (0, False)
+        signal.raise_signal(number)
+        assert (signals.received, signals.is_urgent) == (number, False)
+        signal.raise_signal(signal.SIGTERM)
+        # The first one decides how the run exits.
+        assert (signals.received, signals.is_urgent) == (number, True)
+    assert known_handlers == []
+    signal.raise_signal(number)
+    assert known_handlers == [number]
+    assert signals.received == number
+
+
+def test_a_signal_that_is_ignored_stays_so():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with StopSignals() as signals:
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        signal.raise_signal(signal.SIGHUP)
+        assert signals.received == 0
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_a_system_without_a_signal_does_without(monkeypatch, known_handlers):
+    monkeypatch.delattr(signal, "SIGHUP")
+    with StopSignals() as signals:
+        signal.raise_signal(NUMBERS[2])
+        assert (signals.received, known_handlers) == (0, [NUMBERS[2]])
+
+
+def test_another_thread_does_nothing():
+    before = [signal.getsignal(number) for number in NUMBERS]
+    during = []
+
+    def enter():
+        with StopSignals() as signals:
+            during.extend(signal.getsignal(number) for number in NUMBERS)
+            during.append(signals.received)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert during == [*before, 0]
