@@ -1,0 +1,36 @@
+"""What the functions take: names and sizes in each of their forms."""
+
+from __future__ import annotations
+
+import pytest
+
+from posemill.api.arguments import names_of, parse_size
+from posemill.errors import ConfigError
+
+
+def test_a_single_name_is_not_its_letters():
+    assert names_of(None) is None
+    assert names_of("train") == ["train"]
+    assert names_of(("train", "dev")) == ["train", "dev"]
+    assert names_of(name for name in ("a", "b")) == ["a", "b"]
+    assert names_of([]) == []
+
+
+@pytest.mark.parametrize("size", ["1280x720", "1280X720", (1280, 720), ("1280", "720")])
+def test_a_size_is_width_and_height(size):
+    assert parse_size(size) == (1280, 720)
+
+
+def test_no_size_is_none_and_one_pixel_is_a_size():
+    assert parse_size(None) is None
+    assert parse_size("1x1") == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "size", ["1280", "1280x", "x720", "0x720", "1280x0", "1x2x3", "-1x2", "1.5x2", "", "²x2",
+             (1280,), (1, 2, 3), (0, 2), (-1, 2), (1.5, 2)],
+)  # fmt: skip
+def test_what_is_no_size_says_what_one_looks_like(size):
+    with pytest.raises(ConfigError) as caught:
+        parse_size(size)
+    assert str(caught.value) == f"size: expected WIDTHxHEIGHT such as 1280x720, got {size!r}"
