@@ -1,0 +1,233 @@
+"""What the formats that write folders share: places, the index, names of frames, pixels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from format_clips import make_clip
+
+from posemill import __version__
+from posemill.errors import FormatError
+from posemill.formats.shared import folders
+from posemill.formats.shared.contract import Recipe
+from posemill.formats.shared.folders import IndexWriter, new_folder, place_of
+
+
+def test_an_index_has_a_header_and_a_line_a_clip(tmp_path: Path) -> None:
+    clips = [make_clip(1, normalized="bbox"), make_clip(2, split="all", clip_id="a\\b")]
+    with new_folder(tmp_path / "x", "made-up", Recipe(interpolate=4)) as (folder, index):
+        assert [index.place(clip) for clip in clips] == [
+            folder / "train" / "clip_1", folder / "a%5Cb"
+        ]  # fmt: skip
+    header, *records = folders.read_index(tmp_path / "x")
+    assert header == folders.header_in(tmp_path / "x") == {
+        "posemill": __version__, "format": "made-up", "skeleton": "holistic-143",
+        "recipe": {"layout": None, "normalize": "bbox", "interpolate": 4, "fill": None},
+    }  # fmt: skip
+    assert [record.pop("place") for record in records] == ["train/clip_1", "a%5Cb"]
+    assert records == [folders.record_of(clip) for clip in clips]
+
+
+def test_two_clips_do_not_share_a_place(tmp_path: Path) -> None:
+    index = IndexWriter(tmp_path, "made-up", Recipe())
+    index.place(make_clip(1))
+    with pytest.raises(FormatError, match=r"^two clips go to train/clip_1: train/clip_1 came"):
+        index.place(make_clip(1))
+    index.close()
+    assert index._handle is not None
+    assert index._handle.closed
+    IndexWriter(tmp_path, "made-up", Recipe()).close()  # one that began nothing
+
+
+def mirror(tmp_path: Path, replace: dict[str, str], **fields: Any) -> str:
+    index = IndexWriter(tmp_path, "made-up", Recipe(replace=replace))
+    try:
+        found = index.place(make_clip(1, **fields)).relative_to(tmp_path).as_posix()
+        index.finish()
+    finally:
+        index.close()
+    return found
+
+
+def test_folders_are_renamed_and_pictures_lie_beside_one_another(tmp_path: Path) -> None:
+    swap = {"frames": "notes"}
+    picture = {"frames": 1, "clip_id": "frames/x", "image_paths": ("frames/x.jpg",)}
+    assert mirror(tmp_path, swap, **picture) == "train/notes"
+    assert mirror(tmp_path, swap, **picture | {"image_paths": ("frames/y.jpg",)}) == "train/notes/x"
+    assert mirror(tmp_path, swap, clip_id="frames/x") == "train/notes/x"
+    assert mirror(tmp_path, {"x": "z"}, clip_id="frames/x") == "train/frames/z"
+    alone = {"frames": 1, "clip_id": "x", "image_paths": ("x.jpg",), "split": "all"}
+    assert mirror(tmp_path, {"x": "z"}, **alone) == "z"
+
+
+def test_neighbours_share_a_folder_but_not_a_file(tmp_path: Path) -> None:
+    index = IndexWriter(tmp_path, "made-up", Recipe(replace={"frames": "notes"}))
+    for name in "xy":
+        index.place(make_clip(1, frames=1, clip_id=f"frames/{name}", image_paths=(f"{name}.jpg",)))
+    with pytest.raises(FormatError, match=r"^two clips go to train/notes/x: train/frames/x came"):
+        index.place(make_clip(1, frames=1, clip_id="frames/x", image_paths=("x.jpg",)))
+    index.close()
+
+
+def test_renames_that_lead_out_or_find_nothing_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"^--replace: '\.\./clip_1' leads out of the folder$"):
+        mirror(tmp_path, {"train": ".."})
+    with pytest.raises(FormatError) as caught:
+        mirror(tmp_path, {"a": "b", "c": "d"}, clip_id="k/j/i/h/g/f/e/D/C/B")
+    assert str(caught.value) == (
+        "--replace: no folder is called 'a' or 'c'; there are B, C, D, e, f, g, h, i, j"
+    )
+
+
+def test_a_folder_appears_when_all_went_well(tmp_path: Path) -> None:
+    target = tmp_path / "x"
+    with (
+        pytest.raises(FormatError, match="no folder is called 'a'"),
+        new_folder(target, "made-up", Recipe(replace={"a": "b"})) as (_, index),
+    ):
+        index.place(make_clip(1))
+    assert list(tmp_path.iterdir()) == []
+    assert index._handle is not None
+    assert index._handle.closed
+    target.mkdir()
+    (target / "precious").touch()
+    with (
+        pytest.raises(FormatError, match=r"it has no posemill\.jsonl"),
+        new_folder(target, "made-up", Recipe()),
+    ):
+        pass
+    assert (target / "precious").exists()
+
+
+@pytest.mark.parametrize(("split", "clip_id", "expected"), [
+    ("all", "a", "a"), ("dev", "a/b", "dev/a/b"), ("dev", "a//./b", "dev/a/b"),
+    ("all", "a\\..\\b", "a%5C..%5Cb"),
+])  # fmt: skip
+def test_places_are_below_the_folder(split: str, clip_id: str, expected: str) -> None:
+    assert place_of(make_clip(1, split=split, clip_id=clip_id)) == expected
+
+
+@pytest.mark.parametrize(("split", "clip_id"), [
+    ("all", ""), ("dev", ""), ("all", "."), ("all", "/a"), ("dev", "/a"), ("all", "a/../../b"),
+    ("dev", ".."), ("..", "a"), ("dev", "a\0"),
+])  # fmt: skip
+def test_ids_that_are_no_places_are_refused(split: str, clip_id: str) -> None:
+    place = clip_id if split == "all" else f"{split}/{clip_id}"
+    with pytest.raises(FormatError) as caught:
+        place_of(make_clip(1, split=split, clip_id=clip_id))
+    assert str(caught.value) == (
+        f"clip id {place!r} cannot be a path inside a folder: it is empty, begins with / or holds "
+        ".. or a NUL; choose a format that is one file (parquet, npz, webdataset …)"
+    )
+
+
+def test_a_record_is_short_where_frames_are_alike() -> None:
+    clip = make_clip(1, frames=2, extra={"a": 1}, normalized="bbox", interpolated=3)
+    record = folders.record_of(clip)
+    assert record == {
+        "clip_id": "clip_1", "split": "train", "num_frames": 2, "sizes_wh": [640, 480],
+        "frame_indices": None, "image_paths": list(clip.image_paths), "label": "SIGN 1",
+        "fps": 25.0, "extra": {"a": 1}, "recipe": {"normalize": "bbox", "interpolate": 3},
+    }  # fmt: skip
+    fields = folders.fields_of(record, 2)
+    assert fields["sizes_wh"].tolist() == [[640, 480]] * 2
+    assert fields["sizes_wh"].dtype == np.int32
+    assert fields["frame_indices"].tolist() == [0, 1]
+    assert fields["image_paths"] == clip.image_paths
+    assert (fields["label"], fields["fps"], fields["extra"]) == ("SIGN 1", 25.0, {"a": 1})
+    assert (fields["normalized"], fields["interpolated"]) == ("bbox", 3)
+
+
+def test_a_record_is_long_where_frames_differ() -> None:
+    clip = make_clip(1, frames=2, frame_indices=np.array([3, 5]), label=None, fps=None)
+    clip.sizes_wh[1, 1] = 9
+    record = folders.record_of(clip)
+    assert (record["sizes_wh"], record["frame_indices"]) == ([[640, 480], [640, 9]], [3, 5])
+    fields = folders.fields_of(record, 2)
+    assert fields["sizes_wh"].tolist() == [[640, 480], [640, 9]]
+    assert fields["frame_indices"].tolist() == [3, 5]
+    assert (fields["label"], fields["fps"]) == (None, None)
+    assert folders.fields_of(record | {"label": 5, "fps": 2}, 2)["label"] == "5"
+
+
+def test_a_record_of_no_frames_and_of_other_frames() -> None:
+    record = folders.record_of(make_clip(1, frames=0))
+    assert (record["sizes_wh"], record["frame_indices"]) == ([], None)
+    assert folders.fields_of(record, 0)["sizes_wh"].shape == (0, 2)
+    with pytest.raises(ValueError, match=r"^expected 0 frames, found 2$"):
+        folders.fields_of(record, 2)
+
+
+@pytest.mark.parametrize("place", ["../a", "/a", "a\\b"])
+def test_an_index_does_not_lead_out_of_its_folder(place: str, tmp_path: Path) -> None:
+    (tmp_path / "posemill.jsonl").write_text(json.dumps({"place": place}))
+    with pytest.raises(ValueError, match=r"^posemill\.jsonl: .* leads out of the folder$"):
+        list(folders.read_index(tmp_path))
+
+
+def test_an_index_is_objects_or_absent(tmp_path: Path) -> None:
+    assert folders.header_in(tmp_path) == {}
+    (tmp_path / "posemill.jsonl").write_text("")
+    assert folders.header_in(tmp_path) == {}
+    (tmp_path / "posemill.jsonl").write_text("[]")
+    with pytest.raises(ValueError, match=r"^posemill\.jsonl: expected an object a line$"):
+        folders.header_in(tmp_path)
+
+
+@pytest.mark.parametrize(("below", "expected"), [
+    ("dev/a/b", ("dev", "a/b")), ("a/dev", ("all", "a/dev")), ("dev", ("all", "dev")),
+    ("", ("all", "data")),
+])  # fmt: skip
+def test_folders_tell_split_and_id(below: str, expected: tuple[str, str]) -> None:
+    assert folders.split_and_id(Path("data"), Path("data") / below) == expected
+
+
+@pytest.mark.parametrize("paths", [(), ("a/x.png", "b/x.png"), ("", "y.png")])
+def test_frames_are_numbered_where_pictures_do_not_name_them(paths: tuple[str, ...]) -> None:
+    assert folders.frame_names(paths, np.array([3, 12])) == ["000003", "000012"]
+
+
+def test_frames_are_called_like_their_pictures_and_found_in_order(tmp_path: Path) -> None:
+    assert folders.frame_names(("a/x.png", "a/b.c.png"), np.array([3, 12])) == ["x", "b.c"]
+    long = f"f{'9' * 30}.txt"
+    for name in ("f10.txt", "f2.txt", "f1.json", "e11.txt", long, f"f{'9' * 17}.txt"):
+        (tmp_path / name).touch()
+    found = [path.name for path in folders.frame_files(tmp_path, ".txt", None)]
+    assert found == ["e11.txt", "f2.txt", "f10.txt", f"f{'9' * 17}.txt", long]
+    record = folders.record_of(make_clip(1, frames=2, image_paths=("b/z.png", "b/a.png")))
+    assert folders.frame_files(tmp_path, ".txt", record) == [tmp_path / "z.txt", tmp_path / "a.txt"]
+
+
+def test_pixels_are_rounded_and_zero_where_missing() -> None:
+    clip = make_clip(1, frames=1, skeleton="openpose-18", size_wh=(1000, 10))
+    clip.points[0, :3, :2] = [[0.1234567, 0.5], [np.nan, np.nan], [2, -1]]
+    clip.scores[0, :3] = [0.12345678, 0, 0]
+    found = folders.to_pixels(clip)
+    np.testing.assert_allclose(
+        found[0, :3], [[123.457, 5, 0.123457], [0, 0, 0], [2000, -10, 1e-6]], rtol=1e-12
+    )
+    back = folders.from_pixels(Path("p"), found, clip.sizes_wh)
+    np.testing.assert_allclose(back[0, 0], [0.123457, 0.5, 0], rtol=1e-6)
+    assert back.dtype == np.float32
+
+
+@pytest.mark.parametrize("size_wh", [(0, 5), (5, -1)])
+def test_pixels_need_a_size(size_wh: tuple[int, int]) -> None:
+    with pytest.raises(FormatError) as caught:
+        folders.from_pixels(Path("p"), np.ones((1, 18, 3)), np.array([size_wh], np.int32))
+    assert str(caught.value) == (
+        "p: holds pixels of pictures whose sizes are not known; give one by --size WIDTHxHEIGHT"
+    )
+    ones = folders.from_pixels(Path("p"), np.ones((1, 18, 3)), np.array([(1, 1)], np.int32))
+    assert ones[0, 0].tolist() == [1, 1, 0]
+
+
+def test_one_size_for_all_frames() -> None:
+    assert folders.same_sizes((4, 3), 2).tolist() == [[4, 3], [4, 3]]
+    assert folders.same_sizes(None, 1).tolist() == [[0, 0]]
+    assert folders.same_sizes(None, 0).shape == (0, 2)
+    assert folders.same_sizes((4, 3), 2).dtype == np.int32
