@@ -15,14 +15,6 @@ from posemill.clips.inputs import ClipInput
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.quality import measure
 from posemill.inspection.report.build import measure_all, telling_rows, write_report
-from posemill.inspection.report.charts import (
-    bar_chart,
-    nice_maximum,
-    nice_ticks,
-    short,
-    strip_chart,
-)
-from posemill.inspection.report.page import table, text
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter
@@ -165,45 +157,6 @@ def test_many_clips_make_a_report_of_bounded_size_that_says_so(
     assert "The 60 worst of 150 clips" in content
     assert content.count("<img ") == 80
     assert len(content) < 5_000_000
-
-
-def test_bars_are_as_long_as_their_values() -> None:
-    chart = bar_chart(
-        [("g", [("pose", 50.0, "50"), ("face", 25.0, "25")])], maximum=100, unit="", label="l"
-    )
-    widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', chart)]
-    assert widths == pytest.approx([260, 130])
-
-
-def test_strips_show_gaps_where_they_are() -> None:
-    strip = np.array([255] * 5 + [0] * 5, np.uint8)
-    chart = strip_chart([("face", strip)], label="l")
-    boxes = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', chart)
-    assert boxes == [("0.0", "480.0"), ("0.0", "240.0")]  # the ground, and the half that is there
-
-
-@pytest.mark.parametrize(
-    ("maximum", "ticks"),
-    [(100, [0, 20, 40, 60, 80, 100]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (7.5, [0, 2, 4, 6])],
-)
-def test_axes_have_round_numbers(maximum: float, ticks: list[float]) -> None:
-    assert nice_ticks(maximum) == ticks
-
-
-def test_numbers_are_written_short_and_round() -> None:
-    assert [short(count) for count in (0, 999, 9999, 12345, 4_560_000)] == [
-        "0", "999", "9999", "12.3k", "4.56M",
-    ]  # fmt: skip
-    assert [nice_maximum(value) for value in (0, 0.3, 1.2, 6.02, 80)] == pytest.approx(
-        [1, 0.3, 1.5, 7.5, 100]
-    )
-
-
-def test_tables_escape_and_align() -> None:
-    shown = table(["a<b", "n"], [("<i>", 12345)])
-    assert "<th>a&lt;b</th>" in shown
-    assert '<td>&lt;i&gt;</td><td class="number">12,345</td>' in shown
-    assert text("a\udcff\u202e") == "a??"
 
 
 def test_pictures_of_a_jump_show_the_frame_before_too(make_clip: Maker) -> None:
