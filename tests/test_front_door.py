@@ -24,7 +24,7 @@ def tree(tmp_path: Path) -> Path:
     for clip, num_frames in CLIPS.items():
         (tmp_path / "tree" / clip).mkdir(parents=True)
         for index in range(num_frames):
-            picture = rng.integers(0, 255, (48, 64, 3), dtype=np.uint8)
+            picture = rng.integers(100, 130, (48, 64, 3), dtype=np.uint8)  # neighbours are alike
             assert cv2.imwrite(str(tmp_path / "tree" / clip / f"{index}.png"), picture)
     return tmp_path / "tree"
 

@@ -171,6 +171,8 @@ def extract(
             on_plan(dataclasses.replace(clips, clips=ledger.with_lengths(clips)), workers)
         log.write(f"start: pid {os.getpid()}, {workers}")
         started, before = time.monotonic(), _num_done(ledger)
+        if clips.tracking is not None:
+            log.write(str(clips.tracking))
         coordinator = Coordinator(
             folder, ledger, clips, config=config, log=log, on_progress=on_progress
         )

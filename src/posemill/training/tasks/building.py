@@ -75,6 +75,8 @@ def _notes_of(
             f"no dev split in {config.data.path}: {len(dev)} of {total} training clips are set "
             f"aside for it (share {DEV_SHARE}, split_seed {config.split_seed}); --dev-fraction "
             "sets the share, 0 keeps them all"
+            + "; frames of one clip may be on both sides"
+            * (config.unit == "frame")
         )
     if val is None:
         yield "no dev split: nothing is scored during the training, and the last weights count"
