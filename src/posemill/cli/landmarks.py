@@ -76,7 +76,7 @@ def landmarks(
     save_landmarks(clip, out)
     found = dict(zip(clip.skeleton.part_names, clip.present.sum(0).tolist(), strict=True))
     if why:
-        typer.echo(f"mode {chosen}: {why}; --mode overrules it", err=True)
+        say(f"mode {chosen}: {why}; --mode overrules it", err=True)
     summary = {
         "mode": chosen,
         "frames": len(clip),
