@@ -1,0 +1,119 @@
+"""Numbers about a split, by hand: lengths, missing points, gaps and coordinates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from posemill import __version__
+from posemill.blocks import join_clips
+from posemill.formats.shared.contract import Recipe
+from posemill.jobs.convert.statistics import SplitStats
+from posemill.records import PoseClip
+
+
+def make_clip(clip_id, present, **more):
+    """A clip of 18 points; in frame t each is (t, 10 t, -t), or none is found."""
+    times = np.arange(len(present), dtype=np.float32)
+    frames = np.stack([times, 10 * times, -times], 1)  # (T, 3)
+    points = np.repeat(frames[:, None], 18, axis=1)
+    points[~np.array(present, bool)] = np.nan
+    sizes = np.full((len(present), 2), 100, np.int32)
+    scores = np.ones((len(present), 18), np.float32)
+    return PoseClip(points, scores, sizes, "openpose-18", clip_id=clip_id, split="dev", **more)
+
+
+def test_numbers_of_a_few_clips():
+    stats = SplitStats("dev", Recipe())
+    stats.add(join_clips([make_clip("a", [1, 1, 1]), make_clip("b", [1, 0, 0, 1, 0])]))
+    stats.add(join_clips([make_clip("c", [0, 0]), make_clip("d", [0, 1])]))
+    numbers = stats.to_dict()
+    # Found: t of a is 0, 1, 2; of b 0, 3; of d 1: 6 of 12 frames.
+    found = np.array([0, 1, 2, 0, 3, 1])
+    mean, std = round(found.mean(), 6), round(found.std(), 6)
+    assert numbers.pop("options") == Recipe().to_dict()
+    assert numbers == {
+        "split": "dev",
+        "posemill": __version__,
+        "skeleton": "openpose-18",
+        "num_clips": 4,
+        "num_frames": 12,
+        "clip_frames": {"min": 2, "mean": 3.0, "max": 5},
+        "missing_rate": 0.5,
+        "parts": {"pose": {"missing_rate": 0.5, "longest_gap": 2, "longest_gap_clip": "b"}},
+        "longest_gap": 2,
+        "coordinates": {
+            "x": {"mean": mean, "std": std, "min": 0.0, "max": 3.0},
+            "y": {"mean": round(10 * found.mean(), 6), "std": round(10 * found.std(), 6),
+                  "min": 0.0, "max": 30.0},
+            "z": {"mean": -mean, "std": std, "min": -3.0, "max": 0.0},
+        },
+        "clips_without_points": 1,
+        "clips_without_points_sample": ["c"],
+    }  # fmt: skip
+
+
+def test_rates_are_rounded_to_six_places_and_means_to_three():
+    stats = SplitStats("dev", Recipe())
+    clips = [make_clip("a", [1, 0, 0]), make_clip("b", [1, 1]), make_clip("c", [1, 1])]
+    stats.add(join_clips(clips))
+    numbers = stats.to_dict()
+    assert numbers["clip_frames"] == {"min": 2, "mean": 2.333, "max": 3}
+    assert numbers["missing_rate"] == numbers["parts"]["pose"]["missing_rate"] == 0.285714
+
+
+def test_a_split_without_clips_has_numbers_too():
+    numbers = SplitStats("dev", Recipe()).to_dict()
+    assert (numbers["num_clips"], numbers["num_frames"], numbers["skeleton"]) == (0, 0, "")
+    assert numbers["clip_frames"] == {"min": 0, "mean": 0.0, "max": 0}
+    # Of no points none was found.
+    assert (numbers["missing_rate"], numbers["parts"], numbers["longest_gap"]) == (1.0, {}, 0)
+    nothing = dict.fromkeys(("mean", "std", "min", "max"))
+    assert numbers["coordinates"] == {"x": nothing, "y": nothing, "z": nothing}
+
+
+def test_of_clips_without_points_twenty_are_named():
+    stats = SplitStats("dev", Recipe())
+    stats.add(join_clips([make_clip(f"c{index}", [0]) for index in range(21)]))
+    numbers = stats.to_dict()
+    assert numbers["clips_without_points"] == 21
+    assert numbers["clips_without_points_sample"] == [f"c{index}" for index in range(20)]
+    assert numbers["parts"]["pose"]["longest_gap_clip"] == "c0"
+    assert numbers["coordinates"]["x"]["mean"] is None
+
+
+def test_the_first_of_gaps_that_are_as_long_is_named():
+    stats = SplitStats("dev", Recipe())
+    for name, present in {"a": [1, 0], "b": [0, 1], "c": [0, 0, 1], "d": [1, 0, 0]}.items():
+        stats.add(join_clips([make_clip(name, present)]))
+    part = stats.to_dict()["parts"]["pose"]
+    assert (part["longest_gap"], part["longest_gap_clip"]) == (2, "c")
+
+
+def test_what_was_done_to_the_clips_before_is_recorded():
+    stats = SplitStats("dev", Recipe(interpolate=2))
+    stats.add(join_clips([make_clip("a", [1], normalized="shoulders", interpolated=5)]))
+    options = stats.to_dict()["options"]
+    assert (options["normalize"], options["interpolate"]) == ("shoulders", 5)
+
+
+def test_many_frames_add_up_without_loss():
+    # 1000 frames are four sums, the last one of 232 rows; a float32 alone would lose digits.
+    clip = make_clip("a", [1] * 1000)
+    clip.points[:, :, 0] += 4000
+    stats = SplitStats("dev", Recipe())
+    stats.add(join_clips([clip]))
+    numbers = stats.to_dict()["coordinates"]
+    assert numbers["x"]["mean"] == pytest.approx(4499.5, abs=1e-3)
+    assert numbers["x"]["std"] == pytest.approx(np.arange(1000).std(), abs=0.05)
+    spread = numbers["z"].pop("std")
+    assert spread == pytest.approx(288.674990, rel=1e-5)
+    assert numbers["z"] == {"mean": -499.5, "min": -999.0, "max": 0.0}
+
+
+def test_coordinates_that_are_all_the_same_do_not_spread():
+    clip = make_clip("a", [1] * 7)
+    clip.points[:] = 0.1
+    stats = SplitStats("dev", Recipe())
+    stats.add(join_clips([clip]))
+    assert stats.to_dict()["coordinates"]["y"]["std"] < 1e-4
