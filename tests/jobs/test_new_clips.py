@@ -17,6 +17,7 @@ from posemill.jobs import landmarks
 from posemill.jobs.convert.prepare import prepare
 from posemill.jobs.extract.run import extract
 from posemill.jobs.new_clips import clips_like
+from posemill.terminal import warn_once
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,7 @@ def test_a_run_is_read_and_shaped_by_the_recipe(
 def test_keypoints_are_found_as_those_of_the_models_data_were(
     make_tree: Callable[..., Path], caplog: pytest.LogCaptureFixture
 ) -> None:
+    warn_once.cache_clear()  # another test may have been told
     root = make_tree({"a": 5})
     how = {"engine": "fake", "engine_options": {}, "mode": "image", "decoder": "pyav"}
     ((alone, _),) = clips_like(root / "a", "holistic-543", {"extraction": how})
