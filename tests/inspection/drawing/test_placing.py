@@ -1,0 +1,84 @@
+"""Where points lie in a picture, and how clips made for a model are told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posemill.inspection.drawing.placing import model_bounds, place_points
+from posemill.records import PoseClip
+
+
+def make(xy: Any, num_frames: int = 6, **fields: Any) -> PoseClip:
+    """Return a clip of openpose-18 whose first points are these, the others missing."""
+    points = np.full((num_frames * 18, 3), np.nan, np.float32)
+    points[: len(xy), :2] = np.reshape(xy, (-1, 2))
+    points = points.reshape(num_frames, 18, 3)
+    sizes = np.zeros((num_frames, 2), np.int32)
+    return PoseClip(points, np.ones((num_frames, 18)), sizes, "openpose-18", **fields)
+
+
+def is_for_model(xy: Any, **fields: Any) -> bool:
+    return model_bounds(make(xy, **fields)) is not None
+
+
+@pytest.mark.parametrize("far", [(1.5, 0.5), (0.5, 1.5), (0.5, -0.5), (0.5, 9)])
+def test_points_far_outside_are_those_of_a_model(far: tuple[float, float]) -> None:
+    assert is_for_model([far] * 40 + [(0.5, 0.5)] * 60)
+    assert not is_for_model([far] * 39 + [(0.5, 0.5)] * 61)
+
+
+@pytest.mark.parametrize("near", [(1.49, 0.5), (0.5, 1.49), (0.5, -0.49), (0, 0)])
+def test_points_below_the_edge_are_those_of_a_picture(near: tuple[float, float]) -> None:
+    assert not is_for_model([near] * 100)
+
+
+def test_a_third_of_the_points_left_of_the_picture_are_those_of_a_model() -> None:
+    assert is_for_model([(-0.1, 0.5)] * 33 + [(0, 0.5)] * 67)
+    assert not is_for_model([(-0.1, 0.5)] * 32 + [(0, 0.5)] * 68)
+
+
+def test_what_the_file_says_counts_and_nobody_has_no_bounds() -> None:
+    assert is_for_model([(0.5, 0.5)], normalized="bbox")
+    assert not is_for_model([], normalized="bbox")
+    assert not is_for_model([(np.inf, 0.5)], normalized="bbox")
+    assert not is_for_model([], num_frames=0)
+
+
+def test_bounds_leave_out_a_hundredth_at_both_ends() -> None:
+    x = np.arange(101)
+    low, high = model_bounds(make(np.stack([x, 10 * x], 1)))  # type: ignore[misc]
+    np.testing.assert_allclose([low, high], [[1, 10], [99, 990]])
+    assert low.dtype == np.float32
+
+
+@pytest.mark.parametrize(("num_frames", "expected"), [(127, True), (128, False)])
+def test_some_64_frames_are_looked_at(num_frames: int, expected: bool) -> None:
+    clip = make([], num_frames)
+    clip.points[::2] = 0.5
+    clip.points[1::2] = 5
+    assert (model_bounds(clip) is not None) == expected
+
+
+def test_points_of_a_picture_are_placed_by_its_size() -> None:
+    clip = make([(9, 9)] * 18 + [(0.5, 0.25), (19.9, -19.9), (20, 0), (0, -20), (np.inf, 0)])
+    found = place_points(clip, 1, (200, 100), None)
+    np.testing.assert_allclose(found[:6], [
+        (100, 25), (3980, -1990), *[(np.nan, np.nan)] * 4
+    ], rtol=1e-5)  # fmt: skip
+    assert (found.shape, found.dtype) == ((18, 2), np.float32)
+
+
+def test_points_of_a_model_are_fitted_into_the_middle() -> None:
+    bounds = np.array([-1, -1], np.float32), np.array([1, 3], np.float32)
+    # 90 % of 100 pixels for a height of 4: 22.5 pixels for 1.
+    found = place_points(make([(1, 3), (0, 1), (-1, -1)]), 0, (200, 100), bounds)
+    np.testing.assert_allclose(found[:3], [(122.5, 95), (100, 50), (77.5, 5)], rtol=1e-5)
+
+
+def test_points_of_a_model_on_one_spot_are_the_middle() -> None:
+    spot = np.array([2, 2], np.float32)
+    found = place_points(make([(2, 2), (2.1, 2)]), 0, (200, 100), (spot, spot))
+    np.testing.assert_allclose(found[:2], [(100, 50), (np.nan, np.nan)])

@@ -1,0 +1,140 @@
+"""The sections of numbers: what is divided by what, and which words stand beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from posemill.inspection.quality import ClipQuality, measure
+from posemill.inspection.report import findings
+from posemill.inspection.totals import RunQuality
+from posemill.records import PoseClip
+
+Maker = Callable[..., PoseClip]
+
+
+@pytest.fixture
+def quality(make_clip: Maker) -> ClipQuality:
+    """Of 1,500 frames, the left hand found in all but one, the right hand never."""
+    found = measure(make_clip(2, skeleton_name="holistic-143", clip_id="<c>", split="dev"))
+    counts = {"face": 750, "left_hand": 1499, "right_hand": 0, "pose": 1500}
+    parts = tuple(
+        replace(part, num_present=counts[part.name], longest_gap=1500 - counts[part.name],
+                num_jumps=3 * (part.name == "pose"), strip=np.full(2, 255, np.uint8))
+        for part in found.parts
+    )  # fmt: skip
+    return replace(found, num_frames=1500, parts=parts, num_swaps=2, num_doubled=3, num_frozen=4)
+
+
+def run_of(*clips: ClipQuality, keep: int = 9) -> RunQuality:
+    run = RunQuality(keep=keep)
+    for clip in clips:
+        run.add(clip)
+    return run
+
+
+def words_of(content: str) -> list[str]:
+    return re.findall(r"<text[^>]*>(.*?)</text>", content)
+
+
+def lengths_of(content: str) -> list[float]:
+    return [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', content)]
+
+
+def test_presence_is_a_share_of_the_frames(quality: ClipQuality) -> None:
+    empty = replace(quality, split="none", num_frames=0, parts=quality.parts[2:3])
+    content = findings.presence_section(run_of(quality, empty))
+    assert words_of(content) == [
+        "0 %", "20 %", "40 %", "60 %", "80 %", "100 %",
+        "dev  (1,500 frames)", "face", "50.0 %", "left hand", "99.9 %", "right hand", "0.0 %",
+        "pose", "100.0 %", "none  (0 frames)", "right hand", "0.0 %",
+    ]  # fmt: skip
+    assert lengths_of(content) == [260, 519.7, 0.8, 520, 0.8]
+    assert 'aria-label="Share of frames with each part"' in content
+    assert content.startswith('<section><h2>Presence</h2><p class="quiet">Share of frames in whic')
+
+
+@pytest.mark.parametrize(("share", "expected"), [
+    (100, "100.0 %"), (99.96, "&lt;100 %"), (99.94, "99.9 %"), (0, "0.0 %"),
+])  # fmt: skip
+def test_a_part_that_is_missing_once_is_not_complete(
+    share: float, expected: str, quality: ClipQuality
+) -> None:
+    part = replace(quality.parts[0], num_present=round(100 * share))
+    content = findings.presence_section(
+        run_of(replace(quality, num_frames=10_000, parts=(part,)))
+    )  # fmt: skip
+    assert words_of(content)[-1] == expected
+
+
+def test_strips_name_clips_and_parts(quality: ClipQuality) -> None:
+    unnamed = replace(quality, clip_id="", badness=0.0)
+    content = findings.strips_section(run_of(replace(quality, badness=0.9), unnamed))
+    names = re.findall(r"<span.*?>(.*?)</span>", content)
+    said = "dev, 1,500 frames"
+    assert names == ["&lt;c&gt;", said, "(no name)", said]
+    assert re.findall(r'<i style="background:(.*?)"></i>([a-z ]+)', content) == [
+        ("#b5589c", "face"), ("#d98200", "left hand"), ("#00866b", "right hand"),
+        ("#1f6fb2", "pose"),
+    ]  # fmt: skip
+    assert content.count('aria-label="presence over time in &lt;c&gt;"') == 1
+    assert lengths_of(content) == [480] * 16
+    assert '<p class="quiet">All 2 clips, the worst first. Each clip runs from left' in content
+    content = findings.strips_section(run_of(quality, unnamed, keep=1))
+    assert '<p class="quiet">The 1 worst of 2 clips. Each clip' in content
+
+
+def test_jumps_are_counted_in_a_thousand_frames(quality: ClipQuality) -> None:
+    content = findings.motion_section(run_of(quality, replace(quality, split="test", num_swaps=0)))
+    assert "2.00  (3 in 1 clips)" in words_of(content)
+    assert words_of(content).count("0.00  (0 in 0 clips)") == 6
+    assert "dev: jumps in 1,000 frames" in words_of(content)
+    assert max(lengths_of(content)) == 520  # the axis ends at the longest, 2
+    cells = re.findall(r"<td.*?>(.*?)</td>", content)
+    assert cells == ["dev", "2", "1", "3", "1", "4", "1", "test", "0", "0", "3", "1", "4", "1"]
+    assert re.findall(r"<th.*?>(.*?)</th>", content) == [
+        "split", "left/right suspects", "in clips", "both hands on one spot", "in clips",
+        "frozen frames", "in clips",
+    ]  # fmt: skip
+    assert "A suspect is a frame to look at, not a proven fault." in content
+    no_frames = replace(quality, num_frames=0)
+    assert "3000.00  (3 in 1 clips)" in words_of(findings.motion_section(run_of(no_frames)))
+    assert findings.motion_section(run_of()).count("<svg") == 1
+
+
+def test_the_spread_is_over_all_splits(quality: ClipQuality) -> None:
+    other = replace(quality, split="test", parts=quality.parts[:2])
+    content = findings.spread_section(run_of(quality, quality, other))
+    headings = re.findall("<h3>(.*?)</h3>", content)
+    assert headings == ["face", "left hand", "right hand", "pose"]
+    charts = content.split("<svg")[1:]
+    assert len(charts) == 8
+    shares = [f"{low}-{low + 10}" for low in range(0, 100, 10)]
+    words = words_of(charts[0])
+    assert [word for word in words if word in shares] == shares
+    assert words[words.index("50-60") - 1] == "3"  # face in half of the frames of three clips
+    assert words[-2:] == ["clips", "frames with it, %"]
+    words = words_of(charts[1])
+    assert words[words.index("&gt;128") - 1] == "3"
+    assert words[-1] == "longest gap, frames"
+    words = words_of(charts[5])  # the right hand is in the clips of one split only
+    assert words[words.index("&gt;128") - 1] == "2"
+    assert 'aria-label="clips by presence of left hand"' in charts[2]
+    assert 'aria-label="clips by longest gap of left hand"' in charts[3]
+    assert 'fill="#d98200"' in charts[2]
+    assert 'fill="#d98200"' in charts[3]
+
+
+def test_the_words_of_the_report_are_explained() -> None:
+    content = findings.method_section()
+    assert re.findall("<p><b>(.*?)</b>: ", content) == [
+        "Presence", "Jump", "Left/right suspect", "Both hands on one spot", "Frozen frame",
+        "Badness", "Loose pictures",
+    ]  # fmt: skip
+    assert "moved by more than 0.5 shoulder widths in 1/25 s" in content
+    assert "(the median and 5 scaled median deviations)" in content
+    assert "a score below 0.5 do not count" in content
