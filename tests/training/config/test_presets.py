@@ -1,0 +1,70 @@
+"""Presets: their numbers, and how many processes load for each rank."""
+
+from __future__ import annotations
+
+import pytest
+
+from posemill.errors import ConfigError
+from posemill.training.config.presets import (
+    COMPILES_ON_GPU,
+    PRESETS,
+    fitting_micro_batch,
+    loader_workers,
+    preset_values,
+)
+
+
+def test_what_presets_differ_in():
+    names = ("micro_batch", "prefetch_factor", "pin_memory", "activation_checkpointing", "cache",
+             "eval_every", "save_every")  # fmt: skip
+    found = {preset: tuple(map(values.get, names)) for preset, values in PRESETS.items()}
+    assert found == {
+        "high-performance": (64, 2, True, False, "ram", 5, 5),
+        "balanced": (32, 2, True, False, "mmap", 2, 2),
+        "memory-limited": (32, 2, False, True, "mmap", 5, 5),
+        "extreme": (128, 4, True, False, "ram", 10, 10),
+    }  # fmt: skip
+    assert all(values["persistent_workers"] is True for values in PRESETS.values())
+    assert {"high-performance", "extreme"} == COMPILES_ON_GPU
+
+
+def test_a_preset_is_had_by_name():
+    assert preset_values("balanced") is PRESETS["balanced"]
+    with pytest.raises(ConfigError) as caught:
+        preset_values("fast")
+    assert str(caught.value) == (
+        "preset: expected high-performance | balanced | memory-limited | extreme, got 'fast'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("preset", "cores", "ranks", "workers"),
+    [
+        ("high-performance", 8, 1, 7),
+        ("high-performance", 9, 1, 8),
+        ("high-performance", 10, 1, 8),
+        ("balanced", 4, 1, 3),
+        ("balanced", 6, 1, 4),
+        ("memory-limited", 2, 1, 1),
+        ("memory-limited", 20, 1, 8),
+        ("memory-limited", 1, 1, 0),
+        ("extreme", 3, 1, 3),
+        ("extreme", 17, 1, 16),
+        ("extreme", 8, 2, 3),  # with others a rank keeps a core for itself
+        ("extreme", 1, 1, 1),
+        ("balanced", 7, 2, 2),
+        ("balanced", 2, 4, 0),  # more ranks than cores
+        ("balanced", 3, 0, 2),  # as though there were one rank
+    ],
+)
+def test_loaders_fit_into_the_cores_of_a_rank(preset, cores, ranks, workers):
+    assert loader_workers(preset, cores=cores, ranks=ranks) == workers
+
+
+@pytest.mark.parametrize(
+    ("wanted", "megabytes", "clips"),
+    [(64, 4096, 64), (64, 4095, 32), (64, 2048, 32), (64, 2047, 16), (64, 100, 4), (64, 0, 4),
+     (5, 100, 2), (4, 0, 4), (3, 0, 3)],
+)  # fmt: skip
+def test_a_pass_has_as_many_clips_as_the_memory_bears_at_64_mb_each(wanted, megabytes, clips):
+    assert fitting_micro_batch(wanted, memory_bytes=megabytes << 20) == clips

@@ -1,0 +1,66 @@
+"""From files, flags and presets to one configuration: the loaders, by cores and ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from posemill.training.config import resolve
+from posemill.training.config.resolve import read_config, resolve_config, write_config
+from posemill.training.config.train_config import TrainConfig
+
+
+@pytest.mark.parametrize(
+    ("flags", "cores", "workers", "why"),
+    [
+        ({"preset": "balanced"}, 3, 2, "machine: 3 cores, preset balanced wants 4"),
+        ({"preset": "balanced"}, 1, 0, "machine: 1 core, preset balanced wants 4"),
+        ({"preset": "balanced"}, 2, 1, "machine: 2 cores, preset balanced wants 4"),
+        ({"preset": "balanced", "parallel": "multi_process", "processes": 2}, 6, 2,
+         "machine: 6 cores, preset balanced wants 4"),
+        ({"preset": "balanced"}, 5, 4, "machine: 5 cores, preset balanced"),
+        # As many ranks as cores where none are asked for.
+        ({"preset": "balanced", "parallel": "multi_process"}, 6, 0,
+         "machine: 6 cores, preset balanced wants 4"),
+    ],
+)  # fmt: skip
+def test_loaders_are_chosen_by_the_machine(flags, cores, workers, why):
+    resolved = resolve_config(None, flags, cores=cores)
+    assert (resolved.config.workers, resolved.sources["workers"]) == (workers, why)
+
+
+@pytest.mark.parametrize("workers", [0, 5])
+def test_loaders_that_were_asked_for_stay(workers):
+    resolved = resolve_config(None, {"workers": workers}, cores=3)
+    assert (resolved.config.workers, resolved.sources["workers"]) == (workers, "flag")
+
+
+def test_the_cores_are_those_of_the_machine_unless_told(monkeypatch):
+    monkeypatch.setattr(resolve, "count_cores", lambda: 3)
+    assert resolve_config(None, {"preset": "balanced"}).config.workers == 2
+
+
+def test_a_pass_is_made_smaller_where_the_memory_does_not_bear_it():
+    flags = {"preset": "balanced", "workers": 0}
+    small = resolve_config(None, flags, memory_bytes=(1 << 30) + 5)
+    assert small.config.micro_batch == 16
+    assert small.sources["micro_batch"] == "machine: 1024 MB of memory, preset balanced wants 32"
+    large = resolve_config(None, flags, memory_bytes=2 << 30)
+    assert (large.config.micro_batch, large.sources["micro_batch"]) == (32, "preset")
+    asked = resolve_config(None, {**flags, "micro_batch": 48}, memory_bytes=1 << 30)
+    assert (asked.config.micro_batch, asked.sources["micro_batch"]) == (48, "flag")
+
+
+def test_the_memory_is_that_of_the_machine_unless_told(monkeypatch):
+    limit = resolve.memory_limit()
+    limited = dataclasses.replace(limit, amount=1 << 29)
+    monkeypatch.setattr(resolve, "memory_limit", lambda: limited)
+    assert resolve_config(None, {"preset": "balanced", "workers": 0}).config.micro_batch == 8
+
+
+def test_a_written_configuration_is_read_back(tmp_path):
+    config = TrainConfig(preset="extreme", epochs=7, workers=2)
+    write_config(config, tmp_path / "a.toml")
+    assert TrainConfig(**read_config(tmp_path / "a.toml")) == config
+    assert resolve_config(tmp_path / "a.toml").config == config
