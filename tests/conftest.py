@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from posemill.decoders.pictures import read_picture
 from posemill.errors import WeightsError
+from posemill.terminal import warn_once
 from posemill.weights.pull import ensure_media, ensure_model
 
 sys.path.append(str(Path(__file__).parent))  # for made_up_people
@@ -107,3 +108,9 @@ def _or_skip(fetch: Callable[[str], Path], name: str) -> Path:
         return fetch(name)
     except WeightsError as error:
         pytest.skip(f"no model files: {error}")
+
+
+@pytest.fixture(autouse=True)
+def _warn_anew() -> None:
+    """Let each test see the warnings that are logged only once."""
+    warn_once.cache_clear()

@@ -11,13 +11,15 @@ import pytest
 from posemill.clips.inputs import ClipInput
 from posemill.config import ExtractConfig
 from posemill.decoders.pictures import read_picture
-from posemill.errors import SourceError
+from posemill.errors import DecodeError, SourceError
 from posemill.estimators.fake import FakeEstimator
 from posemill.jobs import landmarks
 from posemill.jobs.convert.prepare import prepare
 from posemill.jobs.extract.run import extract
 from posemill.jobs.new_clips import clips_like
 from posemill.terminal import warn_once
+
+HOW = {"extraction": {"engine": "fake", "engine_options": {}, "mode": "image", "decoder": "pyav"}}
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +84,28 @@ def test_prepare_records_how_the_keypoints_were_found_for_a_model_to_come(
 def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"absent\.mp4: no such file or folder; expected a video"):
         list(clips_like(tmp_path / "absent.mp4", "holistic-143", {}))
+
+
+def test_videos_and_pictures_side_by_side_are_a_question(
+    make_tree: Callable[..., Path], write_video: Callable[..., None]
+) -> None:
+    root = make_tree({"": 1})
+    write_video(root / "b.mp4", 3)
+    with pytest.raises(SourceError, match="holds both 1 videos and 1 pictures; say which"):
+        list(clips_like(root, "holistic-543", HOW))
+
+
+def test_clips_are_called_as_extract_calls_them_and_a_bad_one_does_not_end_the_others(
+    tmp_path: Path, write_video: Callable[..., None]
+) -> None:
+    for name in ("stop/a.mp4", "go/a.mp4", "c.mp4"):
+        write_video(tmp_path / "videos" / name, 3)
+    (tmp_path / "videos" / "bad.mp4").write_bytes(b"")
+    found = list(clips_like(tmp_path / "videos", "holistic-543", HOW))
+    assert [clip.clip_id for clip, _ in found if clip is not None] == ["c", "go/a", "stop/a"]
+    assert [errors[0].reason for clip, errors in found if clip is None] == ["empty file"]
+    ((clip, _),) = clips_like(tmp_path / "videos" / "c.mp4", "holistic-543", HOW)
+    assert clip is not None
+    assert clip.clip_id == "c"
+    with pytest.raises(DecodeError, match="empty file"):
+        list(clips_like(tmp_path / "videos" / "bad.mp4", "holistic-543", HOW))

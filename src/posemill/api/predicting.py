@@ -59,7 +59,8 @@ def predict(
                 ):  # fmt: skip
                     for error in errors:
                         warnings.warn(str(error), stacklevel=2)
-                    yield clip
+                    if clip is not None:
+                        yield clip
 
         for is_ready, group in groupby(items, key=_is_prepared):
             if is_ready:

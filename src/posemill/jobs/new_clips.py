@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,12 @@ from posemill.jobs.convert.shaping import shape_clip
 from posemill.jobs.landmarks import estimate_landmarks
 from posemill.records import PoseClip
 from posemill.sources import find_clips
-from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
+from posemill.sources.names import (
+    PICTURE_SUFFIXES,
+    VIDEO_SUFFIXES,
+    suffix_of,
+    without_suffix,
+)
 from posemill.stores.manifest import MANIFEST_NAME
 from posemill.terminal import warn_once
 
@@ -26,8 +32,10 @@ def clips_like(
     device: str = "cpu",
     threads: int = 1,
     on_frame: Callable[[], None] = lambda: None,
-) -> Iterator[tuple[PoseClip, list[DecodeError]]]:
+) -> Iterator[tuple[PoseClip | None, list[DecodeError]]]:
     """Yield each clip of a source in a layout and by a recipe, with what could not be read of it.
+
+    None stands for a clip of several of which nothing could be read; the only one is an error.
 
     Keypoints are found as those of the recipe's data were: by the same engine with the same
     options, in the same mode, read by the same decoder.
@@ -48,12 +56,19 @@ def clips_like(
         for clip in ClipInput(source).clips(layout=skeleton_name):
             yield shape_clip(clip, wanted, skeleton_name), []
         return
-    paths = _paths(source)
+    named = _named_clips(source)
     found_by = _extraction_of(recipe)
-    for path in paths:
-        clip, errors = estimate_landmarks(
-            path, **found_by, device=device, threads=threads, on_frame=on_frame
-        )
+    for clip_id, path in named:
+        try:
+            clip, errors = estimate_landmarks(
+                path, **found_by, device=device, threads=threads, on_frame=on_frame
+            )
+        except DecodeError as error:
+            if len(named) == 1:
+                raise
+            yield None, [error]
+            continue
+        clip = dataclasses.replace(clip, clip_id=clip_id)
         yield shape_clip(clip, wanted, skeleton_name), errors
 
 
@@ -70,15 +85,20 @@ def _extraction_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {"mode": "video", **known}
 
 
-def _paths(source: Path) -> list[Path]:
-    """The clips of a source that is no run: itself, or the videos of a folder."""
+def _named_clips(source: Path) -> list[tuple[str, Path]]:
+    """Return the ids, as `extract` gives them, and the paths of the clips of what is no run.
+
+    A folder that holds pictures itself is one clip.
+    """
     if not source.exists():
         raise SourceError(
             f"{source}: no such file or folder; expected a video, pictures, a run, or data that "
             "`posemill prepare` wrote"
         )
     if not source.is_dir():
-        return [source]
+        is_video = suffix_of(source.name) in VIDEO_SUFFIXES
+        return [(without_suffix(source.name) if is_video else source.name, source)]
+    clips = find_clips(source)  # refuses videos and pictures side by side
     if any(suffix_of(entry.name) in PICTURE_SUFFIXES for entry in source.iterdir()):
-        return [source]
-    return [Path(clip.path) for clip in find_clips(source)]
+        return [(source.name, source)]
+    return [(clip.clip_id, Path(clip.path)) for clip in clips]

@@ -189,3 +189,18 @@ def test_a_decoder_that_is_not_installed_is_the_reason_that_frames_are_gone(
     list(originals.frames(make_clip(2, clip_id="a"), range(2)))
     assert originals.num_gone == 2
     assert "unknown decoder 'vhs'; known: pyav" in originals.first_reason
+
+
+@pytest.mark.parametrize("kind", ["list", "picture"])
+def test_pictures_of_a_list_and_a_single_picture_are_found(
+    make_clip: Maker, tmp_path: Path, kind: str
+) -> None:
+    (path,) = write_pictures(tmp_path / "far" / "away", [b"1.png"])
+    source, layout = Path(path), "pictures"
+    if kind == "list":
+        source, layout = tmp_path / "lists" / "clips.csv", "list"
+        source.parent.mkdir()
+        source.write_text(f"path\n{path}\n")
+    originals = Originals([Place(source, layout)])
+    list(originals.frames(make_clip(1, clip_id="1", image_paths=(path,)), [0]))
+    assert (originals.num_read, originals.first_reason) == (1, "")

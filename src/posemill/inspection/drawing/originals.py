@@ -99,7 +99,7 @@ class Originals:
 
         Names come from the file: one that leads anywhere else is left out.
         """
-        inside = [(place.root, _inside(place.root, path)) for place in self.places]
+        inside = [(root, _inside(root, path)) for root in self._roots]
         found: list[tuple[Path, Path]] = []  # a root, and a path that must be below it
         if (new := self.moved_to) is not None:
             found += [(new, new / rest) for _, rest in inside if rest is not None]
@@ -108,6 +108,17 @@ class Originals:
         if not path.is_absolute():
             found += [(root, each) for root, _ in inside for each in _below(root, clip, path)]
         yield from (each for root, each in found if _is_below(root, each))
+
+    @cached_property
+    def _roots(self) -> list[Path]:
+        """The folders that pictures may be opened in; of a list, what its rows name as well."""
+        roots: list[Path] = []
+        for place in self.places:
+            is_file = _on_disk(place.root).is_file()
+            roots.append(place.root.parent if is_file else place.root)
+        if any(place.layout == "list" for place in self.places):
+            roots += [Path(clip.path) for clip, _ in self._sources.values()]
+        return list(dict.fromkeys(roots))
 
     def _video(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame | None]]:
         done = 0
