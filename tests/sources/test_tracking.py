@@ -128,3 +128,11 @@ def test_a_folder_that_cannot_be_read_is_left_to_the_run(tmp_path):
     (tmp_path / "list.csv").write_text("path\nlist/clip\nlist/gone\n")
     found = decide_tracking(find_clips(tmp_path / "list.csv"))
     assert (found.num_tracked, found.num_folders) == (2, 1)
+
+
+def test_nothing_is_said_of_folders_where_there_are_none() -> None:
+    said = str(Tracking(2, num_alone=1))
+    assert said == (
+        "tracked as video: 2 clips; 1 pictures stand alone (--mode video or --mode image "
+        "overrules it)"
+    )

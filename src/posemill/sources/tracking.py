@@ -61,8 +61,9 @@ class Tracking:
         parts = [f"tracked as video: {self.num_tracked} clips"] if self.num_tracked else []
         if self.num_alone:
             parts.append(f"{self.num_alone} pictures stand alone" + (f" ({why})" if why else ""))
-        looked = f"a look at {self.num_looked_at} of {self.num_folders} folders"
-        return f"{'; '.join(parts)} (by {looked}; --mode video or --mode image overrules it)"
+        looked = f"by a look at {self.num_looked_at} of {self.num_folders} folders; "
+        how = f"{looked if self.num_folders else ''}--mode video or --mode image overrules it"
+        return f"{'; '.join(parts)} ({how})"
 
     def to_record(self) -> dict[str, Any]:
         """Return it as JSON values."""
