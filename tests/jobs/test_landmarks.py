@@ -1,0 +1,205 @@
+"""Landmarks of one source in memory: rows in step with files, and files that cannot be written."""
+
+from __future__ import annotations
+
+import errno
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from posemill.errors import ConfigError, DecodeError, PosemillError, SourceError
+from posemill.jobs import landmarks
+from posemill.jobs.landmarks import (
+    check_out,
+    choose_mode,
+    clip_at,
+    estimate_landmarks,
+    save_landmarks,
+)
+
+
+@pytest.fixture
+def folder(make_tree):
+    return make_tree({"a": 10}) / "a"
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """How every engine was opened, and the size of each batch it got, with a state or without."""
+    seen = SimpleNamespace(options=[], batches=[], num_closed=0)
+    really_open = landmarks.open_estimator
+
+    def open_noting(name, **options):
+        estimator = really_open(name, **options)
+        seen.options.append((name, options))
+        really_estimate = estimator.estimate
+
+        def estimate(frames, states=None):
+            seen.batches.append((len(frames), states is not None))
+            return really_estimate(frames, states)
+
+        def close():
+            seen.num_closed += 1
+
+        monkeypatch.setattr(estimator, "estimate", estimate)
+        monkeypatch.setattr(estimator, "close", close)
+        return estimator
+
+    monkeypatch.setattr(landmarks, "open_estimator", open_noting)
+    return seen
+
+
+def test_pictures_that_stand_alone_come_in_batches_of_eight(folder, asked):
+    steps = []
+    clip, errors = estimate_landmarks(
+        folder, mode="image", engine="fake", on_frame=lambda: steps.append(1)
+    )
+    assert asked.batches == [(8, False), (2, False)]
+    assert asked.options == [("fake", {"device": "cpu", "threads": 1})]
+    assert asked.num_closed == 1
+    assert (len(steps), errors) == (10, [])
+    assert (clip.clip_id, clip.skeleton_name, clip.points.shape) == (
+        "a", "holistic-543", (10, 543, 3),
+    )  # fmt: skip
+    assert clip.image_paths == tuple(str(folder / f"{index:04d}.png") for index in range(10))
+    assert clip.sizes_wh.tolist() == [[16, 12]] * 10
+
+
+@pytest.mark.parametrize("mode", ["video", "auto", None])
+def test_frames_that_are_tracked_come_one_by_one(folder, asked, mode):
+    estimate_landmarks(folder, mode=mode, engine="fake")
+    assert asked.batches == [(1, True)] * 10
+
+
+def test_options_reach_the_engine(folder, asked):
+    options = {"seconds_per_frame": 0.0}
+    estimate_landmarks(folder, engine="fake", engine_options=options, threads=3)
+    assert asked.options == [("fake", {"device": "cpu", "threads": 3, **options})]
+
+
+def test_a_picture_that_cannot_be_read_is_a_row_without_landmarks(folder, asked):
+    (folder / "0003.png").write_bytes(b"")
+    steps = []
+    clip, (error,) = estimate_landmarks(
+        folder, mode="image", engine="fake", on_frame=lambda: steps.append(1)
+    )
+    assert asked.batches == [(3, False), (6, False)]
+    assert error.reason == "empty file"
+    assert (len(clip), len(clip.image_paths), len(steps)) == (10, 10, 10)
+    assert np.isnan(clip.points).all(axis=(1, 2)).tolist() == [index == 3 for index in range(10)]
+    assert (clip.scores[3] == 0).all()
+    assert clip.sizes_wh[3].tolist() == [0, 0]
+
+
+def test_a_video_has_no_paths(tmp_path, write_video, asked):
+    write_video(tmp_path / "a.mp4", 3)
+    clip, errors = estimate_landmarks(tmp_path / "a.mp4", engine="fake")
+    assert (len(clip), clip.image_paths, errors) == (3, (), [])
+    assert asked.batches == [(1, True)] * 3
+
+
+def test_a_video_without_a_frame_is_the_error_it_met(tmp_path, asked):
+    (tmp_path / "a.mp4").write_bytes(b"")
+    with pytest.raises(DecodeError):
+        estimate_landmarks(tmp_path / "a.mp4", engine="fake")
+    assert asked.num_closed == 1
+
+
+def test_a_source_without_frames_says_so(folder, monkeypatch):
+    monkeypatch.setattr(landmarks, "read_clip", lambda *_, **__: iter(()))
+    with pytest.raises(SourceError) as caught:
+        estimate_landmarks(folder, engine="fake")
+    assert str(caught.value) == f"{folder}: no frames in it"
+
+
+def test_an_engine_is_closed_whatever_happens(folder, asked):
+    def fail():
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        estimate_landmarks(folder, engine="fake", on_frame=fail)
+    assert asked.num_closed == 1
+
+
+def test_a_mode_is_chosen_by_evidence(folder, tmp_path, write_video, paint, monkeypatch):
+    write_video(tmp_path / "a.mp4", 1)
+    assert choose_mode(tmp_path / "a.mp4", "fake") == ("video", "a video")
+    assert choose_mode(folder / "0000.png", "fake") == ("image", "one picture")
+    assert choose_mode(folder, "fake") == (
+        "video", "numbered pictures of one size, neighbours alike",
+    )  # fmt: skip
+    for index in range(10):
+        paint(folder / f"{index:04d}.png", (255 * (index % 2),) * 3)
+    assert choose_mode(folder, "fake") == ("image", "neighbours are not alike")
+    monkeypatch.setattr(landmarks, "engine_info", lambda _: SimpleNamespace(modes=("image",)))
+    assert choose_mode(tmp_path / "a.mp4", "still") == ("image", "engine still has no other mode")
+
+
+def test_a_mode_the_engine_has_not_is_refused(folder):
+    with pytest.raises(ConfigError, match="engine 'fake' has no sideways mode"):
+        estimate_landmarks(folder, mode="sideways", engine="fake")
+
+
+def test_a_path_is_a_folder_a_picture_or_a_video(folder, tmp_path):
+    (tmp_path / "b.MP4").touch()
+    for path, kind in {folder: "frames", folder / "0000.png": "pictures",
+                       tmp_path / "b.MP4": "video"}.items():  # fmt: skip
+        clip = clip_at(path)
+        assert (clip.clip_id, clip.path, clip.kind) == (path.name, str(path), kind)
+    with pytest.raises(SourceError) as caught:
+        clip_at(tmp_path / "gone")
+    assert str(caught.value) == (
+        f"{tmp_path / 'gone'}: no such file or folder; expected pictures or a video"
+    )
+
+
+def test_room_is_asked_for_before_the_work_and_nothing_is_left(tmp_path, monkeypatch):
+    reserved = []
+    monkeypatch.setattr(landmarks, "reserve", lambda _, num_bytes: reserved.append(num_bytes))
+    check_out(tmp_path / "new" / "a.npz", 10, num_points=3)
+    check_out(tmp_path / "a.npz", num_points=3)
+    check_out(tmp_path / "a.npz")
+    assert reserved == [560, 56, 8]
+    assert list(tmp_path.iterdir()) == []
+    # A file that is there is written over.
+    (tmp_path / "a.npz").write_text("old")
+    check_out(tmp_path / "a.npz")
+    assert (tmp_path / "a.npz").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(errno.ENOSPC, "free some space, or choose another place"),
+     (errno.EIO, "choose another place")],
+)  # fmt: skip
+def test_a_disk_that_refuses_says_what_to_do(tmp_path, monkeypatch, number, advice):
+    def refuse(*_):
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr(landmarks, "reserve", refuse)
+    with pytest.raises(PosemillError) as caught:
+        check_out(tmp_path / "a.npz")
+    assert str(caught.value) == f"{tmp_path / 'a.npz'} cannot be written: refused; {advice}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_not_written_over(tmp_path):
+    with pytest.raises(PosemillError) as caught:
+        check_out(tmp_path)
+    assert str(caught.value) == f"{tmp_path} is a folder; name a .npz file to write"
+
+
+def test_landmarks_are_saved_part_by_part(folder, tmp_path):
+    clip, _ = estimate_landmarks(folder, engine="fake")
+    path = tmp_path / "new" / "a.npz"
+    save_landmarks(clip, path)
+    assert [each.name for each in path.parent.iterdir()] == ["a.npz"]
+    expected = landmarks.landmark_arrays(clip)
+    with np.load(path) as saved:
+        assert set(saved.files) == set(expected)
+        for name in saved.files:
+            np.testing.assert_array_equal(saved[name], expected[name], err_msg=name)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PosemillError, match=r"a\.npz cannot be written: .*; choose another place"):
+        save_landmarks(clip, tmp_path / "file" / "a.npz")
