@@ -1,0 +1,88 @@
+"""The settings of an extraction: defaults, limits on both sides, and what they decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from posemill.config import ExtractConfig, skeleton_of
+from posemill.errors import ConfigError
+
+
+def make(**changes):
+    return ExtractConfig(Path("in"), Path("out"), **changes)
+
+
+def test_what_holds_where_nothing_is_said():
+    config = make()
+    names = (
+        "layout", "splits", "engine", "engine_options", "mode", "skeleton", "decoder",
+        "split_long_seconds", "workers", "executor", "num_gpus", "num_workers_per_gpu",
+        "batch_size", "task_frames", "timeout_seconds", "memory_limit_mb", "max_tries",
+        "retry_failed", "temp_dir",
+    )  # fmt: skip
+    assert [getattr(config, name) for name in names] == [
+        "auto", None, "holistic", {}, "auto", "auto", "pyav", None, None, "processes", 0, 1, None,
+        512, 120.0, None, 3, False, None,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("workers", 1), ("num_gpus", 0), ("num_workers_per_gpu", 1), ("batch_size", 1),
+     ("task_frames", 1), ("memory_limit_mb", 0), ("max_tries", 1)],
+)  # fmt: skip
+def test_numbers_have_a_least_value(name, least):
+    assert getattr(make(**{name: least}), name) == least
+    with pytest.raises(ConfigError, match=name):
+        make(**{name: least - 1})
+
+
+@pytest.mark.parametrize("name", ["split_long_seconds", "timeout_seconds"])
+def test_seconds_are_more_than_none(name):
+    assert getattr(make(**{name: 0.001}), name) == 0.001
+    with pytest.raises(ConfigError, match=name):
+        make(**{name: 0})
+
+
+@pytest.mark.parametrize("mode", ["auto", "image", "video"])
+def test_modes_are_three(mode):
+    assert make(mode=mode).mode == mode
+    with pytest.raises(ConfigError, match="mode"):
+        make(mode=f"{mode}s")
+
+
+def test_a_skeleton_has_a_short_name():
+    assert skeleton_of("auto") == "auto"
+    assert skeleton_of(143) == skeleton_of("143") == skeleton_of("holistic-143") == "holistic-143"
+    assert make(skeleton="543").skeleton == "holistic-543"
+    assert make(keep=143).skeleton == "holistic-143"
+    with pytest.raises(ConfigError, match="unknown skeleton 'octopus'"):
+        make(skeleton="octopus")
+
+
+def test_workers_and_gpus_are_not_both_counted():
+    with pytest.raises(ConfigError) as caught:
+        make(workers=1, num_gpus=1)
+    assert str(caught.value).endswith(
+        "workers and num_gpus exclude each other: with GPUs the number of workers is num_gpus x "
+        "num_workers_per_gpu"
+    )
+    assert make(workers=2, num_gpus=0).workers == 2
+
+
+def test_workers_share_the_devices_there_are():
+    assert make().devices() == ["cpu"]
+    assert make(num_gpus=1).devices() == ["cuda:0"]
+    assert make(num_gpus=3, num_workers_per_gpu=2).devices() == ["cuda:0", "cuda:1", "cuda:2"]
+
+
+def test_what_decides_the_result():
+    assert make().deciding_options() == {
+        "mode": "auto", "decoder": "pyav", "split_long_seconds": None, "splits": None,
+    }  # fmt: skip
+    config = make(mode="image", decoder="opencv", split_long_seconds=9.5, splits=("dev", "test"))
+    assert config.deciding_options() == {
+        "mode": "image", "decoder": "opencv", "split_long_seconds": 9.5, "splits": ["dev", "test"],
+    }  # fmt: skip
