@@ -113,7 +113,7 @@ def _groups(controller: str, root: Path) -> Iterator[_Group]:
             # A container may see only its own part of the tree: what is mounted is then the
             # group itself, or one above it, whatever its path in the host's tree is.
             below = path.removeprefix(mount_root if mount_root != "/" else "").strip("/")
-            is_below = mount_root == "/" or path == mount_root or path.startswith(f"{mount_root}/")
+            is_below = mount_root == "/" or path.startswith(f"{mount_root}/")
             folder = top / below if is_below and ".." not in below.split("/") else top
             while True:
                 yield _Group(folder, is_v2)
