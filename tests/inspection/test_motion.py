@@ -89,8 +89,8 @@ def test_the_scale_is_the_upper_quartile_of_the_shoulders_in_pixels() -> None:
     put(clip, "right_shoulder", 0)
     assert body_scale(clip) == pytest.approx(32.5)  # of 10, 20, 30 and 40
     clip = make(size_wh=(100, 10), shoulders=False)
-    put(clip, "left_shoulder", 0.03, 0.4)
-    put(clip, "right_shoulder", 0, 0)
+    put(clip, "left_shoulder", 0.13, 0.5)
+    put(clip, "right_shoulder", 0.1, 0.1)
     assert body_scale(clip) == pytest.approx(5)
 
 

@@ -175,6 +175,12 @@ def test_strings_come_back_whatever_is_read_at_a_time(
     assert rows_of(repeated) == ["one", "two\r\n", "two\r\n", "", "", "", "\ud800"]
 
 
+def test_repeated_strings_come_back_in_pieces_of_the_usual_size(tmp_path: Path) -> None:
+    texts = Texts(tmp_path)
+    texts.extend(["a", "b"], np.array([2, 3]))
+    assert rows_of(texts) == ["a", "a", "b", "b", "b"]
+
+
 def test_strings_of_nothing_have_a_width(tmp_path: Path) -> None:
     texts = Texts(tmp_path)
     texts.extend(["", ""])

@@ -51,3 +51,7 @@ def test_pixels_of_pictures_without_a_size_are_refused(size_wh: tuple[int, int])
         "p: expected x and y divided by the pictures' size, got pixels (their median is 124) of "
         "pictures whose size is not known; give it by --size WIDTHxHEIGHT"
     )
+
+
+def test_one_large_number_among_shares_makes_no_pixels() -> None:
+    assert median_of_pixels(np.array([[[0.5, 0.5], [0.5, 9]]])) == 0

@@ -94,6 +94,11 @@ def test_strips_show_gaps_where_they_are() -> None:
     ])  # fmt: skip
 
 
+def test_a_strip_of_one_bin_is_as_wide_as_the_chart() -> None:
+    chart = strip_chart([("face", np.array([255], np.uint8))], label="a <b>")
+    assert '<rect x="0.0" y="0.0" width="480.0" height="7.0" fill="#b5589c"/>' in chart
+
+
 @pytest.mark.parametrize(("maximum", "ticks"), [
     (100, [0, 20, 40, 60, 80, 100]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (7.5, [0, 2, 4, 6]),
     (5, [0, 1, 2, 3, 4, 5]), (25, [0, 5, 10, 15, 20, 25]), (30, [0, 10, 20, 30]),
