@@ -103,6 +103,14 @@ def test_a_dry_run_writes_nothing(tree, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_dry_run_has_json_for_scripts(tree, tmp_path):
+    words = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE, "--dry-run", "--json"]
+    found = json.loads(posemill(*words).stdout)
+    assert (found["out"], found["continues"]) == (str(tmp_path / "run"), False)
+    assert found["splits"]["train"]["num_frames"] == 10
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_dry_run_refuses_what_the_run_itself_would(tree, tmp_path):
     arguments = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE]
     assert posemill(*arguments).exit_code == 0

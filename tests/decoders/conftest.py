@@ -5,30 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from posemill.records import Frame
+from posemill.testing.decoders import VIDEO_KINDS
 from posemill.testing.decoders import number_of as _number_of
 from posemill.testing.decoders import write_video as _write_video
 
 
-@pytest.fixture(params=["h264.mp4", "b-frames.mkv", "mpeg4.avi", "vp9.webm", "hevc10.mp4"])
+@pytest.fixture(params=list(VIDEO_KINDS))
 def any_video(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A video of 30 numbered frames, in several containers and codecs."""
-    kinds: dict[str, dict[str, Any]] = {
-        "h264.mp4": {"options": {"g": "8", "bf": "0"}},
-        "b-frames.mkv": {"options": {"g": "12", "bf": "3"}},
-        "mpeg4.avi": {"codec": "mpeg4", "options": {"g": "10"}},
-        "vp9.webm": {"codec": "libvpx-vp9", "options": {"cpu-used": "8"}},
-        "hevc10.mp4": {
-            "codec": "libx265",
-            "pixel_format": "yuv420p10le",
-            "options": {"x265-params": "log-level=none:pools=1", "preset": "ultrafast"},
-        },
-    }
-    return _write_video(tmp_path / request.param, **kinds[request.param])
+    return _write_video(tmp_path / request.param, **VIDEO_KINDS[request.param])
 
 
 @contextlib.contextmanager

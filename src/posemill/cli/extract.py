@@ -48,7 +48,7 @@ def extract(
     if show_config:
         print_config(_with_machine(resolved), as_json=as_json)
     elif dry_run:
-        _show_dry_run(resolved.config)
+        _show_dry_run(resolved.config, as_json=as_json)
     elif detach:
         _detach(resolved.config)
     else:
@@ -151,7 +151,7 @@ def _say_last_words(summary: Summary) -> None:
         )  # fmt: skip
 
 
-def _show_dry_run(config: ExtractConfig) -> None:
+def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     import dataclasses
 
     from posemill.api.extracting import split_out
@@ -161,13 +161,18 @@ def _show_dry_run(config: ExtractConfig) -> None:
 
     config, _ = split_out(config)
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-    what = "continue the run in" if is_begun(config, clips) else "start a run in"
+    continues = is_begun(config, clips)
     clips = with_tracking(settled(config), clips)
     with ProgressView() as view:
         clips = dataclasses.replace(
             clips, clips=count_frames(clips, view.count, decoder=config.decoder)
         )
     _print_plan(config, clips, plan_workers(config))
+    if as_json:
+        splits = {name: dataclasses.asdict(totals) for name, totals in clips.totals.items()}
+        print_json({"out": str(config.out), "continues": continues, "splits": splits})
+        return
+    what = "continue the run in" if continues else "start a run in"
     say(f"would {what} {config.out}; nothing was written")
 
 

@@ -79,29 +79,32 @@ def refusal(path: Path, decoder: str) -> DecodeError:
     return caught.value
 
 
+# Videos of 30 numbered frames, in several containers and codecs: keywords of `write_video`.
+VIDEO_KINDS: dict[str, dict[str, Any]] = {
+    "h264.mp4": {"options": {"g": "8", "bf": "0"}},
+    "b-frames.mkv": {"options": {"g": "12", "bf": "3"}},
+    "mpeg4.avi": {"codec": "mpeg4", "options": {"g": "10"}},
+    "vp9.webm": {"codec": "libvpx-vp9", "options": {"cpu-used": "8"}},
+    "hevc10.mp4": {
+        "codec": "libx265",
+        "pixel_format": "yuv420p10le",
+        "options": {"x265-params": "log-level=none:pools=1", "preset": "ultrafast"},
+    },
+}
+
+
 class DecoderContract:
     """Subclass it as `TestX` with the decoder's name; `videos` are the kinds it claims to read."""
 
     name: str = ""
     videos: tuple[str, ...] = VIDEOS
 
-    @pytest.fixture(params=["h264.mp4", "b-frames.mkv", "mpeg4.avi", "vp9.webm", "hevc10.mp4"])
+    @pytest.fixture(params=list(VIDEO_KINDS))
     def any_video(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         """A video of 30 numbered frames, in several containers and codecs."""
         if request.param not in self.videos:
             pytest.skip(f"{self.name} does not claim {request.param}")
-        kinds: dict[str, dict[str, Any]] = {
-            "h264.mp4": {"options": {"g": "8", "bf": "0"}},
-            "b-frames.mkv": {"options": {"g": "12", "bf": "3"}},
-            "mpeg4.avi": {"codec": "mpeg4", "options": {"g": "10"}},
-            "vp9.webm": {"codec": "libvpx-vp9", "options": {"cpu-used": "8"}},
-            "hevc10.mp4": {
-                "codec": "libx265",
-                "pixel_format": "yuv420p10le",
-                "options": {"x265-params": "log-level=none:pools=1", "preset": "ultrafast"},
-            },
-        }
-        return write_video(tmp_path / request.param, **kinds[request.param])
+        return write_video(tmp_path / request.param, **VIDEO_KINDS[request.param])
 
     def test_all_frames_come_once_in_order(self, any_video: Path) -> None:
         with open_video(any_video, decoder=self.name) as video:
