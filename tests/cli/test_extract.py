@@ -103,6 +103,12 @@ def test_a_dry_run_writes_nothing(tree, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_second_run_says_that_nothing_was_left_to_do(tree, tmp_path):
+    words = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE]
+    assert "nothing was left to do" not in posemill(*words).stderr
+    assert "nothing was left to do" in posemill(*words).stderr
+
+
 def test_a_dry_run_has_json_for_scripts(tree, tmp_path):
     words = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE, "--dry-run", "--json"]
     found = json.loads(posemill(*words).stdout)
@@ -345,7 +351,7 @@ def test_the_last_words_say_what_was_found_in_which_mode_and_how_fast(tree, tmp_
     assert re.search(rf"found in 15 frames: {shares}; mode image; [0-9.]+ frames/s\n", said)
     assert "nothing was found" not in said
     again = posemill(*command)
-    assert f"found in 15 frames: {shares}; mode image\n" in again.stderr
+    assert f"{shares}; mode image; nothing was left to do\n" in again.stderr
     found = json.loads(posemill(*command, "--json").stdout)
     assert found["found"]["pose"] == 0.8
     assert found["frames_per_second"] is None

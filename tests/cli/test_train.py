@@ -136,3 +136,22 @@ def test_flags_of_the_requirement_are_understood_and_our_own_named() -> None:
     result = CliRunner().invoke(build_app(), words)
     assert "--use-fp16 is now --precision fp16" in result.stderr
     assert "precision = 'fp16' needs a GPU" in str(result.exception)
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_an_interrupted_training_says_how_it_goes_on(
+    tmp_path, monkeypatch, capsys, has_checkpoint
+) -> None:
+    def interrupt(_):
+        if has_checkpoint:
+            (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+            (tmp_path / "run" / "checkpoints" / "last.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("posemill.training.front.train", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--data", str(tmp_path), "--out", str(tmp_path / "run")])
+    assert ended.value.code == 130
+    said = capsys.readouterr().err
+    assert ("goes on from its last checkpoint with --resume" in said) is has_checkpoint
+    assert ("has no checkpoint yet: start it again" in said) is not has_checkpoint

@@ -141,7 +141,7 @@ def _say_last_words(summary: Summary) -> None:
     rate = summary.frames_per_second
     words = [f"found in {summary.num_frames} frames: {shares}"]
     words += [f"mode {mode}"] if mode else []
-    words += [f"{rate:.1f} frames/s"] if rate else []
+    words += [f"{rate:.1f} frames/s" if rate else "nothing was left to do"]
     say("; ".join(words), err=True)
     if not any(found.values()):
         say(

@@ -14,6 +14,7 @@ from posemill.cli.printing import (
     print_json,
     print_lines,
     print_table,
+    say,
     warnings_as_notes,
 )
 from posemill.training.config.train_config import TrainConfig
@@ -53,13 +54,28 @@ def train(
     if show_config:
         print_config(resolve_hardware(resolved), as_json=as_json)
         return
-    result = run_training(resolved)
+    try:
+        result = run_training(resolved)
+    except KeyboardInterrupt:
+        if is_first_process():
+            _say_how_to_go_on(Path(resolved.config.out))
+        raise
     if is_first_process() and as_json:
         print_json({"out": str(result.out), **result.summary})
     elif is_first_process():
         _print_summary(result.out, result.summary)
     if under_torchrun():
         leave_at_once()
+
+
+def _say_how_to_go_on(out: Path) -> None:
+    """Say what an interrupt left: a checkpoint to continue from, or nothing."""
+    from posemill.training.runs.run_folder import RunFolder
+
+    if RunFolder(out).checkpoints.has("last"):
+        say(f"posemill: {out} goes on from its last checkpoint with --resume", err=True)
+    else:
+        say(f"posemill: {out} has no checkpoint yet: start it again", err=True)
 
 
 def _print_summary(out: Path, summary: Any) -> None:
