@@ -11,6 +11,146 @@ from posemill.training.config.presets import PRESETS, loader_workers, preset_val
 from posemill.training.config.resolve import read_config, resolve_config, write_config
 from posemill.training.config.train_config import FIELDS, GROUPS, SpeedSettings, TrainConfig
 
+# Default, least, most, choices of every setting. Those of presets are in test_presets.
+FACTS = {
+    "data": ("", None, None, ()),
+    "labels": ("", None, None, ()),
+    "task": ("classify", None, None, ("classify", "ctc")),
+    "train_split": ("train", None, None, ()),
+    "val_split": ("dev", None, None, ()),
+    "test_split": ("test", None, None, ()),
+    "dev_fraction": (None, 0, 0.9, ()),
+    "folds": (0, 0, None, ()),
+    "fold": (0, 0, None, ()),
+    "split_seed": (0, 0, None, ()),
+    "unit": ("clip", None, None, ("clip", "frame")),
+    "skeleton": ("auto", None, None, ()),
+    "normalize": ("auto", None, None, ("auto", "parts", "whole", "none")),
+    "num_dims": (0, 0, 3, ()),
+    "num_frames": (0, 0, None, ()),
+    "max_frames": (0, 0, None, ()),
+    "short_clips": ("error", None, None, ("error", "drop")),
+    "csv_dims": (2, 1, None, ()),
+    "csv_frames": (1, 1, None, ()),
+    "cache": ("mmap", None, None, ("mmap", "ram", "hdf5", "none")),
+    "cache_folder": ("", None, None, ()),
+    "bucket_by_length": (True, None, None, ()),
+    "model": ("stgcn", None, None, "posemill.training.models:known_models"),
+    "model_options": ({}, None, None, ()),
+    "loss_options": ({}, None, None, ()),
+    "label_smoothing": (0.0, 0, 0.9, ()),
+    "ctc_decoder": ("greedy", None, None, ("greedy", "beam")),
+    "beam_width": (10, 1, None, ()),
+    "augment_rotate": (0.0, 0, None, ()),
+    "augment_scale": (0.0, 0, 0.9, ()),
+    "augment_shift": (0.0, 0, None, ()),
+    "augment_noise": (0.0, 0, None, ()),
+    "augment_time_warp": (0.0, 0, 0.9, ()),
+    "augment_crop": (0.0, 0, 0.9, ()),
+    "augment_joint_dropout": (0.0, 0, 0.9, ()),
+    "augment_part_dropout": (0.0, 0, 0.9, ()),
+    "augment_mirror": (0.0, 0, 1, ()),
+    "epochs": (40, 1, None, ()),
+    "max_steps": (0, 0, None, ()),
+    "batch_size": (64, 1, None, ()),
+    "lr": (0.001, 0, None, ()),
+    "optimizer": ("adamw", None, None, ("adamw", "adam", "sgd")),
+    "weight_decay": (0.01, 0, None, ()),
+    "momentum": (0.9, 0, 1, ()),
+    "scheduler": ("cosine", None, None, ("constant", "linear", "cosine", "one-cycle", "step")),
+    "warmup_epochs": (1.0, 0, None, ()),
+    "final_lr": (0.0, 0, 1, ()),
+    "step_epochs": ([], None, None, ()),
+    "step_gamma": (0.2, 0, 1, ()),
+    "clip_grad_norm": (1.0, 0, None, ()),
+    "ema_decay": (0.0, 0, 0.99999, ()),
+    "patience": (0, 0, None, ()),
+    "seed": (0, 0, None, ()),
+    "preset": ("balanced", None, None, tuple(PRESETS)),
+    "parallel": ("auto", None, None, ("auto", "single", "multi_thread", "multi_process")),
+    "processes": (0, 0, None, ()),
+    "threads": (0, 0, None, ()),
+    "device": ("auto", None, None, ()),
+    "precision": ("auto", None, None, ("auto", "fp32", "bf16", "fp16")),
+    "micro_batch": (32, 1, None, ()),
+    "workers": (-1, -1, None, ()),
+    "prefetch_factor": (2, 1, None, ()),
+    "pin_memory": (True, None, None, ()),
+    "persistent_workers": (True, None, None, ()),
+    "compile": ("auto", None, None, ("auto", "on", "off")),
+    "activation_checkpointing": (False, None, None, ()),
+    "deterministic": (False, None, None, ()),
+    "cudnn_benchmark": (True, None, None, ()),
+    "out": ("", None, None, ()),
+    "resume": (False, None, None, ()),
+    "eval_every": (2, 1, None, ()),
+    "save_every": (2, 1, None, ()),
+    "save_every_steps": (0, 0, None, ()),
+    "log_every": (10, 1, None, ()),
+    "tensorboard": (True, None, None, ()),
+    "figures": (True, None, None, ()),
+    "progress": (True, None, None, ()),
+}  # fmt: skip
+
+
+def test_the_defaults_the_limits_and_the_choices_of_every_setting() -> None:
+    found = {name: (field.default, *(field.meta[key] for key in ("least", "most", "choices")))
+             for name, field in FIELDS.items()}  # fmt: skip
+    assert found == FACTS
+
+
+def test_names_of_earlier_versions_still_have_their_place() -> None:
+    old = {name: field.old for name, field in FIELDS.items() if field.old}
+    assert old == {
+        "ctc_decoder": ("decoder",), "parallel": ("mode",), "micro_batch": ("ims_per_gpu",),
+        "workers": ("num_workers",),
+    }  # fmt: skip
+    own = {name: (field.group, field.name) for name, field in FIELDS.items() if name != field.name}
+    assert own == {
+        "data": ("data", "path"), "model": ("model", "name"), "model_options": ("model", "options"),
+        **{name: ("augmentation", name.removeprefix("augment_"))
+           for name in FACTS if name.startswith("augment_")},
+    }  # fmt: skip
+
+
+def test_a_model_of_another_package_may_be_named() -> None:
+    assert [name for name, field in FIELDS.items() if field.meta["is_open"]] == ["model"]
+    assert TrainConfig(model="theirs").model.name == "theirs"
+
+
+def test_one_fold_is_none_and_the_last_fold_is_one_less_than_their_number() -> None:
+    with pytest.raises(ConfigError, match="fold = 0 of folds = 1: expected at least two folds"):
+        TrainConfig(folds=1)
+    assert TrainConfig(folds=2, fold=1).fold == 1
+    assert TrainConfig(folds=0, fold=5).fold == 5, "not used, so not refused"
+    assert TrainConfig(parallel="single", processes=1).processes == 1
+    assert TrainConfig(parallel="multi_process", processes=2).processes == 2
+    assert TrainConfig(scheduler="step", step_epochs=[1]).step_epochs == [1.0]
+
+
+@pytest.mark.parametrize("steps", [True, 1.5, 0, "2"])
+def test_passes_to_accumulate_are_a_whole_number(steps: object) -> None:
+    said = f"gradient_accumulation_steps: expected at least 1, got {steps!r}"
+    with pytest.raises(ConfigError, match=said):
+        TrainConfig(gradient_accumulation_steps=steps)
+
+
+@pytest.mark.parametrize(
+    ("given", "micro", "batch"),
+    [
+        ({"gradient_accumulation_steps": 1}, 32, 32),
+        ({"gradient_accumulation_steps": 3, "batch_size": 64}, 22, 64),
+        ({"gradient_accumulation_steps": 2, "preset": "extreme"}, 128, 256),
+        ({"gradient_accumulation_steps": 2, "ims_per_gpu": 4, "processes": 0}, 4, 8),
+        ({"gradient_accumulation_steps": 2, "micro_batch": 4, "batch_size": 8}, 4, 8),
+    ],
+)
+def test_two_of_pass_batch_and_accumulation_make_the_third(
+    given: dict[str, object], micro: int, batch: int
+) -> None:
+    config = TrainConfig(**given)
+    assert (config.micro_batch, config.batch_size) == (micro, batch)
+
 
 def test_a_misspelt_field_names_the_near_one(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"

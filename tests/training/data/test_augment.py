@@ -26,6 +26,32 @@ def test_the_same_generator_gives_the_same_clip() -> None:
     assert one[0].shape != third[0].shape or not np.array_equal(one[0], third[0])
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"rotate": 30.0}, (20, 2860, 8.4443, -59.1056)),
+        ({"scale": 0.2}, (20, 2860, 17.3398, -54.7726)),
+        ({"shift": 0.3}, (20, 2860, 250.72, -65.6139)),
+        ({"noise": 0.1}, (20, 2860, 8.8377, -70.6409)),
+        ({"time_warp": 0.5}, (11, 1573, -19.6756, -17.9155)),
+        ({"crop": 0.5}, (14, 2002, 9.5627, 1.6172)),
+        ({"joint_dropout": 0.3}, (20, 2100, 56.7011, -68.7737)),
+        ({"part_dropout": 0.5}, (20, 2356, -58.8146, -84.172)),
+        ({"mirror": 0.7}, (20, 2860, 112.0658, -78.9532)),
+    ],
+)
+def test_a_seed_gives_the_same_clip_in_every_version(
+    options: dict[str, float], expected: tuple[float, ...]
+) -> None:
+    """So that a training that goes on with a newer version sees what it would have seen."""
+    whole = np.random.default_rng(0).normal(size=(20, 143, 3)).astype(np.float32)
+    augment = Augment(**options, skeleton_name="holistic-143")
+    points, mask = augment(whole, np.ones_like(MASK), rng())
+    flat = points.ravel().astype(np.float64)
+    found = (len(points), mask.sum(), flat.sum(), flat @ np.cos(np.arange(flat.size)))
+    assert found == pytest.approx(expected, abs=2e-3)
+
+
 def test_the_given_clip_is_not_modified_and_missing_points_stay_zero() -> None:
     before = POINTS.copy()
     for seed in range(5):
@@ -126,9 +152,34 @@ def test_a_cropped_clip_is_a_piece_of_the_whole_one() -> None:
     assert kept.min() >= 9.5 - 1e-4, "at most half is cut"
 
 
-def test_single_frames_are_not_warped() -> None:
-    points, _ = Augment(time_warp=0.5, crop=0.5)(POINTS[:1], MASK[:1], rng())
-    np.testing.assert_array_equal(points, POINTS[:1])
+@pytest.mark.parametrize("frames", [1, 2])
+def test_one_frame_or_two_are_not_warped(frames: int) -> None:
+    points, _ = Augment(time_warp=0.5, crop=0.5)(POINTS[:frames], MASK[:frames], rng())
+    np.testing.assert_array_equal(points, POINTS[:frames])
+
+
+@pytest.mark.parametrize("options", [{"time_warp": 0.5}, {"crop": 0.5}])
+def test_three_frames_are_warped(options: dict[str, Any]) -> None:
+    found = [Augment(**options)(POINTS[:3], MASK[:3], rng(seed))[0] for seed in range(9)]
+    assert any(len(points) != 3 or not np.array_equal(points, POINTS[:3]) for points in found)
+
+
+def test_a_clip_never_gets_shorter_than_two_frames() -> None:
+    lengths = {len(warp_time(POINTS[:3], MASK[:3], rng(seed), speed=0.9, crop=0.9)[0])
+               for seed in range(30)}  # fmt: skip
+    assert min(lengths) == 2
+
+
+def test_parts_are_dropped_only_where_the_skeleton_is_known() -> None:
+    _, mask = Augment(part_dropout=0.9)(POINTS, MASK, rng())
+    np.testing.assert_array_equal(mask, MASK)
+
+
+def test_mirrors_are_never_and_always_where_the_chance_says_so() -> None:
+    for seed in range(5):
+        flipped, _ = Augment(mirror=1.0)(POINTS, MASK, rng(seed))
+        np.testing.assert_array_equal(flipped[..., 0], -POINTS[..., 0])
+        np.testing.assert_array_equal(flipped[..., 1:], POINTS[..., 1:])
 
 
 def test_flat_points_and_single_numbers_can_be_changed() -> None:
@@ -141,15 +192,29 @@ def test_a_config_without_augmentation_gives_none() -> None:
     assert Augment.of(SimpleNamespace(augment_rotate=0.0), None) is None
     found = Augment.of(SimpleNamespace(augment_mirror=0.5), "openpose-18")
     assert found == Augment(mirror=0.5, skeleton_name="openpose-18")
+    amounts = {
+        "rotate": 10, "scale": 0.2, "shift": 0.1, "noise": 0.05, "time_warp": 0.2, "crop": 0.1,
+        "joint_dropout": 0.1, "part_dropout": 0.1, "mirror": 0.5,
+    }  # fmt: skip
+    fields = {f"augment_{name}": amount for name, amount in amounts.items()}
+    assert Augment.of(SimpleNamespace(**fields), "holistic-143") == ALL
+    assert list(vars(Augment()).values()) == [0.0] * 9 + [None]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scale": 1.0}, "augment_scale: expected 0 to below 1, got 1.0"),
-        ({"joint_dropout": -0.1}, "augment_joint_dropout: expected 0 to below 1"),
-        ({"rotate": -1.0}, "augment_rotate: expected 0 or more, got -1.0"),
-        ({"mirror": 2.0}, "augment_mirror: expected 0 to 1, got 2.0"),
+        *(
+            ({name: amount}, f"augment_{name}: expected 0 to below 1, got {amount}")
+            for name in ("scale", "time_warp", "crop", "joint_dropout", "part_dropout")
+            for amount in (-0.1, 1.0)
+        ),
+        *(
+            ({name: -0.1}, f"augment_{name}: expected 0 or more, got -0.1")
+            for name in ("rotate", "shift", "noise")
+        ),
+        ({"mirror": 1.1}, "augment_mirror: expected 0 to 1, got 1.1"),
+        ({"mirror": -0.1}, "augment_mirror: expected 0 to 1, got -0.1"),
     ],
 )
 def test_impossible_amounts_are_refused(options: dict[str, Any], message: str) -> None:

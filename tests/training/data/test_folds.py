@@ -29,8 +29,16 @@ def test_a_share_is_the_same_of_every_class_and_leaves_some() -> None:
     assert (np.diff(chosen) > 0).all()
 
 
+def test_seeds_give_the_same_parts_in_every_version() -> None:
+    assert assign_folds(list("abababab"), 2, seed=4).tolist() == [1, 0, 0, 1, 0, 0, 1, 1]
+    assert pick_share(list("abababab"), 0.5, seed=4).tolist() == [0, 1, 2, 7]
+
+
 def test_impossible_folds_and_shares_are_refused() -> None:
     with pytest.raises(ValueError, match="folds: expected 2 or more, got 1"):
         assign_folds(LABELS, 1, seed=0)
     with pytest.raises(ValueError, match=r"share: expected between 0 and 1, got 1.5"):
         pick_share(LABELS, 1.5, seed=0)
+    for edge in (0.0, 1.0):
+        with pytest.raises(ValueError, match="share: expected between 0 and 1"):
+            pick_share(LABELS, edge, seed=0)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from posemill.errors import TrainingError
+from posemill.skeletons import get_skeleton
+from posemill.training.data import synthetic
 from posemill.training.data.annotations import read_annotations
 from posemill.training.data.datasets import load_sets
 from posemill.training.data.options import DataOptions
@@ -42,6 +44,63 @@ def test_the_seed_decides_everything(tmp_path: Path) -> None:
     assert files[0] == files[1] != files[2]
 
 
+def fingerprint(values: object) -> tuple[float, float]:
+    """Two numbers that any change of the values, or of their order, changes."""
+    flat = np.asarray(values, np.float64).ravel()
+    return float(flat.sum()), float(flat @ np.cos(np.arange(flat.size)))
+
+
+def test_a_seed_gives_the_same_people_in_every_version() -> None:
+    """So that results on a corpus can be compared with those of a year ago."""
+    sentences = {"clip0": ["A", "B", "C", "D", "E", "F"], "clip1": ["B"]}
+    (long, holes), (short, none) = make_clips(sentences, CorpusOptions(seed=3))
+    assert (long.shape, short.shape) == ((82, 143, 3), (18, 143, 3))
+    assert fingerprint(long) == pytest.approx((9923.1775, 1.3233), abs=2e-3)
+    assert fingerprint(short) == pytest.approx((2346.8087, 0.0197), abs=2e-3)
+    assert ((~holes).sum(), (~none).sum()) == (252, 0)
+
+
+def test_a_seed_gives_the_same_sentences_in_every_version(tmp_path: Path) -> None:
+    write_corpus(tmp_path, CorpusOptions(6, {"dev": 3}, num_signers=2, seed=4))
+    path = tmp_path / "annotations" / "manual" / "SYNTHETIC.dev.corpus.csv"
+    spoken = (
+        "GLOSS-002 GLOSS-003 GLOSS-003 GLOSS-003 GLOSS-003 GLOSS-003 GLOSS-003",
+        "GLOSS-001 GLOSS-000 GLOSS-003 GLOSS-004 GLOSS-001 GLOSS-000",
+        "GLOSS-001 GLOSS-000 GLOSS-000 GLOSS-000 GLOSS-000 GLOSS-000 GLOSS-000",
+    )
+    assert path.read_text().splitlines()[1:] == [
+        f"synthetic-dev-000{i}|synthetic-dev-000{i}/1/*.png|-1|-1|Signer0{i % 2 + 1}|{orth}|"
+        f"{orth.lower()}"
+        for i, orth in enumerate(spoken)
+    ]
+    with np.load(tmp_path / "keypoints" / "dev_keypoints.npz") as file:
+        lengths = file["lengths"]
+        assert file["clip_ids"].tolist() == [f"synthetic-dev-000{i}" for i in range(3)]
+        assert file["video_ids"].tolist() == np.repeat(file["clip_ids"], lengths).tolist()
+        assert file["keypoints"].shape == (lengths.sum(), 143, 3)
+        assert file["mask"].shape == (lengths.sum(), 143)
+        assert file["mask"].dtype == bool
+        assert file["keypoint_names"].tolist() == list(get_skeleton("holistic-143").point_names)
+
+
+def test_the_usual_corpus_has_80_glosses_and_760_sentences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, dict[str, list[str]]] = {}
+    monkeypatch.setattr(
+        synthetic,
+        "write_keypoints",
+        lambda _, split, sentences, __: made.update({split: sentences}),
+    )
+    assert write_corpus(tmp_path) == {"train": 600, "dev": 80, "test": 80}
+    assert {split: len(sentences) for split, sentences in made.items()} == write_corpus(tmp_path)
+    lengths = {len(glosses) for glosses in made["train"].values()}
+    assert lengths == set(range(3, 9))
+    words = [gloss for glosses in made["train"].values() for gloss in glosses]
+    assert set(words) <= {f"GLOSS-{index:03d}" for index in range(80)}
+    assert CorpusOptions() == CorpusOptions(80, None, 5, 0.5, 0.12, 0.04, 0.1, 0)
+
+
 def test_two_takes_of_a_gloss_differ_and_two_glosses_differ_more() -> None:
     clean = CorpusOptions(num_signers=1, noise=0.0, missing=0.0)
     sentences = {"one": ["A"], "two": ["A"], "three": ["B"]}
@@ -72,6 +131,11 @@ def test_keypoints_for_existing_annotations(tmp_path: Path) -> None:
     write_keypoints_of(path, tmp_path / "keypoints", CorpusOptions(num_clips={"dev": 1}))
     with np.load(tmp_path / "keypoints" / "dev_keypoints.npz") as file:
         assert set(file["video_ids"]) == {"x"}
+    write_keypoints_of(path, tmp_path / "all")
+    with np.load(tmp_path / "all" / "dev_keypoints.npz") as file:
+        assert file["clip_ids"].tolist() == ["x", "y"]
+        one, two = make_clips({"x": ["REGEN"], "y": ["SONNE", "REGEN"]}, CorpusOptions())
+        np.testing.assert_array_equal(file["keypoints"], np.concatenate([one[0], two[0]]))
 
 
 def test_the_real_annotations_are_read_by_the_same_options(shared: Path, tmp_path: Path) -> None:
@@ -93,5 +157,6 @@ def test_the_real_annotations_are_read_by_the_same_options(shared: Path, tmp_pat
 def test_nothing_to_make_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="num_glosses: expected 2 or more, got 1"):
         write_corpus(tmp_path, CorpusOptions(num_glosses=1))
+    assert write_corpus(tmp_path, CorpusOptions(num_glosses=2, num_clips={"dev": 1})) == {"dev": 1}
     with pytest.raises(TrainingError, match="split 'dev': no sentences"):
         write_keypoints(tmp_path, "dev", {}, CorpusOptions())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -41,6 +42,57 @@ def test_what_was_read_does_not_change_later(at: Callable[[float], None]) -> Non
     clock.lap("backward")
     assert before["backward"] == 0
     assert clock.read()["backward"] == 5
+
+
+class Event:
+    """An event on a GPU's stream: knows its time only after someone has waited for it."""
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+        self.seconds: float | None = None
+        self.is_done = False
+
+    def record(self) -> None:
+        self.seconds = timing.time.perf_counter()
+
+    def synchronize(self) -> None:
+        self.is_done = True
+
+    def elapsed_time(self, end: Event) -> float:
+        assert self.seconds is not None
+        assert end.seconds is not None
+        return (end.seconds - self.seconds) * 1000
+
+
+def test_on_a_gpu_laps_are_events_that_are_read_once(
+    at: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    clock = Clock(torch.device("cuda"))
+    at(101.0)
+    clock.lap("data")
+    at(103.0)
+    clock.lap("forward")
+    last: Any = clock._events[-1][1]
+    assert not last.is_done
+    expected = dict.fromkeys(PARTS, 0.0) | {"data": 1.0, "forward": 2.0}
+    assert clock.read() == pytest.approx(expected)
+    assert last.is_done, "the last event is waited for, the others came before it"
+    assert clock.read() == pytest.approx(expected)
+    at(110.0)
+    clock.lap("data")
+    at(115.0)
+    clock.restart()
+    at(115.5)
+    clock.lap("data")
+    assert clock.read() == pytest.approx(expected | {"data": 8.5})
+    assert len(clock._events) == 1
+
+
+def test_the_parts_are_those_the_log_names() -> None:
+    assert PARTS == (
+        "data", "transfer", "forward", "backward", "optimizer", "evaluation", "checkpoint",
+    )  # fmt: skip
 
 
 def test_shares_add_up_to_one() -> None:

@@ -6,18 +6,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
-from posemill.skeletons import get_skeleton
 from posemill.training.launch.start import train
-from posemill.training.runs.figure_samples import draw_skeleton
+from posemill.training.loop.evaluation import Evaluation
 from posemill.training.runs.figures import (
+    BAD,
+    GOOD,
+    GREY,
+    TRAIN_COLOUR,
+    VAL_COLOUR,
+    _confusion,
     draw_confusion,
     draw_curves,
     draw_per_class,
-    new_figure,
     save_figure,
     smooth,
 )
+from posemill.training.tasks.scorers import ClassScorer, CtcScorer
+from posemill.training.tasks.workload import Split, equal_lengths
 
 Settings = Callable[..., dict[str, Any]]
 
@@ -37,25 +44,85 @@ def test_a_training_leaves_its_pictures(settings: Settings) -> None:
 def test_the_confusion_matrix_counts_and_names(tmp_path: Path) -> None:
     confusion = np.array([[3, 1], [0, 2]])
     figure = draw_confusion(confusion, ["yes", "不"], "test")
-    axes = figure.axes[0]
+    axes, bar = figure.axes
     assert axes.get_title() == "test: 5 of 6 right"
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["yes", "不"]
-    assert sorted(text.get_text() for text in axes.texts) == ["1", "2", "3"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("predicted", "true")
+    assert bar.get_ylabel() == "share of the true class"
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        assert [tick.get_text() for tick in labels] == ["yes", "不"]
+        assert labels[0].get_fontsize() == 8
+    assert axes.get_xticklabels()[0].get_rotation() == 90
+    texts = {text.get_position(): (text.get_text(), text.get_color()) for text in axes.texts}
+    assert texts == {(0, 0): ("3", "white"), (1, 0): ("1", "black"), (1, 1): ("2", "white")}
+    assert {(text.get_ha(), text.get_va(), text.get_fontsize()) for text in axes.texts} == {
+        ("center", "center", 8)
+    }
+    (image,) = axes.images
+    assert image.get_array().tolist() == [[0.75, 0.25], [0, 1]]
+    assert (image.get_cmap().name, *image.get_clim()) == ("Blues", 0, 1)
+    assert figure.get_size_inches().tolist() == pytest.approx([4.5, 4.5 * 0.92])
     assert is_picture(save_figure(figure, tmp_path / "a.png"))
+
+
+@pytest.mark.parametrize(
+    ("count", "side", "size", "num_texts"),
+    [(15, 5.8, 8, 15), (16, 6.02, 8, 0), (30, 9.1, 8, 0), (31, 9.32, 6, 0), (60, 13, 6, 0),
+     (61, 13, None, 0)],
+)  # fmt: skip
+def test_many_classes_make_a_confusion_matrix_large_and_its_text_small(
+    count: int, side: float, size: int | None, num_texts: int
+) -> None:
+    figure = draw_confusion(np.eye(count, dtype=np.int64), ["a" * 18, *["b" * 19] * count][:count],
+                            "dev")  # fmt: skip
+    axes = figure.axes[0]
+    assert figure.get_size_inches()[0] == pytest.approx(side)
+    assert len(axes.texts) == num_texts
+    labels = axes.get_yticklabels()
+    if size is None:
+        assert len(labels) < count
+    else:
+        assert [label.get_text() for label in labels[:2]] == ["a" * 18, "b" * 17 + "…"]
+        assert {label.get_fontsize() for label in [*labels, *axes.get_xticklabels()]} == {size}
+
+
+def test_a_class_nobody_made_has_an_empty_row() -> None:
+    figure = draw_confusion(np.array([[2, 3], [0, 0]]), ["a", "b"], "dev")
+    axes = figure.axes[0]
+    assert axes.images[0].get_array().tolist() == [[0.4, 0.6], [0, 0]]
+    assert [text.get_color() for text in axes.texts] == ["black", "black"], "white above 0.6"
 
 
 def test_the_worst_classes_are_on_top_and_empty_ones_left_out() -> None:
     confusion = np.diag([2, 0, 1])
     confusion[2, 0] = 1
     figure = draw_per_class(confusion, ["good", "absent", "poor"], "dev")
-    labels = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
-    assert labels == ["poor (2)", "good (2)"]
-    assert figure.axes[0].yaxis_inverted(), "the lowest is on top"
+    axes = figure.axes[0]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["poor (2)", "good (2)"]
+    assert axes.get_yticklabels()[0].get_fontsize() == 7
+    assert axes.yaxis_inverted(), "the lowest is on top"
+    assert axes.get_title() == "dev: accuracy of each class"
+    assert axes.get_xlabel() == "accuracy (number of clips in brackets)"
+    assert axes.get_xlim() == (0, 1)
+    assert [(bar.get_width(), bar.get_height()) for bar in axes.patches] == [(0.5, 0.75), (1, 0.75)]
+    assert [bar.get_y() for bar in axes.patches] == [-0.375, 0.625]
+    assert axes.get_ylim() == pytest.approx((1.375 + 0.0175, -0.375 - 0.0175)), "a small margin"
+    assert figure.get_size_inches().tolist() == [7, 2.5]
+    assert not axes.spines["top"].get_visible()
+    assert not axes.spines["right"].get_visible()
+    assert axes.spines["left"].get_visible()
+    assert {line.get_alpha() for line in axes.get_xgridlines()} == {0.2}
+
+
+def test_the_colour_of_a_bar_says_whether_all_half_or_few_are_right() -> None:
+    confusion = np.array([[4, 0, 0], [2, 2, 0], [0, 3, 1]])
+    axes = draw_per_class(confusion, ["all", "half", "few"], "dev").axes[0]
+    assert [to_hex(bar.get_facecolor()) for bar in axes.patches] == [BAD, TRAIN_COLOUR, GOOD]
 
 
 def test_many_classes_are_cut_and_it_is_said() -> None:
     figure = draw_per_class(np.eye(70, dtype=np.int64), [str(i) for i in range(70)], "dev")
-    assert figure.axes[0].get_title().endswith("the lowest 60 of 70")
+    assert figure.axes[0].get_title() == "dev: accuracy of each class, the lowest 60 of 70"
+    assert figure.get_size_inches().tolist() == pytest.approx([7, 0.2 * 60 + 1.2])
 
 
 def test_curves_hold_what_the_log_says() -> None:
@@ -64,27 +131,78 @@ def test_curves_hold_what_the_log_says() -> None:
         {"event": "train", "step": 2, "epoch": 0, "loss": 1.0, "lr": 0.05},
         {"event": "eval", "step": 2, "epoch": 0, "loss": 1.5, "accuracy": 0.75},
     ]
-    loss, scores, rate = draw_curves(rows).axes
-    assert loss.lines[0].get_ydata().tolist() == [2.0, 1.0]
-    assert scores.lines[0].get_ydata().tolist() == [0.75]
-    assert rate.lines[0].get_ydata().tolist() == [0.1, 0.05]
-    assert draw_curves([]).axes[1].texts[0].get_text() == "no scores"
+    figure = draw_curves(rows)
+    loss, scores, rate = figure.axes
+    for line, label, alpha in zip(loss.lines[:2], ("_child0", "train"), (0.25, None), strict=True):
+        assert line.get_xydata().tolist() == [[1, 2.0], [2, 1.0]]
+        assert (line.get_label(), line.get_alpha()) == (label, alpha)
+        assert line.get_color() == TRAIN_COLOUR
+    assert loss.lines[0].get_linewidth() == 1
+    dev = loss.lines[2]
+    assert dev.get_xydata().tolist() == [[2, 1.5]]
+    assert (dev.get_label(), dev.get_color()) == ("dev", VAL_COLOUR)
+    assert (dev.get_marker(), dev.get_linestyle(), dev.get_markersize()) == ("o", "-", 3)
+    assert scores.lines[0].get_xydata().tolist() == [[2, 0.75]]
+    assert (scores.lines[0].get_marker(), scores.lines[0].get_markersize()) == ("o", 3)
+    assert scores.get_ylim() == (0, 1.02)
+    assert rate.lines[0].get_xydata().tolist() == [[1, 0.1], [2, 0.05]]
+    assert rate.lines[0].get_color() == GREY
+    assert [axes.get_title() for axes in figure.axes] == ["loss", "dev", "learning rate"]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["step"] * 3
+    assert [[text.get_text() for text in axes.get_legend().get_texts()]
+            for axes in (loss, scores)] == [["train", "dev"], ["accuracy"]]  # fmt: skip
+    assert not any(axes.get_legend().get_frame_on() for axes in (loss, scores))
+    assert not loss.spines["top"].get_visible()
+    assert figure.get_size_inches().tolist() == [11, 3.6]
+    assert figure.dpi == 110
+
+
+def test_without_evaluations_the_middle_says_so() -> None:
+    (text,) = draw_curves([]).axes[1].texts
+    assert (text.get_text(), text.get_position()) == ("no scores", (0.5, 0.5))
+    assert (text.get_ha(), text.get_va(), text.get_color()) == ("center", "center", GREY)
+
+
+def test_a_score_that_is_that_of_a_head_lies_broad_behind_it_and_high_ones_fit() -> None:
+    row = {"event": "eval", "step": 5, "epoch": 0, "loss": 9.0, "wer": 1.5, "wer_conv": 1.5}
+    loss, scores, _ = draw_curves([row]).axes
+    whole, head = scores.lines
+    assert [line.get_label() for line in scores.lines] == ["wer", "wer_conv"]
+    assert (whole.get_linewidth(), whole.get_alpha(), whole.get_marker()) == (6, 0.3, "None")
+    assert (head.get_alpha(), head.get_marker()) == (None, "o")
+    assert scores.get_ylim() == (0, 1.5)
+    assert loss.lines[-1].get_ydata().tolist() == [9.0]
+
+
+def test_an_evaluation_without_a_loss_leaves_a_gap() -> None:
+    rows = [{"event": "eval", "step": step, "epoch": 0, "accuracy": 1.0} for step in (1, 2)]
+    rows[1]["loss"] = 3.0
+    assert np.isnan(draw_curves(rows).axes[0].lines[-1].get_ydata()).tolist() == [True, False]
+
+
+def test_small_learning_rates_are_written_with_their_power_of_ten() -> None:
+    rows = [{"event": "train", "step": step, "loss": 1.0, "lr": 0.001 * step} for step in (1, 2)]
+    figure = draw_curves(rows)
+    figure.draw_without_rendering()
+    offset = figure.axes[2].yaxis.get_offset_text().get_text()
+    assert "10^{-3}" in offset or offset == "1e−3"
+
+
+def test_rows_become_a_confusion_matrix_of_their_split() -> None:
+    split: Any = Split(None, equal_lengths(3), ClassScorer([0, 1, 1]))  # type: ignore[arg-type]
+    result = Evaluation({}, [(1, (1, 0.9)), (2, (0, 0.5))])
+    assert _confusion(split, result, 2).tolist() == [[0, 0], [1, 1]]
+    split.scorer = CtcScorer([])
+    with pytest.raises(TypeError, match="expected a split with classes, got scorer CtcScorer"):
+        _confusion(split, result, 2)
 
 
 def test_smoothing_keeps_the_mean_and_takes_the_noise() -> None:
     noisy = np.random.default_rng(0).normal(size=400) + 5
     assert np.std(smooth(noisy.tolist())) < np.std(noisy) / 3
     assert smooth([1.0, 2.0]) == [1.0, 2.0]
+    spike = smooth([0.0] * 20 + [3.0] + [0.0] * 19)  # 40 values: one on each side
+    assert spike == [0.0] * 19 + [1.0] * 3 + [0.0] * 18
+    assert smooth([2.0, *[0.0] * 39])[:3] == [1.0, pytest.approx(2 / 3), 0.0], "cut at the edge"
+    assert smooth([*[0.0] * 39, 2.0])[-2:] == [pytest.approx(2 / 3), 1.0]
     assert smooth([]) == []
-
-
-@pytest.mark.parametrize("name", ["holistic-143", "openpose-18", None])
-def test_a_skeleton_is_drawn_with_its_bones(name: str | None) -> None:
-    count = get_skeleton(name).num_points if name else 7
-    bones = len(get_skeleton(name).bones) if name else 0
-    points = np.random.default_rng(0).random((4, count, 2)).astype(np.float32)
-    mask = np.ones((4, count), bool)
-    mask[0] = False
-    axes = new_figure(2, 2).subplots()
-    draw_skeleton(axes, points, mask, name)
-    assert len(axes.lines) >= max(bones, 7)

@@ -1,0 +1,176 @@
+"""Sample predictions: which are chosen, what is written above them, what is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgba
+
+from posemill.records import BoolArray, FloatArray
+from posemill.skeletons import get_skeleton
+from posemill.training.loop.evaluation import Evaluation
+from posemill.training.runs.figure_samples import draw_samples, draw_skeleton
+from posemill.training.runs.figures import BAD, GOOD, GREY, new_figure
+from posemill.training.tasks.scorers import ClassScorer, CtcScorer
+from posemill.training.tasks.workload import Split, Workload, equal_lengths
+
+BODY, FACE, LEFT, RIGHT = "#4a5568", "#a0aec0", "#2b6cb0", "#c05621"
+NAMES = ("yes", "no")
+
+
+def show(index: int) -> tuple[str, FloatArray, BoolArray]:
+    return f"clip{index}", np.full((2, 3, 2), index, np.float32), np.ones((2, 3), bool)
+
+
+def drawn(scorer: Any, rows: list[Any], **changes: Any) -> Any:
+    split: Any = Split(None, equal_lengths(len(rows)), scorer, show)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"class_names": NAMES} | changes
+    workload = Workload(None, split, None, None, None, {}, **options)  # type: ignore[arg-type]
+    return draw_samples(workload, split, Evaluation({}, rows), "dev")
+
+
+def titles(figure: Any) -> list[str]:
+    return [axes.get_title() for axes in figure.axes if axes.get_title()]
+
+
+def skeleton_axes(points: FloatArray, mask: BoolArray, name: str | None) -> Axes:
+    axes = new_figure(2, 2).subplots()
+    draw_skeleton(axes, points, mask, name)
+    return axes
+
+
+def test_a_class_is_said_with_its_chance_and_the_true_one_where_it_is_wrong() -> None:
+    figure = drawn(ClassScorer([0, 1]), [(0, (0, 0.876)), (1, (0, 0.5))])
+    assert sorted(titles(figure)) == ["clip0\nyes 88%", "clip1\nyes 50%, true no"]
+    colours = {axes.get_title()[:5]: axes.title.get_color() for axes in figure.axes}
+    assert (colours["clip0"], colours["clip1"]) == (GOOD, BAD)
+    assert figure.axes[0].title.get_fontsize() == 8
+    assert figure.get_suptitle() == "dev: green right, red wrong"
+    assert figure.get_size_inches().tolist() == pytest.approx([10.8, 3.5])
+    assert len(figure.axes) == 4
+    assert not any(axes.axison for axes in figure.axes), "no frame, drawn in or not"
+
+
+def test_every_title_stands_above_its_own_clip() -> None:
+    figure = drawn(ClassScorer([0] * 5), [(index, (0, 1.0)) for index in range(5)])
+    assert figure.get_size_inches()[1] == pytest.approx(6.6), "two rows of four"
+    for axes in figure.axes[:5]:
+        index = int(axes.get_title()[4])
+        assert axes.collections[0].get_offsets().tolist() == [[index, index]] * 3
+
+
+@pytest.mark.parametrize(
+    ("num_wrong", "num_right", "wrong_shown", "shown"),
+    [(20, 20, 4, 8), (20, 2, 6, 8), (3, 20, 3, 8), (20, 0, 8, 8), (1, 1, 1, 2)],
+)
+def test_half_of_the_samples_are_wrong_ones_where_there_are(
+    num_wrong: int, num_right: int, wrong_shown: int, shown: int
+) -> None:
+    count = num_wrong + num_right
+    rows = [(index, (int(index < num_wrong), 1.0)) for index in range(count)]
+    figure = drawn(ClassScorer([0] * count), rows)
+    said = titles(figure)
+    assert len(said) == len(set(said)) == shown
+    assert ["true" in text for text in said] == [True] * wrong_shown + [False] * (
+        shown - wrong_shown
+    )
+    assert said == titles(drawn(ClassScorer([0] * count), rows)), "the same each time"
+
+
+def test_the_samples_come_from_everywhere_in_the_split() -> None:
+    rows = [(index, (0, 1.0)) for index in range(100)]
+    said = titles(drawn(ClassScorer([0] * 100), rows))
+    assert max(int(text.split("\n")[0][4:]) for text in said) > 20
+
+
+@pytest.mark.parametrize("head", ["", "conv"])
+def test_sentences_are_read_from_the_chosen_head_and_have_room(head: str) -> None:
+    rows = [(0, {head or "sequence": [0, 1], "other": []}), (1, {head or "sequence": []})]
+    figure = drawn(CtcScorer([[0, 1], [1]], head=head), rows)
+    assert sorted(titles(figure)) == [
+        "clip0\nsaid yes no\ntrue yes no", "clip1\nsaid nothing\ntrue no",
+    ]  # fmt: skip
+    assert {axes.title.get_color() for axes in figure.axes} == {GOOD, BAD}
+    assert len(figure.axes) == 2
+
+
+@pytest.mark.parametrize(("length", "said"), [(75, "a" * 75), (76, "a" * 74 + "…")])
+def test_long_sentences_are_cut(length: int, said: str) -> None:
+    figure = drawn(CtcScorer([[]]), [(0, {"sequence": [0]})], class_names=("a" * length,))
+    assert titles(figure) == [f"clip0\nsaid {said}\ntrue nothing"]
+
+
+def test_a_scorer_of_ones_own_is_drawn_without_words() -> None:
+    assert titles(drawn(None, [(0, None)])) == ["clip0\n"]
+
+
+def test_classes_without_names_are_drawn_without_words() -> None:
+    assert titles(drawn(ClassScorer([0]), [(0, (0, 1.0))], class_names=())) == ["clip0\n"]
+
+
+def test_what_cannot_be_shown_is_not_drawn() -> None:
+    assert drawn(ClassScorer([]), []) is None
+    split: Any = Split(None, equal_lengths(1), None)  # type: ignore[arg-type]
+    workload = Workload(None, split, None, None, None, {})  # type: ignore[arg-type]
+    assert draw_samples(workload, split, Evaluation({}, [(0, None)]), "dev") is None
+
+
+def test_points_without_a_skeleton_have_their_paths_behind_them() -> None:
+    points = np.random.default_rng(0).random((4, 7, 3)).astype(np.float32)
+    mask = np.ones((4, 7), bool)
+    mask[0, 2] = False
+    axes = skeleton_axes(points, mask, None)
+    assert len(axes.lines) == 7
+    for index, line in enumerate(axes.lines):
+        expected = np.where(mask[:, index, None], points[:, index, :2], np.nan)
+        np.testing.assert_array_equal(line.get_xydata(), expected)
+        assert (line.get_color(), line.get_alpha(), line.get_linewidth()) == (GREY, 0.3, 1)
+    (dots,) = axes.collections
+    np.testing.assert_array_equal(dots.get_offsets(), points[2, :, :2])
+    assert dots.get_sizes().tolist() == [8]
+    assert {to_hex(colour) for colour in dots.get_facecolors()} == {GREY}
+    assert dots.get_zorder() == 3
+    assert axes.yaxis_inverted(), "y goes down"
+    assert (axes.get_aspect(), axes.get_adjustable()) == (1, "datalim")
+
+
+def test_the_frame_with_most_points_is_drawn_of_equals_the_middle_one() -> None:
+    points = np.broadcast_to(np.arange(6, dtype=np.float32)[:, None, None], (6, 2, 2)).copy()
+    mask = np.ones((6, 2), bool)
+
+    def frame() -> float:
+        return float(skeleton_axes(points, mask, None).collections[0].get_offsets()[0, 0])
+
+    assert frame() == 3
+    mask[2:5, 0] = False
+    assert frame() == 1  # 1 and 5 are as far from 3: the first
+    mask[:5, 0] = False
+    assert frame() == 5
+
+
+@pytest.mark.parametrize("name", ["holistic-143", "openpose-18"])
+def test_a_skeleton_is_drawn_with_its_bones_in_the_colours_of_its_parts(name: str) -> None:
+    skeleton = get_skeleton(name)
+    colours = {"pose": BODY, "body": BODY, "face": FACE, "left_hand": LEFT, "right_hand": RIGHT}
+    of_point = [colours[part.name] for part in skeleton.parts for _ in range(part.start, part.stop)]
+    points = np.random.default_rng(0).random((4, skeleton.num_points, 2)).astype(np.float32)
+    mask = np.ones(points.shape[:2], bool)
+    mask[0] = False
+    axes = skeleton_axes(points, mask, name)
+    hands = [part for part in skeleton.parts if part.name.endswith("hand")]
+    for line, part in zip(axes.lines, hands, strict=False):
+        path = np.array(points[:, part.start : part.stop].mean(1))
+        path[0] = np.nan
+        np.testing.assert_allclose(line.get_xydata(), path, rtol=1e-6)
+        assert (line.get_alpha(), line.get_linewidth()) == (0.35, 4)
+        assert line.get_color() == colours[part.name]
+    bones = axes.lines[len(hands) :]
+    for line, (one, other) in zip(bones, skeleton.bones, strict=True):
+        np.testing.assert_array_equal(line.get_xydata(), points[2, [one, other]])
+        assert (line.get_color(), line.get_linewidth()) == (of_point[one], 1.2)
+    (dots,) = axes.collections
+    assert dots.get_sizes().tolist() == [3]
+    assert dots.get_facecolors().tolist() == [list(to_rgba(colour)) for colour in of_point]
