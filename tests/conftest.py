@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -22,6 +23,10 @@ sys.path.append(str(Path(__file__).parent))  # for made_up_people
 # A deadline per example fails on a busy machine, where nothing is wrong with the code.
 settings.register_profile("posemill", deadline=None)
 settings.load_profile("posemill")
+
+# A suite run in the background (nohup, `&`) ignores Ctrl-C, and what tests start inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED = Path(__file__).parent.parent.parent / "shared"
 

@@ -201,14 +201,9 @@ def test_a_signal_stops_within_seconds_and_loses_nothing(
     extract(config_for(tree, "whole"))
     out = tmp_path / "cut"
     slow = ("--engine-option", "seconds_per_frame=0.05")
-    # A suite run in the background (nohup, `&`) may ignore the signal, and children inherit that.
-    old = signal.signal(number, signal.SIG_DFL)
-    try:
-        process = subprocess.Popen(
-            command(tree, out, *slow), stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-    finally:
-        signal.signal(number, old)
+    process = subprocess.Popen(
+        command(tree, out, *slow), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     wait_until(lambda: holder_of(out) is not None and _frames_done(out) > 4)
     asked_at = time.monotonic()
     os.killpg(process.pid, number)  # as a terminal does: to the workers as well
