@@ -11,9 +11,9 @@ from functools import cache
 
 import numpy as np
 
-from posemill.inspection.drawing.palette import BODY_PARTS
 from posemill.records import BoolArray, FloatArray, PoseClip
 from posemill.skeletons import get_skeleton
+from posemill.skeletons.palette import BODY_PARTS
 
 BLOCK_FRAMES = 1024
 SURE_SCORE = 0.5  # body points below it (legs under the picture's edge) say nothing about motion

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from posemill.inspection.drawing.palette import BODY_PARTS, part_label
 from posemill.inspection.drawing.placing import model_bounds
 from posemill.inspection.motion import (
     BLOCK_FRAMES,
@@ -18,6 +17,7 @@ from posemill.inspection.motion import (
     usual_step,
 )
 from posemill.records import BoolArray, PoseClip
+from posemill.skeletons.palette import BODY_PARTS, part_label
 
 STRIP_BINS = 240
 _MAX_LISTED = 10  # frame numbers kept per kind of finding

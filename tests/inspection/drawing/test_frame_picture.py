@@ -12,9 +12,9 @@ import pytest
 from posemill.geometry import normalize_by_bbox, normalize_by_shoulders
 from posemill.inspection.drawing import lettering
 from posemill.inspection.drawing.frame_picture import draw
-from posemill.inspection.drawing.palette import COLOURS, bone_keys, part_colours
 from posemill.records import PoseClip
 from posemill.skeletons import SKELETON_NAMES, get_skeleton
+from posemill.skeletons.palette import COLOURS, bone_keys, part_colours
 
 GREY = 128
 Maker = Callable[..., PoseClip]

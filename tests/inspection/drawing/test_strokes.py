@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from posemill.inspection.drawing import strokes
-from posemill.inspection.drawing.palette import COLOURS
 from posemill.skeletons import get_skeleton
+from posemill.skeletons.palette import COLOURS
 
 RIM, WHITE = (16, 18, 22), (255, 255, 255)
 OPENPOSE = get_skeleton("openpose-18")

@@ -18,6 +18,7 @@ from posemill.inspection.report.build import measure_all, telling_rows, write_re
 from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter
+from tests.inspection.report.chromium import PROGRAM, STICKING_OUT, TEXT_SIZES, Chromium
 
 Maker = Callable[..., PoseClip]
 HOSTILE = '<script>alert("x")</script><img src=http://evil.example/x.png onerror=alert(1)>&\x00\x1b'
@@ -172,3 +173,17 @@ def test_pictures_of_a_jump_show_the_frame_before_too(make_clip: Maker) -> None:
 def test_a_clip_of_one_frame_has_one_picture(make_clip: Maker) -> None:
     clip = make_clip(1, missing=("face",))
     assert telling_rows(clip, measure(clip)) == [(0, "")]
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="needs chromium: apt install chromium")
+def test_the_report_is_readable_on_a_phone(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(content, encoding="utf-8")
+    (tmp_path / "profile").mkdir()
+    with Chromium(tmp_path / "profile", (420, 900)) as browser:
+        browser.open(file)
+        browser.run("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert browser.run("innerWidth") == 420
+        assert browser.run("document.documentElement.scrollWidth") <= 420
+        assert browser.run(STICKING_OUT) == []
+        assert min(browser.run(TEXT_SIZES)) >= 10.5

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from posemill.inspection.report.charts import (
+    badge,
     bar_chart,
     histogram,
-    nice_maximum,
-    nice_ticks,
-    part_colour,
     short,
     strip_chart,
 )
+from posemill.skeletons.palette import grade, part_colour, part_label
+
+FACE = part_colour("face")
 
 
 def opening(width: int, height: int) -> str:
@@ -23,56 +24,50 @@ def opening(width: int, height: int) -> str:
     )
 
 
-def test_parts_have_colours_of_their_own() -> None:
-    names = ("pose", "body", "feet", "face", "left_hand", "tail")
-    assert [part_colour(name) for name in names] == [
-        "#1f6fb2", "#1f6fb2", "#8a6d3b", "#b5589c", "#d98200", "#666",
-    ]  # fmt: skip
-
-
 def test_bars_stand_below_their_headings() -> None:
-    bars = [("pose", 50.0, "half"), ("left_hand", 200.0, "&")]
+    bars = [("pose", 50.0, "half"), ("left_hand", 200.0, "<b>&amp;</b>")]
     chart = bar_chart(
-        [("one", bars), ("two", [("face", -1.0, "none")])], maximum=100, unit=" %", label="a <b>"
+        [("<one>", bars), ("two", [("face", -1.0, "none")])], maximum=100, label="a <b>"
     )
-    grid = [
-        mark
-        for x, tick in zip((130, 234, 338, 442, 546, 650), range(0, 101, 20), strict=True)
-        for mark in (
-            f'<line x1="{x}.0" y1="6" x2="{x}.0" y2="124" stroke="#dde1e7"/>',
-            f'<text x="{x}.0" y="140.0" text-anchor="middle">{tick} %</text>',
+
+    def bar(name: str, width: str, words: str) -> str:
+        return (
+            f'<div class="bar"><span>{part_label(name)}</span><div><i style="width:{width}%;'
+            f'background:{part_colour(name)}"></i></div><span>{words}</span></div>'
         )
-    ]
+
     assert chart == "".join([
-        opening(760, 148),
-        *grid,
-        '<text x="8.0" y="22.0" font-weight="600">one</text>',
-        '<text x="122.0" y="47.0" text-anchor="end">pose</text>',
-        '<rect x="130.0" y="36.0" width="260.0" height="15.0" fill="#1f6fb2"/>',
-        '<text x="396.0" y="47.0">half</text>',
-        '<text x="122.0" y="67.0" text-anchor="end">left hand</text>',
-        '<rect x="130.0" y="56.0" width="520.0" height="15.0" fill="#d98200"/>',
-        '<text x="656.0" y="67.0">&amp;</text>',
-        '<text x="8.0" y="92.0" font-weight="600">two</text>',
-        '<text x="122.0" y="117.0" text-anchor="end">face</text>',
-        '<rect x="130.0" y="106.0" width="0.8" height="15.0" fill="#b5589c"/>',
-        '<text x="136.0" y="117.0">none</text>',
-        "</svg>",
+        '<div class="bars" role="group" aria-label="a &lt;b&gt;">',
+        "<h3>&lt;one&gt;</h3>", bar("pose", "50.0", "half"),
+        bar("left_hand", "100.0", "<b>&amp;</b>"),
+        "<h3>two</h3>", bar("face", "0.0", "none"),
+        "</div>",
     ])  # fmt: skip
+
+
+@pytest.mark.parametrize(("share", "word"), [
+    (0, "bad"), (0.31, "bad"), (0.5, "weak"), (0.79, "weak"), (0.8, "fair"), (0.949, "fair"),
+    (0.95, "good"), (0.97, "good"), (1, "good"), (-0.1, "bad"),
+])  # fmt: skip
+def test_badges_go_from_bad_to_good_in_colour_and_word(share: float, word: str) -> None:
+    colour = grade(share).colour
+    assert badge(share, "<x>") == (
+        f'<span class="badge" style="background:{colour}">&lt;x&gt; {word}</span>'
+    )
 
 
 def test_counts_stand_on_their_bars() -> None:
     chart = histogram(["0-10", "&"], [0, 12345], colour="#123456", x_label="share", label="a <b>")
     assert chart == "".join([
-        opening(112, 194),
-        '<rect x="18.0" y="150.0" width="36.0" height="0.0" fill="#123456"/>',
-        '<text x="36.0" y="164.0" font-size="10" text-anchor="middle">0-10</text>',
-        '<rect x="58.0" y="36.0" width="36.0" height="114.0" fill="#123456"/>',
-        '<text x="76.0" y="32.0" text-anchor="middle">12.3k</text>',
-        '<text x="76.0" y="164.0" font-size="10" text-anchor="middle">&amp;</text>',
-        '<text x="16.0" y="12.0" font-size="11">clips</text>',
-        '<line x1="16" y1="150" x2="96" y2="150" stroke="#1d232b"/>',
-        '<text x="56.0" y="184.0" text-anchor="middle">share</text>',
+        opening(88, 206),
+        '<rect x="10.0" y="150.0" width="32.0" height="0.0" fill="#123456"/>',
+        '<text x="26.0" y="164.0" font-size="11" text-anchor="middle">0-10</text>',
+        '<rect x="46.0" y="36.0" width="32.0" height="114.0" fill="#123456"/>',
+        '<text x="62.0" y="32.0" text-anchor="middle">12.3k</text>',
+        '<text x="62.0" y="176.0" font-size="11" text-anchor="middle">&amp;</text>',
+        '<text x="8.0" y="12.0">clips</text>',
+        '<line x1="8" y1="150" x2="80" y2="150" stroke="#1d232b"/>',
+        '<text x="44.0" y="196.0" text-anchor="middle">share</text>',
         "</svg>",
     ])  # fmt: skip
     flat = histogram(["a", "b"], [0, 0], colour="#123456", x_label="", label="")
@@ -86,9 +81,9 @@ def test_strips_show_gaps_where_they_are() -> None:
     assert chart == "".join([
         opening(480, 19),
         '<rect x="0.0" y="0.0" width="480.0" height="7.0" fill="#eceff3"/>',
-        '<rect x="120.0" y="0.0" width="180.0" height="7.0" fill="#b5589c"/>',
-        '<rect x="300.0" y="0.0" width="60.0" height="7.0" fill="#b5589c" fill-opacity="0.32"/>',
-        '<rect x="420.0" y="0.0" width="60.0" height="7.0" fill="#b5589c"/>',
+        f'<rect x="120.0" y="0.0" width="180.0" height="7.0" fill="{FACE}"/>',
+        f'<rect x="300.0" y="0.0" width="60.0" height="7.0" fill="{FACE}" fill-opacity="0.32"/>',
+        f'<rect x="420.0" y="0.0" width="60.0" height="7.0" fill="{FACE}"/>',
         '<rect x="0.0" y="9.0" width="480.0" height="7.0" fill="#eceff3"/>',
         "</svg>",
     ])  # fmt: skip
@@ -96,24 +91,7 @@ def test_strips_show_gaps_where_they_are() -> None:
 
 def test_a_strip_of_one_bin_is_as_wide_as_the_chart() -> None:
     chart = strip_chart([("face", np.array([255], np.uint8))], label="a <b>")
-    assert '<rect x="0.0" y="0.0" width="480.0" height="7.0" fill="#b5589c"/>' in chart
-
-
-@pytest.mark.parametrize(("maximum", "ticks"), [
-    (100, [0, 20, 40, 60, 80, 100]), (1, [0, 0.2, 0.4, 0.6, 0.8, 1]), (7.5, [0, 2, 4, 6]),
-    (5, [0, 1, 2, 3, 4, 5]), (25, [0, 5, 10, 15, 20, 25]), (30, [0, 10, 20, 30]),
-    (0.3, [0, 0.1, 0.2, 0.3]), (0, [0]),
-])  # fmt: skip
-def test_axes_have_round_numbers(maximum: float, ticks: list[float]) -> None:
-    assert nice_ticks(maximum) == ticks
-
-
-@pytest.mark.parametrize(("value", "expected"), [
-    (-1, 1), (0, 1), (0.3, 0.3), (1, 1), (1.2, 1.5), (1.6, 2), (2.1, 3), (3.1, 5), (6.02, 7.5),
-    (80, 100), (100, 100), (101, 150),
-])  # fmt: skip
-def test_axes_end_at_round_numbers(value: float, expected: float) -> None:
-    assert nice_maximum(value) == pytest.approx(expected)
+    assert f'<rect x="0.0" y="0.0" width="480.0" height="7.0" fill="{FACE}"/>' in chart
 
 
 def test_counts_are_written_short() -> None:

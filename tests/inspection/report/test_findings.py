@@ -13,6 +13,7 @@ from posemill.inspection.quality import ClipQuality, measure
 from posemill.inspection.report import findings
 from posemill.inspection.totals import RunQuality
 from posemill.records import PoseClip
+from posemill.skeletons.palette import part_colour, part_label
 
 Maker = Callable[..., PoseClip]
 
@@ -38,28 +39,32 @@ def run_of(*clips: ClipQuality, keep: int = 9) -> RunQuality:
 
 
 def words_of(content: str) -> list[str]:
-    return re.findall(r"<text[^>]*>(.*?)</text>", content)
+    """Return every word of charts: those of SVG, of headings, and beside bars."""
+    return [
+        re.sub("<.*?>", "", words)
+        for words in re.findall(r"<(?:text|h3|span)\b[^>]*>(.*?)</(?:text|h3|span)>", content)
+    ]
 
 
 def lengths_of(content: str) -> list[float]:
-    return [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', content)]
+    return [float(width) for width in re.findall(r'width[=:]"?([\d.]+)[%"]', content)]
 
 
 def test_presence_is_a_share_of_the_frames(quality: ClipQuality) -> None:
     empty = replace(quality, split="none", num_frames=0, parts=quality.parts[2:3])
     content = findings.presence_section(run_of(quality, empty))
     assert words_of(content) == [
-        "0 %", "20 %", "40 %", "60 %", "80 %", "100 %",
-        "dev  (1,500 frames)", "face", "50.0 %", "left hand", "99.9 %", "right hand", "0.0 %",
-        "pose", "100.0 %", "none  (0 frames)", "right hand", "0.0 %",
+        "dev  (1,500 frames)", "face", "50.0 % weak", "left hand", "99.9 % good",
+        "right hand", "0.0 % bad", "pose", "100.0 % good", "none  (0 frames)", "right hand",
+        "0.0 % bad",
     ]  # fmt: skip
-    assert lengths_of(content) == [260, 519.7, 0.8, 520, 0.8]
+    assert lengths_of(content) == [50, 99.9, 0, 100, 0]
     assert 'aria-label="Share of frames with each part"' in content
     assert content.startswith('<section><h2>Presence</h2><p class="quiet">Share of frames in whic')
 
 
 @pytest.mark.parametrize(("share", "expected"), [
-    (100, "100.0 %"), (99.96, "&lt;100 %"), (99.94, "99.9 %"), (0, "0.0 %"),
+    (100, "100.0 % good"), (99.96, "&lt;100 % good"), (99.94, "99.9 % good"), (0, "0.0 % bad"),
 ])  # fmt: skip
 def test_a_part_that_is_missing_once_is_not_complete(
     share: float, expected: str, quality: ClipQuality
@@ -74,15 +79,14 @@ def test_a_part_that_is_missing_once_is_not_complete(
 def test_strips_name_clips_and_parts(quality: ClipQuality) -> None:
     unnamed = replace(quality, clip_id="", badness=0.0)
     content = findings.strips_section(run_of(replace(quality, badness=0.9), unnamed))
-    names = re.findall(r"<span.*?>(.*?)</span>", content)
+    names = re.findall(r"<span.*?>(.*?)</span>", content.partition('"strips"')[2])
     said = "dev, 1,500 frames"
     assert names == ["&lt;c&gt;", said, "(no name)", said]
     assert re.findall(r'<i style="background:(.*?)"></i>([a-z ]+)', content) == [
-        ("#b5589c", "face"), ("#d98200", "left hand"), ("#00866b", "right hand"),
-        ("#1f6fb2", "pose"),
-    ]  # fmt: skip
+        (part_colour(part.name), part_label(part.name)) for part in quality.parts
+    ]
     assert content.count('aria-label="presence over time in &lt;c&gt;"') == 1
-    assert lengths_of(content) == [480] * 16
+    assert lengths_of(content) == [480] * 18  # two charts, and two boxes for each part
     assert '<p class="quiet">All 2 clips, the worst first. Each clip runs from left' in content
     content = findings.strips_section(run_of(quality, unnamed, keep=1))
     assert '<p class="quiet">The 1 worst of 2 clips. Each clip' in content
@@ -90,10 +94,10 @@ def test_strips_name_clips_and_parts(quality: ClipQuality) -> None:
 
 def test_jumps_are_counted_in_a_thousand_frames(quality: ClipQuality) -> None:
     content = findings.motion_section(run_of(quality, replace(quality, split="test", num_swaps=0)))
-    assert "2.00  (3 in 1 clips)" in words_of(content)
-    assert words_of(content).count("0.00  (0 in 0 clips)") == 6
+    assert "2.00 (3 in 1 clips)" in words_of(content)
+    assert words_of(content).count("0.00 (0 in 0 clips)") == 6
     assert "dev: jumps in 1,000 frames" in words_of(content)
-    assert max(lengths_of(content)) == 520  # the axis ends at the longest, 2
+    assert max(lengths_of(content)) == 100  # the longest is as wide as the chart
     cells = re.findall(r"<td.*?>(.*?)</td>", content)
     assert cells == ["dev", "2", "1", "3", "1", "4", "1", "test", "0", "0", "3", "1", "4", "1"]
     assert re.findall(r"<th.*?>(.*?)</th>", content) == [
@@ -102,8 +106,8 @@ def test_jumps_are_counted_in_a_thousand_frames(quality: ClipQuality) -> None:
     ]  # fmt: skip
     assert "A suspect is a frame to look at, not a proven fault." in content
     no_frames = replace(quality, num_frames=0)
-    assert "3000.00  (3 in 1 clips)" in words_of(findings.motion_section(run_of(no_frames)))
-    assert findings.motion_section(run_of()).count("<svg") == 1
+    assert "3000.00 (3 in 1 clips)" in words_of(findings.motion_section(run_of(no_frames)))
+    assert findings.motion_section(run_of()).count('class="bars"') == 1
 
 
 def test_the_spread_is_over_all_splits(quality: ClipQuality) -> None:
@@ -111,7 +115,7 @@ def test_the_spread_is_over_all_splits(quality: ClipQuality) -> None:
     content = findings.spread_section(run_of(quality, quality, other))
     headings = re.findall("<h3>(.*?)</h3>", content)
     assert headings == ["face", "left hand", "right hand", "pose"]
-    charts = content.split("<svg")[1:]
+    charts = [chart.partition("</svg>")[0] for chart in content.split("<svg")[1:]]
     assert len(charts) == 8
     shares = [f"{low}-{low + 10}" for low in range(0, 100, 10)]
     words = words_of(charts[0])
@@ -125,8 +129,9 @@ def test_the_spread_is_over_all_splits(quality: ClipQuality) -> None:
     assert words[words.index("&gt;128") - 1] == "2"
     assert 'aria-label="clips by presence of left hand"' in charts[2]
     assert 'aria-label="clips by longest gap of left hand"' in charts[3]
-    assert 'fill="#d98200"' in charts[2]
-    assert 'fill="#d98200"' in charts[3]
+    colour = part_colour("left_hand")
+    assert f'fill="{colour}"' in charts[2]
+    assert f'fill="{colour}"' in charts[3]
 
 
 def test_the_words_of_the_report_are_explained() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from posemill.inspection.drawing.lettering import BACKGROUND, add_legend, drawable_text, write_text
+from posemill.inspection.drawing.lettering import add_legend, drawable_text, write_text
 from posemill.inspection.drawing.placing import model_bounds, place_points
 from posemill.inspection.drawing.strokes import paint_keypoints
 from posemill.records import Frame, PoseClip
+from posemill.skeletons.palette import BACKGROUND
 
 _GONE = "original picture not available"
 _SCALED = "keypoints scaled for a model: not on a picture"

@@ -12,8 +12,16 @@ import cv2
 import numpy as np
 
 from posemill.inspection.drawing.fonts import FONT_SETTING, coverage_in, find_font, width_in
-from posemill.inspection.drawing.palette import Colour, part_colours, part_label
 from posemill.records import Frame
+from posemill.skeletons.palette import (
+    ALARM,
+    BACKGROUND,
+    BRIGHT,
+    DIM,
+    Colour,
+    part_colours,
+    part_label,
+)
 
 _UNITS = 21  # height of a capital in both fonts at scale 1
 # Letters that have no accent to drop.
@@ -23,10 +31,6 @@ _SPELLED_OUT = str.maketrans({"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł":
                               "”": '"'})  # fmt: skip
 _FOREIGN = re.compile(r"[^ -~]+")
 _SPELLED_LETTERS = 4  # of a longer word only two, and a checksum
-BACKGROUND: Colour = (27, 30, 36)
-_BRIGHT: Colour = (236, 238, 242)
-_DIM: Colour = (160, 166, 176)
-_ALARM: Colour = (255, 120, 110)
 
 
 def drawable_text(text: str, max_characters: int = 200) -> str:
@@ -74,7 +78,7 @@ def text_size(text: str, height: int) -> int:
 
 
 def write_text(
-    picture: Frame, text: str, at_xy: tuple[int, int], *, height: int, colour: Colour = _BRIGHT
+    picture: Frame, text: str, at_xy: tuple[int, int], *, height: int, colour: Colour = BRIGHT
 ) -> None:
     """Write one line of text into the picture, its lower left corner at `at_xy`."""
     if not text.isascii():
@@ -128,7 +132,7 @@ def add_legend(
     )
     remark_x = width - height - text_size(remark, height)
     if remark_x > 2 * height + text_size(title, height):
-        write_text(footer, remark, (remark_x, baseline), height=height, colour=_DIM)
+        write_text(footer, remark, (remark_x, baseline), height=height, colour=DIM)
     for number, row in enumerate(rows, start=1):
         x = height
         for index in row:
@@ -215,9 +219,9 @@ def _write_entry(
             right = x + (number + 1) * height // len(colours) - 1
             cv2.rectangle(footer, (left, y - height + 1), (right, y), colour, -1)
     else:
-        cv2.line(footer, (x, y - height + 1), (x + height - 1, y), _ALARM, 1, cv2.LINE_AA)
-        cv2.line(footer, (x, y), (x + height - 1, y - height + 1), _ALARM, 1, cv2.LINE_AA)
-    colour = _DIM if found else _ALARM
+        cv2.line(footer, (x, y - height + 1), (x + height - 1, y), ALARM, 1, cv2.LINE_AA)
+        cv2.line(footer, (x, y), (x + height - 1, y - height + 1), ALARM, 1, cv2.LINE_AA)
+    colour = DIM if found else ALARM
     write_text(
         footer, _words(name, found), (x + round(1.6 * height), y), height=height, colour=colour
     )

@@ -11,21 +11,18 @@ import numpy as np
 
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.lettering import (
-    BACKGROUND,
     add_legend,
     drawable_text,
     shorten,
     text_size,
     write_text,
 )
-from posemill.inspection.drawing.palette import Colour, lack_words
 from posemill.records import Frame, PoseClip
+from posemill.skeletons.palette import ALARM, BACKGROUND, BRIGHT, lack_words
 
 _GAP = 8
 _TEXT = 10  # height of the captions' capitals, in pixels
 _CAPTION = 2 * _TEXT + 4
-_BRIGHT: Colour = (214, 218, 226)
-_ALARM: Colour = (255, 120, 110)
 
 
 @dataclass(frozen=True)
@@ -103,6 +100,6 @@ def _write_caption(strip: Frame, cell: Cell) -> None:
     # cv2 writes into whole arrays only.
     lettered = np.ascontiguousarray(strip[:_CAPTION])
     caption = shorten(caption, width - used, _TEXT)
-    write_text(lettered, caption, (0, _TEXT + 6), height=_TEXT, colour=_BRIGHT)
-    write_text(lettered, missing, (width - used + _TEXT, _TEXT + 6), height=_TEXT, colour=_ALARM)
+    write_text(lettered, caption, (0, _TEXT + 6), height=_TEXT, colour=BRIGHT)
+    write_text(lettered, missing, (width - used + _TEXT, _TEXT + 6), height=_TEXT, colour=ALARM)
     strip[:_CAPTION] = lettered

@@ -10,18 +10,18 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from posemill.inspection.drawing.palette import (
+from posemill.records import BoolArray, FloatArray, Frame
+from posemill.skeletons import Bone, Part, get_skeleton
+from posemill.skeletons.palette import (
     BODY_PARTS,
     COLOURS,
+    RIM,
     Colour,
     bone_keys,
     point_keys,
     repeated_points,
 )
-from posemill.records import BoolArray, FloatArray, Frame
-from posemill.skeletons import Bone, Part, get_skeleton
 
-_RIM: Colour = (16, 18, 22)
 _SHIFT = 4  # cv2 takes coordinates in sixteenths of a pixel: lines do not jump from frame to frame
 _UNSURE_OPACITY = 0.4
 _FACE_RIM_OPACITY = 0.35  # a full rim would hide the small features below it
@@ -101,7 +101,7 @@ class _Brush:
             rim_layer = canvas.copy() if part.name == "face" and lines else canvas
             for bone, _ in lines:
                 if not self.thin[list(bone)].any():
-                    self._line(rim_layer, bone, _RIM, width + 2 * _rim(width))
+                    self._line(rim_layer, bone, RIM, width + 2 * _rim(width))
             if rim_layer is not canvas:
                 _blend(rim_layer, canvas, _FACE_RIM_OPACITY)
             for bone, colour in lines:
@@ -113,7 +113,7 @@ class _Brush:
         keys = point_keys(self.skeleton_name)
         for index in range(part.start, part.stop):
             if visible[index] and not self.thin[index]:
-                self._dot(canvas, index, _RIM, 0.85 * width + _rim(width))
+                self._dot(canvas, index, RIM, 0.85 * width + _rim(width))
                 self._dot(canvas, index, COLOURS[keys[index]], 0.85 * width)
                 self._dot(canvas, index, (255, 255, 255), 0.45 * width)
 

@@ -16,13 +16,14 @@ from posemill.files import atomic_path
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.naming import writing
 from posemill.inspection.drawing.originals import Originals
-from posemill.inspection.drawing.palette import lack_words, part_label
 from posemill.inspection.quality import ClipQuality, measure
 from posemill.inspection.report import findings
+from posemill.inspection.report.charts import badge
 from posemill.inspection.report.page import page, picture_uri, section, table, text
 from posemill.inspection.summary import group_failures
 from posemill.inspection.totals import RunQuality
 from posemill.records import PoseClip
+from posemill.skeletons.palette import lack_words, part_label
 from posemill.stores.commits import Failure
 
 WORST_SHOWN = 20
@@ -136,7 +137,7 @@ def _worst_section(material: ClipInput, quality: RunQuality, originals: Original
         for clip in material.pick(by_name)
     }
     blocks = [
-        f'<div class="clip"><h3><span class="badge">{each.badness:.2f}</span> '
+        f'<div class="clip"><h3>{badge(1 - each.badness, f"{each.badness:.2f}")} '
         f"{text(each.clip_id or '(no name)')}</h3>"
         f'<div class="quiet">{text(each.split)}, {each.num_frames:,} frames: '
         f"{text('; '.join(each.reasons))}</div>"

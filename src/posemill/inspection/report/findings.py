@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from posemill.inspection.drawing.palette import part_label
 from posemill.inspection.motion import JUMP_FLOOR, JUMP_MADS, SURE_SCORE
 from posemill.inspection.report.charts import (
+    badge,
     bar_chart,
     histogram,
-    nice_maximum,
-    part_colour,
     strip_chart,
 )
 from posemill.inspection.report.page import section, table, text
 from posemill.inspection.totals import PartTotals, RunQuality, gap_labels
+from posemill.skeletons.palette import part_colour, part_label
 
 
 def presence_section(quality: RunQuality) -> str:
@@ -21,16 +20,16 @@ def presence_section(quality: RunQuality) -> str:
         (
             f"{split}  ({totals.num_frames:,} frames)",
             [
-                (name, share := 100 * part.num_present / max(1, totals.num_frames), _percent(share))
+                (name, share := part.num_present / max(1, totals.num_frames),
+                 badge(share, _percent(100 * share)))
                 for name, part in totals.parts.items()
             ],
         )
         for split, totals in quality.splits.items()
-    ]
-    chart = bar_chart(groups, maximum=100, unit=" %", label="Share of frames with each part")
+    ]  # fmt: skip
     return section(
         "Presence",
-        f'<div class="scroll">{chart}</div>',
+        bar_chart(groups, maximum=1, label="Share of frames with each part"),
         remark="Share of frames in which at least one point of the part was found.",
     )
 
@@ -48,7 +47,8 @@ def strips_section(quality: RunQuality) -> str:
         )
     names = dict.fromkeys(part.name for each in shown for part in each.parts)
     key = "".join(
-        f'<i style="background:{part_colour(name)}"></i>{text(part_label(name))}' for name in names
+        f'<span><i style="background:{part_colour(name)}"></i>{text(part_label(name))}</span>'
+        for name in names
     )
     if len(shown) < quality.num_clips:
         said = f"The {len(shown)} worst of {quality.num_clips:,} clips. "
@@ -57,7 +57,7 @@ def strips_section(quality: RunQuality) -> str:
     return section(
         "Missing over time",
         f'<p class="key">{key}</p>',
-        f'<div class="scroll"><div class="strips">{"".join(cells)}</div></div>',
+        f'<div class="strips">{"".join(cells)}</div>',
         remark=said + "Each clip runs from left (first frame) to right (last); a part is coloured "
         "while it was found and grey while it was missing. Where one column stands for several "
         "frames, a paler colour means that only some of them have it.",
@@ -71,14 +71,13 @@ def motion_section(quality: RunQuality) -> str:
             f"{split}: jumps in 1,000 frames",
             [
                 (name, rate := 1000 * part.num_jumps / max(1, totals.num_frames),
-                 f"{rate:.2f}  ({part.num_jumps:,} in {part.clips_with_jumps:,} clips)")
+                 f"{rate:.2f} ({part.num_jumps:,} in {part.clips_with_jumps:,} clips)")
                 for name, part in totals.parts.items()
             ],
         )
         for split, totals in quality.splits.items()
     ]  # fmt: skip
     top = max((value for _, bars in groups for _, value, _ in bars), default=0.0)
-    chart = bar_chart(groups, maximum=nice_maximum(top), unit="", label="Jumps in 1,000 frames")
     rows = [
         (split, totals.num_swaps, totals.clips_with_swaps, totals.num_doubled,
          totals.clips_with_doubled, totals.num_frozen, totals.clips_with_frozen)
@@ -88,7 +87,7 @@ def motion_section(quality: RunQuality) -> str:
                "frozen frames", "in clips"]  # fmt: skip
     return section(
         "Jumps, swaps and frozen frames",
-        f'<div class="scroll">{chart}</div>',
+        bar_chart(groups, maximum=top or 1.0, label="Jumps in 1,000 frames"),
         table(columns, rows),
         remark="A suspect is a frame to look at, not a proven fault.",
     )

@@ -8,8 +8,18 @@ import numpy as np
 
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
+from posemill.skeletons.palette import (
+    BAD,
+    COLOURS,
+    GOOD,
+    GREY,
+    bone_keys,
+    hex_of,
+    part_colour,
+    point_keys,
+)
 from posemill.training.loop.evaluation import Evaluation
-from posemill.training.runs.figures import BAD, GOOD, GREY, new_figure
+from posemill.training.runs.figures import new_figure
 from posemill.training.tasks.scorers import ClassScorer, CtcScorer
 from posemill.training.tasks.workload import Row, Split, Workload
 
@@ -19,13 +29,6 @@ if TYPE_CHECKING:
 
 _NUM_SAMPLES = 8
 _WIDTH = 10.8  # inches of all columns
-_PART_COLOURS = {
-    "pose": "#4a5568",
-    "body": "#4a5568",
-    "face": "#a0aec0",
-    "left_hand": "#2b6cb0",
-    "right_hand": "#c05621",
-}
 
 
 def draw_samples(
@@ -48,8 +51,9 @@ def draw_samples(
         clip_id, points, mask = split.show(row[0])
         draw_skeleton(axes, points, mask, workload.skeleton_name)
         text, is_right = _describe(split, row, workload.class_names)
-        axes.set_title(f"{clip_id}\n{text}", fontsize=8, color=GOOD if is_right else BAD)
-    figure.suptitle(f"{split_name}: green right, red wrong", fontsize=10)
+        mark = "✓" if is_right else "✗"
+        axes.set_title(f"{mark} {clip_id}\n{text}", fontsize=8, color=GOOD if is_right else BAD)
+    figure.suptitle(f"{split_name}: ✓ right, ✗ wrong", fontsize=10)
     return figure
 
 
@@ -69,23 +73,21 @@ def draw_skeleton(
     parts: Any = get_skeleton(skeleton_name).parts if skeleton_name else ()
     for part in parts:
         if part.name.endswith("hand"):
-            colour = _PART_COLOURS.get(part.name, GREY)
+            colour = part_colour(part.name)
             path = seen[:, part.start : part.stop]
             centre = np.where(np.isnan(path).all(1), np.nan, np.nan_to_num(path).mean(1))
             axes.plot(centre[:, 0], centre[:, 1], color=colour, alpha=0.35, linewidth=4)
     now = seen[frame]
     if skeleton_name:
-        skeleton = get_skeleton(skeleton_name)
-        for one, other in skeleton.bones:
-            part = next(p for p in skeleton.parts if p.start <= one < p.stop)
-            colour = _PART_COLOURS.get(part.name, GREY)
-            axes.plot(now[[one, other], 0], now[[one, other], 1], color=colour, linewidth=1.2)
+        bones = get_skeleton(skeleton_name).bones
+        for (one, other), key in zip(bones, bone_keys(skeleton_name), strict=True):
+            ends = now[[one, other]]
+            axes.plot(ends[:, 0], ends[:, 1], color=hex_of(COLOURS[key]), linewidth=1.2)
     else:
         for point in range(seen.shape[1]):
             axes.plot(seen[:, point, 0], seen[:, point, 1], color=GREY, alpha=0.3, linewidth=1)
-    dots = [GREY] * len(now)
-    for part in parts:
-        dots[part.start : part.stop] = [_PART_COLOURS.get(part.name, GREY)] * len(part)
+    keys = point_keys(skeleton_name) if skeleton_name else ()
+    dots = [hex_of(COLOURS[key]) for key in keys] or GREY
     axes.scatter(now[:, 0], now[:, 1], s=3 if skeleton_name else 8, c=dots, zorder=3)
     axes.set_aspect("equal", adjustable="datalim")
     axes.invert_yaxis()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posemill.records import IntArray
+from posemill.skeletons.palette import GREY, grade, part_colour
 from posemill.training.loop.evaluation import Evaluation
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.metrics import accuracy_per_class, confusion_matrix
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TRAIN_COLOUR, VAL_COLOUR, GREY = "#2b6cb0", "#c05621", "#718096"
-GOOD, BAD = "#2f855a", "#c53030"
+_TRAIN_COLOUR, _VAL_COLOUR = part_colour("right_hand"), part_colour("left_hand")
 _MOST_NAMES = 60
 _MOST_BARS = 60
 
@@ -79,12 +79,12 @@ def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
     loss, scores, rate = figure.subplots(1, 3)
     steps = [row["step"] for row in train]
     losses = [row["loss"] for row in train]
-    loss.plot(steps, losses, color=TRAIN_COLOUR, alpha=0.25, linewidth=1)
-    loss.plot(steps, smooth(losses), color=TRAIN_COLOUR, label="train")
+    loss.plot(steps, losses, color=_TRAIN_COLOUR, alpha=0.25, linewidth=1)
+    loss.plot(steps, smooth(losses), color=_TRAIN_COLOUR, label="train")
     at = [row["step"] for row in evals]
     if evals:
         known = [row.get("loss", np.nan) for row in evals]
-        loss.plot(at, known, "o-", ms=3, color=VAL_COLOUR, label="dev")
+        loss.plot(at, known, "o-", ms=3, color=_VAL_COLOUR, label="dev")
     loss.set_title("loss")
     loss.legend(frameon=False)
     names = [name for name in (evals[0] if evals else {}) if name not in
@@ -153,7 +153,7 @@ def draw_per_class(confusion: IntArray, names: Sequence[str], split: str) -> Fig
     figure = new_figure(7, max(2.5, 0.2 * len(shown) + 1.2))
     axes = figure.subplots()
     heights = [float(values[index]) for index in shown]
-    colours = [GOOD if value == 1 else TRAIN_COLOUR if value >= 0.5 else BAD for value in heights]
+    colours = [grade(value).colour for value in heights]
     axes.barh(range(len(shown)), heights, color=colours, height=0.75)
     labels = [f"{_short(names[index])} ({totals[index]})" for index in shown]
     axes.set_yticks(range(len(shown)), labels, fontsize=7)

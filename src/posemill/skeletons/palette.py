@@ -1,24 +1,77 @@
-"""Colours and words for the parts of a skeleton, the same in pictures, movies and reports."""
+"""The one palette: colours and words for the parts of a skeleton, and for bad to good.
+
+Pictures, movies, reports, charts and the figures of trainings all take them from here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from posemill.skeletons import Skeleton, get_skeleton
 
 Colour = tuple[int, int, int]  # red, green, blue, 0..255
 
-# Warm is the subject's left, cold the right: hues that people with any kind of colour vision tell
-# apart, each light enough to stand out with a dark rim on any picture.
+
+def _between(one: Colour, other: Colour) -> Colour:
+    red, green, blue = ((a + b) // 2 for a, b in zip(one, other, strict=True))
+    return red, green, blue
+
+
+# Warm is the subject's left, cold the right. Told apart with any kind of colour vision, and neither
+# too light for white paper nor too dark for a dark picture; tests/skeletons/test_palette.py has
+# the limits. Arms and legs are between the body and the hand of their side.
+_BODY, _LEFT_HAND, _RIGHT_HAND = (138, 138, 112), (226, 106, 12), (24, 140, 204)
 COLOURS: dict[str, Colour] = {
-    "middle": (238, 238, 238),
-    "left": (255, 138, 26),
-    "right": (64, 156, 255),
-    "left_hand": (255, 222, 64),
-    "right_hand": (48, 226, 190),
-    "face": (232, 190, 255),
+    "middle": _BODY,
+    "left": _between(_BODY, _LEFT_HAND),
+    "right": _between(_BODY, _RIGHT_HAND),
+    "left_hand": _LEFT_HAND,
+    "right_hand": _RIGHT_HAND,
+    "face": (168, 40, 236),
 }
+# On the dark ground of legends and contact sheets, and on white paper.
+BACKGROUND: Colour = (27, 30, 36)
+BRIGHT: Colour = (236, 238, 242)
+DIM: Colour = (160, 166, 176)
+ALARM: Colour = (255, 120, 110)
+RIM: Colour = (16, 18, 22)  # around every line and dot
+INK, GREY, GRID, EMPTY = "#1d232b", "#4d5866", "#dde1e7", "#eceff3"
+
+
+@dataclass(frozen=True)
+class Grade:
+    """How good a share is: a word, and a colour on which white text is easy to read."""
+
+    word: str
+    colour: str
+
+
+_GRADES = (
+    (0.95, Grade("good", "#00695c")),
+    (0.80, Grade("fair", "#44607a")),
+    (0.50, Grade("weak", "#8a5300")),
+    (0.00, Grade("bad", "#a3201d")),
+)
+GOOD, BAD = _GRADES[0][1].colour, _GRADES[-1][1].colour
+
+
+def grade(share: float) -> Grade:
+    """Return how good a share (0 to 1, of what should be all) is."""
+    return next((each for least, each in _GRADES if share >= least), _GRADES[-1][1])
+
+
+def hex_of(colour: Colour) -> str:
+    """Return a colour as `#rrggbb`."""
+    return "#{:02x}{:02x}{:02x}".format(*colour)
+
+
+def part_colour(part_name: str) -> str:
+    """Return the one colour of a part in charts, as `#rrggbb`."""
+    return hex_of(COLOURS[_key_of(part_name)])
+
+
 BODY_PARTS = ("pose", "body", "feet")
 # Body points that only repeat, roughly, what the face part or a hand part says better.
 _HEAD_WORDS = ("nose", "eye", "ear", "mouth")
