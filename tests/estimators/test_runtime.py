@@ -1,12 +1,8 @@
-"""Which runtime runs the networks, and what LiteRT writes where."""
+"""Which runtime runs the networks."""
 
 from __future__ import annotations
 
-import errno
-import os
-import subprocess
 import sys
-import threading
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,24 +10,10 @@ import numpy as np
 import pytest
 
 from posemill.errors import ConfigError, MissingExtraError
-from posemill.estimators import litert_network, runtime
+from posemill.estimators import runtime
 from posemill.estimators.holistic import HolisticEstimator
 from posemill.estimators.litert_network import LiteRTNetwork
 from posemill.estimators.runtime import choose_runtime, open_network
-from posemill.weights.networks import load_tflite
-
-SOURCES = Path(__file__).parent.parent.parent / "src"
-TALKATIVE = """
-import os, sys
-from posemill.estimators import litert_network
-real = litert_network.load_tflite
-def load(name):
-    os.write(2, b"something else\\n")
-    return real(name)
-litert_network.load_tflite = load
-litert_network.LiteRTNetwork("hand_recrop")
-litert_network.LiteRTNetwork("face_landmark")
-"""
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
@@ -115,87 +97,3 @@ def test_both_runtimes_give_outputs_of_the_same_shapes_and_nearly_the_same_value
         for ours, theirs in zip(*(network.run(pixels) for network in networks), strict=True):
             assert ours.shape == theirs.shape
             np.testing.assert_allclose(ours, theirs, atol=1e-4 * max(1, np.abs(theirs).max()))
-
-
-def test_the_outputs_of_a_run_are_not_changed_by_the_next(
-    model_files: dict[str, Path], photo: np.ndarray
-) -> None:
-    network = LiteRTNetwork("hand_recrop")
-    first = np.ascontiguousarray(photo[None, :256, :256])
-    outputs = network.run(first)
-    kept = [output.copy() for output in outputs]
-    network.run(np.ascontiguousarray(photo[None, 200:456, 200:456]))
-    np.testing.assert_array_equal(outputs[0], kept[0])
-    np.testing.assert_array_equal(network.run(first)[0], kept[0])
-
-
-def test_litert_does_not_greet_on_the_terminal_and_all_else_comes_out(
-    model_files: dict[str, Path],
-) -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", TALKATIVE], capture_output=True, text=True, check=True,
-        env={**os.environ, "PYTHONPATH": str(SOURCES)},
-    )  # fmt: skip
-    assert result.stdout == ""
-    assert result.stderr == "something else\n" * 2
-
-
-@pytest.mark.parametrize("stderr", ["None", "open(os.devnull, 'w')"])
-def test_a_process_without_a_standard_error_can_run_networks(
-    model_files: dict[str, Path], stderr: str
-) -> None:
-    code = f"import os; os.close(2); import sys; sys.stderr = {stderr}\n"
-    code += "from posemill.estimators.litert_network import LiteRTNetwork\n"
-    code += "print(LiteRTNetwork('hand_recrop').size)"
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        env={**os.environ, "PYTHONPATH": str(SOURCES)},
-    )  # fmt: skip
-    assert result.stdout == "256\n"
-
-
-def test_a_system_without_a_place_for_files_can_run_networks(
-    model_files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(litert_network, "_has_greeted", False)
-    monkeypatch.setattr(litert_network.tempfile, "TemporaryFile", full)
-    assert LiteRTNetwork("hand_recrop").size == 256
-
-
-def test_a_pull_of_models_at_the_first_use_is_seen_while_it_goes_on(
-    model_files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-
-    def load(name: str) -> bytes:
-        seen.append(os.fstat(2))
-        return load_tflite(name)
-
-    monkeypatch.setattr(litert_network, "_has_greeted", False)
-    monkeypatch.setattr(litert_network, "load_tflite", load)
-    LiteRTNetwork("hand_recrop")
-    assert os.path.samestat(seen[0], os.fstat(2))
-
-
-def test_threads_that_open_networks_at_once_leave_the_standard_error_where_it_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(litert_network, "_has_greeted", False)
-    before, is_in, may_leave = os.fstat(2), threading.Event(), threading.Event()
-
-    def second() -> None:
-        with litert_network._without_greeting():
-            is_in.set()
-            may_leave.wait()
-
-    thread = threading.Thread(target=second)
-    with litert_network._without_greeting():
-        thread.start()
-        # A lock keeps it out until the first is done, which is what this waits for in vain.
-        is_in.wait(0.2)
-    may_leave.set()
-    thread.join()
-    assert os.path.samestat(before, os.fstat(2))
