@@ -1,8 +1,16 @@
-"""What `posemill.view` gives, as it is printed."""
+"""`posemill.view`, `visualize` and `report`, with plain words, on tiny data."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import posemill
 from posemill.api.looking import View
+from posemill.errors import ConfigError
 
 
 def view(**split: object) -> View:
@@ -22,3 +30,40 @@ def test_a_view_prints_a_line_for_each_split() -> None:
     assert repr(view(frames_failed=0, presence=presence)).endswith(
         "frames; pose 100.0%, face 25.0%"
     )
+
+
+def test_view_gives_values_and_prints_lines(run: Path) -> None:
+    found = posemill.view(str(run), splits="train", detailed=True, rows=1)
+    assert found["splits"][0]["num_frames"] == 10
+    assert [each["clip_id"] for each in found["clips"]] == ["a", "b"]
+    first, second = repr(found).splitlines()
+    assert first == f"View of {run}: run, holistic-543"
+    assert second.startswith("  train: 2 clips, 10 frames; pose ")
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_visualize_and_report_write_files(run: Path, tmp_path: Path) -> None:
+    drawn = posemill.visualize(run, str(tmp_path / "pictures"), num_samples=1, clips="a")
+    assert [path.name for path in drawn] == [path.name for path in drawn.paths]
+    assert all(path.is_file() for path in drawn)
+    assert (len(drawn), drawn.num_originals_gone, drawn.notes) == (2, 0, ())
+    page = posemill.report(str(run), str(tmp_path / "report.html"))
+    assert page.paths == (tmp_path / "report.html",)
+    assert "<html" in page.paths[0].read_text()
+
+
+def test_originals_that_are_gone_are_counted_and_noted(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "tree").rename(tmp_path / "moved")
+    drawn = posemill.visualize(run, tmp_path / "pictures", num_samples=1)
+    assert drawn.num_originals_gone == 2
+    assert "2 of 2 original pictures could not be read" in drawn.notes[0]
+    drawn = posemill.visualize(
+        run, tmp_path / "pictures", num_samples=1, originals=str(tmp_path / "moved")
+    )
+    assert drawn.num_originals_gone == 0
+
+
+@pytest.mark.parametrize("size", ["64by48", "64", (64, 0), (1, 2, 3)])
+def test_a_size_that_is_none_is_said(size: Any, run: Path) -> None:
+    with pytest.raises(ConfigError, match="size: expected WIDTHxHEIGHT such as 1280x720, got"):
+        posemill.view(run, size=size)

@@ -1,0 +1,61 @@
+"""`posemill.prepare`, `export`, `import_run` and `merge`, with plain words, on tiny data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import posemill
+
+
+def test_prepare_writes_the_input_of_a_model(run: Path, tmp_path: Path) -> None:
+    made = posemill.prepare(str(run), str(tmp_path / "data"), normalize="shoulders")
+    assert [each.split for each in made] == ["train", "dev"]
+    assert repr(made[0]).startswith("Prepared('train', 2 clips, 10 frames, ")
+    with np.load(tmp_path / "data" / "train_keypoints.npz") as arrays:
+        assert arrays["keypoints"].shape[1:] == (143, 3)
+    # A single split is one name, not its letters; a run stands for its folder.
+    (made,) = posemill.prepare(
+        posemill.open_run(run), tmp_path / "data", splits="dev", skeleton=543
+    )
+    assert made.stats["num_frames"] == 5
+    with np.load(made.path) as arrays:
+        assert arrays["keypoints"].shape[1:] == (543, 3)
+
+
+def test_export_and_import_go_round(run: Path, tmp_path: Path) -> None:
+    written = posemill.export(run, to="pkl", out=tmp_path / "points.pkl", splits=["train"])
+    assert (written.num_clips, written.num_frames) == (2, 10)
+    assert any("scores" in loss for loss in written.losses)
+    came = posemill.import_run(str(tmp_path / "points.pkl"), str(tmp_path / "back"), size="64x48")
+    assert came.run.skeleton_name == "holistic-143"
+    np.testing.assert_allclose(
+        came.run["a"].points, posemill.open_run(run)["a"].as_skeleton("holistic-143").points
+    )
+    counted = posemill.import_run(tmp_path / "points.pkl", tmp_path / "no", dry_run=True)
+    assert counted.num_frames == 10
+    assert not (tmp_path / "no").exists()
+
+
+def test_merge_joins_runs(run: Path, tree: Path, tmp_path: Path) -> None:
+    other = posemill.extract(
+        tree, tmp_path / "dev", splits=["dev"], engine="fake", executor="serial", mode="video"
+    )
+    merged = posemill.merge([run, other], out=tmp_path / "all")
+    assert (merged.num_clips, merged.equal_duplicates) == (3, 1)
+    assert posemill.open_run(merged).num_frames == 15
+    with pytest.raises(TypeError, match=r"runs: expected several paths, as \['runs/a', …\]"):
+        posemill.merge("runs/a", tmp_path / "other")
+
+
+def test_a_run_that_is_not_finished_is_used_with_a_warning(run: Path, tmp_path: Path) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    with closing(sqlite3.connect(run / "ledger.sqlite")) as ledger, ledger:
+        ledger.execute("DELETE FROM meta WHERE key = 'finished_at'")
+    with pytest.warns(UserWarning, match="is not finished; what it holds so far is used") as seen:
+        posemill.export(run, "txt", tmp_path / "points.txt")
+    assert seen[0].filename == __file__  # where the user called, not where we warn
