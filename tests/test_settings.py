@@ -13,7 +13,7 @@ import pytest
 
 from posemill import ExtractConfig
 from posemill.errors import ConfigError
-from posemill.provenance import Resolved, load_toml, read_toml, resolve
+from posemill.provenance import resolve
 from posemill.settings import Settings, find_field, setting
 
 TABLE = {"red": 1, "green": 2}
@@ -176,52 +176,6 @@ def test_configurations_compare_and_survive_pickling_and_copying() -> None:
         assert other.replace(label="x").inner_share == 0.25
     with pytest.raises(AttributeError):
         config.label = "y"  # type: ignore[misc]
-
-
-def test_every_value_has_a_source_and_what_is_shown_can_be_read_back(tmp_path: Path) -> None:
-    path = tmp_path / "c.toml"
-    path.write_text('source = "a"\ncaption = "seven"\n[inner]\nshare = 1\n')
-    resolved = resolve(Whole, path, {"is_on": True, "limit": 2, "inner_names": "train"})
-    resolved = resolved.with_machine({"options": {"x": 1}}, {"options": "one core"})
-    assert resolved.sources == {
-        "source": "file", "label": "file", "numbers": "preset", "options": "machine: one core",
-        "limit": "flag", "is_on": "flag", "inner_share": "file", "inner_names": "flag",
-        "inner_colour": "default",
-    }  # fmt: skip
-    assert ("inner", "share", 1.0, "file") in resolved.rows()
-    again = tmp_path / "again.toml"
-    again.write_text(resolved.to_toml())
-    assert Whole(**read_toml(Whole, again)) == resolved.config
-    plain = Resolved.of(Whole("a", title="seven"))
-    assert plain.sources["label"] == plain.sources["source"] == "given"
-    assert (plain.sources["numbers"], plain.sources["is_on"]) == ("preset", "default")
-    assert "# limit is not set" in plain.to_toml()
-
-
-def test_a_source_stands_behind_its_value_and_nothing_where_it_is_not_known() -> None:
-    whole = Whole("a", title="x", inner_share=0.25)
-    shown = Resolved(whole, {"source": "flag"}).to_toml().splitlines()
-    assert shown[0] == 'source = "a"'.ljust(44) + "  # flag"
-    assert 'label = "x"' in shown
-    place = shown.index("[inner]")
-    assert shown[place - 1] == ""
-    assert "share = 0.25" in shown[place:]
-
-
-def test_a_file_that_is_missing_or_broken_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no sweep file .*absent"):
-        load_toml(tmp_path / "absent", what="sweep")
-    (tmp_path / "c.toml").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match="is not TOML"):
-        resolve(Whole, tmp_path / "c.toml")
-    (tmp_path / "c.toml").write_text("sorce = 1")
-    with pytest.raises(ConfigError, match=r"c\.toml: unknown setting 'sorce'; did you mean"):
-        resolve(Whole, tmp_path / "c.toml")
-
-
-def test_a_value_toml_cannot_hold_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"cannot write .* as TOML"):
-        Resolved.of(Whole("a", options={"x": object()})).to_toml()
 
 
 def test_an_extraction_takes_text_one_split_and_a_number_of_points() -> None:

@@ -20,7 +20,7 @@ from posemill.records import PoseClip
 from posemill.stores.commits import Failure, SplitCounts
 from posemill.stores.manifest import LOGS_NAME, Manifest
 from posemill.stores.writer import RunWriter
-from posemill.terminal import escaped, printable
+from posemill.terminal import printable
 
 EVIL = "a\x1b]0;owned\x07\x9b2J\u202egnp.\x08"
 HARMLESS = "a?]0;owned??2J?gnp.?"
@@ -106,16 +106,3 @@ def test_a_split_called_like_markup_is_shown_as_it_is(
     said = capsys.readouterr().err
     assert "[/red]a?]0;owned" in said
     assert "\x1b]0;" not in said
-
-
-def test_letters_and_blanks_of_all_scripts_stay() -> None:
-    assert printable("手\u3000語 é\u00a0x\n\ty") == "手\u3000語 é\u00a0x\n\ty"
-    assert printable("a\nb\tc\udce9", keep="") == "a?b?c?"
-
-
-def test_json_has_an_escape_for_what_is_not_shown() -> None:
-    value = {"name": EVIL + "\udce9\U000e0001手"}
-    text = escaped(json.dumps(value, ensure_ascii=False, indent=1))
-    assert json.loads(text) == value
-    assert "\\u009b2J\\u202e" in text
-    assert "\\udb40\\udc01手" in text

@@ -18,7 +18,6 @@ from posemill.weights import networks
 from posemill.weights.networks import NETWORKS, NetworkSpec, convert, load_onnx, load_tflite
 from posemill.weights.onnx_export import INPUT_NAME
 from posemill.weights.tflite_graph import read_graph
-from posemill.weights.tflite_prune import prune
 
 Run = Callable[[np.ndarray], dict[str, np.ndarray]]
 
@@ -92,23 +91,6 @@ def test_a_pruned_network_gives_the_bits_of_the_whole_one(
     pruned = litert_run(spec, load_tflite(spec.model))(pixels)
     for name in spec.outputs:
         np.testing.assert_array_equal(pruned[name], whole[name])
-
-
-def test_a_pruned_network_has_no_other_outputs_and_fewer_operators(
-    model_files: dict[str, Path],
-) -> None:
-    whole = Interpreter(model_path=str(model_files["pose_landmark_full"]))
-    pruned = Interpreter(model_content=load_tflite("pose_landmark_full"))
-    names = [output["name"] for output in pruned.get_output_details()]
-    assert sorted(names) == sorted(NETWORKS["pose_landmark_full"].outputs)
-    assert len(pruned._get_ops_details()) <= len(whole._get_ops_details()) - 40
-
-
-def test_pruning_to_an_output_that_is_not_there_names_those_that_are(
-    model_files: dict[str, Path],
-) -> None:
-    with pytest.raises(WeightsError, match=r"no output \['masks'\]; there are \['output_crop'\]"):
-        prune(model_files["hand_recrop"].read_bytes(), ["masks"])
 
 
 def test_rows_of_a_batch_do_not_mix(

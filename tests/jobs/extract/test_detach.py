@@ -1,0 +1,114 @@
+"""Runs in the background: when the call returns, and what it says if there is no run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from posemill.errors import RunError
+from posemill.jobs.extract import detach
+from posemill.jobs.extract.detach import start_detached
+from posemill.stores.lock import Holder, holder_of
+from posemill.stores.manifest import Manifest
+from posemill.stores.writer import RunWriter
+
+Start = Callable[[str], int]
+# Holds the lock as a coordinator does, writes its manifest, and waits.
+WORKS = """
+import os, signal, time
+from pathlib import Path
+from posemill.stores.lock import RunLock
+from posemill.stores.manifest import MANIFEST_NAME
+with RunLock(Path({run!r})):
+    Path({run!r}, MANIFEST_NAME).write_text("x")
+    assert os.getsid(0) == os.getpid() and not os.read(0, 1)
+    print("at work", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Starts a piece of Python instead of posemill; all are ended after the test."""
+    pids = []
+
+    def run(code: str) -> int:
+        command = [sys.executable, "-c", code.format(run=str(tmp_path / "run"))]
+        monkeypatch.setattr(detach, "python_command", lambda *arguments: command)
+        pids.append(start_detached(["extract"], tmp_path / "run"))
+        return pids[-1]
+
+    yield run
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
+def test_it_returns_when_the_new_process_works_on_the_run(tmp_path: Path, start: Start) -> None:
+    pid = start(WORKS)
+    holder = holder_of(tmp_path / "run")
+    assert holder is not None
+    assert holder.pid == pid
+    log = tmp_path / "run" / "logs" / "detached.log"
+    deadline = time.monotonic() + 60
+    while not log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert log.read_text() == "at work\n"
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_run_that_was_quick_is_no_failure(code: int, tmp_path: Path, start: Start) -> None:
+    assert start(f"raise SystemExit({code})") > 0
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise SystemExit(2)", "exit code 2"),
+        ("import sys; sys.stderr.write('note\\nposemill: no such engine\\n'); sys.exit(2)",
+         "no such engine"),
+        ("import os; os.write(1, b'\\xff words'); os._exit(7)", "� words"),
+    ],
+)  # fmt: skip
+def test_a_process_that_ends_says_why(code: str, said: str, start: Start) -> None:
+    with pytest.raises(RunError) as caught:
+        start(code)
+    assert str(caught.value) == f"it did not start: {said}"
+
+
+def test_only_what_this_start_said_counts(tmp_path: Path, start: Start) -> None:
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")):
+        pass
+    logs = tmp_path / "run" / "logs"
+    logs.mkdir(exist_ok=True)
+    (logs / "detached.log").write_text("posemill: an old fault\n")
+    with pytest.raises(RunError, match=r"^it did not start: exit code 3$"):
+        start("raise SystemExit(3)")
+    assert (logs / "detached.log").read_text() == "posemill: an old fault\n"
+
+
+def test_a_folder_of_something_else_is_refused_before_anything_is_started(
+    tmp_path: Path, start: Start
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "letter.txt").write_text("mine")
+    with pytest.raises(RunError, match="is not empty and not a posemill run"):
+        start("raise SystemExit(0)")
+
+
+def test_a_start_that_takes_too_long_is_left_alone(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detach, "_START_SECONDS", 0.1)
+    monkeypatch.setattr(detach, "holder_of", lambda folder: Holder(1, "elsewhere", "now"))
+    os.kill(start("import time; time.sleep(60)"), 0)  # it lives

@@ -1,0 +1,44 @@
+"""What goes between coordinator and workers: nobody changes it, and it survives the way."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+
+from posemill.jobs.extract import messages
+from posemill.records import Clip
+from posemill.stores.commits import Shard
+
+UNIT = messages.Unit(1, 2, Clip("a", "a.mp4", "video"), 0, 9, 3, b"state", True)
+LOST = messages.Lost(3, 1, "a.mp4", "decode", "cut short")
+DONE = messages.UnitProgress(1, 2, "train", 9, None, True, 6, (LOST,))
+MESSAGES = [
+    UNIT,
+    messages.Task("t", (UNIT,), 100),
+    LOST,
+    DONE,
+    messages.Commit(Shard("s.parquet", 6, 1000, ()), (DONE,)),
+    messages.Fatal("DeviceError", "no GPU"),
+    messages.WorkerSettings("run", "fake", {}, ("cpu",), "holistic-543", "auto", 4, 1 << 30),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda each: type(each).__name__)
+def test_a_message_comes_out_of_a_pipe_as_it_went_in_and_cannot_be_changed(message: Any) -> None:
+    assert pickle.loads(pickle.dumps(message)) == message
+    with pytest.raises(FrozenInstanceError):
+        setattr(message, fields(message)[0].name, None)
+
+
+def test_a_usual_unit_and_task_have_nothing_to_skip_and_no_end_before_theirs() -> None:
+    task = MESSAGES[1]
+    assert (UNIT.skip, UNIT.give_up) == ({}, None)
+    assert (task.is_careful, task.leave_after) == (False, None)
+
+
+def test_the_steps_of_a_worker_have_their_numbers() -> None:
+    steps = (messages.STARTING, messages.DECODING, messages.ESTIMATING, messages.WRITING)
+    assert steps == (0, 1, 2, 3)
