@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import posemill
+from posemill.stores.manifest import Manifest
+from posemill.stores.writer import RunWriter
 
 PACKAGE = Path(posemill.__file__).parent
 # Changing this list changes what users may import: say so in CHANGELOG.md.
@@ -114,16 +116,26 @@ def test_import_loads_nothing_heavy_sets_no_logging_and_changes_no_global() -> N
 
 
 def test_help_loads_nothing_heavy() -> None:
+    # typer draws its help with rich
+    assert not modules_after("--help") & (HEAVY - {"rich"})
+
+
+def test_status_loads_nothing_heavy(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", Manifest("holistic-143")):
+        pass
+    assert not modules_after("status", str(tmp_path / "run")) & (HEAVY - {"rich"})
+
+
+def modules_after(*command: str) -> set[str]:
+    """The packages that a command has loaded when it ends."""
     code = (
         "import sys, json, contextlib, io\n"
         "from posemill.cli.app import main\n"
         "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
-        "    main(['--help'])\n"
+        f"    main({list(command)!r})\n"
         "print(json.dumps(sorted(sys.modules)))"
     )
-    modules = {name.partition(".")[0] for name in json.loads(run_python("-c", code)[1])}
-    # typer draws its help with rich
-    assert not modules & (HEAVY - {"rich"})
+    return {name.partition(".")[0] for name in json.loads(run_python("-c", code)[1])}
 
 
 def test_import_takes_under_a_fifth_of_a_second() -> None:

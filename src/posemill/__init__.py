@@ -9,9 +9,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from posemill.api.converting import export, import_run, merge, prepare
-    from posemill.api.extracting import extract, status
+    from posemill.api.extracting import extract
     from posemill.api.looking import plot, report, show, view, visualize
     from posemill.api.predicting import predict
+    from posemill.api.run_status import status
     from posemill.archives import open_npz
     from posemill.config import ExtractConfig
     from posemill.errors import PosemillError
@@ -52,7 +53,7 @@ _PUBLIC = {
     "prepare": "posemill.api.converting",
     "report": "posemill.api.looking",
     "show": "posemill.api.looking",
-    "status": "posemill.api.extracting",
+    "status": "posemill.api.run_status",
     "train": "posemill.training.front",
     "view": "posemill.api.looking",
     "visualize": "posemill.api.looking",

@@ -1,4 +1,4 @@
-"""`posemill.extract` and `posemill.status`: a whole dataset to keypoints, and how far it is."""
+"""`posemill.extract`: a whole dataset to keypoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from posemill.api.arguments import run_and_file, run_of
+from posemill.api.arguments import run_and_file
 from posemill.api.converting import export
 from posemill.api.run_progress import ProgressView
 from posemill.config import ExtractConfig
@@ -15,7 +15,6 @@ from posemill.errors import ConfigError
 from posemill.jobs.extract.run import Summary
 from posemill.jobs.extract.run import extract as run_extraction
 from posemill.jobs.extract.snapshot import Snapshot
-from posemill.jobs.extract.status import Status, read_status
 from posemill.jobs.extract.workers import WorkerPlan
 from posemill.sources import ClipList
 
@@ -95,12 +94,3 @@ def _config(
         return source
     given = {"source": source, "out": out, **settings}
     return ExtractConfig(**{name: value for name, value in given.items() if value is not None})
-
-
-def status(run: os.PathLike[str] | str) -> Status:
-    """Return how far a run is: during it, after a crash, after its end.
-
-    Args:
-        run: The run's folder, or the file beside it that `extract` was told to write.
-    """
-    return read_status(run_of(run))

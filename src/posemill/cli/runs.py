@@ -43,7 +43,7 @@ def status(
     """Say how far a run is: during, after a crash, after its end, from any shell."""
     from dataclasses import asdict
 
-    from posemill.api.extracting import status as read_status
+    from posemill.api.run_status import status as read_status
     from posemill.jobs.extract.status import list_failures
 
     run = run_of(run)

@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import psutil
-
 from posemill.errors import RunError
 from posemill.jobs.extract.snapshot import Snapshot, failed_text, read_live
 from posemill.stores.commits import (
@@ -176,6 +174,8 @@ def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
 
 def _ask_to_end(folder: Path, holder: Holder) -> bool:
     """Send SIGTERM to the holder; return False if that process does not have the lock open."""
+    import psutil  # here: `status`, which does not need it, would take longer
+
     try:
         process = psutil.Process(holder.pid)
         if not any(_is_same(folder / LOCK_NAME, each.path) for each in process.open_files()):
