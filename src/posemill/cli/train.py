@@ -62,6 +62,8 @@ def train(
         raise
     if is_first_process() and as_json:
         print_json({"out": str(result.out), **result.summary})
+    elif is_first_process() and "leave_out" in result.summary:
+        _print_left_out(result.summary)
     elif is_first_process():
         _print_summary(result.out, result.summary)
     if under_torchrun():
@@ -101,6 +103,19 @@ def _print_summary(out: Path, summary: Any) -> None:
             *(("advice", text) for text in summary["advice"] or ["nothing to change"]),
         ]
     )  # fmt: skip
+
+
+def _print_left_out(found: Any) -> None:
+    """A row for each group that a model was trained without, then the mean and the worst."""
+    score = found["score"]
+    rows = [
+        (row["group"], f"{row['clips_scored']} of {row['clips']}",
+         f"{row[score]:.4f}" if score in row else "", row.get("run", ""))
+        for row in found["groups"]
+    ]  # fmt: skip
+    rows.append(("mean", "", f"{found['mean']:.4f}", ""))
+    rows.append(("worst", "", f"{found['worst']:.4f}", found["worst_group"]))
+    print_table([f"without {found['leave_out']}", "clips scored", score, "run"], rows)
 
 
 def evaluate(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posemill.errors import TrainingError
+from posemill.errors import ConfigError, TrainingError
 from posemill.training.data.labels import LabelledClip, divide, name_classes, targets_of
 from posemill.training.data.options import DataOptions
 
@@ -65,3 +65,33 @@ def test_a_share_for_dev_is_taken_where_nobody_said_how_large_and_not_from_folds
     folds = divide(rows, DataOptions("x", dev_fraction=None, folds=3))
     assert {row.split for row in folds} == {"train", "test"}
     assert {row.split for row in divide(rows, DataOptions("x", dev_fraction=0.0))} == {"train"}
+
+
+def people() -> list[LabelledClip]:
+    said = [("ann", "a"), ("ann", "b"), ("bo", "a"), ("bo", "b"), ("bo", "c")]
+    return [
+        LabelledClip("dev", 0, index, f"{who}{index}", label, who)
+        for index, (who, label) in enumerate(said)
+    ]
+
+
+def test_the_clips_of_one_group_are_tested_and_all_others_trained_on() -> None:
+    divided = divide(people(), DataOptions("x", leave_out="signer = ann", dev_fraction=None))
+    assert [row.split for row in divided] == ["test", "test", "train", "train", "train"]
+
+
+def test_a_label_that_only_the_left_out_group_has_is_not_scored_and_that_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    divided = divide(people(), DataOptions("x", leave_out="signer=bo"))
+    assert "signer bo: 1 clips with labels that no other signer has are not" in caplog.text
+    assert [row.label for row in divided if row.split == "test"] == ["a", "b"]
+    glosses = divide(people(), DataOptions("x", leave_out="signer=bo", task="ctc"))
+    assert [row.label for row in glosses if row.split == "test"] == ["a", "b", "c"], "as <unk>"
+
+
+@pytest.mark.parametrize("given", ["signer=cy", "signer"])
+def test_a_group_that_is_not_there_is_refused_with_those_that_are(given: str) -> None:
+    message = rf"leave_out: expected signer=VALUE .* \(ann, bo\), got '{given}'"
+    with pytest.raises(ConfigError, match=message):
+        divide(people(), DataOptions("x", leave_out=given))

@@ -43,11 +43,16 @@ class DataSettings(Settings):
         default=None,
         least=0,
         most=0.9,
-        auto="0.15, the same of every class; with folds none",
+        auto="0.15, the same of every class; with folds or leave_out none",
     )
     folds: int = setting("Cross-validation: number of folds; 0 for none.", default=0, least=0)
     fold: int = setting(
         "Cross-validation: the fold to test on, 0 to folds - 1.", default=0, least=0
+    )
+    leave_out: str = setting(
+        "Column of the labels, such as signer: train once for each of its values on all others, "
+        "and test on that one; column=value: only that.",
+        default="",
     )
     split_seed: int = setting("Seed of the folds and of the dev share.", default=0, least=0)
     unit: str = setting(
@@ -308,6 +313,11 @@ class TrainConfig(Settings, command="train"):
             raise ConfigError(
                 f"fold = {fold} of folds = {folds}: expected at least two folds and "
                 "fold from 0 to folds - 1"
+            )
+        if folds and self.data.leave_out:
+            raise ConfigError(
+                f"folds = {folds} and leave_out = {self.data.leave_out!r} both say which clips are "
+                "test: give one of them"
             )
         if self.optimisation.scheduler == "step" and not self.optimisation.step_epochs:
             raise ConfigError("scheduler = 'step' needs step_epochs, for example [20, 35]")

@@ -21,10 +21,11 @@ _ENDINGS = {
 
 @dataclass(frozen=True)
 class Annotation:
-    """What is known about one clip: its label (or glosses, spaces between) and its split or ''."""
+    """What is known about one clip: its label (or glosses with spaces), split, group or ''."""
 
     label: str
     split: str = ""
+    group: str = ""
 
 
 class Annotations(Mapping[str, Annotation]):
@@ -84,22 +85,23 @@ def _by_name(clip_ids: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def read_annotations(path: Path) -> Annotations:
+def read_annotations(path: Path, *, group_column: str = "") -> Annotations:
     """Return the annotations of a labels.csv, of a PHOENIX corpus file, or of a folder of these.
 
     Args:
         path: `labels.csv`; one `*.corpus.csv`; a folder with `*.{train,dev,test}.corpus.csv`,
             or the release folder above it (`annotations/manual` is looked for).
+        group_column: Where it says whose a clip is, such as `signer`; empty: not read.
     """
     if path.is_dir():
         files = _corpus_files(path)
         rows: dict[str, Annotation] = {}
         for file in files:
-            rows.update(_read_file(file))
+            rows.update(_read_file(file, group_column))
         return Annotations(rows, path)
     if not path.is_file():
         raise TrainingError(f"no labels at {path}: expected a CSV file or a folder of corpus files")
-    return Annotations(_read_file(path), path)
+    return Annotations(_read_file(path, group_column), path)
 
 
 def _corpus_files(folder: Path) -> list[Path]:
@@ -114,20 +116,21 @@ def _corpus_files(folder: Path) -> list[Path]:
     )
 
 
-def _read_file(path: Path) -> dict[str, Annotation]:
+def _read_file(path: Path, group_column: str) -> dict[str, Annotation]:
     try:
         encoding = find_encoding(path)
         if encoding is None:
             raise TrainingError(f"{path}: neither UTF-8, UTF-16 nor GBK text; save it as UTF-8")
         if not path.stat().st_size:
             raise TrainingError(f"{path}: empty; expected a header such as video_id,label,split")
-        return _read_rows(path, encoding)
+        return _read_rows(path, encoding, group_column)
     except TableError as error:
         raise TrainingError(f"{path}, {error}") from error
 
 
-def _read_rows(path: Path, encoding: str) -> dict[str, Annotation]:
+def _read_rows(path: Path, encoding: str, group_column: str) -> dict[str, Annotation]:
     names = dict.fromkeys((*_ID_COLUMNS, *_LABEL_COLUMNS, *_GLOSS_COLUMNS, "split"))
+    names |= {group_column: None} if group_column else {}
     is_corpus = path.name.endswith(".corpus.csv")
     split = _split_in_name(path) if is_corpus else ""
     id_column = label_column = ""
@@ -140,7 +143,11 @@ def _read_rows(path: Path, encoding: str) -> dict[str, Annotation]:
         clip_id, label = row[id_column].strip(), row[label_column].strip()
         if not clip_id or not label:
             raise TrainingError(f"{path}, line {number}: {id_column} or {label_column} is empty")
-        found = Annotation(label, usual_split((row.get("split") or split).strip()))
+        found = Annotation(
+            label,
+            usual_split((row.get("split") or split).strip()),
+            row.get(group_column, "").strip(),
+        )
         if rows.get(clip_id, found) != found:
             raise TrainingError(
                 f"{path}, line {number}: {clip_id!r} is {found.label!r} here and "

@@ -17,7 +17,13 @@ from posemill.records import BoolArray, FloatArray, IntArray, sort_splits, usual
 from posemill.skeletons import full_name, get_skeleton
 from posemill.training.data.annotations import read_annotations
 from posemill.training.data.cache import RamStore, Store, precompute, verify_once
-from posemill.training.data.labels import divide, label_clips, name_classes, targets_of
+from posemill.training.data.labels import (
+    LabelledClip,
+    divide,
+    label_clips,
+    name_classes,
+    targets_of,
+)
 from posemill.training.data.normalize import preparation
 from posemill.training.data.options import DataOptions
 from posemill.training.data.readers import RawClips, find_files, read_clips
@@ -140,16 +146,7 @@ def load_sets(
         splits: Only these; all where None.
         time_stride: Frames per output step of the model (ctc), to find clips too short.
     """
-    files = find_files(options.data)
-    clips = [
-        read_clips(
-            path, unit=options.unit, csv_dims=options.csv_dims, csv_frames=options.csv_frames
-        )
-        for path in files.values()
-    ]
-    _check_same_points(clips)
-    annotations = read_annotations(Path(options.labels)) if options.labels else None
-    rows = label_clips(list(files), clips, annotations)
+    clips, rows = read_labelled(options)
     is_share = not any(row.split == "dev" for row in rows)
     rows = divide(rows, options)
     names = tuple(class_names) if class_names else name_classes(rows, options.task)
@@ -178,6 +175,23 @@ def load_sets(
         )
         sets[split] = _check_lengths(made, split, options, time_stride)
     return sets
+
+
+def read_labelled(options: DataOptions) -> tuple[list[RawClips], list[LabelledClip]]:
+    """Return the files' clips as they are, and each clip with its label, split and group."""
+    files = find_files(options.data)
+    clips = [
+        read_clips(
+            path, unit=options.unit, csv_dims=options.csv_dims, csv_frames=options.csv_frames
+        )
+        for path in files.values()
+    ]
+    _check_same_points(clips)
+    column, _ = options.left_out
+    annotations = (
+        read_annotations(Path(options.labels), group_column=column) if options.labels else None
+    )
+    return clips, label_clips(list(files), clips, annotations, group_column=column)
 
 
 class _Joined:

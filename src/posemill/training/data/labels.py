@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posemill.errors import TrainingError
+from posemill.errors import ConfigError, TrainingError
 from posemill.records import IntArray, usual_split
+from posemill.terminal import warn_once
 from posemill.training.data.annotations import Annotations
 from posemill.training.data.folds import assign_folds, pick_share
 from posemill.training.data.options import DataOptions
-from posemill.training.data.readers import RawClips
+from posemill.training.data.readers import RawClips, read_column
 
 UNKNOWN = 1
 _SPECIAL = ("<blank>", "<unk>")
@@ -28,24 +29,38 @@ class LabelledClip:
     index: int
     clip_id: str
     label: str
+    group: str = ""
 
 
 def label_clips(
-    splits: Sequence[str], clips: Sequence[RawClips], annotations: Annotations | None
+    splits: Sequence[str],
+    clips: Sequence[RawClips],
+    annotations: Annotations | None,
+    *,
+    group_column: str = "",
 ) -> list[LabelledClip]:
-    """Return every clip of every file with its label and split; one without a label is an error."""
+    """Return every clip of every file with label, split and group; one without is an error.
+
+    Args:
+        splits: Of each file.
+        clips: Of each file.
+        annotations: The labels; None where the files have them.
+        group_column: Where annotations or files say whose a clip is; empty: no groups.
+    """
     rows, missing = [], []
     ids = (clip_id for raw in clips for clip_id in raw.clip_ids)
     known_by_id = {} if annotations is None else annotations.match(ids)
     for file, (split, raw) in enumerate(zip(splits, clips, strict=True)):
+        groups = read_column(raw, group_column) if group_column else ("",) * len(raw)
         for index, clip_id in enumerate(raw.clip_ids):
-            label, own = raw.labels[index], raw.splits[index]
+            label, own, group = raw.labels[index], raw.splits[index], groups[index]
             if known := known_by_id.get(clip_id):
-                label, own = known.label, known.split or own
+                label, own, group = known.label, known.split or own, known.group or group
             if not label:
                 missing.append(clip_id)
                 continue
-            rows.append(LabelledClip(usual_split(own or split), file, index, clip_id, label))
+            split_of = usual_split(own or split)
+            rows.append(LabelledClip(split_of, file, index, clip_id, label, group))
     if missing:
         where = "no labels file was given;"
         if annotations is not None:
@@ -57,6 +72,13 @@ def label_clips(
         )
     if not rows:
         raise TrainingError(f"{clips[0].path}: no clips")
+    if group_column and not all(row.group for row in rows):
+        without = [row.clip_id for row in rows if not row.group]
+        raise TrainingError(
+            f"leave_out: {len(without)} of {len(rows)} clips have no {group_column!r} "
+            f"({', '.join(without[:3])}{' …' if len(without) > 3 else ''}): expected a column of "
+            "that name in the labels, or an array of that name in the npz"
+        )
     return rows
 
 
@@ -64,6 +86,8 @@ def divide(rows: list[LabelledClip], options: DataOptions) -> list[LabelledClip]
     """Return the clips cut into folds, or with a dev share; those of no split are for training."""
     rows = [dataclasses.replace(r, split="train") if r.split == "all" else r for r in rows]
     seed = options.split_seed
+    if options.leave_out:
+        rows = leave_out(rows, options)
     if options.folds:
         keys = [row.label if options.task == "classify" else "" for row in rows]
         fold = assign_folds(keys, options.folds, seed)
@@ -78,6 +102,33 @@ def divide(rows: list[LabelledClip], options: DataOptions) -> list[LabelledClip]
             where = train[chosen]
             rows[where] = dataclasses.replace(rows[where], split="dev")
     return rows
+
+
+def leave_out(rows: Sequence[LabelledClip], options: DataOptions) -> list[LabelledClip]:
+    """Return the clips of one group as test and all others as train, whatever split they had.
+
+    A clip whose label only its own group has cannot be told by a model that never saw it: it is
+    left out, and that is said.
+    """
+    column, value = options.left_out
+    if value is None or not any(row.group == value for row in rows):
+        there = ", ".join(sorted({row.group for row in rows}))
+        raise ConfigError(
+            f"leave_out: expected {column}=VALUE with a value that clips have ({there}), got "
+            f"{options.leave_out!r}"
+        )
+    known = {row.label for row in rows if row.group != value}
+    if options.task == "ctc":
+        known = {row.label for row in rows}  # glosses of its own become <unk>
+    kept = [row for row in rows if row.group != value or row.label in known]
+    if len(kept) < len(rows):
+        warn_once(
+            f"{column} {value}: {len(rows) - len(kept)} clips with labels that no other {column} "
+            "has are not scored"
+        )
+    return [
+        dataclasses.replace(row, split="test" if row.group == value else "train") for row in kept
+    ]
 
 
 def name_classes(rows: Sequence[LabelledClip], task: str) -> tuple[str, ...]:

@@ -33,9 +33,11 @@ class DataOptions:
         num_frames: Resample every clip to so many frames; 0 keeps lengths.
         max_frames: Longer clips are resampled to so many frames; 0 for no limit.
         dev_fraction: Share of the training clips set aside as dev where there is no dev split;
-            None for `DEV_SHARE`, and none where the clips are cut into folds.
+            None for `DEV_SHARE`, and none where the clips are cut into folds or some left out.
         folds: Cut all clips into so many folds; fold `fold` becomes test, the rest train. 0: not.
         fold: Which fold is test.
+        leave_out: `column=value`: clips with this value in a column of the labels, or in an array
+            of the npz, become test, the rest train. Empty: not.
         split_seed: Decides about folds and the dev share.
         cache: `mmap`, `ram`, `hdf5`, or `none`: made anew in memory each time.
         cache_folder: Where caches are kept; empty for the usual place.
@@ -56,6 +58,7 @@ class DataOptions:
     dev_fraction: float | None = 0.0
     folds: int = 0
     fold: int = 0
+    leave_out: str = ""
     split_seed: int = 0
     cache: str = "mmap"
     cache_folder: str = ""
@@ -74,7 +77,14 @@ class DataOptions:
         """The share of the training clips to set aside where there is no dev split."""
         if self.dev_fraction is not None:
             return self.dev_fraction
-        return 0.0 if self.folds else DEV_SHARE
+        # A share of the same people says nothing about others: with these, all of them train.
+        return 0.0 if self.folds or self.leave_out else DEV_SHARE
+
+    @property
+    def left_out(self) -> tuple[str, str | None]:
+        """Column and value of `leave_out`; None where it names a column only."""
+        column, found, value = self.leave_out.partition("=")
+        return column.strip(), value.strip() if found else None
 
     def __post_init__(self) -> None:
         choices = {

@@ -103,6 +103,21 @@ def read_clips(
     raise TrainingError(f"{path}: expected .npz or .csv, got {path.suffix or 'no ending'}")
 
 
+def read_column(raw: RawClips, name: str) -> tuple[str, ...]:
+    """Return what an array of the npz says of each clip; '' where there is none.
+
+    Args:
+        raw: The clips.
+        name: Of the array: one text or whole number a clip, or one a frame.
+    """
+    array = open_npz(raw.path).get(name) if raw.path.suffix == ".npz" else None
+    if array is not None and array.shape == (int(raw.offsets[-1]),):
+        array = array[raw.offsets[:-1]]
+    if array is None or array.shape != (len(raw),) or array.dtype.kind not in "Uiu":
+        return ("",) * len(raw)
+    return tuple(str(value).strip() for value in array)
+
+
 def _read_npz(path: Path, unit: str) -> RawClips:
     arrays = open_npz(path)
     clips = read_npz_clips(arrays, unit=unit)

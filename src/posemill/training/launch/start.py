@@ -16,6 +16,7 @@ from posemill.errors import ConfigError, RunError
 from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.config.unused import unused_settings
+from posemill.training.launch.leave_out import leave_each_out
 from posemill.training.launch.modes import ModePlan, plan_mode, plan_precision
 from posemill.training.launch.probe import probe_mode
 from posemill.training.launch.ranks import launch
@@ -36,8 +37,9 @@ class TrainResult:
 
     Args:
         out: Folder of the run.
-        scores: By split, of the best checkpoint: `loss`, and `accuracy` or `wer`.
-        summary: All of `summary.json`: timing, advice, mode and why, notes.
+        scores: By split, of the best checkpoint: `loss`, and `accuracy` or `wer`; with `leave_out`
+            of a column, of each group under the model that was trained without it.
+        summary: All of `summary.json`: timing, advice, mode and why, notes; or of `left_out.json`.
     """
 
     out: Path
@@ -62,6 +64,11 @@ def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
         resolved = config
     if not resolved.config.out:
         raise ConfigError("out: expected the folder of the run, for example runs/train1; got none")
+    if resolved.config.leave_out and "=" not in resolved.config.leave_out:
+        found = leave_each_out(resolved)
+        scores = {row["group"]: {found["score"]: row[found["score"]]} for row in found["groups"]
+                  if "run" in row}  # fmt: skip
+        return TrainResult(Path(resolved.config.out), scores, found)
     return _train(partial(build_workload, resolved.config), resolved)
 
 

@@ -123,7 +123,7 @@ def read_sweep(path: Path, *, out: str = "") -> Sweep:
     config = path.parent / table["config"] if table.get("config") else None
     settings = TrainConfig.flatten(table.get("settings", {}), where=str(path))
     changes = _all_changes(path, table)
-    jobs = tuple(_make_job(number, change, folder) for number, change in enumerate(changes))
+    jobs = tuple(make_job(number, change, folder) for number, change in enumerate(changes))
     sweep = Sweep(path, folder, config, settings, jobs)
     for job in jobs:
         sweep.resolve(job, cores=1)
@@ -194,7 +194,8 @@ def _as_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def _make_job(number: int, changes: Mapping[str, Any], out: Path) -> SweepJob:
+def make_job(number: int, changes: Mapping[str, Any], out: Path) -> SweepJob:
+    """Return a training of a sweep, named by its number and what it has different."""
     text = json.dumps(changes, sort_keys=True)
     name = f"{number:03d}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return SweepJob(name, changes, out / name)

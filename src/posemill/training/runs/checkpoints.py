@@ -195,7 +195,8 @@ def load_into(
     if wrong:
         raise TrainingError(
             f"the checkpoint {where} is of another model: {len(wrong)} tensors are missing, new or "
-            f"of another shape, the first {wrong[0]!r}"
+            f"of another shape, the first {wrong[0]!r}; where an earlier posemill wrote it, whose "
+            "model of that name was built otherwise, use that version or train again"
         )
     model.load_state_dict(dict(checkpoint.weights))
 

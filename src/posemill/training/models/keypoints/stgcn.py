@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -23,18 +23,22 @@ from posemill.training.models.keypoints.base import (
     steps_mask,
 )
 
+JOINED = 128  # numbers of a step, all parts together
+
 
 class Stgcn(KeypointModel):
-    """Blocks of a graph convolution and a convolution over time; points pooled by group at the end.
+    """Blocks of a graph convolution and a convolution over time, then a vector of each part.
 
-    The graph has the skeleton's bones, and learned links besides. A skeleton that is not known has
-    no bones: its links are learned from nothing.
+    A graph convolution treats all points alike. Which point is which comes from three places: a
+    gain, an offset and a vector of each point at the input, links that are learned beside the
+    bones, and sums over the points of a part whose weights are learned.
 
     Args:
         shape: Of input and output.
         widths: Numbers per point after each block.
         strides: By how much each block shortens time.
         kernel: Frames of the convolution over time.
+        num_sums: Weighted sums over the points of each part, at the end.
         dropout: Share of hidden numbers dropped in training.
         features: `points`, `motion`, `fast_motion`, `presence`.
     """
@@ -43,9 +47,10 @@ class Stgcn(KeypointModel):
         self,
         shape: ModelShape,
         *,
-        widths: Sequence[int] = (16, 32, 64),
+        widths: Sequence[int] = (16, 32, 32),
         strides: Sequence[int] = (2, 2, 1),
         kernel: int = 5,
+        num_sums: int = 8,
         dropout: float = 0.2,
         features: Sequence[str] = ("points", "motion", "presence"),
     ) -> None:
@@ -54,19 +59,19 @@ class Stgcn(KeypointModel):
             raise ConfigError(f"stgcn: expected a stride for each width, got {widths}, {strides}")
         self.features, self.strides = tuple(features), tuple(strides)
         before = features_per_point("stgcn", self.features, shape.num_dims)
-        graph = adjacency(shape.num_points, shape.skeleton_name)
+        self.identify = PointIdentity(shape.num_points, before, widths[0])
+        before = widths[0]
+        graphs = partitions(shape.num_points, shape.skeleton_name)
         blocks = []
         for width, stride in zip(widths, strides, strict=True):
-            blocks.append(GraphBlock(before, width, graph, time=(kernel, stride), dropout=dropout))
+            blocks.append(GraphBlock(before, width, graphs, time=(kernel, stride), dropout=dropout))
             before = width
         self.blocks = nn.ModuleList(blocks)
-        self.ranges = [(0, shape.num_points)]
-        if shape.skeleton_name:
-            self.ranges = [(group.start, group.stop) for group in groups_of(shape.skeleton_name)]
-        width = before * len(self.ranges) * 2
-        self.join = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * before), nn.GELU())
+        self.sums = PartSums(shape, num_sums)
+        width = before * self.sums.num_sums
+        self.join = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, JOINED), nn.GELU())
         self.dropout = nn.Dropout(dropout)
-        outputs = 2 * before if shape.task == "ctc" else 4 * before
+        outputs = JOINED if shape.task == "ctc" else 2 * JOINED
         self.head = nn.Linear(outputs, shape.num_classes)
 
     @classmethod
@@ -81,66 +86,136 @@ class Stgcn(KeypointModel):
         self, points: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor
     ) -> torch.Tensor | CtcOutput:
         """Return logits `(B, C)`, or a `CtcOutput`."""
-        features = point_features(points, mask, self.features)  # (B, T, K, F)
+        features = self.identify(point_features(points, mask, self.features))  # (B, T, K, F)
         for number, block in enumerate(self.blocks):
             features = self.run(block, features, lengths)
             lengths = shorten(lengths, self.strides[number])
-        pooled = [
-            torch.cat([part.mean(2), part.amax(2)], -1)
-            for part in (features[:, :, start:stop] for start, stop in self.ranges)
-        ]
-        sequence = self.dropout(self.join(torch.cat(pooled, -1)))  # (B, T', 2 C)
+        sequence = self.dropout(self.join(self.sums(features)))  # (B, T', JOINED)
         if self.shape.task == "ctc":
             return CtcOutput(self.head(sequence), lengths)
         logits: torch.Tensor = self.head(pool_time(sequence, lengths))
         return logits
 
 
+class PointIdentity(nn.Module):
+    """A gain and an offset for every number of every point, and a learned vector of each point."""
+
+    def __init__(self, num_points: int, before: int, width: int) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(num_points, before))
+        self.offset = nn.Parameter(torch.zeros(num_points, before))
+        self.project = nn.Linear(before, width)
+        self.vectors = nn.Parameter(0.5 * torch.randn(num_points, width))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Return `(B, T, K, width)` of `(B, T, K, before)`."""
+        moved = self.project(features * self.gain + self.offset) + self.vectors
+        result: torch.Tensor = F.gelu(self.norm(moved))
+        return result
+
+
+class PartSums(nn.Module):
+    """Sums over the points of each part with learned weights; they begin near the mean."""
+
+    inside: torch.Tensor
+
+    def __init__(self, shape: ModelShape, num_sums: int) -> None:
+        super().__init__()
+        ranges = [(0, shape.num_points)]
+        if shape.skeleton_name:
+            ranges = [(group.start, group.stop) for group in groups_of(shape.skeleton_name)]
+        self.num_sums = num_sums * len(ranges)
+        inside = torch.zeros(self.num_sums, shape.num_points)
+        for number, (start, stop) in enumerate(ranges):
+            inside[number * num_sums : (number + 1) * num_sums, start:stop] = 1.0
+        sizes = inside.sum(1, keepdim=True)
+        self.register_buffer("inside", inside, persistent=False)
+        self.weights = nn.Parameter(inside / sizes + inside * torch.randn_like(inside) / sizes**0.5)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Return `(B, T, sums * C)` of `(B, T, K, C)`."""
+        weights = self.weights * self.inside
+        return F.linear(features.transpose(2, 3), weights).flatten(2)
+
+
 class GraphBlock(nn.Module):
-    """Graph convolution, a convolution of each point over time, and a way around both."""
+    """A convolution of each point over time, a graph convolution, and a way around both."""
 
     def __init__(
         self,
         before: int,
         width: int,
-        graph: torch.Tensor,
+        graphs: torch.Tensor,
         *,
         time: tuple[int, int],
         dropout: float,
     ) -> None:
         super().__init__()
         kernel, self.stride = time
-        # Starts as the skeleton's bones; which points belong together beyond that is learned.
-        self.links = nn.Parameter(graph + 1e-2 * torch.randn_like(graph))
-        self.own = nn.Linear(before, width)
-        self.others = nn.Linear(before, width)
-        self.norm = nn.LayerNorm(width)
         self.over_time = nn.Conv2d(
-            width, width, (kernel, 1), stride=(self.stride, 1), padding=(kernel // 2, 0)
+            before, width, (kernel, 1), stride=(self.stride, 1), padding=(kernel // 2, 0)
         )
         self.norm_time = nn.LayerNorm(width)
+        # Starts as the skeleton's bones; which points belong together beyond that is learned.
+        self.links = nn.Parameter(graphs + 1e-2 * torch.randn_like(graphs))
+        self.own = nn.Linear(width, width)
+        self.others = nn.Linear(width * len(graphs), width)
+        self.norm = nn.LayerNorm(width)
         self.around = nn.Linear(before, width) if before != width else nn.Identity()
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Return `(B, T', K, width)` of `(B, T, K, before)`; steps past a clip's end are 0."""
-        # One product of (B T before, K) with (K, K): as a batch of small ones it is far slower.
-        gathered = F.linear(features.transpose(2, 3), self.links).transpose(2, 3)
-        hidden = F.gelu(self.norm(self.own(features) + self.others(gathered)))
         inside = steps_mask(lengths, features.shape[1])[..., None, None]
-        hidden = hidden * inside  # what is padded must not leak into the last frames
+        features = features * inside  # what is padded must not leak into the last frames
         # (B, T, K, C) read as (B, C, T, K) is what torch calls channels last: nothing is copied.
-        moved = self.over_time(hidden.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        moved = self.norm_time(moved)
-        result = self.around(features[:, :: self.stride]) + self.dropout(moved)
+        moved = self.over_time(features.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        # Time is shortened first: the product below is the dear one.
+        hidden = F.gelu(self.norm_time(moved))
+        # One product of (B T width, K) with (K, 3 K): as a batch of small ones it is far slower.
+        gathered = F.linear(hidden.transpose(2, 3), self.links.flatten(0, 1))
+        gathered = gathered.reshape(*gathered.shape[:3], len(self.links), -1)
+        gathered = gathered.permute(0, 1, 4, 3, 2).flatten(3)
+        mixed = self.norm(self.own(hidden) + self.others(gathered))
+        result = self.around(features[:, :: self.stride]) + self.dropout(mixed)
         inside = steps_mask(shorten(lengths, self.stride), result.shape[1])[..., None, None]
         return F.gelu(result) * inside
 
 
-def adjacency(num_points: int, skeleton_name: str | None) -> torch.Tensor:
-    """Return `(K, K)`: bones both ways, each row divided by its sum; zeros where none are known."""
-    graph = torch.zeros(num_points, num_points)
+def partitions(num_points: int, skeleton_name: str | None) -> torch.Tensor:
+    """Return `(3, K, K)`: bones to points as far from the root, nearer to it, farther from it.
+
+    A row is divided by its sum. All is zero where no bones are known.
+    """
+    graphs = torch.zeros(3, num_points, num_points)
     if skeleton_name:
-        for one, other in get_skeleton(skeleton_name).bones:
-            graph[one, other] = graph[other, one] = 1.0
-    return graph / graph.sum(1, keepdim=True).clamp(min=1.0)
+        bones = get_skeleton(skeleton_name).bones
+        roots = [root for group in groups_of(skeleton_name) for root in group.roots]
+        hops = hops_from(roots, bones, num_points)
+        for pair in bones:
+            for point, other in (pair, pair[::-1]):
+                way = hops[other] - hops[point]
+                graphs[0 if way == 0 else 1 if way < 0 else 2, point, other] = 1.0
+    return graphs / graphs.sum(2, keepdim=True).clamp(min=1.0)
+
+
+def hops_from(roots: Sequence[int], bones: Iterable[tuple[int, int]], num_points: int) -> list[int]:
+    """Return how many bones each point is from the nearest root.
+
+    Of points that no root reaches, the first of those that hang together is their root.
+    """
+    near: dict[int, list[int]] = {point: [] for point in range(num_points)}
+    for one, other in bones:
+        near[one].append(other)
+        near[other].append(one)
+    hops: dict[int, int] = {}
+    for starts in (roots, *([point] for point in range(num_points))):
+        waiting = [point for point in starts if point not in hops]
+        hops |= dict.fromkeys(waiting, 0)
+        while waiting:
+            point = waiting.pop(0)
+            fresh = [other for other in near[point] if other not in hops]
+            hops |= dict.fromkeys(fresh, hops[point] + 1)
+            waiting += fresh
+    return [hops[point] for point in range(num_points)]

@@ -1,0 +1,132 @@
+"""How well new people are recognised: a training for each group of clips that never sees it.
+
+The trainings are those of a sweep: side by side, each in a process of its own, and the same
+command again continues a killed one.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posemill.errors import TrainingError
+from posemill.files import atomic_path
+from posemill.machine.limits import count_cores
+from posemill.terminal import printable
+from posemill.training.config.resolve import Resolved
+from posemill.training.config.train_config import FIELDS
+from posemill.training.data.datasets import read_labelled
+from posemill.training.data.options import DataOptions
+from posemill.training.launch.sweep import Sweep, SweepJob, make_job
+from posemill.training.launch.sweep_runner import run_sweep
+from posemill.training.loop.precision import choose_device
+from posemill.training.runs.logs import say
+
+_NOT_SHARED = ("out", "leave_out", "resume", "progress")
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A group, how many clips it has, and how many of them have a label that others have too."""
+
+    name: str
+    num_clips: int
+    num_scored: int
+
+
+def leave_each_out(resolved: Resolved) -> dict[str, Any]:
+    """Return the test scores of each group under a model that was trained on all others.
+
+    Returns:
+        `leave_out` (the column), `score` (`accuracy` or `wer`), `groups` (a row for each: `group`,
+        `clips`, `clips_scored`, the scores, `run`), `mean` and `worst` over groups. It is written
+        to `left_out.json` in the folder of `out`, too.
+    """
+    config = resolved.config
+    options = DataOptions.of(config)
+    column, _ = options.left_out
+    groups = count_groups(options)
+    if len(groups) < 2:
+        raise TrainingError(
+            f"leave_out: all clips have the same {column!r} ({groups[0].name}): nobody is left to "
+            "learn from"
+        )
+    given = {
+        name: config.value(field)
+        for name, field in FIELDS.items()
+        if resolved.sources[name] in ("file", "flag", "given") and name not in _NOT_SHARED
+    }
+    out = Path(config.out)
+    jobs = {
+        group: make_job(number, {**given, "leave_out": f"{column}={group.name}"}, out)
+        for number, group in enumerate(groups)
+        if group.num_scored
+    }
+    _run(Sweep(out, out, None, {}, tuple(jobs.values())), column, jobs, resolved)
+    found = _tabulate(column, groups, jobs)
+    with atomic_path(out / "left_out.json") as temporary:
+        temporary.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    return found
+
+
+def count_groups(options: DataOptions) -> list[LeftOut]:
+    """Return the groups in the order of their names."""
+    _, rows = read_labelled(options)
+    result = []
+    for name in sorted({row.group for row in rows}):
+        others = {row.label for row in rows if row.group != name}
+        labels = [row.label for row in rows if row.group == name]
+        # Of glosses that nobody else has the word error rate knows what to do.
+        scored = labels if options.task == "ctc" else [one for one in labels if one in others]
+        result.append(LeftOut(name, len(labels), len(scored)))
+    return result
+
+
+def _run(sweep: Sweep, column: str, jobs: Mapping[LeftOut, SweepJob], resolved: Resolved) -> None:
+    config = resolved.config
+    names = {job.name: group.name for group, job in jobs.items()}
+
+    def report(event: str, job: SweepJob) -> None:
+        if config.progress:
+            say(printable(f"without {column} {names[job.name]}: {event}"))
+
+    # Trainings side by side gain more than one spread over the cores; a GPU takes one at a time.
+    is_alone = choose_device(config.device).type != "cpu" or config.parallel == "multi_process"
+    side_by_side = 1 if is_alone else min(count_cores(), len(jobs))
+    failures = run_sweep(sweep, num_jobs=side_by_side, report=report)
+    if failures:
+        job, reason = next(iter(failures.items()))
+        raise TrainingError(
+            f"{len(failures)} of {len(jobs)} trainings failed, the first without {column} "
+            f"{names[job]}: {reason}; its log is {sweep.out / job / 'log.txt'}. The same command "
+            "again runs those that are left"
+        )
+
+
+def _tabulate(
+    column: str, groups: Sequence[LeftOut], jobs: Mapping[LeftOut, SweepJob]
+) -> dict[str, Any]:
+    rows = []
+    for group in groups:
+        row: dict[str, Any] = {
+            "group": group.name, "clips": group.num_clips, "clips_scored": group.num_scored,
+        }  # fmt: skip
+        if group in jobs:
+            summary = jobs[group].summary or {}
+            row |= {**summary["scores"]["test"], "run": str(jobs[group].run_folder)}
+        rows.append(row)
+    scored = [row for row in rows if "run" in row]
+    score = "accuracy" if "accuracy" in scored[0] else "wer"
+    worst = (min if score == "accuracy" else max)(scored, key=lambda row: float(row[score]))
+    return {
+        "leave_out": column,
+        "score": score,
+        "groups": rows,
+        "mean": statistics.fmean(float(row[score]) for row in scored),
+        "worst": worst[score],
+        "worst_group": worst["group"],
+    }

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from posemill.cli.app import build_app
+from posemill.errors import ConfigError, TrainingError
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.options import DataOptions
+from posemill.training.launch.leave_out import LeftOut, count_groups
+from posemill.training.launch.start import train
+from posemill.training.runs.inference import evaluate
+
+Settings = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """Clips of Ann, Bo and Cy: Cy alone says `odd`. The class is which of two points is higher."""
+    rng = np.random.default_rng(0)
+    lines = ["video_id,label,split,signer"]
+    points: list[np.ndarray[Any, Any]] = []
+    ids: list[str] = []
+    for who, labels in (("ann", "ab" * 8), ("bo", "ab" * 8), ("cy", ["odd"] * 3)):
+        for index, label in enumerate(labels):
+            clip = rng.normal(size=(4, 2, 2)) * 0.05 + [[0, 0], [1, 1 if label == "a" else -1]]
+            points.append(clip.astype(np.float32))
+            ids += [f"{who}{index}"] * 4
+            lines.append(f"{who}{index},{label},{'dev' if index == 0 else ''},{who}")
+    np.savez(tmp_path / "all.npz", keypoints=np.concatenate(points), video_ids=ids)
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    return tmp_path
+
+
+def options(folder: Path, **changes: Any) -> DataOptions:
+    return DataOptions(str(folder / "all.npz"), str(folder / "labels.csv"), **changes)
+
+
+def test_every_group_is_counted_with_the_clips_that_others_could_teach(people: Path) -> None:
+    found = count_groups(options(people, leave_out="signer"))
+    assert found == [LeftOut("ann", 16, 16), LeftOut("bo", 16, 16), LeftOut("cy", 3, 0)]
+
+
+def test_each_person_is_scored_by_a_model_that_never_saw_them(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "left"
+    flags = ["--data", people / "all.npz", "--labels", people / "labels.csv", "--model", "mlp",
+             "--epochs", 30, "--lr", 0.02, "--no-figures", "--no-tensorboard", "--batch-size", 8,
+             "--normalize", "none", "--workers", 0, "--leave-out", "signer",
+             "--out", out]  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "200")
+    result = CliRunner().invoke(build_app(), ["train", *map(str, flags)])
+    assert result.exit_code == 0, result.output
+    lines = [line.split() for line in result.stdout.splitlines() if line[0].isalpha()]
+    assert [line[0] for line in lines] == ["without", "ann", "bo", "cy", "mean", "worst"]
+    assert lines[1][1:5] == ["16", "of", "16", "1.0000"]
+    assert lines[3][1:] == ["0", "of", "3"], "nobody else says odd: cy cannot be scored"
+    assert lines[4][1] == "1.0000"
+    assert "without signer ann: done" in result.stderr
+    found = json.loads((out / "left_out.json").read_text())
+    assert (found["score"], found["mean"], found["worst"]) == ("accuracy", 1.0, 1.0)
+    run = Path(found["groups"][0]["run"])
+    assert evaluate(run, split="test")["accuracy"] == 1.0, "the same clips again"
+    ids = json.loads((run / "run.json").read_text())
+    assert ids["identity"]["num_classes"] == 3, "the others' classes, odd among them"
+    before = (run / "summary.json").stat().st_mtime_ns
+    again = CliRunner().invoke(build_app(), ["train", *map(str, flags), "--json"])
+    assert json.loads(again.stdout)["mean"] == 1.0
+    assert (run / "summary.json").stat().st_mtime_ns == before, "what is done is not run again"
+
+
+def test_one_person_is_left_out_by_name(people: Path, settings: Settings) -> None:
+    given = {"data": str(people / "all.npz"), "labels": str(people / "labels.csv")}
+    changes = {"model": "mlp", "model_options": {}, "epochs": 1, "leave_out": "signer=bo"}
+    found = train(TrainConfig(**settings(**given, **changes)))
+    assert set(found.scores) == {"test"}, "no share of the same people is set aside"
+
+
+def test_a_failed_training_names_the_person_and_its_log(people: Path, settings: Settings) -> None:
+    given = {"data": str(people / "all.npz"), "labels": str(people / "labels.csv")}
+    wrong = settings(**given, leave_out="signer", model="mlp", model_options={"hiden": [2]})
+    message = r"2 of 2 trainings failed, the first without signer (ann|bo): .*hiden.*log\.txt"
+    with pytest.raises(TrainingError, match=message):
+        train(TrainConfig(**wrong))
+
+
+def test_a_single_person_cannot_be_left_out(people: Path, settings: Settings) -> None:
+    labels = people / "one.csv"
+    labels.write_text(
+        (people / "labels.csv").read_text().replace(",bo", ",ann").replace(",cy", ",ann")
+    )
+    given = settings(data=str(people / "all.npz"), labels=str(labels), leave_out="signer")
+    with pytest.raises(TrainingError, match=r"all clips have the same 'signer' \(ann\): nobody"):
+        train(TrainConfig(**given))
+    with pytest.raises(ConfigError, match="folds = 3 and leave_out = 'signer' both say"):
+        TrainConfig(**(given | {"folds": 3}))
