@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from itertools import chain
 
 import numpy as np
@@ -7,7 +8,14 @@ import pytest
 import torch
 
 from posemill.training.data.augment import Augment
-from posemill.training.data.batches import BatchMaker, BucketSampler, Draw, collate, make_loader
+from posemill.training.data.batches import (
+    Batch,
+    BatchMaker,
+    BucketSampler,
+    Draw,
+    collate,
+    make_loader,
+)
 from posemill.training.data.datasets import KeypointSet, Sample, make_set
 
 RNG = np.random.default_rng(0)
@@ -37,6 +45,100 @@ def test_a_batch_is_padded_with_zeros_that_the_mask_excludes() -> None:
     assert batch.targets.tolist() == [5, 7]
     assert batch.weights.tolist() == [1, 1]
     assert batch.to("cpu").points.dtype == torch.float32
+    assert batch.mask[0, :2].all()
+    assert batch.mask[1].all()
+    assert batch.points[0, :2].eq(1).all()
+    assert batch.target_lengths.tolist() == [1, 1]
+    assert batch.indices.tolist() == [0, 1]
+    assert batch.weights.dtype == torch.float32
+    assert len(batch) == 2
+
+
+def test_a_clip_without_glosses_still_has_room_for_one() -> None:
+    empty = Sample(np.ones((2, 1, 2), np.float32), np.ones((2, 1), bool), np.zeros(0, np.int64))
+    batch = collate([empty])
+    assert batch.targets.tolist() == [[0]]
+    assert batch.target_lengths.tolist() == [0]
+
+
+def test_a_batch_goes_to_its_device_and_into_locked_memory_whole() -> None:
+    calls: list[tuple[object, ...]] = []
+
+    class Tensor:
+        def to(self, device: str, *, non_blocking: bool) -> str:
+            calls.append((device, non_blocking))
+            return "moved"
+
+        def pin_memory(self) -> str:
+            return "pinned"
+
+    batch = Batch(*[Tensor()] * 7)  # type: ignore[arg-type]
+    assert vars(batch.to("there", non_blocking=True)) == dict.fromkeys(vars(batch), "moved")
+    assert calls == [("there", True)] * 7
+    batch.to("there")
+    assert calls[-1] == ("there", False)
+    assert vars(batch.pin_memory()) == dict.fromkeys(vars(batch), "pinned")
+
+
+def test_a_draw_is_of_the_first_epoch_and_counts_unless_said() -> None:
+    assert Draw(3) == (3, 0, 1.0)
+
+
+def test_a_maker_has_the_clips_of_its_set() -> None:
+    clips = make_clips(LENGTHS[:3])
+    maker = BatchMaker(clips)
+    assert len(maker) == 3
+    assert (maker.augment, maker.seed) == (None, 0)
+    np.testing.assert_array_equal(maker[Draw(1)].points[0], clips[1].points)
+
+
+def test_a_rank_without_a_clip_fills_up_with_one_that_does_not_count() -> None:
+    sampler = BucketSampler(np.array([5, 6, 7]), 2, shuffle=False, rank=1, world_size=2)
+    sampler.set_position(4)
+    assert list(sampler) == [[Draw(1, 4)], [Draw(2, 4, 0.0)]]
+    first = BucketSampler(np.array([5, 6, 7]), 2, shuffle=False, rank=0, world_size=2)
+    assert list(first) == [[Draw(0)], [Draw(2)]]
+
+
+def test_a_seed_gives_the_same_order_in_every_version() -> None:
+    """A training that goes on with a newer version sees every clip once in its epoch."""
+    lengths = np.arange(11)[::-1] * 2
+    sampler = BucketSampler(lengths, 3, seed=5, bucket_batches=2)
+    sampler.set_position(2)
+    assert clips_of(sampler) == [[3, 2, 0], [10, 9, 8], [6, 5, 4], [7, 1]]
+
+
+def test_the_usual_sampler_sorts_within_32_batches() -> None:
+    sampler = BucketSampler(LENGTHS, 80)
+    assert sampler.batch_size == 53, "no more than there are"
+    assert sampler.micro_batch_size == 53
+    assert (sampler.shuffle, sampler.seed, sampler.bucket_batches) == (True, 0, 32)
+    assert (sampler.rank, sampler.world_size) == (0, 1)
+    assert sampler.state() == {"epoch": 0, "step": 0}
+    assert BucketSampler(LENGTHS, 9, world_size=2).micro_batch_size == 5
+    sampler.set_position(3, 2)
+    sampler.set_position(4)
+    assert sampler.state() == {"epoch": 4, "step": 0}
+
+
+def test_loaders_keep_batches_ready_in_processes_that_stay() -> None:
+    maker, sampler = BatchMaker(make_clips(LENGTHS[:3])), BucketSampler(LENGTHS[:3], 2)
+    alone = make_loader(maker, sampler)
+    assert (alone.num_workers, alone.pin_memory) == (0, False)
+    loader = make_loader(maker, sampler, num_workers=2)
+    assert (loader.num_workers, loader.persistent_workers, loader.prefetch_factor) == (2, True, 2)
+    other = make_loader(maker, sampler, num_workers=1, persistent_workers=False, prefetch_factor=5)
+    assert (other.persistent_workers, other.prefetch_factor) == (False, 5)
+
+
+def test_a_loader_process_computes_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    loader = make_loader(BatchMaker(make_clips()), BucketSampler(LENGTHS, 8), num_workers=1)
+    assert loader.worker_init_fn is not None
+    loader.worker_init_fn(0)
+    assert (asked, os.environ["OMP_NUM_THREADS"]) == ([1], "1")
 
 
 def test_gloss_targets_are_padded_too() -> None:
@@ -112,6 +214,9 @@ def test_without_shuffling_the_order_is_by_length_or_as_it_is() -> None:
 def test_nothing_to_draw_from_is_refused() -> None:
     with pytest.raises(ValueError, match="expected clips and a batch of 1 or more, got 0 clips"):
         BucketSampler(np.zeros(0, np.int64), 8)
+    with pytest.raises(ValueError, match="got 53 clips, batch 0"):
+        BucketSampler(LENGTHS, 0)
+    assert len(BucketSampler(LENGTHS, 1)) == 53
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.data import loaders
 from posemill.training.data.batches import BatchMaker
 from posemill.training.data.datasets import Sample, make_set
 from posemill.training.data.loaders import EpochLoader
@@ -41,6 +42,41 @@ def make_loader(*, in_thread: bool, num_workers: int = 0) -> EpochLoader:
     THREADS.clear()
     split = Split(ThreadNotes(clips), np.array([len(each.points) for each in samples]))
     return EpochLoader(split, config, World(), shuffle=True, in_thread=in_thread)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the loader of torch was given last."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(loaders, "make_loader", lambda *_, **options: given.update(options))
+    return given
+
+
+@pytest.mark.parametrize(("workers", "found"), [(-1, 0), (0, 0), (3, 3)])
+def test_the_settings_of_loading_are_handed_on(
+    made: dict[str, Any], workers: int, found: int
+) -> None:
+    config = TrainConfig(workers=workers, persistent_workers=False, prefetch_factor=5, seed=3,
+                         batch_size=4, micro_batch=2)  # fmt: skip
+    split: Any = Split(None, np.arange(9))  # type: ignore[arg-type]
+    loader = EpochLoader(split, config, World(), shuffle=False, pins=True, in_thread=True)
+    assert made == {
+        "num_workers": found, "pin_memory": True, "persistent_workers": False, "prefetch_factor": 5,
+    }  # fmt: skip
+    assert loader._ahead == (0 if found else 5)
+    sampler = loader.sampler
+    assert (sampler.batch_size, sampler.micro_batch_size, sampler.seed) == (4, 2, 3)
+    assert (sampler.shuffle, sampler.bucket_batches) == (False, 32)
+    plain = EpochLoader(split, config.replace(bucket_by_length=False), World(), shuffle=True)
+    assert made["pin_memory"] is False
+    assert plain._ahead == 0
+    assert (plain.sampler.shuffle, plain.sampler.bucket_batches) == (True, 0)
+
+
+def test_the_batches_are_those_of_the_first_epoch_unless_said() -> None:
+    loader = make_loader(in_thread=False)
+    assert clips_of(loader.batches()) == clips_of(loader.batches(0, 1, start_step=0))
+    assert clips_of(loader.batches(1, 3, start_step=2))[1:] == clips_of(loader.batches(2, 3))
 
 
 def clips_of(batches: Any) -> list[list[int]]:

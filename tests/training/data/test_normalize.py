@@ -5,7 +5,15 @@ import pytest
 
 from posemill.errors import ConfigError
 from posemill.skeletons import get_skeleton
-from posemill.training.data.normalize import groups_of, preparation, resample, sample_at
+from posemill.training.data.normalize import (
+    Group,
+    groups_of,
+    normalize_parts,
+    normalize_whole,
+    preparation,
+    resample,
+    sample_at,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -93,6 +101,109 @@ def test_between_a_found_and_a_missing_point_the_found_one_counts() -> None:
     mixed, found = sample_at(points, mask, np.array([0.5, 1.0]))
     assert mixed[:, 0, 0].tolist() == [2.0, 0.0]
     assert found[:, 0].tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("time", "value"), [(-1.0, 0.0), (0.0, 0.0), (0.25, 1.0), (1.5, 8.0), (2.0, 12.0), (9.0, 12.0)]
+)
+def test_points_between_two_frames_lie_on_the_line_between_them(time: float, value: float) -> None:
+    points = np.array([0.0, 4.0, 12.0], np.float32)[:, None, None]
+    mixed, found = sample_at(points, np.ones((3, 1), bool), np.array([time]))
+    assert (mixed[0, 0, 0], found[0, 0]) == (value, True)
+    assert mixed.dtype == np.float32
+
+
+def test_a_limit_of_frames_leaves_clips_alone_that_are_not_longer() -> None:
+    points, mask = person(9)
+    for limit, frames in ((8, 8), (9, 9), (10, 9)):
+        result, kept = preparation(normalize="none", max_frames=limit).function(points, mask)
+        assert len(result) == len(kept) == frames
+    result, _ = preparation(normalize="none", num_frames=5, max_frames=3).function(points, mask)
+    np.testing.assert_array_equal(result, points[::2])
+
+
+def test_missing_points_are_zero_where_nothing_is_normalised() -> None:
+    points, mask = person()
+    mask[1, 2] = False
+    result, kept = preparation(normalize="none").function(points, mask)
+    assert kept is mask
+    assert (result[1, 2] == 0).all()
+    np.testing.assert_array_equal(result[mask], points[mask])
+
+
+def test_what_was_done_is_written_down_so_that_a_cache_knows_it() -> None:
+    transform = preparation(num_dims=2, num_frames=7, max_frames=9, skeleton_name="holistic-143")
+    assert transform.name == "prepare"
+    assert transform.parameters == {
+        "version": 1, "normalize": "parts", "skeleton": "holistic-143", "num_dims": 2,
+        "num_frames": 7, "max_frames": 9,
+    }  # fmt: skip
+    assert preparation().parameters == {
+        "version": 1, "normalize": "whole", "skeleton": None, "num_dims": 0, "num_frames": 0,
+        "max_frames": 0,
+    }  # fmt: skip
+    whole = preparation(normalize="whole", skeleton_name="holistic-143")
+    assert whole.parameters["normalize"] == "whole"
+    points, mask = person()
+    np.testing.assert_array_equal(whole.function(points, mask)[0], normalize_whole(points, mask)[0])
+
+
+def test_a_whole_clip_is_centred_on_its_mean_and_has_size_one() -> None:
+    points = np.array([[[0.0, 0.0], [6.0, 8.0], [99.0, 99.0]]], np.float32)
+    result, _ = normalize_whole(points, np.array([[True, True, False]]))
+    np.testing.assert_allclose(result[0], [[-0.6, -0.8], [0.6, 0.8], [0, 0]], rtol=1e-6)
+    assert result.dtype == np.float32
+    still, _ = normalize_whole(np.full((2, 1, 2), 5.0, np.float32), np.ones((2, 1), bool))
+    assert (still == 0).all(), "a point alone has no size to divide by"
+
+
+def test_a_group_is_centred_on_its_roots_and_measured_by_its_ruler() -> None:
+    points = np.array([[[2.0, 2.0, 1.0], [6.0, 2.0, 3.0], [4.0, 6.0, 2.0]]], np.float32)
+    every = np.ones((1, 3), bool)
+
+    def made(mask: np.ndarray = every, **options: tuple[int, ...]) -> list[list[float]]:
+        result: np.ndarray = normalize_parts(points, mask, (Group(0, 3, **options),))[0]
+        return result[0].round(4).tolist()
+
+    assert made(roots=(0, 1), ruler=(0, 1)) == [[-0.5, 0, -0.25], [0.5, 0, 0.25], [0, 1, 0]]
+    assert made(roots=(2,), ruler=(0, 1)) == [[-0.5, -1, -0.25], [0.5, -1, 0.25], [0, 0, 0]]
+    # Without a ruler the unit is the root mean square of x and y: here of 20, 20 and 0 thirds.
+    unit = float(np.sqrt(40 / 3))
+    assert made(roots=(2,))[0] == pytest.approx([-2 / unit, -4 / unit, -1 / unit], abs=1e-4)
+    # A root that is missing: the mean of what is there.
+    mask = np.array([[False, True, True]])
+    assert made(mask, roots=(0,))[1:] == [
+        pytest.approx([1 / np.sqrt(5), -2 / np.sqrt(5), 0.5 / np.sqrt(5)], abs=1e-4),
+        pytest.approx([-1 / np.sqrt(5), 2 / np.sqrt(5), -0.5 / np.sqrt(5)], abs=1e-4),
+    ]
+    # A ruler that is missing, or has no length: nothing is scaled.
+    assert made(mask, roots=(2,), ruler=(0, 1))[1:] == [[2, -4, 1], [0, 0, 0]]
+    assert made(roots=(2,), ruler=(1, 1))[0] == [-2, -4, -1]
+
+
+def test_the_unit_of_a_clip_is_the_median_of_its_frames() -> None:
+    ends = np.zeros((3, 2, 2), np.float32)
+    ends[:, 1, 0] = (1.0, 2.0, 30.0)
+    result, _ = normalize_parts(ends, np.ones((3, 2), bool), (Group(0, 2, (0,), (0, 1)),))
+    assert result[:, 1, 0].tolist() == [0.5, 1.0, 15.0]
+
+
+def test_the_groups_of_a_skeleton_have_their_roots() -> None:
+    where = {name: i for i, name in enumerate(get_skeleton("holistic-143").point_names)}
+    shoulders = (where["left_shoulder"], where["right_shoulder"])
+    parts = {part.name: part for part in get_skeleton("holistic-143").parts}
+    assert groups_of("holistic-143") == tuple(
+        Group(part.start, part.stop, *roots)
+        for part, roots in (
+            (parts["face"], ()),
+            (parts["left_hand"], ((where["left_hand_wrist"],),)),
+            (parts["right_hand"], ((where["right_hand_wrist"],),)),
+            (parts["pose"], (shoulders, shoulders)),
+        )
+    )
+    (body,) = groups_of("openpose-18")
+    names = get_skeleton("openpose-18").point_names
+    assert [names[i] for i in body.roots] == ["left_shoulder", "right_shoulder"]
 
 
 def test_groups_cover_every_point_of_every_skeleton() -> None:

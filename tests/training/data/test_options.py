@@ -70,3 +70,12 @@ def test_what_lies_within_the_limits_is_taken(options):
 def test_what_lies_outside_of_the_limits_is_refused(options, said):
     with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
         DataOptions("a", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "share"),
+    [({"dev_fraction": None}, 0.15), ({"dev_fraction": None, "folds": 3}, 0.0),
+     ({"dev_fraction": 0.3}, 0.3), ({"dev_fraction": 0.3, "folds": 3}, 0.3), ({}, 0.0)],
+)  # fmt: skip
+def test_a_share_is_set_aside_unless_the_clips_are_cut_into_folds(options, share):
+    assert DataOptions("a", **options).dev_share == share

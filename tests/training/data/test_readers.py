@@ -25,6 +25,28 @@ def test_frames_with_the_same_video_id_are_a_clip(tmp_path: Path) -> None:
     assert clips.offsets.tolist() == [0, 2, 6, 7]
     assert isinstance(clips.points, np.memmap), "an array that is stored plain is mapped"
     np.testing.assert_array_equal(clips.points, POINTS)
+    assert len(clips) == 3
+    assert clips.mask is None
+    assert clips.path == path
+    assert clips.labels == clips.splits == ("", "", "")
+
+
+def test_a_mask_in_the_file_is_read_with_it(tmp_path: Path) -> None:
+    mask = np.random.default_rng(1).random((7, 4)) > 0.5
+    clips = read_clips(save(tmp_path / "a.npz", keypoints=POINTS, lengths=[7], mask=mask))
+    np.testing.assert_array_equal(clips.mask, mask)
+
+
+def test_other_content_has_another_key(tmp_path: Path) -> None:
+    keys = [
+        read_clips(save(tmp_path / f"{name}.npz", keypoints=points, lengths=[7])).content_key
+        for name, points in (("a", POINTS), ("b", POINTS), ("c", POINTS + 1))
+    ]
+    assert keys[0] == keys[1] != keys[2]
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text(f"{name},1,2\n")
+    one, other = (read_clips(tmp_path / f"{name}.csv").content_key for name in "ab")
+    assert one != other
 
 
 def test_a_packed_archive_is_read_as_well(tmp_path: Path) -> None:
@@ -58,10 +80,19 @@ def test_a_csv_row_is_a_label_and_points(tmp_path: Path) -> None:
     over_time = read_clips(tmp_path / "a.csv", csv_frames=2)
     assert over_time.points.shape == (4, 1, 2)
     assert over_time.offsets.tolist() == [0, 2, 4]
+    assert over_time.offsets.dtype == np.int64
+    assert over_time.mask is not None
+    assert over_time.mask.shape == (4, 1)
+    assert over_time.mask.all()
+    assert over_time.clip_ids == ("row0", "row1")
+    assert over_time.splits == ("", "")
+    assert over_time.skeleton_name is None
+    assert over_time.path == tmp_path / "a.csv"
+    assert read_clips(tmp_path / "a.csv", csv_dims=4).points.shape == (2, 1, 4)
 
 
 def test_a_header_of_a_csv_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("label,x,y\nup,1,2\n")
+    (tmp_path / "a.csv").write_text("label,x,y\n\nup,1,2\n", encoding="utf-8-sig")
     assert read_clips(tmp_path / "a.csv").labels == ("up",)
 
 
@@ -69,6 +100,8 @@ def test_a_header_of_a_csv_is_left_out(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "no rows; expected a label and numbers"),
+        ("label,x,y\n", "no rows; expected a label and numbers"),
+        ("1\n", "a multiple of 2 numbers .* got 0"),
         ("a,1,2,3\n", "a multiple of 2 numbers .* got 3"),
         ("a,1,2\nb,1\n", "row 2: expected 2 numbers"),
         ("a,1,2\nb,1,x\n", "row 2: expected 2 numbers"),
@@ -86,6 +119,8 @@ def test_a_broken_or_foreign_file_is_refused(tmp_path: Path) -> None:
         read_clips(tmp_path / "a.npz")
     with pytest.raises(TrainingError, match=r"expected .npz or .csv, got .pkl"):
         read_clips(tmp_path / "a.pkl")
+    with pytest.raises(TrainingError, match=r"expected .npz or .csv, got no ending"):
+        read_clips(tmp_path / "a")
 
 
 def test_files_are_found_by_folder_pattern_and_name(tmp_path: Path) -> None:
@@ -95,6 +130,14 @@ def test_files_are_found_by_folder_pattern_and_name(tmp_path: Path) -> None:
     assert set(find_files(str(tmp_path / "fold1_{split}.npz"))) == {"test"}
     assert set(find_files(str(tmp_path / "dev_keypoints.npz"))) == {"dev"}
     assert set(find_files(str(tmp_path / "fold1_test.npz"))) == {"all"}
+
+
+def test_files_without_the_usual_ending_are_found_by_their_whole_name(tmp_path: Path) -> None:
+    files = {name: save(tmp_path / f"{name}.npz", keypoints=POINTS) for name in ("train", "dev")}
+    assert find_files(str(tmp_path)) == files
+    save(tmp_path / "all_keypoints.npz", keypoints=POINTS)
+    assert find_files(str(tmp_path)) == {"all": tmp_path / "all_keypoints.npz"}
+    assert find_files(str(tmp_path / "{split}_keypoints.npz")) == find_files(str(tmp_path))
 
 
 def test_no_data_is_said(tmp_path: Path) -> None:
@@ -112,6 +155,9 @@ def test_a_skeleton_that_is_named_but_not_installed_is_said(tmp_path: Path) -> N
     np.savez(path, keypoints=np.ones((2, 143, 2), "f4"), lengths=np.array([2]), meta=meta)
     with pytest.raises(TrainingError, match=r"says its skeleton is 'cat-9', which is not known"):
         read_clips(path)
+    meta = np.array(json.dumps({"skeleton": "openpose-18"}))
+    np.savez(path, keypoints=np.ones((2, 143, 2), "f4"), lengths=np.array([2]), meta=meta)
+    assert read_clips(path).skeleton_name == "openpose-18", "what it says, not what it looks like"
 
 
 def test_a_skeleton_that_is_not_named_is_guessed_aloud(
