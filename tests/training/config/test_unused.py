@@ -38,14 +38,30 @@ def test_the_schedule_the_loss_and_the_cache_have_their_own() -> None:
     ]
 
 
+def test_every_course_and_mode_has_settings_it_does_not_use() -> None:
+    config = TrainConfig(scheduler="step", step_epochs=[3.0], step_gamma=0.5, final_lr=0.5,
+                         processes=1, parallel="multi_thread")  # fmt: skip
+    assert unused_settings(config, has_dev=True) == [
+        "--final-lr 0.5 has no effect: scheduler is step",
+        "--processes 1 has no effect: parallel is multi_thread",
+    ]
+    config = TrainConfig(ctc_decoder="beam", short_clips="drop", csv_frames=2)
+    assert unused_settings(config, has_dev=True) == [
+        "--ctc-decoder beam has no effect: task classify has no glosses",
+        "--short-clips drop has no effect: task classify has no glosses",
+        "--csv-frames 2 has no effect: the data is not a CSV",
+    ]
+
+
 def test_what_nobody_gave_and_what_is_the_default_is_not_named() -> None:
     assert unused_settings(TrainConfig(), has_dev=False) == []
     assert unused_settings(resolve_config(None, {"patience": 0}).config, has_dev=False) == []
 
 
 def test_a_model_of_ones_own_needs_no_settings_of_data_and_model() -> None:
-    config = TrainConfig(data="somewhere", augment_rotate=5.0, lr=0.1)
+    config = TrainConfig(data="somewhere", model="mlp", augment_rotate=5.0, lr=0.1)
     assert unused_settings(config, has_dev=True, is_own=True) == [
         "--data somewhere has no effect: fit() is given its data and its model",
+        "--model mlp has no effect: fit() is given its data and its model",
         "--augment-rotate 5.0 has no effect: fit() is given its data and its model",
     ]

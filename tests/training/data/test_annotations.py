@@ -35,6 +35,59 @@ def test_clips_are_found_without_their_ending_and_without_the_folder_1(tmp_path:
     assert "hello/hello_2" not in found
 
 
+@pytest.mark.parametrize(
+    "ending",
+    [".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg", ".wmv", ".png", ".jpg",
+     ".jpeg", ".npy", ".npz", ".pose", ".MP4"],
+)  # fmt: skip
+def test_endings_of_clips_may_be_left_out(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path / "labels.csv", f"path,label\nx\\a.b{ending},one\n1,two\n")
+    found = read_annotations(path)
+    assert found["x/a.b"].label == "one"
+    assert found["1"].label == "two", "a clip of this name, not a folder"
+    assert "x/a" not in found, "what is no ending of a clip stays"
+    assert len(found) == 2
+    assert list(found) == [f"x\\a.b{ending}", "1"]
+    assert found.path == path
+
+
+def test_a_bare_name_is_enough_where_one_clip_and_one_row_have_it(tmp_path: Path) -> None:
+    rows = "a/one.mp4,1\na/two.mp4,2\nb/two.mp4,3\nthree,4\n"
+    found = read_annotations(write(tmp_path / "labels.csv", "path,label\n" + rows))
+    matched = found.match(["x/one.mp4", "c/two.mp4", "y/three", "z/three", "b/two.mp4", "four"])
+    assert {name: row.label for name, row in matched.items()} == {
+        "x/one.mp4": "1", "b/two.mp4": "3",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("column", ["video_id", "clip_id", "path", "name", "id"])
+@pytest.mark.parametrize("label", ["label", "class", "gloss", "orth"])
+def test_columns_may_have_other_names(tmp_path: Path, column: str, label: str) -> None:
+    found = read_annotations(write(tmp_path / "labels.csv", f"{column},{label}\na,x\n"))
+    assert dict(found) == {"a": Annotation("x")}
+
+
+@pytest.mark.parametrize("label", ["orth", "annotation", "gloss", "label"])
+def test_the_split_of_a_corpus_file_is_in_its_name(tmp_path: Path, label: str) -> None:
+    text = f"id|{label}\na|ONE TWO\na|ONE TWO\n"
+    assert dict(read_annotations(write(tmp_path / "P.dev.corpus.csv", text))) == {
+        "a": Annotation("ONE TWO", "dev")
+    }
+    (plain,) = read_annotations(write(tmp_path / "P.corpus.csv", text)).values()
+    assert plain.split == ""
+
+
+def test_a_folder_has_its_labels_in_one_of_several_places(tmp_path: Path) -> None:
+    write(tmp_path / "labels.csv", "id,label\na,x\n")
+    assert read_annotations(tmp_path)["a"].label == "x"
+    write(tmp_path / "manual" / "P.dev.corpus.csv", "id|orth\na|y\n")
+    assert read_annotations(tmp_path)["a"].label == "y"
+    write(tmp_path / "annotations" / "manual" / "P.dev.corpus.csv", "id|orth\na|z\n")
+    assert read_annotations(tmp_path)["a"].label == "z"
+    write(tmp_path / "P.dev.corpus.csv", "id|orth\na|w\n")
+    assert read_annotations(tmp_path)["a"].label == "w"
+
+
 def test_an_ending_that_two_clips_share_decides_nothing(tmp_path: Path) -> None:
     path = write(tmp_path / "labels.csv", "path,label\na.mp4,one\na.avi,two\n")
     found = read_annotations(path)
@@ -72,6 +125,7 @@ def test_the_real_corpus_files_have_their_known_sizes(shared: Path) -> None:
         ("clip,label\na,b\n", "expected a column 'video_id'"),
         ("video_id,name\na,b\n", "expected a column 'label'"),
         ("video_id,label\na,\n", "line 2: video_id or label is empty"),
+        ("video_id,label\n ,x\n", "line 2: video_id or label is empty"),
         ("video_id,label\na,x\na,y\n", "line 3: 'a' is 'y' here and 'x' above"),
     ],
 )

@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from posemill.errors import ConfigError, TrainingError
-from posemill.training.data.labels import LabelledClip, divide, name_classes, targets_of
+from posemill.training.data.annotations import Annotation, Annotations
+from posemill.training.data.labels import (
+    LabelledClip,
+    divide,
+    label_clips,
+    name_classes,
+    targets_of,
+)
 from posemill.training.data.options import DataOptions
+from posemill.training.data.readers import RawClips
 
 
 def clips(*labels: str, split: str = "train") -> list[LabelledClip]:
@@ -13,6 +23,64 @@ def clips(*labels: str, split: str = "train") -> list[LabelledClip]:
         LabelledClip(split, 0, index, f"{split}{index}", label)
         for index, label in enumerate(labels)
     ]
+
+
+def raw(*ids: str, labels: tuple[str, ...] = (), splits: tuple[str, ...] = ()) -> RawClips:
+    empty = ("",) * len(ids)
+    return RawClips(
+        np.ones((len(ids), 2, 2), np.float32), None, np.arange(len(ids) + 1), ids, labels or empty,
+        splits or empty, None, "key", Path("a.npz"),
+    )  # fmt: skip
+
+
+def test_clips_have_the_labels_and_the_splits_of_their_files() -> None:
+    files = [raw("a", "b", labels=("x", "y"), splits=("", "val")), raw("c", labels=("z",))]
+    assert label_clips(["train", "test"], files, None) == [
+        LabelledClip("train", 0, 0, "a", "x"),
+        LabelledClip("dev", 0, 1, "b", "y"),
+        LabelledClip("test", 1, 0, "c", "z"),
+    ]
+
+
+def test_annotations_say_more_than_the_files() -> None:
+    known = Annotations({"a": Annotation("new"), "b": Annotation("new", "test")}, Path("l.csv"))
+    files = [raw("a", "b", "c", labels=("old",) * 3, splits=("dev", "dev", ""))]
+    found = label_clips(["train"], files, known)
+    assert [(row.label, row.split) for row in found] == [
+        ("new", "dev"), ("new", "test"), ("old", "train"),
+    ]  # fmt: skip
+
+
+def test_clips_without_a_label_are_counted_and_named() -> None:
+    head = r"^3 of 4 clips have no label \(b, c, d\): "
+    files = [raw("a", "b", "c", "d", labels=("x", "", "", ""))]
+    with pytest.raises(TrainingError, match=head + "no labels file was given; needs a row"):
+        label_clips(["train"], files, None)
+    known = Annotations({"z": Annotation("q")}, Path("l.csv"))
+    with pytest.raises(TrainingError, match=head + r"l.csv \(its first id is 'z'\) needs a row"):
+        label_clips(["train"], files, known)
+    with pytest.raises(TrainingError, match=r"^4 of 4 clips have no label \(a, b, c …\): "):
+        label_clips(["train"], [raw("a", "b", "c", "d")], None)
+    with pytest.raises(TrainingError, match=r"^a.npz: no clips$"):
+        label_clips(["train"], [raw()], None)
+
+
+def test_sentences_are_divided_by_their_number_alone() -> None:
+    rows = clips(*(f"ONE TWO {index}" for index in range(20)))  # no two the same
+    chosen = divide(rows, DataOptions("x", task="ctc", dev_fraction=0.2))
+    assert [row.split for row in chosen].count("dev") == 4
+    tested = divide(rows, DataOptions("x", task="ctc", folds=4, fold=1))
+    labelled = divide(rows, DataOptions("x", folds=4, fold=1))
+    assert [row.split for row in tested].count("test") == 5
+    assert [row.split for row in tested] != [row.split for row in labelled]
+
+
+def test_a_class_has_its_share_in_every_fold() -> None:
+    rows = clips(*"aaab" * 4)
+    for fold in range(4):
+        found = [row.label for row in divide(rows, DataOptions("x", folds=4, fold=fold))
+                 if row.split == "test"]  # fmt: skip
+        assert sorted(found) == ["a", "a", "a", "b"]
 
 
 def test_classes_are_of_the_training_clips_numbers_first_and_by_size() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from posemill.errors import ConfigError
 from posemill.skeletons import get_skeleton
+from posemill.training.data import normalize
 from posemill.training.data.normalize import (
     Group,
     groups_of,
@@ -201,9 +204,21 @@ def test_the_groups_of_a_skeleton_have_their_roots() -> None:
             (parts["pose"], (shoulders, shoulders)),
         )
     )
-    (body,) = groups_of("openpose-18")
-    names = get_skeleton("openpose-18").point_names
-    assert [names[i] for i in body.roots] == ["left_shoulder", "right_shoulder"]
+    for name in ("openpose-18", "coco-133"):
+        (body,) = (group for group in groups_of(name) if group.ruler)
+        names = get_skeleton(name).point_names
+        assert [names[i] for i in body.roots] == ["left_shoulder", "right_shoulder"]
+
+
+def test_a_body_without_shoulders_and_a_hand_without_a_wrist_sit_on_their_mean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("left_shoulder", "hip", "thumb", "face_wrist")
+    parts = [SimpleNamespace(name=name, start=index, stop=index + 1)
+             for index, name in enumerate(("body", "pose", "left_hand", "face"))]  # fmt: skip
+    made = SimpleNamespace(point_names=names, parts=parts)
+    monkeypatch.setattr(normalize, "get_skeleton", lambda _: made)
+    assert groups_of.__wrapped__("made") == tuple(Group(i, i + 1) for i in range(4))
 
 
 def test_groups_cover_every_point_of_every_skeleton() -> None:

@@ -96,6 +96,14 @@ def test_a_header_of_a_csv_is_left_out(tmp_path: Path) -> None:
     assert read_clips(tmp_path / "a.csv").labels == ("up",)
 
 
+def test_a_row_may_be_one_number_and_has_room_for_all_its_frames(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,7\n")
+    assert read_clips(tmp_path / "a.csv", csv_dims=1).points.tolist() == [[[7.0]]]
+    (tmp_path / "a.csv").write_text("a,1,2\n")
+    with pytest.raises(TrainingError, match=r"multiple of 4 numbers \(2 frames of 2 numbers"):
+        read_clips(tmp_path / "a.csv", csv_frames=2)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -25,6 +27,23 @@ def test_biases_and_norms_are_not_decayed(name: str, kind: type) -> None:
     assert decayed["fused"]
 
 
+@pytest.mark.parametrize(("device", "fused"), [("cpu", True), ("cuda", True), ("meta", False)])
+def test_the_step_is_fused_where_torch_has_it(
+    device: str, fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(torch.optim, "AdamW", lambda _, **options: given.update(options))
+    build_optimizer(nn.Linear(2, 2), TrainConfig(lr=0.3), torch.device(device))
+    assert given == {"lr": 0.3, "fused": fused}
+
+
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.5, True)])
+def test_sgd_looks_ahead_where_it_has_momentum(momentum: float, nesterov: bool) -> None:
+    config = TrainConfig(optimizer="sgd", momentum=momentum)
+    (group, _) = build_optimizer(nn.Linear(2, 2), config, CPU).param_groups
+    assert (group["momentum"], group["nesterov"]) == (momentum, nesterov)
+
+
 def test_frozen_weights_are_left_out() -> None:
     model = nn.Linear(2, 2)
     model.bias.requires_grad_(False)
@@ -38,6 +57,7 @@ def test_the_average_follows_the_weights_and_gives_them_back() -> None:
     average = WeightAverage(model, 0.5)
     nn.init.ones_(model.weight)
     average.update(0)  # warmed up: min(0.5, 1 / 10)
+    assert average.shadow[0].item() == pytest.approx(0.9)
     average.update(100)  # 0.5
     expected = 0.9 * 0.5 + 0.5
     with average.in_place():

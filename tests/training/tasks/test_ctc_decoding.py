@@ -51,6 +51,28 @@ def test_greedy_joins_repeats_unless_a_blank_is_between() -> None:
     assert decode_beam(scores, 3) == [1, 1, 2, 3]
 
 
+def test_another_class_may_be_the_blank() -> None:
+    path = [1, 0, 2, 0, 0]  # the blank 2 keeps two 0 apart
+    scores = np.full((len(path), 3), -9.0)
+    scores[range(len(path)), path] = 0
+    assert decode_greedy(scores, blank=2) == decode_beam(scores, blank=2) == [1, 0, 0]
+    assert decode_greedy(scores, blank=1) == [0, 2, 0]
+
+
+def test_only_the_likeliest_labels_and_prefixes_are_tried() -> None:
+    scores = np.log(np.array([[0.1, 0.2, 0.3, 0.4]]))
+    found = search_prefixes(scores, top_labels=1)
+    assert [labels for labels, _ in found] == [(3,), (2,), ()], "two labels, and the blank"
+    assert [labels for labels, _ in search_prefixes(scores, 2)] == [(3,), (2,)]
+    assert [labels for labels, _ in search_prefixes(scores, 1)] == [(3,)]
+    many = random_scores(1, 40, 0)
+    assert len(search_prefixes(many)) == 10
+    assert len(search_prefixes(many, 100)) == 21 + (many[0].argsort()[::-1][:21] != 0).all()
+    steps = random_scores(4, 6, 3)
+    assert decode_beam(steps, 100) == list(search_prefixes(steps, 100)[0][0])
+    assert decode_beam(steps, top_labels=0) == list(search_prefixes(steps, top_labels=0)[0][0])
+
+
 def test_no_steps_have_no_labels() -> None:
     assert decode_greedy(np.zeros((0, 4))) == []
     assert decode_beam(np.zeros((0, 4))) == []

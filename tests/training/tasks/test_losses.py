@@ -11,7 +11,7 @@ from posemill.errors import ConfigError
 from posemill.training.data.batches import Batch, Draw, collate
 from posemill.training.data.datasets import Sample
 from posemill.training.models.keypoints.base import CtcOutput
-from posemill.training.tasks.losses import build_loss, can_spell
+from posemill.training.tasks.losses import CrossEntropy, build_loss, can_spell
 
 
 def make_batch(targets: list[Any], frames: int = 6, weights: list[float] | None = None) -> Batch:
@@ -86,13 +86,50 @@ def test_the_teacher_learns_nothing_from_the_divergence() -> None:
     assert student.abs().sum() > 0
 
 
+def test_the_usual_losses() -> None:
+    plain, ctc = build_loss("classify"), build_loss("ctc")
+    assert isinstance(plain, CrossEntropy)
+    assert plain.label_smoothing == CrossEntropy().label_smoothing == 0.0
+    assert vars(ctc) == {"conv_weight": 1.0, "distill_weight": 0.0, "temperature": 8.0}
+    options = {"conv_weight": 0.0, "distill_weight": 2.0, "temperature": 0.5}
+    assert vars(build_loss("ctc", **options)) == options
+
+
+def test_the_loss_of_a_clip_is_that_of_a_gloss_and_padding_has_no_part_in_it() -> None:
+    batch = make_batch([np.array([1, 2])])
+    logits, conv = torch.randn(1, 6, 4), torch.randn(1, 6, 4)
+    scores = logits.log_softmax(-1).transpose(0, 1)
+    lengths = torch.tensor([5])
+    expected = F.ctc_loss(scores, batch.targets, lengths, torch.tensor([2]), reduction="sum") / 2
+    total, _ = build_loss("ctc")(CtcOutput(logits, lengths), batch)
+    torch.testing.assert_close(total, expected)
+    distils = build_loss("ctc", distill_weight=3.0)
+    before, _ = distils(CtcOutput(logits, lengths, conv), batch)
+    logits[:, 5], conv[:, 5] = 50.0, torch.tensor([9.0, 0, 0, 0])
+    after, _ = distils(CtcOutput(logits, lengths, conv), batch)
+    torch.testing.assert_close(before, after)
+    with pytest.raises(ValueError, match="the model has no conv head to distil into"):
+        distils._divergence(CtcOutput(logits, lengths))  # type: ignore[attr-defined]
+
+
+def test_a_clip_without_glosses_is_all_blank() -> None:
+    logits = torch.randn(1, 6, 4)
+    batch = make_batch([np.zeros(0, np.int64)])
+    total, count = build_loss("ctc")(CtcOutput(logits, torch.tensor([6])), batch)
+    torch.testing.assert_close(total, -logits.log_softmax(-1)[0, :, 0].sum())
+    assert count == 1
+
+
 @pytest.mark.parametrize(
     ("task", "options", "message"),
     [
         ("classify", {"label_smoothing": 1.0}, "label_smoothing: expected 0 to below 1"),
         ("classify", {"conv_weight": 1.0}, "classify has no loss option 'conv_weight'"),
         ("ctc", {"kl": 1.0}, "ctc has no loss option 'kl'; it has conv_weight"),
-        ("ctc", {"temperature": 0.0}, "ctc loss: expected conv_weight >= 0"),
+        ("classify", {"label_smoothing": -0.1}, "label_smoothing: expected 0 to below 1, got -0.1"),
+        ("ctc", {"temperature": 0.0}, "ctc loss: expected conv_weight >= 0.* got 1.0, 0.0, 0.0"),
+        ("ctc", {"conv_weight": -1.0}, "ctc loss: .* got -1.0, 0.0, 8.0"),
+        ("ctc", {"distill_weight": -1.0}, "ctc loss: .* got 1.0, -1.0, 8.0"),
     ],
 )
 def test_wrong_options_are_refused(task: str, options: dict[str, Any], message: str) -> None:

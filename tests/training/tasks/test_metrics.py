@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posemill.training.tasks.metrics import (
+    WordErrors,
     accuracy,
     accuracy_per_class,
     confusion_matrix,
@@ -38,6 +39,35 @@ def test_errors_are_told_apart() -> None:
     errors = count_word_errors([], "RAIN SNOW".split())
     assert (errors.deletions, errors.rate) == (2, 1.0)
     assert np.isnan(word_error_rate([], []).rate)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "expected", "counts"),
+    [
+        ("abc", "abc", (0, 0, 0, 3)),
+        ("axc", "abc", (1, 0, 0, 3)),
+        ("ac", "abc", (0, 1, 0, 3)),
+        ("abxc", "abc", (0, 0, 1, 3)),
+        ("xabc", "abc", (0, 0, 1, 3)),
+        ("bcx", "abc", (0, 1, 1, 3)),
+        ("xyz", "ab", (2, 0, 1, 2)),
+        ("x", "abc", (1, 2, 0, 3)),
+        ("abc", "", (0, 0, 3, 0)),
+        ("", "abc", (0, 3, 0, 3)),
+    ],
+)
+def test_the_fewest_edits_are_counted_by_kind(
+    predicted: str, expected: str, counts: tuple[int, ...]
+) -> None:
+    assert count_word_errors(predicted, expected) == WordErrors(*counts)
+
+
+def test_errors_add_up_kind_by_kind() -> None:
+    total = WordErrors(1, 2, 3, 20) + WordErrors(10, 20, 30, 80)
+    assert total == WordErrors(11, 22, 33, 100)
+    assert total.rate == 0.66
+    assert WordErrors() == WordErrors(0, 0, 0, 0)
+    assert word_error_rate(["ab", "x"], ["a", "yz"]) == WordErrors(1, 1, 1, 3)
 
 
 def test_accuracy_is_the_share_of_equal_entries() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from itertools import pairwise
 
 import torch
 
@@ -21,7 +22,6 @@ class Clock:
         self._uses_events = device.type == "cuda"
         self._seconds = dict.fromkeys(PARTS, 0.0)
         self._events: list[tuple[str, torch.cuda.Event]] = []
-        self._last = 0.0
         self.restart()
 
     def restart(self) -> None:
@@ -44,8 +44,7 @@ class Clock:
         """Return the seconds of each part so far; waits for the device."""
         if self._events:
             self._events[-1][1].synchronize()
-            pairs = zip(self._events[:-1], self._events[1:], strict=True)
-            for (_, start), (part, end) in pairs:
+            for (_, start), (part, end) in pairwise(self._events):
                 if part:
                     self._seconds[part] += start.elapsed_time(end) / 1000
             self._events = self._events[-1:]
