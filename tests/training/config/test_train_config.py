@@ -23,6 +23,7 @@ FACTS = {
     "folds": (0, 0, None, ()),
     "fold": (0, 0, None, ()),
     "split_seed": (0, 0, None, ()),
+    "leave_out": ("", None, None, ()),
     "unit": ("clip", None, None, ("clip", "frame")),
     "skeleton": ("auto", None, None, ()),
     "normalize": ("auto", None, None, ("auto", "parts", "whole", "none")),
