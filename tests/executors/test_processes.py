@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 import posemill
-from posemill.executors import Died, Finished, Limits, Message, Tick
+from posemill.executors import NUM_SLOTS, Died, Finished, Limits, Message, Progress, Tick
 from posemill.executors import processes as module
-from posemill.executors.processes import ProcessExecutor
+from posemill.executors.processes import ProcessExecutor, _Worker
+
+MB = 1 << 20
 
 
 def run_all(executor, functions, names, make_function=None):
@@ -142,3 +146,180 @@ def test_replaced_workers_leave_no_pipe_open(functions):
     run_all(ProcessExecutor(1, Limits()), functions, ["recycle"] * 5)
     gc.collect()
     assert psutil.Process().num_fds() <= before + 2
+
+
+class FakeProcess:
+    """A process that has ended with a code, or has not."""
+
+    pid = 7
+
+    def __init__(self, exitcode):
+        self.exitcode, self.calls = exitcode, []
+
+    def kill(self):
+        self.calls.append("kill")
+
+    def join(self, seconds):
+        self.calls.append(("join", seconds))
+
+    def close(self):
+        self.calls.append("close")
+
+
+def make_worker(exitcode=None, **changes):
+    worker = _Worker.__new__(_Worker)
+    usual = {
+        "index": 3, "task": "t", "is_ready": True, "is_leaving": False, "reason": "",
+        "progress": Progress([0] * NUM_SLOTS), "process": FakeProcess(exitcode),
+        "_seen": (0, 100.0), "_num_oom_kills": 5, "pipe": SimpleNamespace(close=lambda: None),
+    }  # fmt: skip
+    vars(worker).update(usual | changes)
+    return worker
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """The clock, which stands still unless it is told, and who was killed for memory."""
+    state = SimpleNamespace(seconds=100.0, oom_kills=5)
+    clock = SimpleNamespace(monotonic=lambda: state.seconds, sleep=lambda s: advance(s))
+
+    def advance(seconds):
+        state.seconds += seconds
+
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "count_oom_kills", lambda: state.oom_kills)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("seconds", "changes", "own_seconds", "fault"),
+    [
+        (10.0, {}, 0, ""),
+        (10.1, {}, 0, "no progress for 10 s"),
+        (30.0, {}, 30, ""),
+        (30.1, {}, 30, "no progress for 30 s"),
+        (10.1, {"task": None}, 0, ""),  # idle
+        (300.0, {"task": None, "is_ready": False}, 0, ""),  # it starts
+        (300.1, {"task": None, "is_ready": False}, 0, "no progress for 300 s"),
+        (400.0, {"is_ready": False}, 400, ""),
+    ],
+)
+def test_a_worker_has_its_time(seconds, changes, own_seconds, fault, now):
+    worker = make_worker(**changes)
+    worker.progress._slots[2] = own_seconds
+    now.seconds += seconds
+    assert worker.fault(Limits(timeout_seconds=10)) == fault
+
+
+def test_progress_starts_the_time_anew(now):
+    worker = make_worker()
+    now.seconds += 9
+    worker.progress.at(1)
+    assert worker.fault(Limits(timeout_seconds=10)) == ""
+    now.seconds += 10
+    assert worker.fault(Limits(timeout_seconds=10)) == ""
+    now.seconds += 0.1
+    assert worker.fault(Limits(timeout_seconds=10)) == "no progress for 10 s"
+
+
+@pytest.mark.parametrize(
+    ("used", "allowed", "fault"),
+    [
+        (100 * MB, 100 * MB, ""),
+        (100 * MB + 1, 100 * MB, "used 100 MB of memory, allowed are 100 MB"),
+        (900 * MB, 0, ""),
+    ],
+)
+def test_a_worker_has_its_memory(used, allowed, fault, now, monkeypatch):
+    asked = []
+
+    def process(pid):
+        asked.append(pid)
+        return SimpleNamespace(memory_info=lambda: SimpleNamespace(rss=used))
+
+    monkeypatch.setattr(module.psutil, "Process", process)
+    assert make_worker().fault(Limits(memory_bytes=allowed)) == fault
+    assert asked == ([7] if allowed else [])
+
+
+def test_the_memory_of_a_worker_that_is_gone_is_nothing(monkeypatch):
+    def process(pid):
+        raise psutil.NoSuchProcess(pid)
+
+    monkeypatch.setattr(module.psutil, "Process", process)
+    assert make_worker()._memory() == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "oom_kills", "reason", "is_from_outside"),
+    [
+        (0, 5, "ended with exit code 0", False),
+        (3, 5, "ended with exit code 3", False),
+        (-signal.SIGSEGV, 5, "killed by SIGSEGV", False),
+        (-signal.SIGSEGV, 6, "killed by SIGSEGV", False),
+        (-signal.SIGTERM, 5, "killed by SIGTERM", True),
+        (-signal.SIGINT, 5, "killed by SIGINT", True),
+        (-signal.SIGHUP, 5, "killed by SIGHUP", True),
+        (-signal.SIGQUIT, 5, "killed by SIGQUIT", True),
+        (-signal.SIGKILL, 5, "killed by SIGKILL", True),
+        (-signal.SIGKILL, 6, "killed by SIGKILL (the system was out of memory)", False),
+        (-99, 5, "ended with exit code -99", False),
+    ],
+)
+def test_a_death_has_its_reason_and_whose_doing_it_was(
+    code, oom_kills, reason, is_from_outside, now
+):
+    worker = make_worker(code)
+    now.oom_kills = oom_kills
+    assert worker.exit_reason() == reason
+    assert worker.is_ended_from_outside() == is_from_outside
+
+
+def test_what_we_killed_is_not_from_outside(now):
+    worker = make_worker(-signal.SIGKILL)
+    worker.kill("too large")
+    assert worker.process.calls == ["kill"]
+    assert (worker.exit_reason(), worker.is_ended_from_outside()) == ("too large", False)
+
+
+def test_a_worker_that_does_not_end_is_waited_for_five_seconds_and_killed(
+    now,
+):
+    worker = make_worker(None)
+    assert worker.exit_reason() == "closed its pipe and did not end"
+    assert now.seconds == pytest.approx(105, abs=0.01)
+    assert worker.process.calls == ["kill"]
+    assert not worker.is_ended_from_outside()
+
+
+@pytest.mark.parametrize(("code", "calls"), [(0, ["close"]), (None, ["kill", ("join", 5.0)])])
+def test_closing_ends_what_has_not_ended(code, calls):
+    closed: list[str] = []
+    worker = make_worker(code, pipe=SimpleNamespace(close=lambda: closed.append("pipe")))
+    worker.close()
+    assert (worker.process.calls, closed) == (calls, ["pipe"])
+
+
+def test_the_executor_knows_who_is_busy_and_watches_those_it_has_not_killed(
+    now,
+):
+    executor = ProcessExecutor(3, Limits(timeout_seconds=10))
+    busy, idle, doomed = make_worker(), make_worker(task=None), make_worker(reason="too large")
+    executor._workers = {0: busy, 1: idle, 2: doomed}
+    busy.progress.at(4, 2)
+    assert executor.places() == [("t", (4, 2, 0, 0)), ("t", (0, 0, 0, 0))]
+    assert executor.pids() == [7, 7, 7]
+    now.seconds += 11
+    executor._check()
+    now.seconds += 11
+    executor._check()
+    assert (busy.reason, idle.reason, doomed.reason) == ("no progress for 10 s", "", "too large")
+    assert doomed.process.calls == []
+    executor.ask_to_stop()
+    assert busy.progress.is_stopping
+    assert idle.progress.is_stopping
+    executor._workers.clear()
+
+
+def test_looks_come_often_enough_to_be_of_use():
+    assert 0 < module._TICK_SECONDS <= module._CHECK_SECONDS <= 1

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from posemill.executors import Finished, Limits, Message, Tick
+import signal
+
+import pytest
+
+from posemill.executors import NUM_SLOTS, Finished, Limits, Message, Tick, worker
 from posemill.executors.processes import ProcessExecutor
 
 
@@ -36,3 +40,64 @@ def test_a_worker_takes_task_after_task_until_it_wants_to_be_replaced(functions)
         event.value for event in events if isinstance(event, Message) and event.task[0] == "pid"
     ]
     assert pids[0] == pids[1] != pids[2]
+
+
+class FakePipe:
+    """Tasks that wait, and what was sent; behind the last task the parent is gone."""
+
+    def __init__(self, *tasks):
+        self.tasks, self.sent = list(tasks), []
+
+    def recv(self):
+        if not self.tasks:
+            raise EOFError
+        return self.tasks.pop(0)
+
+    def send(self, value):
+        self.sent.append(value)
+
+
+@pytest.fixture
+def inside(monkeypatch):
+    """Runs `work` here, as in a process of its own; returns what it sent and what it set up."""
+    called = []
+    monkeypatch.setattr(worker, "die_with_parent", lambda: called.append("die_with_parent"))
+    monkeypatch.setattr(worker, "_log_to", called.append)
+    monkeypatch.setattr(worker.signal, "signal", lambda *how: called.append(how))
+
+    def run(function, *tasks, log_path=None):
+        pipe = FakePipe(*tasks)
+
+        def make(index):
+            called.append(index)
+            return function
+
+        worker.work(pipe, [0] * NUM_SLOTS, make, worker_index=4, log_path=log_path)
+        return pipe.sent, called
+
+    return run
+
+
+def test_what_a_function_yields_is_sent_between_ready_and_finished(inside):
+    def work(task, progress):
+        yield task
+        yield None
+        yield -task
+
+    sent, called = inside(work, 1, 2, log_path="x.log")
+    assert sent == [
+        (worker.READY, None),
+        (worker.MESSAGE, 1), (worker.MESSAGE, -1), (worker.FINISHED, False),
+        (worker.MESSAGE, 2), (worker.MESSAGE, -2), (worker.FINISHED, False),
+    ]  # fmt: skip
+    assert called == [(signal.SIGINT, signal.SIG_IGN), "x.log", "die_with_parent", 4]
+
+
+def test_a_worker_that_wants_to_be_replaced_takes_no_other_task(inside):
+    def work(task, progress):
+        progress.recycle()
+        yield task
+
+    sent, called = inside(work, 1, 2)
+    assert sent == [(worker.READY, None), (worker.MESSAGE, 1), (worker.FINISHED, True)]
+    assert called[1:] == ["die_with_parent", 4]

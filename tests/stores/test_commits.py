@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
+from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
@@ -13,6 +15,7 @@ from posemill.stores.commits import (
     Piece,
     Shard,
     SplitCounts,
+    has_found_counts,
     read_counts,
     read_failures,
     read_ledger,
@@ -99,6 +102,70 @@ def test_a_run_without_a_ledger_has_nothing_committed(tmp_path):
         pytest.raises(RunError, match=r"has no ledger\.sqlite yet; nothing was committed"),
         read_ledger(tmp_path),
     ):
+        pass
+
+
+def test_records_are_values():
+    for value in (Piece(1, 0, 0, 2), Shard("x", 1, 2, ()), failure("a", 1, 1),
+                  SplitCounts("dev", 1, 1, 1, 1, 0)):  # fmt: skip
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, fields(value)[0].name, 7)
+
+
+def test_names_that_are_no_text_are_stored_as_what_can_be_read(log, tmp_path):
+    with log.transaction():
+        clip_no = log.add_clip("d\udce9v", "caf\udce9", 1, content="digest")
+        lost = Failure("caf\udce9", "d\udce9v", None, 0, "/\udce9", "r", "\udce9")
+        log.add_failure(clip_no, lost)
+    with read_ledger(tmp_path) as database:
+        (found,) = read_failures(database)
+        assert (found.clip_id, found.split) == (r"caf\xe9", r"d\xe9v")
+        assert (found.path, found.message) == (r"/\xe9", r"\xe9")
+        assert read_counts(database) == [SplitCounts(r"d\xe9v", 1, 0, 1, 0, 0)]
+        assert database.execute("SELECT content FROM clips").fetchone() == ("digest",)
+
+
+def test_a_ledger_of_before_gets_the_column_it_lacks(tmp_path):
+    with closing(CommitLog(tmp_path)) as log:
+        assert log._database.execute("PRAGMA synchronous").fetchone() == (2,)
+        log._database.execute("ALTER TABLE pieces DROP COLUMN found")
+        assert not has_found_counts(log._database)
+    with closing(CommitLog(tmp_path)) as log:
+        assert has_found_counts(log._database)
+
+
+def test_a_ledger_with_more_than_tables_is_not_read_by_anybody(tmp_path):
+    with closing(CommitLog(tmp_path)) as log:
+        log._database.execute("CREATE VIEW trap AS SELECT 1")
+    with pytest.raises(RunError, match="is not a ledger of posemill: it holds the view 'trap'; no"):
+        CommitLog(tmp_path)
+    with pytest.raises(RunError, match="the view 'trap'"), read_ledger(tmp_path):
+        pass
+
+
+def test_a_folder_that_may_not_be_written_is_read_with_the_same_care(tmp_path, monkeypatch):
+    """SQLite cannot make its side files there; the second way in checks the tables too."""
+    real, asked = sqlite3.connect, []
+
+    def connect(name, **options):
+        asked.append(name.rpartition("?")[2])
+        return real(":memory:", factory=Refusing) if "mode=ro" in name else real(name, **options)
+
+    class Refusing(sqlite3.Connection):
+        def execute(self, *_):
+            raise sqlite3.OperationalError("unable to open database file")
+
+    with closing(CommitLog(tmp_path)) as log, log.transaction():
+        log.set_meta(word="1")
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    with read_ledger(tmp_path) as database:
+        assert read_meta(database) == {"word": "1"}
+    assert asked == ["mode=ro", "immutable=1"]
+    monkeypatch.undo()
+    with closing(CommitLog(tmp_path)) as log:
+        log._database.execute("CREATE VIEW trap AS SELECT 1")
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    with pytest.raises(RunError, match="the view 'trap'"), read_ledger(tmp_path):
         pass
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -38,8 +40,26 @@ def test_a_shard_is_rewritten_without_rows_that_were_given_up(tmp_path):
     with log.transaction():
         log._database.execute("DELETE FROM pieces")
     assert compact(tmp_path / "run", log) == 1
+    assert (log.shard_names(), log.stale_shards()) == (set(), [])
     log.close()
     assert not list((tmp_path / "run" / "shards").iterdir())
+
+
+def test_a_shard_that_is_rewritten_again_has_the_next_number(tmp_path):
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for number, name in enumerate("abc"):
+            writer.add(make_clip(name, number))
+    with closing(CommitLog(tmp_path / "run")) as log:
+        for clip_no in (2, 1):
+            log._database.execute("DELETE FROM pieces WHERE clip_no = ?", (clip_no,))
+            assert compact(tmp_path / "run", log) == 1
+        assert log.shard_names() == {"part-000000-r2.parquet"}
+        assert log.pieces_of(1) == [(3, 0, 4)]
+        # One that somebody else removed already does not stop the others.
+        log._database.execute("DELETE FROM pieces")
+        (tmp_path / "run" / "shards" / "part-000000-r2.parquet").unlink()
+        assert compact(tmp_path / "run", log) == 1
+        assert log.shard_names() == set()
 
 
 def test_damaged_rows_are_not_written_anew(tmp_path):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +71,37 @@ def test_a_holder_who_has_not_written_yet_is_waited_for_and_then_unknown(tmp_pat
     monkeypatch.setattr(lock, "try_lock", lambda *_, **__: False)
     assert holder_of(tmp_path) == Holder(0, "an unknown host", "an unknown time")
     assert sum(naps) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("is_asking", [True, False])
+def test_nothing_stays_open_whatever_comes_of_it(tmp_path, monkeypatch, is_asking):
+    def refuse(*_, **__):
+        raise OSError(95, "Operation not supported")
+
+    (tmp_path / lock.LOCK_NAME).touch()
+    before = [*Path("/proc/self/fd").iterdir()]
+    monkeypatch.setattr(lock, "_LOCK_TRIES", 1)
+    for answer in (refuse, lambda *_, **__: False):
+        monkeypatch.setattr(lock, "try_lock", answer)
+        monkeypatch.setattr(lock, "_read_holder", lambda _path: None)
+        with suppress(RunError):
+            holder_of(tmp_path) if is_asking else RunLock(tmp_path).__enter__()
+    assert [*Path("/proc/self/fd").iterdir()] == before
+
+
+def test_a_lock_that_cannot_be_asked_is_said_with_what_to_do(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(95, "Operation not supported")
+
+    (tmp_path / lock.LOCK_NAME).touch()
+    monkeypatch.setattr(lock, "try_lock", refuse)
+    said = r"cannot tell whether somebody works on it, its file 'lock' cannot be looked at \(Oper"
+    with pytest.raises(RunError, match=said):
+        holder_of(tmp_path)
+    (tmp_path / lock.LOCK_NAME).unlink()
+    (tmp_path / lock.LOCK_NAME).symlink_to(lock.LOCK_NAME)  # a loop: it cannot be opened
+    with pytest.raises(RunError, match=r"cannot be looked at .*; ask as the user and on the mach"):
+        holder_of(tmp_path)
 
 
 def test_nobody_and_somebody_in_words():

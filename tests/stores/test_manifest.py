@@ -13,7 +13,15 @@ import pytest
 
 import posemill
 from posemill.errors import RunError
-from posemill.stores.manifest import Manifest, check_folder, current_versions, now_text
+from posemill.stores.manifest import (
+    Manifest,
+    check_folder,
+    check_ledger_is_there,
+    current_versions,
+    extraction_of,
+    now_text,
+    shard_path,
+)
 
 MANIFEST = Manifest(
     "holistic-143", kind="import", options={"mode": "video", "steps": [1, 2]},
@@ -107,3 +115,113 @@ def test_a_folder_is_new_a_run_or_somebody_elses(tmp_path: Path) -> None:
     assert check_folder(tmp_path)
     with pytest.raises(RunError, match="is a file; a run needs a folder of its own"):
         check_folder(tmp_path / "file0")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"skeleton_name": 3}, {"kind": None}, {"created_at": 1}, {"schema_version": "2"},
+        {"options": []}, {"engine": "fake"}, {"source": 1}, {"versions": []},
+    ],
+)  # fmt: skip
+def test_a_field_that_is_not_of_its_kind_is_named(
+    change: dict[str, object], tmp_path: Path
+) -> None:
+    MANIFEST.write(tmp_path)
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(RunError, match=f"its '{next(iter(change))}' is not what it should be; put"):
+        Manifest.read(tmp_path)
+
+
+def test_a_manifest_needs_its_skeleton_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"posemill_run": 1, "kind": "merge"}')
+    with pytest.raises(RunError, match="its 'skeleton_name' is not what it should be"):
+        Manifest.read(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"posemill_run": 1, "skeleton_name": "coco-133"}')
+    found = Manifest.read(tmp_path)
+    assert (found.skeleton_name, found.kind, found.schema_version) == ("coco-133", "extract", 2)
+    assert (found.options, found.engine, found.source) == ({}, {}, {})
+    for text in ("[]", '{"kind": "x"}'):
+        (tmp_path / "manifest.json").write_text(text)
+        with pytest.raises(RunError, match="is not the manifest of a posemill run; choose another"):
+            Manifest.read(tmp_path)
+
+
+def test_the_versions_are_of_all_that_touches_the_numbers() -> None:
+    assert list(current_versions()) == [
+        "posemill", "python", "numpy", "opencv-python-headless", "av", "ai-edge-litert",
+        "onnxruntime", "onnxruntime-gpu", "pyarrow",
+    ]  # fmt: skip
+
+
+OPTIONS = {"engine": "holistic", "engine_options": {"x": 1}, "mode": "image", "decoder": "pyav"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        ({}, {}),
+        ({"kind": "extract"}, {}),
+        ({"kind": "extract", "options": None, "source": None, "engine": None}, {}),
+        ({"kind": "extract", "options": OPTIONS}, OPTIONS),
+        (
+            {"kind": "extract", "engine": {"engine": "fake"}, "options": {"engine": ""}},
+            {"engine": "fake", "engine_options": {}, "mode": None, "decoder": None},
+        ),
+        ({"kind": "merge", "options": OPTIONS}, {}),
+    ],
+)
+def test_how_keypoints_were_found_is_in_the_options_of_an_extraction(
+    facts: dict[str, object], found: dict[str, object]
+) -> None:
+    assert extraction_of(facts) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "mode"),
+    [
+        ({}, "video"),
+        ({"layout": "pictures"}, "image"),
+        ({"layout": "frames"}, "video"),
+        ({"tracking": {}, "layout": "pictures"}, "video"),
+        ({"tracking": {"num_tracked": 2, "num_alone": 0}}, "video"),
+        ({"tracking": {"num_tracked": 0, "num_alone": 3}}, "image"),
+        ({"tracking": {"num_tracked": 2, "num_alone": 3}}, "auto"),
+    ],
+)
+def test_the_mode_auto_is_what_it_came_to(source: dict[str, object], mode: str) -> None:
+    options = {**OPTIONS, "mode": "auto"}
+    found = Manifest("coco-133", options=options, source=source).extraction
+    assert found == {**OPTIONS, "mode": mode}
+
+
+def test_a_merged_run_was_extracted_as_all_its_inputs_were() -> None:
+    one = {"manifest": {"kind": "extract", "options": OPTIONS}}
+    other = {"manifest": {"kind": "extract", "options": {**OPTIONS, "mode": "video"}}}
+    for inputs, found in (([one, one], OPTIONS), ([one, other], {}), ([one, {}], {}), ([], {})):
+        assert extraction_of({"kind": "merge", "source": {"inputs": inputs}}) == found
+
+
+@pytest.mark.parametrize("name", ["../a.parquet", "a/b.parquet", "a.txt", "a\0.parquet", ""])
+def test_a_shard_is_a_plain_file_of_its_folder(name: str, tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    assert shard_path(tmp_path, "a.parquet") == tmp_path / "shards" / "a.parquet"
+    with pytest.raises(RunError, match=r"ledger\.sqlite names .* as a shard, which is not a file"):
+        shard_path(tmp_path, name)
+    (tmp_path / "shards" / "link.parquet").symlink_to("/etc/hosts")
+    with pytest.raises(RunError, match=r"names 'link\.parquet' as a shard"):
+        shard_path(tmp_path, "link.parquet")
+
+
+def test_shards_without_a_ledger_are_said_and_left_alone(tmp_path: Path) -> None:
+    check_ledger_is_there(tmp_path)
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "note.txt").touch()
+    check_ledger_is_there(tmp_path)
+    for name in ("a.parquet", "b.parquet"):
+        (tmp_path / "shards" / name).touch()
+    with pytest.raises(RunError, match=r"has 2 shards and no ledger\.sqlite, which says what they"):
+        check_ledger_is_there(tmp_path)
+    (tmp_path / "ledger.sqlite").touch()
+    check_ledger_is_there(tmp_path)

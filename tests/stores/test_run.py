@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sqlite3
 import sys
@@ -408,25 +407,6 @@ def test_a_shard_of_before_there_were_checksums_is_read(clips, tmp_path):
         assert_same(got, expected)
 
 
-def test_differences_between_manifests_are_spelled_out():
-    one = Manifest(
-        "holistic-543",
-        options={"mode": "video", "keep": 543},
-        engine={"a": "1"},
-        schema_version=2,
-    )
-    other = Manifest("holistic-143", options={"mode": "image", "keep": 543}, engine={})
-    assert one.differences(one) == []
-    assert one.differences(other) == [
-        "skeleton_name: the run has 'holistic-543', now it is 'holistic-143'",
-        "mode: the run has 'video', now it is 'image'",
-        "a: the run has '1', now it is None",
-    ]
-    newer = dataclasses.replace(one, schema_version=3)
-    assert newer.differences(one) == ["schema_version: the run has 3, now it is 2"]
-    assert one.differences(newer) == []  # an older run goes on
-
-
 def test_a_run_is_asked_for_clips_as_a_dict_is_and_stands_for_its_folder(clips, tmp_path):
     write_run(tmp_path / "run", clips)
     run = open_run(tmp_path / "run")
@@ -449,23 +429,3 @@ def test_a_clip_that_is_nearly_named_is_suggested(tmp_path):
     write_run(tmp_path / "run", [make_clip("signer1/hello"), make_clip("signer1/yes")])
     with pytest.raises(RunError, match=r"'signer1/helo'; did you mean 'signer1/hello'\?"):
         open_run(tmp_path / "run")["signer1/helo"]
-
-
-def test_a_manifest_says_how_its_keypoints_were_found() -> None:
-    made = Manifest(
-        "holistic-543",
-        options={"mode": "auto", "decoder": "pyav", "engine": "mine", "engine_options": {"a": 1}},
-        engine={"engine": "inner"},
-        source={"layout": "pictures"},
-    )
-    how = {"engine": "mine", "engine_options": {"a": 1}, "mode": "image", "decoder": "pyav"}
-    assert made.extraction == how
-    facts = dataclasses.asdict(made)
-    two = Manifest("holistic-543", kind="merge", source={"inputs": [{"manifest": facts}] * 2})
-    assert two.extraction == how
-    other = {**facts, "source": {"layout": "videos"}}
-    mixed = {"inputs": [{"manifest": facts}, {"manifest": other}]}
-    assert Manifest("holistic-543", kind="merge", source=mixed).extraction == {}
-    older = Manifest("holistic-543", options={"mode": "video"}, engine={"engine": "holistic"})
-    assert older.extraction["engine"] == "holistic"
-    assert Manifest("holistic-543", kind="import").extraction == {}

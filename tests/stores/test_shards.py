@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from posemill.errors import RunError
+from posemill.records import PoseClip
 from posemill.stores import shards
-from posemill.stores.shards import BlockPlan, ShardRows, _joined, plan_blocks
+from posemill.stores.manifest import Manifest
+from posemill.stores.shards import (
+    BlockPlan,
+    ShardRows,
+    _joined,
+    plan_blocks,
+    read_rows,
+    read_shard,
+)
+from posemill.stores.writer import RunWriter
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +73,52 @@ def test_rows_that_follow_each_other_in_a_shard_are_read_as_one():
     joined = [(each.shard, each.offset, each.num_rows) for each in _joined([*found[:3], gap])]
     assert joined == [("x", 0, 7), ("y", 0, 2), ("y", 3, 5)]
     assert list(_joined(found[:1])) == found[:1]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of one clip of 1200 frames, in row groups of 512; the first point's x counts them."""
+    points = np.zeros((1200, 18, 3), np.float32)
+    points[:, 0, 0] = np.arange(1200)
+    sizes = np.ones((1200, 2), np.int32)
+    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
+        writer.add(PoseClip(points, points[..., 0], sizes, "openpose-18", clip_id="c1"))
+    return tmp_path / "run"
+
+
+def numbers(table):
+    return table.column("keypoints").combine_chunks().flatten().to_numpy()[:: 18 * 3].tolist()
+
+
+def plan(*spans):
+    shard = "part-000000.parquet"
+    return BlockPlan(tuple(ShardRows(1, "all", "c1", shard, *span) for span in spans))
+
+
+@pytest.mark.parametrize(
+    "span", [(0, 1), (0, 512), (511, 1), (511, 2), (512, 512), (513, 687), (0, 1200), (1199, 1)]
+)
+def test_rows_are_those_that_were_asked_for_whatever_groups_they_are_in(run, span):
+    offset, count = span
+    table = read_rows(run, plan(span), "openpose-18")
+    assert numbers(table) == list(range(offset, offset + count))
+
+
+def test_rows_of_a_frame_that_was_tried_again_come_where_they_belong(run):
+    table = read_rows(run, plan((6, 2), (3, 3)), "openpose-18", ["frame_index", "keypoints"])
+    assert table.column_names == ["frame_index", "keypoints"]
+    assert numbers(table) == [3, 4, 5, 6, 7]
+
+
+def test_a_shard_that_is_shorter_than_its_record_or_not_there_is_said(run):
+    path = run / "shards" / "part-000000.parquet"
+    assert numbers(read_shard(path, "openpose-18")) == list(range(1200))
+    with pytest.raises(RunError, match=r"the ledger counts 2 rows from 1199, the file has 1; it"):
+        read_rows(run, plan((1199, 2)), "openpose-18")
+    with pytest.raises(RunError, match=r"counts 5 rows from 1300, the file has 0; it was changed"):
+        read_rows(run, plan((1300, 5)), "openpose-18")
+    with pytest.raises(RunError, match=r"\.parquet has openpose-18, its run has coco-133"):
+        read_shard(path, "coco-133")
+    path.unlink()
+    with pytest.raises(RunError, match="is missing, but the ledger counts on it"):
+        read_shard(path, "openpose-18")
