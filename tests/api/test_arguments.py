@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
+import posemill
 from posemill.api.arguments import names_of, parse_size
 from posemill.errors import ConfigError
 
@@ -34,3 +37,28 @@ def test_what_is_no_size_says_what_one_looks_like(size):
     with pytest.raises(ConfigError) as caught:
         parse_size(size)
     assert str(caught.value) == f"size: expected WIDTHxHEIGHT such as 1280x720, got {size!r}"
+
+
+# What happens unless something else is said; all that is not here is None.
+DEFAULTS = {
+    "extract": {},
+    "status": {},
+    "prepare": {"out": "model_input_data", "normalize": "none", "interpolate": 0},
+    "export": {"out": "", "normalize": "none", "interpolate": 0},
+    "import_run": {"dry_run": False},
+    "merge": {"dry_run": False},
+    "view": {"detailed": False, "rows": 5},
+    "visualize": {"out": "pictures", "num_samples": 10, "seed": 0},
+    "report": {"out": "report.html"},
+    "predict": {"device": "auto", "engine_device": "cpu", "threads": 1},
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_what_is_not_said_is_what_the_documentation_says(name):
+    parameters = inspect.signature(getattr(posemill, name)).parameters
+    given = {key: each.default for key, each in parameters.items()}
+    usual = {
+        key: value for key, value in given.items() if value not in (inspect.Parameter.empty, None)
+    }
+    assert usual == DEFAULTS[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -126,6 +127,33 @@ def test_every_old_flag_leads_to_a_flag_of_its_command() -> None:
         known = {flag for parameter in commands[name].params for flag in parameter.opts}
         assert {re.split("[ =]", new)[0] for new in found[name].values()} <= known
         assert not known & set(found[name])
+
+
+# What commands do unless something else is said; all that is not here is off, nothing or none.
+DEFAULTS = {
+    "demo": {"out": Path("demo")},
+    "landmarks": {"engine": "holistic", "decoder": "pyav", "device": "cpu", "threads": 1},
+    "logs": {"lines": 50},
+    "plan": {"sample_seconds": 20.0},
+    "prepare": {"out": Path("model_input_data"), "normalize": "none"},
+    "export": {"normalize": "none"},
+    "view": {"rows": 5},
+    "visualize": {"out": Path("pictures"), "num_samples": 10},
+    "report": {"out": Path("report.html")},
+    "evaluate": {"split": "test", "checkpoint": "best", "device": "auto"},
+    "predict": {"device": "auto", "engine_device": "cpu", "threads": 1},
+    "sweep": {"workers": 1},
+    "synthetic-corpus": {"glosses": 80, "train": 600},
+}
+
+
+def test_no_switch_is_on_and_no_number_is_set_that_is_not_listed_here() -> None:
+    commands = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
+    found = {
+        name: {each.name: each.default for each in command.params if each.default}
+        for name, command in commands.items()
+    }
+    assert {name: usual for name, usual in found.items() if usual} == DEFAULTS
 
 
 def test_help_names_what_the_tables_hold() -> None:
