@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import struct
+from types import SimpleNamespace
 
+import cv2
+import numpy as np
 import pytest
 
 from posemill.executors import NUM_SLOTS, Progress
-from posemill.jobs.extract.messages import Fatal, Task, WorkerSettings
+from posemill.jobs.extract import worker
+from posemill.jobs.extract.messages import (
+    ESTIMATING,
+    STARTING,
+    WRITING,
+    Fatal,
+    Task,
+    Unit,
+    WorkerSettings,
+)
+from posemill.jobs.extract.reading import SLOW_STEP_SECONDS
 from posemill.jobs.extract.worker import MakeWorker, disk_message
+from posemill.records import Clip
 
 SETTINGS = WorkerSettings(
     folder="run",
@@ -55,3 +71,180 @@ def test_a_disk_that_refuses_is_told_from_one_that_is_full():
     assert broken.startswith("cannot write to run/shards: [Errno 5] Input/output error")
     assert "run the same command again" in full
     assert "run the same command again" in broken
+
+
+@pytest.fixture
+def work(make_tree, tmp_path):
+    """Runs a task in this process: units of clip `a` (12 frames), all that came of it."""
+    (tmp_path / "run" / "shards").mkdir(parents=True)
+    tree = make_tree({"train/a": 12, "train/b": 3})
+    red = np.full((12, 16, 3), (0, 0, 255), np.uint8)  # as OpenCV has it
+    assert cv2.imwrite(str(tree / "train" / "a" / "0005.png"), red)
+
+    def run(*units, settings=None, on_event=None, progress=None, **task):
+        usual = dataclasses.replace(
+            SETTINGS, folder=str(tmp_path / "run"), devices=("cpu",), batch_size=4,
+            **settings or {},
+        )  # fmt: skip
+        made = [unit(tree, number, **each) for number, each in enumerate(units, 1)]
+        progress = progress or Progress([0] * NUM_SLOTS)
+        function = MakeWorker(usual)(0)
+        found = []
+        for event in function(Task("t", tuple(made), **{"piece_frames": 100, **task}), progress):
+            if event is not None:
+                found.append(event)
+            if on_event:
+                on_event(progress)
+        return found
+
+    return run
+
+
+def unit(tree, number, *, name="a", stop=12, start=0, is_chain=False, **more):
+    clip = Clip(name, str(tree / "train" / name), "frames", "train")
+    more = {"next_frame": start, "state": None, **more}
+    return Unit(number, number + 10, clip, start, stop, is_chain=is_chain, **more)
+
+
+def summary(commits):
+    """Rows of the shard, and `(unit, next frame, is done, rows, frames lost)` of each unit."""
+    return [
+        (
+            commit.shard and commit.shard.num_rows,
+            [(each.unit_no, each.next_frame, each.is_done, each.num_rows,
+              [lost.frame_index for lost in each.lost]) for each in commit.units],
+        )
+        for commit in commits
+    ]  # fmt: skip
+
+
+def test_a_commit_comes_after_as_many_rows_and_at_the_end(work, tmp_path):
+    commits = work({}, piece_frames=8)
+    assert summary(commits) == [(8, [(1, 8, False, 8, [])]), (4, [(1, 12, True, 4, [])])]
+    names = [commit.shard.name for commit in commits]
+    assert names == ["t-0000.parquet", "t-0001.parquet"]
+    assert sorted(path.name for path in (tmp_path / "run" / "shards").iterdir()) == names
+    assert [piece.clip_no for commit in commits for piece in commit.shard.pieces] == [11, 11]
+    assert [commit.units[0].state for commit in commits] == [None, None]
+
+
+def test_units_of_one_task_share_a_shard_and_keep_their_order(work):
+    commits = work({"start": 2, "stop": 5}, {"name": "b", "stop": 3})
+    assert summary(commits) == [(6, [(1, 5, True, 3, []), (2, 3, True, 3, [])])]
+    pieces = [(each.clip_no, each.unit_no, each.first_frame, each.row_offset, each.num_rows)
+              for each in commits[0].shard.pieces]  # fmt: skip
+    assert pieces == [(11, 1, 2, 0, 3), (12, 2, 0, 3, 3)]
+
+
+def test_tracked_units_go_side_by_side_and_hand_on_their_state(work):
+    commits = work({"is_chain": True}, {"name": "b", "stop": 3, "is_chain": True}, piece_frames=4)
+    assert summary(commits)[:2] == [
+        (4, [(1, 2, False, 2, []), (2, 2, False, 2, [])]),
+        (4, [(2, 3, True, 1, []), (1, 5, False, 3, [])]),
+    ]
+    number = struct.unpack("<qd", commits[0].units[0].state)[0]
+    assert number == 2  # frames the tracker has seen
+    assert commits[-1].units[-1].state is None  # nobody goes on with it
+    (again,) = work({"is_chain": True, "start": 2, "state": commits[0].units[0].state, "stop": 5})
+    assert summary([again]) == [(3, [(1, 5, True, 3, [])])]
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows", "lost"),
+    [
+        ({"skip": {3: "boom"}}, 11, [(3, "boom")]),
+        ({"give_up": (10, "dead")}, 10, [(10, "dead"), (11, "dead")]),
+        ({"skip": {11: "boom"}, "give_up": (11, "dead")}, 11, [(11, "boom")]),
+    ],
+)
+def test_frames_that_took_workers_down_are_left_out_with_the_reason(work, changes, rows, lost):
+    (commit,) = work(changes)
+    (progress,) = commit.units
+    assert commit.shard.num_rows == rows
+    assert [(each.frame_index, each.message) for each in progress.lost] == lost
+    assert {each.reason for each in progress.lost} == {"crashed the worker"}
+    assert all(each.path.endswith(f"{each.frame_index:04d}.png") for each in progress.lost)
+
+
+@pytest.mark.parametrize("is_chain", [False, True])
+def test_a_frame_the_engine_fails_at_is_the_only_one_that_is_lost(work, is_chain):
+    mishaps = {"engine_options": {"mishaps": {"ff0000": "error"}}}
+    (commit,) = work({"is_chain": is_chain}, settings=mishaps)
+    assert summary([commit]) == [(11, [(1, 12, True, 11, [5])])]
+    assert "the fake engine was told to fail" in commit.units[0].lost[0].message
+
+
+def test_a_tracker_that_failed_begins_anew_and_the_others_go_on(work):
+    mishaps = {"engine_options": {"mishaps": {"ff0000": "error"}}}
+    commits = work({"is_chain": True, "stop": 8}, settings=mishaps, piece_frames=7)
+    assert summary(commits)[0][1][0][:2] == (1, 8)
+    stopped = work({"is_chain": True, "start": 4, "stop": 12}, settings=mishaps, piece_frames=3)
+    number = struct.unpack("<qd", stopped[0].units[0].state)[0]
+    assert (stopped[0].units[0].next_frame, number) == (8, 2)  # 6 and 7, behind the bad frame
+
+
+@pytest.mark.parametrize(
+    ("suspect", "commits"),
+    [
+        (5, [(5, [(1, 5, False, 5, [])]), (1, [(1, 6, False, 1, [])])]),
+        (0, [(1, [(1, 1, False, 1, [])])]),
+        (11, [(11, [(1, 11, False, 11, [])]), (1, [(1, 12, False, 1, [])])]),
+    ],
+)
+def test_the_frame_a_crash_was_at_is_tried_by_itself_and_then_the_task_ends(work, suspect, commits):
+    assert summary(work({}, is_careful=True, leave_after=suspect)) == commits
+
+
+def test_a_careful_worker_says_where_it_is_for_every_frame(work):
+    places = []
+
+    class Noted(Progress):
+        def at(self, *place, seconds=0):
+            places.append((place, seconds))
+            super().at(*place, seconds=seconds)
+
+    for is_careful, seen in ((True, [(0, 0, 2, 0), (0, 1, 2, 1), (0, 2, 2, 2)]),
+                             (False, [(0, 0, 2, 0)])):  # fmt: skip
+        places.clear()
+        work({"stop": 3}, is_careful=is_careful, progress=Noted([0] * NUM_SLOTS))
+        assert [place for place, _ in places if place[2] == ESTIMATING] == seen
+        assert places[0] == ((-1, -1, STARTING, 0), SLOW_STEP_SECONDS)
+        assert places[-2:] == [((-1, -1, WRITING, 3), SLOW_STEP_SECONDS), ((-1, -1, WRITING, 0), 0)]
+
+
+def test_a_worker_that_should_stop_saves_what_it_has(work):
+    progress = Progress([0] * NUM_SLOTS)
+    progress.ask_to_stop()
+    assert summary(work({}, progress=progress)) == [(4, [(1, 4, False, 4, [])])]
+
+
+def test_a_worker_that_has_grown_saves_what_it_has_and_makes_room(work, monkeypatch):
+    sizes = iter([100, 101, 102, 102])
+    process = SimpleNamespace(memory_info=lambda: SimpleNamespace(rss=next(sizes)))
+    monkeypatch.setattr(worker.psutil, "Process", lambda: process)
+    progress = Progress([0] * NUM_SLOTS)
+    commits = work({}, settings={"memory_bytes": 101}, progress=progress)
+    assert summary(commits) == [(8, [(1, 8, False, 8, [])])]
+    assert progress.wants_recycling
+
+
+def test_an_engine_that_needs_more_memory_than_is_allowed_is_said(work):
+    (fatal,) = work({}, settings={"memory_bytes": 1 << 20})
+    assert fatal.kind == "ConfigError"
+    assert re.fullmatch(r"memory limit: the engine alone needs \d{2,4} MB, allowed are 1 MB; give "
+                        r"more with --memory-limit-mb", fatal.message)  # fmt: skip
+
+
+def test_a_disk_that_cannot_be_written_ends_the_work(work, tmp_path):
+    (tmp_path / "run" / "shards").rmdir()
+    (tmp_path / "run" / "shards").write_text("")
+    (fatal,) = work({})
+    assert fatal.kind == "RunError"
+    assert str(tmp_path / "run" / "shards") in fatal.message
+
+
+def test_a_unit_without_any_frame_left_is_done_without_a_shard(work):
+    assert summary(work({"start": 3, "stop": 3})) == [(None, [(1, 3, True, 0, [])])]
+    assert summary(work({"skip": {0: "x", 1: "x", 2: "x"}, "name": "b", "stop": 3})) == [
+        (None, [(1, 3, True, 0, [0, 1, 2])])
+    ]
