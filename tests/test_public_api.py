@@ -9,9 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import posemill
+from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter
 
@@ -124,6 +126,14 @@ def test_status_loads_nothing_heavy(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run", Manifest("holistic-143")):
         pass
     assert not modules_after("status", str(tmp_path / "run")) & (HEAVY - {"rich"})
+
+
+def test_view_loads_nothing_that_draws(tmp_path: Path) -> None:
+    points, sizes = np.zeros((2, 18, 3), np.float32), np.full((2, 2), 100, np.int32)
+    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
+        writer.add(PoseClip(points, points[..., 0], sizes, "openpose-18", "a", "train"))
+    found = modules_after("view", str(tmp_path / "run"))
+    assert not found & (HEAVY - {"numpy", "pyarrow", "rich"})
 
 
 def modules_after(*command: str) -> set[str]:

@@ -10,9 +10,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from posemill.api.converting import export, import_run, merge, prepare
     from posemill.api.extracting import extract
-    from posemill.api.looking import plot, report, show, view, visualize
+    from posemill.api.looking import plot, report, show, visualize
     from posemill.api.predicting import predict
     from posemill.api.run_status import status
+    from posemill.api.viewing import view
     from posemill.archives import open_npz
     from posemill.config import ExtractConfig
     from posemill.errors import PosemillError
@@ -55,7 +56,7 @@ _PUBLIC = {
     "show": "posemill.api.looking",
     "status": "posemill.api.run_status",
     "train": "posemill.training.front",
-    "view": "posemill.api.looking",
+    "view": "posemill.api.viewing",
     "visualize": "posemill.api.looking",
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import posemill
-from posemill.api.looking import View
+from posemill.api.viewing import View
 from posemill.errors import ConfigError
 
 

@@ -110,7 +110,7 @@ def test_failures_are_grouped_the_most_frequent_first() -> None:
 
 def material(**answers: Any) -> Any:
     known: dict[str, Any] = {
-        "facts": {}, "num_failed": {}, "num_clips_failed": {}, "failures": [], "clips_so_far": [],
+        "facts": {}, "num_failed": {}, "num_clips_failed": {}, "failures": [], "samples": [],
     }  # fmt: skip
     calls = {name: lambda value=value: value for name, value in (known | answers).items()}
     return SimpleNamespace(path=Path("here"), kind="run", **calls)
@@ -119,7 +119,7 @@ def material(**answers: Any) -> Any:
 def test_what_is_looked_at_is_described(make_clip: Maker) -> None:
     clips = [make_clip(2, clip_id=str(number)) for number in range(7)]
     found = describe(
-        material(clips_so_far=clips), [outline(normalized="bbox", interpolated=2)], num_rows=3
+        material(samples=clips), [outline(normalized="bbox", interpolated=2)], num_rows=3
     )
     assert [row["clip_id"] for row in found.pop("sample_rows")] == ["0", "1", "2"]
     (row,) = found.pop("splits")
@@ -128,8 +128,8 @@ def test_what_is_looked_at_is_described(make_clip: Maker) -> None:
         "path": "here", "kind": "run", "skeleton_names": ["openpose-18"], "normalized": ["bbox"],
         "interpolated": 2, "reasons": [],
     }  # fmt: skip
-    assert len(describe(material(clips_so_far=clips), [])["sample_rows"]) == 5
-    assert describe(material(clips_so_far=clips), [], num_rows=0)["sample_rows"] == []
+    assert len(describe(material(samples=clips), [])["sample_rows"]) == 5
+    assert describe(material(samples=clips), [], num_rows=0)["sample_rows"] == []
 
 
 def test_nothing_to_look_at_is_described_by_what_the_run_is_for() -> None:

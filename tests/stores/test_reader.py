@@ -12,9 +12,11 @@ import pytest
 
 from posemill.errors import RunError
 from posemill.records import PoseClip
+from posemill.stores import reader
 from posemill.stores.commits import Failure, SplitCounts
 from posemill.stores.manifest import Manifest
 from posemill.stores.reader import FoundCounts, open_run
+from posemill.stores.shards import read_rows
 from posemill.stores.writer import RunWriter
 
 
@@ -127,6 +129,25 @@ def test_every_clip_says_where_it_is_from_and_what_was_done_to_it(run):
     for name in ("points", "scores"):
         assert getattr(one, name).flags.owndata
         assert not np.shares_memory(getattr(one, name), getattr(other, name))
+
+
+def test_of_a_glance_at_each_clip_one_row_is_read(run, monkeypatch):
+    asked = []
+
+    def watch(folder, plan, *more, **named):
+        asked.append(len(plan))
+        return read_rows(folder, plan, *more, **named)
+
+    monkeypatch.setattr(reader, "read_rows", watch)
+    found = list(run.middle_frames("train"))
+    assert asked == [1, 1]
+    assert [(each.clip_id, each.frame_indices.tolist()) for each in found] == [
+        ("b", [1]),
+        ("a", [1]),
+    ]
+    change_ledger(run, "UPDATE pieces SET clip_no = 1, first_frame = 3 WHERE clip_no = 2")
+    (both,) = run.middle_frames("train")  # five rows in two pieces: the third is b's last
+    assert (both.points == 12).all()
 
 
 def test_what_was_found_is_known_without_the_shards(run):

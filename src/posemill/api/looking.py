@@ -1,4 +1,4 @@
-"""`posemill.view`, `visualize`, `report`, `plot`: looking at runs, exported files and clips."""
+"""`posemill.visualize`, `report`, `plot`: pictures of runs, exported files and clips."""
 
 from __future__ import annotations
 
@@ -25,32 +25,9 @@ from posemill.inspection.drawing.gallery import (
 from posemill.inspection.drawing.lettering import lacks_font
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.showing import open_viewer, png_bytes
-from posemill.inspection.quality import measure
 from posemill.inspection.report.build import measure_all, write_report
-from posemill.inspection.summary import clip_row, describe
 from posemill.records import Frame, PoseClip
 from posemill.stores.reader import open_run
-
-
-class View(dict[str, Any]):
-    """What is in a run or a file, as plain values; printed, a line for each split."""
-
-    def __repr__(self) -> str:
-        return "\n".join([f"View of {self['path']}: {self['kind']}, "
-                          f"{', '.join(self['skeleton_names'])}",
-                          *map(_split_line, self["splits"])])  # fmt: skip
-
-
-def _split_line(split: dict[str, Any]) -> str:
-    presence = ", ".join(
-        f"{name} {share:.1%}" for name, share in split["presence"].items() if share is not None
-    )
-    failed = split.get("frames_failed", 0)
-    return (
-        f"  {split['split']}: {split['num_clips']} clips, {split['num_frames']} frames"
-        + (f", {failed} failed" if failed else "")
-        + (f"; {presence}" if presence else "")
-    )
 
 
 @dataclass(frozen=True)
@@ -72,42 +49,6 @@ class Drawn:
 
     def __iter__(self) -> Iterator[Path]:
         return iter(self.paths)
-
-
-def view(
-    run: AnyPath,
-    *,
-    splits: Names = None,
-    detailed: bool = False,
-    rows: int = 5,
-    from_format: str | None = None,
-    size: Size = None,
-    progress: bool | None = None,
-) -> View:
-    """Return what is in a run or a file: clips, frames, sizes, presence of the parts.
-
-    Args:
-        run: A run, or a file of any format.
-        splits: Only these; all by default.
-        detailed: Also every clip, with what looks wrong in it, as `clips`.
-        rows: Sample rows, one from each of the first clips.
-        from_format: Format of a file; found out by default.
-        size: `"1280x720"` or `(1280, 720)`: of pictures whose size a file does not say.
-        progress: Bars on a terminal or a line in a notebook; False for none.
-    """
-    material = ClipInput(
-        Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits)
-    )
-    total = material.num_frames
-    outlines = track(
-        material.outlines(), "counting", total, lambda each: each.num_frames,
-        progress=progress,
-    )  # fmt: skip
-    found = View(describe(material, outlines, num_rows=rows))
-    if detailed:
-        clips = track(material.clips_so_far(), "measuring", total, len, progress=progress)
-        found["clips"] = [clip_row(measure(clip)) for clip in clips]
-    return found
 
 
 def visualize(
@@ -135,9 +76,9 @@ def visualize(
         seed: Another seed draws other samples.
         video: `mp4` or `gif` for movies.
         originals: Folder of the original pictures or videos, where it is not the recorded one.
-        from_format: See `view`, as for all others.
-        size: See `view`.
-        progress: See `view`.
+        from_format: See `posemill.view`, as are `size` and `progress`.
+        size: Of pictures whose size a file does not say.
+        progress: Bars on a terminal or a line in a notebook; False for none.
     """
     material = ClipInput(
         Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits)
@@ -173,9 +114,9 @@ def report(
         out: The HTML file.
         splits: Only these; all by default.
         originals: See `visualize`.
-        from_format: See `view`, as for all others.
-        size: See `view`.
-        progress: See `view`.
+        from_format: See `posemill.view`, as are `size` and `progress`.
+        size: Of pictures whose size a file does not say.
+        progress: Bars on a terminal or a line in a notebook; False for none.
     """
     material = ClipInput(
         Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits)

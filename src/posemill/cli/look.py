@@ -40,9 +40,9 @@ def view(
     as_json: AsJson = False,
 ) -> None:
     """Show what is in a run or an exported file: clips, frames, sizes, presence of the parts."""
-    from posemill.api import looking
+    from posemill.api import viewing
 
-    result = looking.view(
+    result = viewing.view(
         path, splits=splits, detailed=detailed, rows=rows, from_format=from_format, size=size
     )
     if as_json:

@@ -141,6 +141,15 @@ class ClipInput:
         """Yield what `clips` does; that a split of a run has none, or none yet, is no error."""
         return self.chosen(self._all_clips(None), () if self.run is None else self.run.splits)
 
+    def samples(self) -> Iterator[PoseClip]:
+        """Yield what `clips_so_far` does, of a run's clips only a frame of their middle."""
+        if self.run is None:
+            yield from self.clips_so_far()
+            return
+        for split in self._splits or self.run.splits:
+            for clip in self.run.middle_frames(split):
+                yield clip.with_size(self._size_wh)
+
     def outlines(self) -> Iterator[Outline]:
         """Yield the clips without their keypoints: fast for a run, out of its records."""
         if self.run is None:
@@ -282,13 +291,18 @@ def _outlines_of(run: Run, split: str, size_wh: Size | None) -> Iterator[Outline
     made = fields_of_recipe(run.manifest.options.get("recipe"))
     counts = run.found_counts(split)
     for each in _read_counts(run, split) if counts is None else counts:
-        sizes: Counter[tuple[int, int]] = Counter()
-        for (width, height), count in each.sizes_wh.items():
-            is_unknown = size_wh is not None and (width <= 0 or height <= 0)
-            sizes[size_wh if is_unknown and size_wh else (width, height)] += count
+        sizes = each.sizes_wh if size_wh is None else _with_size(each.sizes_wh, size_wh)
         yield Outline(
             split, each.clip_id, run.skeleton_name, each.num_frames, each.num_present, sizes, **made
         )
+
+
+def _with_size(sizes_wh: Mapping[Size, int], size_wh: Size) -> Counter[Size]:
+    """Return the counts with `size_wh` for sizes that are not known."""
+    sizes: Counter[Size] = Counter()
+    for (width, height), count in sizes_wh.items():
+        sizes[size_wh if width <= 0 or height <= 0 else (width, height)] += count
+    return sizes
 
 
 def _read_counts(run: Run, split: str) -> Iterator[FoundCounts]:

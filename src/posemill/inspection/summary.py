@@ -36,15 +36,19 @@ class SplitSummary:
     def add(self, outline: Outline) -> None:
         """Count a clip."""
         names = get_skeleton(outline.skeleton_name).part_names
-        self.part_names = tuple(dict.fromkeys((*self.part_names, *names)))
-        known = (*self.skeleton_names, outline.skeleton_name)
-        self.skeleton_names = tuple(dict.fromkeys(known))
-        self.normalized = tuple(dict.fromkeys((*self.normalized, outline.normalized)))
+        if outline.skeleton_name not in self.skeleton_names:
+            self.skeleton_names += (outline.skeleton_name,)
+            self.part_names = tuple(dict.fromkeys((*self.part_names, *names)))
+        if outline.normalized not in self.normalized:
+            self.normalized += (outline.normalized,)
         self.interpolated = max(self.interpolated, outline.interpolated)
         self.lengths.append(outline.num_frames)
         self.num_frames += outline.num_frames
-        self.sizes.update(outline.sizes_wh)
-        self.present.update(dict(zip(names, outline.num_present, strict=True)))
+        # One by one: `Counter.update` takes several times as long for a few.
+        for size_wh, count in outline.sizes_wh.items():
+            self.sizes[size_wh] += count
+        for name, count in zip(names, outline.num_present, strict=True):
+            self.present[name] += count
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, for JSON: presence as shares of frames, sizes by frames."""
@@ -103,7 +107,7 @@ def describe(
         **({"is_finished": facts["is_finished"]} if "is_finished" in facts else {}),
         "splits": rows,
         "reasons": [asdict(each) for each in group_failures(material.failures())],
-        "sample_rows": sample_rows(material.clips_so_far(), num_rows) if num_rows else [],
+        "sample_rows": sample_rows(material.samples(), num_rows) if num_rows else [],
     }
 
 

@@ -31,7 +31,14 @@ from posemill.stores.commits import (
 from posemill.stores.manifest import Manifest
 from posemill.stores.names import valid_unicode
 from posemill.stores.schema import CLIP_COLUMNS, arrays_of, block_of, run_schema
-from posemill.stores.shards import SELECT_ROWS, BlockPlan, ShardRows, plan_blocks, read_rows
+from posemill.stores.shards import (
+    SELECT_ROWS,
+    BlockPlan,
+    ShardRows,
+    middle_row,
+    plan_blocks,
+    read_rows,
+)
 
 _ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
 
@@ -144,35 +151,42 @@ class Run:
         """
         self._where(split)
         with read_ledger(self.folder) as database:
-            if not has_found_counts(database):
+            lacks = (
+                "SELECT 1 FROM pieces JOIN clips USING (clip_no) WHERE split = ? AND found IS NULL"
+            )
+            if not has_found_counts(database) or database.execute(lacks, (split,)).fetchone():
                 return None
+        return self._sum_up(split)
+
+    def _sum_up(self, split: str) -> Iterator[FoundCounts]:
+        num_parts = len(get_skeleton(self.skeleton_name).parts)
+        with read_ledger(self.folder) as database:
             rows = database.execute(
                 "SELECT clip_no, clip_id, pieces.num_rows, found FROM pieces JOIN clips USING "
                 "(clip_no) WHERE split = ? ORDER BY clip_no, first_frame",
                 (split,),
-            ).fetchall()
-        if any(found is None for _, _, _, found in rows):
-            return None
-        return self._sum_up(split, rows)
+            )
+            for _, pieces in groupby(rows, key=lambda row: row[0]):
+                yield self._sum_up_clip(split, pieces, num_parts)
 
-    def _sum_up(self, split: str, rows: list[tuple[int, str, int, str]]) -> Iterator[FoundCounts]:
-        num_parts = len(get_skeleton(self.skeleton_name).parts)
-        for _, pieces in groupby(rows, key=lambda row: row[0]):
-            sizes: Counter[tuple[int, int]] = Counter()
-            present, num_frames, clip_id = [0] * num_parts, 0, ""
-            for _, clip_id, num_rows, found in pieces:
-                num_frames += num_rows
-                try:
-                    parts, by_size = json.loads(found)
-                    present = [int(a) + int(b) for a, b in zip(present, parts, strict=True)]
-                    for width, height, count in by_size:
-                        sizes[int(width), int(height)] += int(count)
-                except (ValueError, TypeError, RecursionError) as error:
-                    raise RunError(
-                        f"{self.folder}: the ledger says nonsense about what was found in clip "
-                        f"{clip_id!r}; put back a copy of ledger.sqlite"
-                    ) from error
-            yield FoundCounts(split, clip_id, num_frames, tuple(present), sizes)
+    def _sum_up_clip(
+        self, split: str, pieces: Iterator[tuple[int, str, int, str]], num_parts: int
+    ) -> FoundCounts:
+        sizes: Counter[tuple[int, int]] = Counter()
+        present, num_frames, clip_id = [0] * num_parts, 0, ""
+        for _, clip_id, num_rows, found in pieces:
+            num_frames += num_rows
+            try:
+                parts, by_size = json.loads(found)
+                present = [int(a) + int(b) for a, b in zip(present, parts, strict=True)]
+                for width, height, count in by_size:
+                    sizes[int(width), int(height)] += int(count)
+            except (ValueError, TypeError, RecursionError) as error:
+                raise RunError(
+                    f"{self.folder}: the ledger says nonsense about what was found in clip "
+                    f"{clip_id!r}; put back a copy of ledger.sqlite"
+                ) from error
+        return FoundCounts(split, clip_id, num_frames, tuple(present), sizes)
 
     def clips(
         self, split: str | None = None, *, skeleton_name: str | None = None
@@ -193,6 +207,12 @@ class Run:
                     scores=clip.scores.copy(),
                     run_folder=str(self.folder),
                 )
+
+    def middle_frames(self, split: str) -> Iterator[PoseClip]:
+        """Yield of each clip one frame, about its middle one: all that is read of it."""
+        for plan in self.plan_blocks(split):
+            for _, pieces in groupby(plan.rows, key=lambda each: each.clip_no):
+                yield from self.read_block(BlockPlan((middle_row(list(pieces)),))).clips
 
     def plan_blocks(self, split: str | None = None) -> Iterator[BlockPlan]:
         """Yield the parts of a run for `read_block`, of one split or of all, in a stable order."""

@@ -85,6 +85,16 @@ def plan_blocks(found: Iterable[Sequence[Any]]) -> Iterator[BlockPlan]:
         yield BlockPlan(tuple(block))
 
 
+def middle_row(pieces: Sequence[ShardRows]) -> ShardRows:
+    """Return the middle one of a clip's rows."""
+    left = sum(each.num_rows for each in pieces) // 2
+    for each in pieces:
+        if left < each.num_rows:
+            return each._replace(offset=each.offset + left, num_rows=1)
+        left -= each.num_rows
+    raise ValueError("a clip without rows has no middle")
+
+
 def read_rows(
     folder: Path,
     plan: BlockPlan,
