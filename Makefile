@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Every extra the default tests use.
 EXTRAS := dev,formats,onnx,train
 
-.PHONY: setup demo test lint format bench bench-setup constraints clean help
+.PHONY: setup demo test lint format bench bench-setup catalogue constraints clean help
 
 help:
 	@echo "make demo         keypoints, a table and a picture from a real clip, in demo/"
@@ -14,6 +14,7 @@ help:
 	@echo "make format       put the sources in shape"
 	@echo "make bench        every figure of docs/benchmarks.md, short form; on a quiet machine"
 	@echo "                  BENCH='--only NAME', '--list', '--json', '--write' (the page's tables)"
+	@echo "make catalogue    bring the Chinese words in step with the sources, and compile them"
 	@echo "make constraints  write constraints.txt anew from .venv"
 	@echo "make clean        remove .venv, demo/ and caches"
 
@@ -57,6 +58,9 @@ bench-setup: .venv/.bench
 
 bench: bench-setup
 	$(BIN)/python -m benchmarks.run $(BENCH)
+
+catalogue: .venv/.ready
+	$(BIN)/python -m tools.catalogue
 
 # A local build such as 2.13.0+cpu satisfies 2.13.0, and the other way round it does not.
 constraints: .venv/.bench

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from posemill.terminal import warn_once
 from posemill.weights.pull import ensure_media, ensure_model
 
 sys.path.append(str(Path(__file__).parent))  # for made_up_people
+os.environ["POSEMILL_LANG"] = "en"  # whatever the machine speaks
 # A deadline per example fails on a busy machine, where nothing is wrong with the code.
 settings.register_profile("posemill", deadline=None)
 settings.load_profile("posemill")

@@ -23,6 +23,11 @@ def printable(text: object, *, keep: str = "\n\t") -> str:
     return "".join(mark if mark in keep or _is_shown(mark) else "?" for mark in plain)
 
 
+def width_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes: two for a Chinese character."""
+    return len(text) + sum(unicodedata.east_asian_width(mark) in "WF" for mark in text)
+
+
 def escaped(text: str) -> str:
     """Return JSON text with `\\uXXXX` for every character but line ends that is not shown.
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
-from posemill.terminal import printable
+from posemill.language import translate, word
+from posemill.terminal import printable, width_of
 
 Item = TypeVar("Item")
 _SECONDS = {"line": 0.2, "log": 10.0}  # between two lines
@@ -55,7 +56,7 @@ class TextLine:
         """Say where things are, unless it was said a moment ago."""
         if self._display == "none":
             return
-        self._next = printable(text, keep="")
+        self._next = printable(translate(text), keep="")
         now = time.monotonic()
         if now - self._at >= _SECONDS[self._display]:
             self._at = now
@@ -65,7 +66,8 @@ class TextLine:
         if self._display == "log":
             sys.stderr.write(f"{self._next}\n")
         else:  # blanks over what was longer before
-            sys.stderr.write(f"\r{self._next:<{len(self._shown)}}")
+            blanks = " " * (width_of(self._shown) - width_of(self._next))
+            sys.stderr.write(f"\r{self._next}{blanks}")
         sys.stderr.flush()
         self._shown = self._next
 
@@ -106,7 +108,7 @@ def show_progress(
     def advance(steps: int = 1) -> None:
         nonlocal done
         done += steps
-        line.show(f"{description} {bar_text(done, total)}")
+        line.show(f"{word(description)} {bar_text(done, total)}")
 
     try:
         yield advance
@@ -123,7 +125,7 @@ def _bar(description: str, total: int | None) -> Iterator[Callable[..., None]]:
     columns.append(TextColumn("{task.completed:,.0f}" + (f" / {total:,}" if total else "")))
     columns.append(TimeRemainingColumn(elapsed_when_finished=True))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(printable(description, keep=""), total=total)
+        task = bars.add_task(printable(word(description), keep=""), total=total)
         yield lambda steps=1: bars.advance(task, steps)
 
 

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from posemill.api.progress import TextLine, bar_text, choose_display
+from posemill.language import translate, word
 from posemill.terminal import printable
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class ProgressView:
             self._line.show(f"counting frames: {done} / {total} videos")
             return
         if "counting" not in self._tasks:
-            self._tasks["counting"] = self._bars.add_task("counting frames", total=total, note="")
+            words = word("counting frames")
+            self._tasks["counting"] = self._bars.add_task(words, total=total, note="")
         self._bars.update(self._tasks["counting"], completed=done, visible=done < total)
 
     def _draw(self, snapshot: Snapshot) -> None:
@@ -75,7 +77,7 @@ class ProgressView:
                 self._tasks[each.split] = self._bars.add_task(name, note="")
             done = snapshot.done_by_split[each.split]
             failed = each.frames_failed, each.clips_failed
-            note = failed_text(*failed) if any(failed) else ""
+            note = translate(failed_text(*failed)) if any(failed) else ""
             if index == len(snapshot.counts) - 1:
                 note += "  " + speed_text(snapshot)
             self._bars.update(
@@ -90,10 +92,10 @@ def speed_text(snapshot: Snapshot) -> str:
     """Return `41.2 frames/s, 0:12:03 left`."""
     if snapshot.frames_per_second is None:
         return "…"
-    text = f"{snapshot.frames_per_second:.1f} frames/s"
-    if snapshot.seconds_left is not None:
-        text += f", {duration(snapshot.seconds_left)} left"
-    return text
+    rate = snapshot.frames_per_second
+    if snapshot.seconds_left is None:
+        return translate(f"{rate:.1f} frames/s")
+    return translate(f"{rate:.1f} frames/s, {duration(snapshot.seconds_left)} left")
 
 
 def duration(seconds: float) -> str:
@@ -108,8 +110,8 @@ def describe(snapshot: Snapshot) -> str:
 
     done, known = snapshot.frames_done, snapshot.frames_known
     share = f" ({done / known:.1%})" if known else ""
-    failed = failed_text(snapshot.frames_failed, snapshot.clips_failed)
-    line = f"{done}/{known} frames{share}, {speed_text(snapshot)}, {failed}"
+    failed = translate(failed_text(snapshot.frames_failed, snapshot.clips_failed))
+    line = f"{translate(f'{done}/{known} frames{share}')}, {speed_text(snapshot)}, {failed}"
     if len(snapshot.counts) < 2:
         return line
     by_split = snapshot.done_by_split

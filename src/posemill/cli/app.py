@@ -5,9 +5,9 @@ Exit codes: 0 all done, 1 some clips failed, 2 wrong usage or a wrong world, 130
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ import typer.core
 from posemill import __version__
 from posemill.cli.printing import say
 from posemill.errors import PosemillError
+from posemill.language import chosen_language, speak_to_click, split_help, translate, word
 from posemill.settings import load_choices
 
 # Each has `register(app)`. They import nothing heavy before a command runs.
@@ -47,21 +48,71 @@ class SpellingCommand(typer.core.TyperCommand):
             for name in parameter.opts
         }
         renamed = _new_flags(args, getattr(self.callback, "old_flags", {}))
-        return super().parse_args(ctx, _one_spelling(renamed, repeatable))
+        with _spoken_errors():
+            return super().parse_args(ctx, _one_spelling(renamed, repeatable))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, with the names of every table (`{module:table}`) it speaks of."""
-        for parameter in self.params:
-            if isinstance(parameter, typer.core.TyperOption):
-                parameter.help = _TABLE.sub(_say_names, parameter.help or "")
-        super().format_help(ctx, formatter)
+        _say_help(self)
+        if not _write_chinese(self, ctx, formatter):
+            super().format_help(ctx, formatter)
 
 
-_TABLE = re.compile(r"\{([\w.]+:\w+)\}")
+class SpeakingGroup(typer.core.TyperGroup):
+    """A group of commands that speaks the language of the reader."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse; errors are in the reader's language."""
+        with _spoken_errors():
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; errors are in the reader's language."""
+        with _spoken_errors():
+            return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        for command in (self, *self.commands.values()):
+            _say_help(command)
+        if not _write_chinese(self, ctx, formatter):
+            super().format_help(ctx, formatter)
 
 
-def _say_names(found: re.Match[str]) -> str:
-    return f"One of: {', '.join(load_choices(found[1]))}."
+_UsageError: Any = typer.BadParameter.__base__
+
+
+@contextmanager
+def _spoken_errors() -> Iterator[None]:
+    try:
+        yield
+    except _UsageError as error:
+        if (said := translate(text := error.format_message())) == text:
+            raise
+        raise _UsageError(said, error.ctx) from error
+
+
+def _write_chinese(command: Any, ctx: Any, formatter: Any) -> bool:
+    """Write the help where it is in Chinese; return whether it is."""
+    if chosen_language() == "en":
+        return False
+    from posemill.cli.help_page import help_page
+
+    formatter.write(help_page(command, ctx))
+    return True
+
+
+def _say_help(command: Any) -> None:
+    """Put words of the reader, and the names of tables, into the help of a command."""
+    command.help = word(command.help or "")
+    for parameter in command.params:
+        sentence, default, table = split_help(getattr(parameter, "help", None) or "")
+        said = word(sentence) + (translate(f" (default: {default})") if default else "")
+        if table:
+            said += " " + word("One of: {0}.").format(", ".join(load_choices(table)))
+        parameter.help = said
+        if panel := getattr(parameter, "rich_help_panel", None):
+            parameter.rich_help_panel = word(panel)
 
 
 def _new_flags(args: list[str], old: Mapping[str, str]) -> list[str]:
@@ -119,6 +170,7 @@ def build_app() -> typer.Typer:
     """Return the whole command line."""
     app = typer.Typer(
         name="posemill",
+        cls=SpeakingGroup,
         help="From pictures and video to pose keypoints, to model input, to a trained model.",
         no_args_is_help=True,
         add_completion=False,
@@ -148,6 +200,7 @@ def _use_spelling_command(app: typer.Typer) -> None:
     for command in app.registered_commands:
         command.cls = SpellingCommand
     for group in app.registered_groups:
+        group.cls = SpeakingGroup
         if group.typer_instance is not None:
             _use_spelling_command(group.typer_instance)
 
@@ -155,6 +208,7 @@ def _use_spelling_command(app: typer.Typer) -> None:
 def main(args: list[str] | None = None) -> Any:
     """Run the command line; the entry point of `posemill`."""
     arguments = sys.argv[1:] if args is None else args
+    speak_to_click()
     try:
         return build_app()(args=arguments, prog_name="posemill")
     except PosemillError as error:

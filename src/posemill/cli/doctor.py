@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from posemill.cli.printing import print_json, print_lines, say
+from posemill.language import word
 
 if TYPE_CHECKING:
     from posemill.inspection.doctor import Diagnosis
@@ -37,12 +38,12 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
 
     machine, cache = diagnosis.machine, diagnosis.cache
     ready = sum(state == "ready" for state in cache["models"].values())
-    writable = "writable" if cache["writable"] else "NOT writable"
+    writable = word("writable") if cache["writable"] else word("NOT writable")
     num_workers, note = usual_workers()
     extract = f"{num_workers} processes x 1 thread on cpu, unless told otherwise"
     print_lines(
         [
-            *((name, version or "MISSING") for name, version in diagnosis.versions.items()),
+            *((name, version or word("MISSING")) for name, version in diagnosis.versions.items()),
             ("platform", machine["platform"]),
             ("processor", f"{machine['processor']}, {machine['cores']} cores"),
             ("usable cores", _limited(str(machine["usable_cores"]), machine["cores_limited_by"])),
@@ -57,7 +58,7 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
             ),
             ("devices", ", ".join(f"{name} ({on})" for name, on in diagnosis.devices.items())),
             ("gpus", "; ".join(diagnosis.gpus) or "none found"),
-            ("providers", ", ".join(diagnosis.providers) or "none"),
+            ("providers", ", ".join(diagnosis.providers) or word("none")),
             ("extract", _limited(extract, note)),
             ("cache", f"{cache['folder']} ({writable}, {_gigabytes(cache['free_bytes'])} free)"),
             ("models", f"{ready} of {len(cache['models'])} ready"),
@@ -81,7 +82,7 @@ def _limited(amount: str, reason: str) -> str:
 
 def _say_extra(extra: str, missing: list[str]) -> str:
     if not missing:
-        return "ready"
+        return word("ready")
     return f"missing {', '.join(missing)}; run: pip install 'posemill[{extra}]'"
 
 

@@ -13,7 +13,9 @@ from posemill.cli.options import AsJson, ShowConfig, arguments_of, with_config_f
 from posemill.cli.printing import print_config, print_json, print_table, say
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
+from posemill.language import translate, word
 from posemill.provenance import Resolved, resolve
+from posemill.skeletons.palette import part_label
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.run import Summary
@@ -136,13 +138,13 @@ def _say_last_words(summary: Summary) -> None:
     found = summary.found()
     if not found:
         return
-    shares = ", ".join(f"{part.replace('_', ' ')} {share:.1%}" for part, share in found.items())
+    shares = ", ".join(f"{word(part_label(part))} {share:.1%}" for part, share in found.items())
     mode = summary.run.manifest.extraction.get("mode")
     rate = summary.frames_per_second
     words = [f"found in {summary.num_frames} frames: {shares}"]
     words += [f"mode {mode}"] if mode else []
     words += [f"{rate:.1f} frames/s" if rate else "nothing was left to do"]
-    say("; ".join(words), err=True)
+    say("; ".join(map(translate, words)), err=True)
     if not any(found.values()):
         say(
             f"posemill: nothing was found in any frame: is a person in the pictures, upright? Look "

@@ -9,6 +9,7 @@ import typer
 
 from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits
 from posemill.cli.printing import print_json, print_table, say
+from posemill.language import translate, word
 
 if TYPE_CHECKING:
     from posemill.api.looking import Drawn
@@ -112,9 +113,11 @@ def _print_notes(drawn: Drawn) -> None:
 
 
 def _print_view(result: dict[str, Any]) -> None:
-    state = {True: "finished", False: "not finished"}.get(result.get("is_finished", ""), "")
+    state = {True: word("finished"), False: word("not finished")}.get(
+        result.get("is_finished", ""), ""
+    )
     skeletons = ", ".join(result["skeleton_names"])
-    head = [result["path"], result["kind"], skeletons, *_done_to(result), state]
+    head = [result["path"], word(result["kind"]), skeletons, *_done_to(result), state]
     say("  ".join(filter(None, head)))
     say("")
     names = list(result["splits"][-1]["presence"])
@@ -146,7 +149,8 @@ def _done_to(result: dict[str, Any]) -> list[str]:
     normalized, longest = result["normalized"], result["interpolated"]
     some = "some " if len(normalized) > 1 else ""
     words = [f"{some}normalised by {name}" for name in normalized if name != "none"]
-    return words + ([f"gaps of up to {longest} frames closed"] if longest else [])
+    words += [f"gaps of up to {longest} frames closed"] if longest else []
+    return list(map(translate, words))
 
 
 def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
@@ -156,7 +160,7 @@ def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:
     usual = split["sizes_wh"][0] if split["sizes_wh"] else {"width": 0, "height": 0}
     more = f" +{split['num_sizes'] - 1}" if split["num_sizes"] > 1 else ""
     span = "-".join(dict.fromkeys(str(lengths[name]) for name in ("min", "max")))
-    name = "total" if split["split"] == ALL_SPLITS else split["split"]
+    name = word("total") if split["split"] == ALL_SPLITS else split["split"]
     failed = [split[name] for name in ("clips_failed", "frames_failed") if name in split]
     return [
         name, split["num_clips"], split["num_frames"], span,

@@ -140,8 +140,9 @@ def _say_default(field: Field, *, is_preset: bool) -> str:
     if field.meta["auto"]:
         return f" (default: {field.meta['auto']})"
     if field.kind in (bool, int, float, str) and field.default not in ("", None):
-        by_preset = ", by the preset" if is_preset else ""
-        return f" (default: {field.default}{by_preset})"
+        if is_preset:
+            return f" (default: {field.default}, by the preset)"
+        return f" (default: {field.default})"
     return ""
 
 

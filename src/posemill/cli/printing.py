@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from posemill.terminal import escaped, printable
+from posemill.language import translate, word
+from posemill.terminal import escaped, printable, width_of
 
 if TYPE_CHECKING:
     from posemill.provenance import Resolved
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def say(text: object, *, err: bool = False, colour: str | None = None, bold: bool = False) -> None:
     """Print text, on stderr if `err`; what is in it from data does not command the terminal."""
-    typer.secho(printable(text), err=err, fg=colour, bold=bold)
+    typer.secho(printable(translate(str(text))), err=err, fg=colour, bold=bold)
 
 
 def print_json(value: Any) -> None:
@@ -50,7 +51,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     )
     for index, column in enumerate(columns):
         numbers = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+        table.add_column(word(column), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(value, keep="\n")) for value in row))
     # Into a file or a pipe a row stays one line.
@@ -74,7 +75,7 @@ def warnings_as_notes() -> Iterator[None]:
 
 def print_lines(pairs: Iterable[tuple[str, Any]]) -> None:
     """Print `name  value` lines, the values under each other."""
-    pairs = list(pairs)
-    width = max((len(name) for name, _ in pairs), default=0)
+    pairs = [(word(name), translate(str(value))) for name, value in pairs]
+    width = max((width_of(name) for name, _ in pairs), default=0)
     for name, value in pairs:
-        say(f"{name:<{width}}  {value}")
+        say(f"{name}{' ' * (width - width_of(name))}  {value}")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from posemill.errors import RunError
 from posemill.files import open_plain
+from posemill.language import SETTING
 from posemill.machine.processes import python_command
 from posemill.stores.lock import holder_of
 from posemill.stores.manifest import LOGS_NAME, MANIFEST_NAME, check_folder
@@ -37,6 +38,7 @@ def start_detached(arguments: Sequence[str], folder: Path) -> int:
             stdout=output,
             stderr=output,
             start_new_session=True,
+            env={**os.environ, SETTING: "en"},  # what it says is a log
         )
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:

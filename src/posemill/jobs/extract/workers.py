@@ -23,10 +23,12 @@ class WorkerPlan:
     note: str = ""
 
     def __str__(self) -> str:
-        kind = {"processes": "processes", "threads": "threads of one process"}
-        what = "1 process (serial)" if self.executor == "serial" else (
-            f"{self.num_workers} {kind.get(self.executor, self.executor + ' workers')}"
-        )  # fmt: skip
+        number = self.num_workers
+        what = {
+            "processes": f"{number} processes",
+            "threads": f"{number} threads of one process",
+            "serial": "1 process (serial)",
+        }.get(self.executor, f"{number} {self.executor} workers")
         limit = f", at most {self.memory_bytes >> 20} MB each" if self.memory_bytes else ""
         note = f" ({self.note})" if self.note else ""
         return f"{what} x 1 thread on {', '.join(self.devices)}{limit}{note}"

@@ -1,0 +1,122 @@
+"""Which language is chosen, and how a printed sentence is found in the catalogue."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posemill import language
+from posemill.language import chosen_language, split_help, translate, word
+
+NAMES = ("POSEMILL_LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
+
+
+@pytest.fixture(autouse=True)
+def chinese(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+
+
+@pytest.mark.parametrize(("given", "expected"), [
+    ({}, "en"), ({"LANG": "C.UTF-8"}, "en"), ({"LANG": "de_DE.UTF-8"}, "en"),
+    ({"LANG": "zh_CN.UTF-8"}, "zh_CN"), ({"LANG": "zh_CN.GB18030"}, "zh_CN"),
+    ({"LANG": "zh_TW.UTF-8"}, "en"), ({"LANG": "zh_HK"}, "en"), ({"LANG": "zh_SG"}, "zh_CN"),
+    ({"LANG": "en_US.UTF-8", "LC_ALL": "zh_CN.UTF-8"}, "zh_CN"),
+    ({"LANG": "zh_CN.UTF-8", "LC_ALL": "C"}, "en"), ({"LANG": "zh_CN", "LANGUAGE": "en"}, "en"),
+    ({"LANG": "zh_CN.UTF-8", "POSEMILL_LANG": "en"}, "en"), ({"POSEMILL_LANG": "zh"}, "zh_CN"),
+    ({"POSEMILL_LANG": "zh-CN", "LANG": "C"}, "zh_CN"), ({"POSEMILL_LANG": ""}, "en"),
+])  # fmt: skip
+def test_our_own_setting_goes_before_the_locale(
+    given: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("POSEMILL_LANG")
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert chosen_language() == expected
+
+
+@pytest.mark.parametrize(("english", "expected"), [
+    ("all well", "一切正常"),
+    ("8 clips, 64 frames", "8 个片段，64 帧"),
+    ("all: 8 clips, 64 frames and 2 videos of unknown length",
+     "all：8 个片段，64 帧，另有 2 个长度未知的视频"),
+    ("plan: 2 processes x 1 thread on cpu, at most 9642 MB each",
+     "计划：2 个进程 x 1 线程，设备 cpu，每个最多 9642 MB"),
+    ("posemill: unknown setting 'epoch'; did you mean 'epochs'?",
+     "posemill：没有 'epoch' 这个设置；是不是想写 'epochs'？"),
+    ("posemill: unknown format 'p k'; known: npz, pkl",
+     "posemill：没有 'p k' 这个 format；可用：npz, pkl"),
+    ("posemill: training needs 'torch'; run: pip install 'posemill[train]'",
+     "posemill：训练需要 'torch'；请运行：pip install 'posemill[train]'"),
+    ("posemill: a sentence nobody translated", "posemill：a sentence nobody translated"),
+    ("serial, threads, processes", "serial, threads, processes"),
+    ("nothing like it is there", "nothing like it is there"),
+    ("finished", "finished"),  # may be the name of a folder
+])  # fmt: skip
+def test_a_sentence_is_found_by_its_pattern_and_its_values_stay(
+    english: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert translate(english) == expected
+    monkeypatch.setenv("POSEMILL_LANG", "en")
+    assert translate(english) == english
+
+
+def test_words_of_ours_are_translated_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert word("finished") == "已完成"
+    assert word("left hand") == "左手"
+    assert word("unheard") == "unheard"
+    monkeypatch.setenv("POSEMILL_LANG", "en")
+    assert word("finished") == "finished"
+
+
+def test_help_is_taken_apart() -> None:
+    assert split_help("What. (default: a (b)) {x.y:z}") == ("What.", "a (b)", "x.y:z")
+    assert split_help("Write {split}_a.npz") == ("Write {split}_a.npz", "", "")
+    assert split_help("One. {a:b}") == ("One.", "", "a:b")
+
+
+def test_without_its_catalogue_it_speaks_english(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(language, "FOLDER", tmp_path)
+    language._load.cache_clear()
+    assert translate("all well") == "all well"
+    language._load.cache_clear()
+
+
+def run(*arguments: str, chosen: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in NAMES}
+    environment |= {"POSEMILL_LANG": chosen, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
+    return subprocess.run(
+        [sys.executable, "-m", "posemill", *arguments], env=environment, text=True,
+        encoding="utf-8", capture_output=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_chinese_process_says_help_and_usage_errors_in_chinese() -> None:
+    said = run("--help", chosen="zh").stdout
+    assert "用法：posemill" in said
+    assert "  extract           提取整个数据集的关键点。" in said
+    assert "显示本帮助并退出。" in said
+    wrong = run("extrct", chosen="zh")
+    assert wrong.returncode == 2
+    assert "没有 'extrct' 这个命令。是不是想用 'extract'" in wrong.stderr
+    assert "缺少参数 'RUN_OR_FILE'。" in run("view", chosen="zh").stderr
+    gone = run("status", "nowhere", chosen="zh")
+    assert gone.returncode == 2
+    assert "posemill：nowhere 不是 posemill 的运行目录" in gone.stderr
+
+
+def test_english_needs_no_gettext() -> None:
+    code = (
+        "import sys; from posemill.language import translate; translate('all well');"
+        "assert 'posemill.cli.help_page' not in sys.modules;"
+        "import posemill.language as l; assert not l._load.cache_info().currsize"
+    )
+    environment = {**os.environ, "POSEMILL_LANG": "en"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)

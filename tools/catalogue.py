@@ -1,0 +1,203 @@
+"""`make catalogue`: the Chinese catalogue, brought in step with the sources and compiled.
+
+What is to be translated is read out of the sources: the help of every command, and every sentence
+in the modules of `MODULES`. The values of an f-string are `{0}`, `{1}` … in its msgid.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from babel.messages import Catalog
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+from posemill.language import DOMAIN, FOLDER, split_help
+from posemill.skeletons import get_skeleton, skeleton_names
+from posemill.skeletons.palette import part_label
+
+PACKAGE = Path(__file__).parent.parent / "src" / "posemill"
+FILE = FOLDER / "zh_CN" / "LC_MESSAGES" / f"{DOMAIN}.po"
+# What the commands of the README print, and the errors one meets first.
+MODULES = (
+    "cli/*.py", "api/*.py", "settings.py", "provenance.py", "plugins.py", "sources/__init__.py",
+    "sources/tracking.py", "clips/inputs.py", "formats/__init__.py", "stores/manifest.py",
+    "machine/disk.py", "training/extra.py", "jobs/extract/status.py", "jobs/extract/snapshot.py",
+    "jobs/extract/workers.py",
+)  # fmt: skip
+_HEADER = "# Chinese words of posemill; make catalogue brings them in step with the sources."
+# What click, typer and the system say.
+FOREIGN = (
+    "Arguments", "Options", "Commands", "Error", "Aborted.", "Aborted!", "required", "[required]",
+    "[default: {}]", "default: {default}", "Show this message and exit.",
+    "Try [blue]'{command_path} {help_option}'[/] for help.", "Missing command.",
+    "No such command {0!r}.", "No such command {0!r}. Did you mean {1}?", "No such option: {0}",
+    "No such option: {0} (Possible options: {1})", "No such option: {0} Did you mean {1}?",
+    "Missing argument {0!r}.", "Missing option {0!r}.", "Invalid value for {0}: {1}",
+    "Option {0!r} requires an argument.", "Got unexpected extra argument ({0})",
+    "Got unexpected extra arguments ({0})", "{0!r} is not a valid {1}.",
+    "{0} is not in the range {1}.", "Usage: ",
+    "Input should be a valid integer, unable to parse string as an integer",
+    "Input should be a valid number, unable to parse string as a number",
+    "No such file or directory", "Permission denied", "No space left on device",
+    "Is a directory", "Not a directory",
+)  # fmt: skip
+_SENTENCE = re.compile(r"[a-z]{2,}[,;:]? [^\W\d_]|[a-z]{2,}[:;,]? [{(]|\}[:;,]? [a-z]{2,}|^; [a-z]")
+_WORD = re.compile(r"^(?!.*_)(?=.*[A-Za-z]{2})")
+_VALUE, _QUOTED = "{{{}}}", "{{{}!r}}"
+# Commands to type, TOML, SQL.
+_NO_MESSAGE = re.compile(
+    r"^--[\w-]+ [\w-]+=|^\$ |^\s*posemill \w* ?\{0\}|--engine-option \{|^# |SELECT |WHERE "
+)
+# Functions, and which argument of theirs has words: there a single one counts too.
+_WORDS = {"print_table": 0, "print_lines": 0, "word": 0, "show_progress": 0, "track": 1}
+
+
+def find_messages() -> dict[str, str]:
+    """Return every msgid with the place it was found at, in order."""
+    found: dict[str, str] = {}
+    found.update(dict.fromkeys(FOREIGN, "click"))
+    for name in skeleton_names():
+        found.update((part_label(part), "parts") for part in get_skeleton(name).part_names)
+    for text in sorted(_help_texts()):
+        found.setdefault(text, "help")
+    for pattern in MODULES:
+        for path in sorted(PACKAGE.glob(pattern)):
+            for text in _sentences(ast.parse(path.read_text(encoding="utf-8"))):
+                found.setdefault(text, str(path.relative_to(PACKAGE)))
+    return found
+
+
+def _help_texts() -> Iterator[str]:
+    """Yield the help of every command and every flag, as it is translated."""
+    import typer.main
+
+    from posemill.cli.app import build_app
+
+    waiting: list[Any] = [typer.main.get_command(build_app())]
+    while waiting:
+        command = waiting.pop()
+        waiting += getattr(command, "commands", {}).values()
+        texts = [command.help or ""]
+        texts += [each.help for each in command.params if getattr(each, "help", None)]
+        yield from (panel for each in command.params
+                    if (panel := getattr(each, "rich_help_panel", None)))  # fmt: skip
+        for text in texts:
+            sentence, default, _ = split_help(text)
+            yield sentence
+            if " " in default and not default.endswith(", by the preset"):
+                yield default
+
+
+def _sentences(tree: ast.Module) -> Iterator[str]:
+    skipped = {id(node) for node in ast.walk(tree) for node in _skipped(node)}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        for place in _places_of_words(node):
+            yield from (
+                text
+                for each in ast.walk(place)
+                if id(each) not in skipped and _WORD.search(text := _text(each))
+            )
+        text = _text(node)
+        if _SENTENCE.search(text) and not _NO_MESSAGE.search(text):
+            yield text
+
+
+def _places_of_words(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield where a single word is a message: columns, names of lines, descriptions of bars."""
+    if isinstance(node, ast.Call):
+        position = _WORDS.get(getattr(node.func, "id", ""))
+        yield from node.args[position : position + 1] if position is not None else ()
+    elif isinstance(node, (ast.Assign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if getattr(targets[0], "id", "") == "columns":
+            yield node.value
+
+
+def _skipped(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is no message: docstrings, pieces of f-strings, help (taken from the app)."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        yield node.value
+    if isinstance(node, ast.JoinedStr):
+        for part in node.values:  # a string inside of a value may be one of its own
+            yield part
+            if isinstance(part, ast.FormattedValue) and part.format_spec is not None:
+                yield from ast.walk(part.format_spec)
+    if isinstance(node, ast.BinOp):
+        sides = (node.left, node.right)
+        yield from (each for each in sides if not isinstance(each, ast.Call))
+    if isinstance(node, ast.Subscript):
+        yield from ast.walk(node.slice)
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("Option", "Argument"):
+        yield from ast.walk(node)
+    if isinstance(node, (ast.AnnAssign, ast.arg)) and node.annotation is not None:
+        yield from ast.walk(node.annotation)
+
+
+def _text(node: ast.AST) -> str:
+    """Return the msgid of a string, of an f-string or of a sum with one in it; empty for others."""
+    if not isinstance(node, (ast.Constant, ast.JoinedStr, ast.BinOp)):
+        return ""
+    pieces = list(_pieces(node))
+    if all(piece in (_VALUE, _QUOTED) for piece in pieces):
+        return ""
+    numbers = itertools.count()
+    return "".join(
+        piece.format(next(numbers)) if piece in (_VALUE, _QUOTED) else piece for piece in pieces
+    )
+
+
+def _pieces(node: ast.AST) -> Iterator[str]:
+    """Yield the letters of a string, and `_VALUE` or `_QUOTED` for what is put into it."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        for part in node.values:
+            yield from _pieces(part)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        yield from _pieces(node.left)
+        yield from _pieces(node.right)
+    else:
+        is_quoted = isinstance(node, ast.FormattedValue) and node.conversion == ord("r")
+        yield _QUOTED if is_quoted else _VALUE
+
+
+def update() -> list[str]:
+    """Bring the file in step with the sources, compile it, and return what lacks a translation."""
+    with FILE.open("rb") as file:
+        old = read_po(file)
+    day = datetime(2026, 1, 1, tzinfo=timezone.utc)  # the same file from the same sources
+    new = Catalog(
+        locale="zh_CN", domain=DOMAIN, header_comment=_HEADER, project="posemill", version="0",
+        msgid_bugs_address="-", last_translator="The posemill authors", language_team="zh_CN",
+        creation_date=day, revision_date=day, fuzzy=False,
+    )  # fmt: skip
+    for msgid, place in find_messages().items():
+        known = old.get(msgid)
+        new.add(msgid, known.string if known else "", auto_comments=[place])
+    with FILE.open("wb") as file:
+        write_po(file, new, width=100, omit_header=False)
+    FILE.with_suffix(".mo").write_bytes(compiled(new))
+    return [str(message.id) for message in new if message.id and not message.string]
+
+
+def compiled(catalogue: Catalog) -> bytes:
+    """Return what gettext reads."""
+    buffer = io.BytesIO()
+    write_mo(buffer, catalogue)
+    return buffer.getvalue()
+
+
+if __name__ == "__main__":
+    if missing := update():
+        sys.exit("no translation yet:\n" + "\n".join(missing))
