@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import posemill
+from posemill.api import converting
+from posemill.api.converting import _open_shaped, count
+from posemill.formats.shared.contract import Recipe
 
 
 def test_prepare_writes_the_input_of_a_model(run: Path, tmp_path: Path) -> None:
@@ -59,3 +63,50 @@ def test_a_run_that_is_not_finished_is_used_with_a_warning(run: Path, tmp_path: 
     with pytest.warns(UserWarning, match="is not finished; what it holds so far is used") as seen:
         posemill.export(run, "txt", tmp_path / "points.txt")
     assert seen[0].filename == __file__  # where the user called, not where we warn
+
+
+def test_counting_says_what_export_would_write_and_writes_nothing(
+    run: Path, tmp_path: Path
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    summary, skeletons = count(run, "pkl", splits="train")
+    assert (summary.num_clips, summary.num_frames, skeletons) == (2, 10, ["holistic-143"])
+    summary, skeletons = count(run, "npz", as_files=True, skeleton=543)
+    assert (summary.num_clips, summary.num_frames, skeletons) == (3, 15, ["holistic-543"])
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "recipe"),
+    [
+        ({}, Recipe()),
+        ({"skeleton": 143, "fill": "nan"}, Recipe(layout="143", fill="nan")),
+        ({"normalize": "bbox", "interpolate": 2}, Recipe(normalize="bbox", interpolate=2)),
+        ({"replace": {"a": "b"}}, Recipe(replace={"a": "b"})),
+    ],
+)
+def test_what_is_asked_for_becomes_the_recipe(
+    given: dict[str, Any], recipe: Recipe, run: Path
+) -> None:
+    source, made = _open_shaped(run, **given, splits="dev")
+    assert made == recipe
+    assert [clip.clip_id for clip in source.clips()] == ["c"]
+
+
+def test_what_happens_is_shown_with_its_name(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Any] = []
+
+    def note(items: Any, description: str, total: int | None, *_: Any, progress: Any) -> Any:
+        shown.append((description, progress))
+        return items
+
+    monkeypatch.setattr(converting, "track", note)
+    posemill.prepare(run, tmp_path / "data", progress=False)
+    posemill.export(run, out=tmp_path / "a.npz", progress=True)
+    posemill.import_run(tmp_path / "a.npz", tmp_path / "b")
+    posemill.merge([run], tmp_path / "c")
+    assert set(shown) == {
+        ("preparing", False), ("exporting", True), ("importing", None), ("merging", None),
+    }  # fmt: skip

@@ -8,8 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up_people import make_person
 
-from posemill.inspection.quality import ClipQuality, longest_run, measure, squeeze
+from posemill.inspection.quality import (
+    ClipQuality,
+    PartQuality,
+    _judge,
+    longest_run,
+    measure,
+    squeeze,
+)
 from posemill.records import PoseClip
 from posemill.skeletons import SKELETON_NAMES
 
@@ -246,3 +254,61 @@ def test_runs_and_strips_of_small_and_long_series() -> None:
     strip = squeeze(flags)
     assert len(strip) == 240
     assert strip.tolist().count(254) == 1  # one missing frame of 417 shows
+
+
+def part(name: str, *, present: int = 100, jumps: int = 0, outside: float = 0.0) -> PartQuality:
+    found = measure(make_person(3)).parts[0]
+    return dataclasses.replace(
+        found, name=name, num_present=present, num_jumps=jumps, outside=outside
+    )
+
+
+NONE = {"num_no_hands": 0, "num_swaps": 0, "num_doubled": 0, "num_frozen": 0}
+
+
+@pytest.mark.parametrize(
+    ("parts", "counts", "badness", "reasons"),
+    [
+        ([], {}, 0.0, ()),
+        ([{"name": "pose", "present": 75}], {}, 0.25, ("pose missing in 25%",)),
+        ([{"name": "face", "present": 50}], {}, 0.3, ("face missing in 50%",)),
+        ([{"name": "left_hand", "present": 0}], {}, 0.0, ()),
+        ([{"name": "feet", "present": 0}], {}, 0.0, ()),
+        ([{"name": "left_hand", "outside": 0.5}], {}, 0.2,
+         ("left hand 50% outside the picture",)),
+        ([{"name": "left_hand", "outside": 0.02}], {}, 0.0, ()),
+        ([{"name": "pose", "outside": 0.5}], {}, 0.0, ()),
+        ([], {"num_no_hands": 50}, 0.15, ("no hands in 50%",)),
+        ([], {"num_swaps": 2}, 0.14, ("left/right suspect in 2 frames",)),
+        ([], {"num_swaps": 1}, 0.07, ("left/right suspect in 1 frame",)),
+        ([], {"num_doubled": 30}, 0.7, ("both hands on one spot in 30 frames",)),
+        ([], {"num_frozen": 50}, 0.2, ("50 frozen frames",)),
+        ([], {"num_frozen": 1}, 0.0, ()),  # 0.004 is nothing
+        ([], {"num_swaps": 30, "num_frozen": 50}, 0.76,
+         ("left/right suspect in 30 frames", "50 frozen frames")),
+    ],
+)  # fmt: skip
+def test_each_finding_takes_away_its_share_of_what_is_good(
+    parts: list[dict[str, Any]], counts: dict[str, int], badness: float, reasons: tuple[str, ...]
+) -> None:
+    found = _judge(tuple(part(**each) for each in parts), {**NONE, **counts}, 100)
+    assert found == (pytest.approx(badness), reasons)
+
+
+def test_a_clip_without_frames_is_as_bad_as_can_be() -> None:
+    assert _judge((), NONE, 0) == (1.0, ("no frames",))
+
+
+@pytest.mark.parametrize(("jumps", "badness"), [(1, 0.12), (3, 0.36), (5, 0.6), (9, 0.6)])
+def test_jumps_weigh_until_one_frame_in_twenty_has_one(jumps: int, badness: float) -> None:
+    words = f"{jumps} jump{'s' * (jumps > 1)} of left hand"
+    assert _judge((part("left_hand", jumps=jumps),), NONE, 100) == (
+        pytest.approx(badness), (words,),
+    )  # fmt: skip
+
+
+def test_what_was_measured_is_a_value() -> None:
+    quality = measure(make_person(3))
+    for value in (quality, quality.parts[0]):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            value.num_frames = 7  # type: ignore[misc, union-attr]

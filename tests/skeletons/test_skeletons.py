@@ -9,6 +9,7 @@ import pytest
 from posemill.errors import ConfigError
 from posemill.skeletons import (
     FACE_68_OF_468,
+    HAND_BONES,
     SKELETON_NAMES,
     Part,
     Skeleton,
@@ -42,6 +43,13 @@ def test_mirroring_twice_changes_nothing_and_keeps_named_sides_apart(name: str) 
         point = skeleton.point_names[index]
         if "left" in point:
             assert skeleton.point_names[other] == point.replace("left", "right")
+
+
+def test_a_hand_has_five_fingers_of_four_bones_that_begin_at_the_wrist() -> None:
+    assert HAND_BONES == (
+        (0, 1), (1, 2), (2, 3), (3, 4), (0, 5), (5, 6), (6, 7), (7, 8), (0, 9), (9, 10), (10, 11),
+        (11, 12), (0, 13), (13, 14), (14, 15), (15, 16), (0, 17), (17, 18), (18, 19), (19, 20),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SKELETON_NAMES)

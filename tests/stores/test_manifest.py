@@ -51,6 +51,11 @@ def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
             Manifest.read(tmp_path)
 
 
+def test_a_manifest_is_a_value() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        MANIFEST.kind = "merge"  # type: ignore[misc]
+
+
 def test_every_setting_that_decides_the_result_is_compared() -> None:
     assert MANIFEST.differences(MANIFEST) == []
     others = {

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posemill.errors import PosemillError
+from posemill.files import OUTPUT_MARK
 from posemill.inspection.drawing.naming import safe_path, writing
 
 
@@ -58,3 +59,16 @@ def test_what_is_in_the_way_of_a_file_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
     with writing(tmp_path / "new" / "x.png"):
         (tmp_path / "new" / "x.png").write_text("written")
+
+
+@pytest.mark.parametrize(
+    ("name", "marked"),
+    [("new/deep/x.png", "new"), ("new/x.html", None), ("x.png", None)],
+)
+def test_the_first_new_folder_of_pictures_is_marked_as_no_data(
+    name: str, marked: str | None, tmp_path: Path
+) -> None:
+    with writing(tmp_path / name):
+        (tmp_path / name).write_text("")
+    marks = [path.parent for path in tmp_path.rglob(OUTPUT_MARK)]
+    assert marks == ([tmp_path / marked] if marked else [])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from posemill.jobs.extract import forecast as module
@@ -114,3 +116,46 @@ def test_a_forecast_measures_one_worker_and_all_cores(make_tree, config_for, mon
     assert set(found.speeds) == {1, 2}
     assert 1000 < found.bytes_per_frame < 100_000
     assert not config.out.exists()
+
+
+@pytest.mark.parametrize(
+    ("seen", "speed"),
+    [
+        ([(1.0, 4), (3.0, 24)], 10.0),  # without the start of the workers
+        ([(1.0, 4), (2.0, 24)], 3.0),  # too short to leave it out: 24 frames in 8 s
+        ([], 3.0),
+    ],
+)
+def test_speed_is_measured_between_the_first_and_the_last_look(
+    seen, speed, tmp_path, config_for, monkeypatch
+):
+    clock, asked = SimpleNamespace(now=0.0), []
+
+    def extract(config, *, clips, on_progress):
+        asked.append((config.workers, config.retry_failed, config.out, len(clips)))
+        (config.out / "shards").mkdir(parents=True)
+        (config.out / "shards" / "a.parquet").write_bytes(b"x" * 4800)
+        for when, done in seen:
+            clock.now = when
+            for count in (0, done, done):
+                on_progress(SimpleNamespace(frames_done=count))
+        clock.now = 8.0
+
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(module, "extract", extract)
+    monkeypatch.setattr(module, "open_run", lambda folder: SimpleNamespace(num_frames=24))
+    config = config_for(tmp_path, executor="threads", retry_failed=True)
+    found = module._measure(config, folders(3, 3), tmp_path / "scratch", workers=3)
+    assert found == (24 if seen else 0, speed, 200.0)
+    assert asked == [(3, False, tmp_path / "scratch", 2)]
+
+
+def test_a_sample_of_which_nothing_could_be_read_divides_by_one(tmp_path, config_for, monkeypatch):
+    times = iter([0.0, 4.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(
+        module, "extract", lambda config, **_: (config.out / "shards").mkdir(parents=True)
+    )
+    monkeypatch.setattr(module, "open_run", lambda folder: SimpleNamespace(num_frames=0))
+    config = config_for(tmp_path, executor="threads")
+    assert module._measure(config, folders(3), tmp_path / "s", workers=1) == (0, 0.25, 0.0)

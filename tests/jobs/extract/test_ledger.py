@@ -8,7 +8,14 @@ import pytest
 
 from posemill.errors import RunError
 from posemill.jobs.extract.ledger import Ledger, digest_of
-from posemill.jobs.extract.messages import DECODING, ESTIMATING, Commit, Lost, UnitProgress
+from posemill.jobs.extract.messages import (
+    DECODING,
+    ESTIMATING,
+    STARTING,
+    Commit,
+    Lost,
+    UnitProgress,
+)
 from posemill.jobs.extract.plan import PlannedUnit
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import read_status
@@ -143,7 +150,8 @@ def test_a_crash_is_counted_by_frame_and_phase(ledger):
 
 @pytest.mark.parametrize(
     ("unit_no", "phase", "is_given_up"),
-    [(1, DECODING, False), (1, ESTIMATING, False), (1, -1, True), (3, DECODING, True),
+    [(1, DECODING, False), (1, ESTIMATING, False), (1, -1, True), (1, STARTING, False), 
+     (3, DECODING, True),
      (3, ESTIMATING, False)],
 )  # fmt: skip
 def test_a_frame_is_left_out_unless_nothing_after_it_can_be_read(

@@ -94,5 +94,12 @@ def test_settings_that_were_given_and_have_no_effect_are_named() -> None:
         "--timeout-seconds 9.0 has no effect: executor threads works in this process",
         "--split-long 5.0 has no effect: there are no videos",
     ]
+    for executor in ("serial", "threads"):
+        given = {"timeout_seconds": 9.0, "memory_limit_mb": 9000, "temp_dir": "/tmp/x"}
+        if executor == "serial":
+            given["decoder"] = "opencv"
+        said = unused_settings(ExtractConfig("in", "out", executor=executor, **given), pictures)
+        assert len(said) == len(given)
+        assert f"has no effect: executor {executor} works in this process" in said[1]
     used = config.replace(executor="processes", num_gpus=1)
     assert unused_settings(used, [Clip("b", "b", "video")]) == []

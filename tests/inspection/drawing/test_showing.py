@@ -1,0 +1,47 @@
+"""A picture in front of someone: PNG bytes, or the system's viewer."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from posemill.errors import PosemillError
+from posemill.inspection.drawing.showing import open_viewer, png_bytes
+
+PICTURE = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
+
+
+def test_png_has_the_colours_of_the_picture() -> None:
+    decoded = cv2.imdecode(np.frombuffer(png_bytes(PICTURE), np.uint8), cv2.IMREAD_COLOR)
+    assert decoded is not None
+    np.testing.assert_array_equal(decoded[..., ::-1], PICTURE)
+
+
+@pytest.mark.parametrize(
+    ("platform", "variables", "is_shown"),
+    [
+        ("linux", {}, False),
+        ("linux", {"DISPLAY": ":0"}, True),
+        ("linux", {"WAYLAND_DISPLAY": "wayland-0"}, True),
+        ("darwin", {}, True),
+    ],
+)
+def test_the_viewer_opens_where_there_is_a_screen(
+    platform: str, variables: dict[str, str], is_shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[np.ndarray] = []
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(os, "environ", variables)
+    monkeypatch.setattr(Image.Image, "show", lambda image: shown.append(np.asarray(image)))
+    if is_shown:
+        open_viewer(PICTURE)
+        np.testing.assert_array_equal(shown[0], PICTURE)
+    else:
+        with pytest.raises(PosemillError, match="there is no screen here; write a file"):
+            open_viewer(PICTURE)
+        assert not shown
