@@ -111,6 +111,9 @@ def test_part_dropout_takes_whole_parts_for_a_while_but_never_the_body() -> None
             assert missing[:, 0].sum() in (0, *range(10, 21))
             dropped[part.name] += bool(missing.any())
     assert dropped["pose"] == 0
+    whole = Augment(part_dropout=0.99, skeleton_name="openpose-18")
+    for seed in range(5):
+        assert whole(POINTS[:, :18], MASK[:, :18], rng(seed))[1].tolist() == MASK[:, :18].tolist()
     assert all(8 < dropped[name] < 32 for name in ("face", "left_hand", "right_hand"))
 
 
@@ -186,6 +189,12 @@ def test_flat_points_and_single_numbers_can_be_changed() -> None:
     for dims in (1, 2):
         points, _ = Augment(rotate=10, scale=0.1, shift=0.1)(POINTS[..., :dims], MASK, rng())
         assert points.shape == (20, 143, dims)
+    flat = POINTS[..., :2]
+    turned, _ = Augment(rotate=90)(flat, np.ones_like(MASK), rng())
+    assert not np.allclose(turned, flat)
+    np.testing.assert_allclose(
+        np.linalg.norm(turned, axis=-1), np.linalg.norm(flat, axis=-1), rtol=1e-4
+    )
 
 
 def test_a_config_without_augmentation_gives_none() -> None:

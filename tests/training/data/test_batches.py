@@ -100,6 +100,11 @@ def test_a_rank_without_a_clip_fills_up_with_one_that_does_not_count() -> None:
     assert list(first) == [[Draw(0)], [Draw(2)]]
 
 
+def test_the_last_step_has_as_many_passes_as_its_clips_need() -> None:
+    sampler = BucketSampler(LENGTHS, 50, micro_batch_size=5)
+    assert [sampler.num_micro_batches(step) for step in range(2)] == [10, 1]
+
+
 def test_a_seed_gives_the_same_order_in_every_version() -> None:
     """A training that goes on with a newer version sees every clip once in its epoch."""
     lengths = np.arange(11)[::-1] * 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
@@ -117,12 +118,20 @@ def test_loader_processes_leave_the_signals_of_the_program_alone() -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_leaving_early_ends_the_loader_processes() -> None:
-    batches = make_loader(in_thread=False, num_workers=1).batches(0, 50)
+def test_loader_processes_stay_until_the_stream_is_left_early() -> None:
+    loader = make_loader(in_thread=False, num_workers=1)
+    assert len(list(loader.batches(0, 1))) == 3
+    (stays,) = multiprocessing.active_children()
+    assert stays.is_alive(), "for the next evaluation"
+    batches = loader.batches(0, 50)
     next(batches)
-    children = multiprocessing.active_children()
-    assert children
+    assert multiprocessing.active_children() == [stays]
     batches.close()
-    for child in children:
-        child.join(30)
-        assert not child.is_alive()
+    stays.join(30)
+    assert not stays.is_alive()
+
+
+def test_loader_processes_can_be_started_in_a_thread() -> None:
+    loader = make_loader(in_thread=False, num_workers=1)
+    with ThreadPoolExecutor(1) as pool:  # no thread but the main one may touch signals
+        assert len(pool.submit(lambda: list(loader.batches())).result()) == 3

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -54,6 +55,20 @@ def test_items_are_the_clips(path: Path) -> None:
             clip.clip_id, clip.split, clip.label)  # fmt: skip
 
 
+def test_files_are_opened_once_in_a_process_and_anew_in_another(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = KeypointDataset(path)
+    first = data._open()
+    assert data._open() is first
+    copy = pickle.loads(pickle.dumps(data))
+    assert (copy._source, copy._owner) == (None, 0)
+    assert copy[1]["clip_id"] == "clip_2"
+    assert data._source is first, "the pickled one keeps its own"
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    assert data._open() is not first, "as after a fork"
+
+
 def test_a_split_and_a_transform_can_be_chosen(path: Path) -> None:
     data = KeypointDataset(path, split="dev", transform=lambda item: item["points"] * 2)
     assert len(data) == 1
@@ -84,6 +99,10 @@ def test_loader_workers_read_the_same(path: Path, start: str) -> None:
     assert torch.equal(batches[0]["points"][0], first)
 
 
+def test_the_lengths_of_a_run_are_not_known_before_it_is_read(path: Path) -> None:
+    assert KeypointDataset(path).lengths == ([5, 3, 5] if path.suffix == ".npz" else None)
+
+
 def test_a_pickled_dataset_carries_no_data(tmp_path: Path) -> None:
     get_format("npz").write([make_clip(1, frames=2000)], tmp_path / "a.npz", recipe=Recipe())
     data = KeypointDataset(tmp_path / "a.npz")
@@ -98,6 +117,7 @@ def test_a_file_of_another_maker_is_read_as_it_is(tmp_path: Path) -> None:
     np.savez(tmp_path / "dev_keypoints.npz", keypoints=np.ones((3, 5, 4), np.int16), video_ids=ids)
     data = KeypointDataset(tmp_path / "dev_keypoints.npz")
     assert [data[index]["clip_id"] for index in range(len(data))] == ["a", "b"]
+    assert data.lengths == [2, 1]
     assert data[0]["split"] == "dev"
     assert data[0]["points"].dtype == torch.float32
     assert data[0]["points"].shape == (2, 5, 4)

@@ -44,6 +44,20 @@ def test_gradients_and_running_statistics_are_those_of_the_plain_model() -> None
     assert momenta == [0.1] * 3
 
 
+def test_blocks_are_computed_twice_in_training_and_once_in_evaluation() -> None:
+    model = Blocks()
+    calls: list[int] = []
+    first = model.blocks[0]
+    assert isinstance(first, nn.Sequential)
+    first[0].register_forward_hook(lambda *_: calls.append(1))
+    checkpoint_blocks(model)
+    run(model)
+    assert len(calls) == 2
+    model.eval()
+    run(model)
+    assert len(calls) == 3
+
+
 def test_stages_of_a_sequential_are_blocks_and_plain_layers_are_not() -> None:
     stages = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), nn.Linear(2, 2))
     assert checkpoint_blocks(stages) == 1

@@ -8,7 +8,12 @@ import torch
 
 from posemill.errors import ConfigError, DeviceError
 from posemill.training.loop import precision
-from posemill.training.loop.precision import as_float, choose_device, choose_precision
+from posemill.training.loop.precision import (
+    Precision,
+    as_float,
+    choose_device,
+    choose_precision,
+)
 
 CPU = torch.device("cpu")
 
@@ -44,6 +49,29 @@ def test_the_probe_of_the_cpu_asks_torch(monkeypatch: pytest.MonkeyPatch) -> Non
     assert precision.cpu_has_fast_bf16()
 
 
+def test_a_cpu_has_bf16_by_either_kind_of_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert precision.cpu_has_fast_bf16()
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.delattr(torch.cpu, name)
+    assert not precision.cpu_has_fast_bf16(), "a torch that cannot tell"
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_is_asked_for_on_a_cpu_is_given(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: fast)
+    assert choose_precision("fp32", CPU) == Precision("fp32", "asked for", "cpu")
+    asked = choose_precision("bf16", CPU)
+    assert (asked.name, asked.device_type, asked.is_slow) == ("bf16", "cpu", not fast)
+
+
+def test_in_fp32_nothing_is_cast() -> None:
+    with Precision("fp32", "", "cpu").autocast():
+        assert not torch.is_autocast_enabled("cpu")
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+
+
 def test_fp16_on_a_cpu_is_refused() -> None:
     with pytest.raises(ConfigError, match="precision = 'fp16' needs a GPU"):
         choose_precision("fp16", CPU)
@@ -62,6 +90,18 @@ def test_a_gpu_gets_bf16_where_it_has_it_else_fp16_with_a_scaler(
     assert chosen.name == expected
     assert chosen.needs_scaler == (expected == "fp16")
     assert chosen.is_slow == (requested == "bf16")
+    assert chosen.device_type == "cuda"
+
+
+def test_bf16_that_a_gpu_only_emulates_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation
+    )
+    cuda = torch.device("cuda")
+    assert choose_precision("auto", cuda).name == "fp16"
+    assert choose_precision("fp32", cuda) == Precision("fp32", "asked for", "cuda")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+    assert choose_precision("bf16", cuda) == Precision("bf16", "asked for", "cuda")
 
 
 def test_a_gpu_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +113,25 @@ def test_a_gpu_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(DeviceError, match="there are 2 GPUs: cuda:0 to cuda:1"):
         choose_device("cuda:5")
+    with pytest.raises(DeviceError, match="there are 2 GPUs: cuda:0 to cuda:1"):
+        choose_device("cuda:2")
+    assert choose_device("cuda:1") == torch.device("cuda:1")
     assert choose_device("auto") == torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert choose_device("cuda") == torch.device("cuda")
+    assert choose_device("cpu") == CPU
+
+
+@pytest.mark.parametrize(
+    ("built", "said"), [("12.4", "12.4"), (None, "none .this torch is built for the CPU only.")]
+)
+def test_the_cuda_of_torch_is_named(
+    built: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", built)
+    with pytest.raises(DeviceError, match=rf"{said}\. Use --device cpu, or install a CUDA build"):
+        choose_device("cuda")
 
 
 @pytest.mark.parametrize("name", ["gpu", "mps", "tpu:0"])
@@ -98,3 +156,7 @@ def test_outputs_in_half_precision_become_fp32() -> None:
     assert as_float({"a": [half]})["a"][0].dtype == torch.float32
     assert as_float(Pair(half, half)).two.dtype == torch.float32
     assert as_float(torch.ones(2, dtype=torch.int64)).dtype == torch.int64
+    assert as_float(torch.ones(2, dtype=torch.float16)).dtype == torch.float32
+    assert as_float(torch.ones(2, dtype=torch.float64)).dtype == torch.float64
+    assert (as_float("text"), as_float(Output)) == ("text", Output)
+    assert as_float((half, "text"))[1] == "text"

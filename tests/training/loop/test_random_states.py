@@ -4,6 +4,7 @@ import json
 import random
 
 import numpy as np
+import pytest
 import torch
 
 from posemill.training.loop.random_states import (
@@ -38,3 +39,35 @@ def test_a_seed_decides_all_and_ranks_differ() -> None:
     assert found[0] == found[1]
     for number in range(len(found[0])):
         assert len({row[number] for row in found[1:]}) == 4
+
+
+def test_ranks_draw_by_seeds_far_apart() -> None:
+    seed_everything(3, 2)
+    found = draw()
+    seed_everything(3 + 2 * 7919)
+    assert draw() == found
+
+
+def test_a_seed_too_large_for_numpy_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    monkeypatch.setattr(np.random, "seed", seeds.append)
+    for seed in (2**32 - 1, 2**32 + 5):
+        seed_everything(seed)
+    assert seeds == [2**32 - 1, 5]
+
+
+def test_the_generator_of_a_gpu_goes_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[torch.Tensor] = []
+    state = torch.arange(3, dtype=torch.uint8)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: state)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", kept.append)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    tensors, values = read_random_states()
+    assert tensors["cuda"] is state
+    set_random_states(tensors, values)
+    assert kept == [state]
+    set_random_states({"torch": tensors["torch"]}, values)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    set_random_states(tensors, values)
+    assert len(kept) == 1, "a checkpoint of another machine"
+    assert "cuda" not in read_random_states()[0]

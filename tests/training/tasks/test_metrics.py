@@ -52,6 +52,7 @@ def test_errors_are_told_apart() -> None:
         ("bcx", "abc", (0, 1, 1, 3)),
         ("xyz", "ab", (2, 0, 1, 2)),
         ("x", "abc", (1, 2, 0, 3)),
+        ("ba", "ab", (2, 0, 0, 2)),  # of equal ways the one with fewer kinds
         ("abc", "", (0, 0, 3, 0)),
         ("", "abc", (0, 3, 0, 3)),
     ],
@@ -81,6 +82,7 @@ def test_the_confusion_has_true_classes_in_rows() -> None:
     per_class = accuracy_per_class(confusion)
     assert per_class[:2].tolist() == [0.5, 1.0]
     assert np.isnan(per_class[2])
+    assert accuracy_per_class(np.diag([1, 1])).tolist() == [1.0, 1.0], "one clip of each"
 
 
 def test_counts_that_do_not_match_are_refused() -> None:

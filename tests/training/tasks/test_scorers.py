@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from posemill.training.models.keypoints.base import CtcOutput
+from posemill.training.tasks.ctc_decoding import decode_beam
 from posemill.training.tasks.scorers import ClassScorer, CtcScorer, beats, best_head
 
 
@@ -72,6 +73,9 @@ def test_glosses_are_read_from_every_head_up_to_the_end_of_a_clip() -> None:
     assert scorer.score(both) == pytest.approx({"wer": 1 / 5, **rates})
     scorer.head = "conv"
     assert scorer.score(both) == pytest.approx({"wer": 4 / 5, **rates})
+    assert scorer.score(both[:1]) == pytest.approx(
+        {"wer": 2 / 3, "wer_sequence": 0, "wer_conv": 2 / 3}
+    )
     alone = scorer.observe(CtcOutput(logits, lengths), batch_of(1, 1, 1))
     assert [list(value) for _, value in alone] == [["sequence"]] * 3
 
@@ -87,6 +91,10 @@ def test_the_decoder_is_the_one_asked_for() -> None:
     assert said() == said(decoder="greedy") == []
     assert said(decoder="beam") == [1]
     assert said(decoder="beam", beam_width=1) == []
+    torch.manual_seed(5)
+    loud = torch.randn(1, 6, 4) * 3  # no probabilities yet: steps differ in their sum
+    output = CtcOutput(loud, torch.tensor([6]))
+    assert said(decoder="beam") == decode_beam(loud[0].log_softmax(-1).numpy()) == [1]
     usual = CtcScorer([])
     assert (usual.head, usual.decoder, usual.beam_width) == ("", "greedy", 10)
 

@@ -78,7 +78,7 @@ def collate(samples: Sequence[Sample], draws: Sequence[Draw] | None = None) -> B
         points[row, : len(sample.points)] = sample.points
         mask[row, : len(sample.mask)] = sample.mask
     found = [np.atleast_1d(np.asarray(sample.target, np.int64)) for sample in samples]
-    targets = np.zeros((size, max(1, *(len(target) for target in found), 0)), np.int64)
+    targets = np.zeros((size, max(1, *(len(target) for target in found))), np.int64)
     for row, target in enumerate(found):
         targets[row, : len(target)] = target
     is_sequence = np.ndim(samples[0].target) == 1

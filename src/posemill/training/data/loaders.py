@@ -93,7 +93,6 @@ class _Order(Sampler[list[Draw]]):
 
     def __init__(self, sampler: BucketSampler) -> None:
         self._sampler = sampler
-        self.place(0, 1, 0)
 
     def place(self, start: int, stop: int, start_step: int) -> None:
         """Say where the next iteration begins and ends."""

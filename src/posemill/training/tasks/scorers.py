@@ -99,7 +99,7 @@ class CtcScorer:
     def score(self, rows: Sequence[Row]) -> dict[str, float]:
         """Return `wer`, and `wer_<head>` of every head."""
         expected = [self.targets[index] for index, _ in rows]
-        heads = [head for head in HEADS if rows and head in rows[0][1]]
+        heads = [head for head in HEADS if head in rows[0][1]]
         rates = {
             f"wer_{head}": word_error_rate([value[head] for _, value in rows], expected).rate
             for head in heads
