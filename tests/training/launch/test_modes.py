@@ -35,9 +35,30 @@ def test_torchrun_and_another_number_of_processes_is_refused(
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match="processes = 2, but torchrun started 4; leave it out"):
         plan_mode(TrainConfig(processes=2, device="cpu", mode="multi_process"))
-    plan = plan_mode(TrainConfig(device="cpu"))
-    assert plan is not None
-    assert plan.processes == 4
+    reason = "torchrun started 4 processes"
+    for cores, local, threads in ((8, None, 2), (8, "2", 4), (2, None, 1)):
+        monkeypatch.setattr(modes, "count_cores", lambda found=cores: found)
+        if local:
+            monkeypatch.setenv("LOCAL_WORLD_SIZE", local)
+        else:
+            monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+        plan = plan_mode(TrainConfig(device="cpu"))
+        assert plan == ModePlan("multi_process", 4, threads, reason)
+    assert plan_mode(TrainConfig(device="cpu", threads=2)) == ModePlan(
+        "multi_process", 4, 2, reason
+    )
+    assert plan_mode(TrainConfig(device="cpu", processes=4)) == plan
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_a_format_that_the_device_lacks_is_refused_before_work_starts() -> None:
+    with pytest.raises(ConfigError, match="precision = 'fp16' needs a GPU"):
+        plan_mode(TrainConfig(device="cpu", precision="fp16"))
+
+
+def test_one_core_has_one_process_and_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modes, "count_cores", lambda: 1)
+    assert plan_mode(TrainConfig(device="cpu")) == ModePlan("single", 1, 1, "one core")
 
 
 @pytest.mark.usefixtures("_two_cores")
@@ -66,6 +87,7 @@ def test_a_gpu_asked_for_and_absent_is_an_error_before_work_starts(
         ({"mode": "single", "threads": 2}, ("single", 1, 2)),
         ({"mode": "multi_thread"}, ("multi_thread", 1, 2)),
         ({"mode": "multi_process"}, ("multi_process", 2, 1)),
+        ({"mode": "multi_process", "processes": 2}, ("multi_process", 2, 1)),
         ({"mode": "multi_process", "processes": 1}, ("multi_process", 1, 2)),
         ({"mode": "auto", "deterministic": True}, ("single", 1, 1)),
     ],
@@ -116,11 +138,21 @@ def test_gpus_take_a_process_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
     assert plan_mode(TrainConfig()) == ModePlan("multi_process", 2, 1, "2 GPUs")
-    single = plan_mode(TrainConfig(device="cuda:1"))
-    assert single is not None
-    assert single.mode == "single"
+    assert plan_mode(TrainConfig(device="cuda:1")) == ModePlan(
+        "single", 1, 2, "cuda:1 was asked for"
+    )
+    two = plan_mode(TrainConfig(mode="multi_process", processes=2))
+    assert two == plan_mode(TrainConfig(mode="multi_process"))
+    found = modes.resolve_hardware(resolve_config(None, {}))
+    assert (found.config.device, found.sources["device"]) == ("cuda", "machine: a GPU is here")
     with pytest.raises(DeviceError, match="processes = 3, but there are 2 GPUs"):
         plan_mode(TrainConfig(mode="multi_process", processes=3))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert plan_mode(TrainConfig()) == ModePlan("single", 1, 2, "1 GPUs")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert plan_mode(TrainConfig(mode="multi_process")) == ModePlan(
+        "multi_process", 4, 1, "asked for"
+    )
 
 
 @pytest.mark.usefixtures("_two_cores")
@@ -132,6 +164,7 @@ def test_loader_processes_follow_the_mode() -> None:
     ]
     assert workers == [1, 0, 0]
     assert ModePlan("multi_thread", 1, 2, "").apply(config.replace(num_workers=3)).num_workers == 3
+    assert ModePlan("single", 1, 1, "").apply(config.replace(num_workers=0)).num_workers == 0
 
 
 def test_the_precision_is_a_fact_of_the_hardware_not_of_a_stopwatch(
@@ -144,3 +177,4 @@ def test_the_precision_is_a_fact_of_the_hardware_not_of_a_stopwatch(
         assert modes.plan_precision(config.replace(precision="fp32")).name == "fp32"
         same = modes.plan_precision(config.replace(deterministic=True))
         assert (same.name, same.reason) == ("fp32", "deterministic: the same on every CPU")
+        assert same.device_type == "cpu"

@@ -11,13 +11,13 @@ from matplotlib.colors import to_hex, to_rgba
 
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
+from posemill.skeletons.palette import BAD, COLOURS, GOOD, GREY, bone_keys, hex_of, point_keys
 from posemill.training.loop.evaluation import Evaluation
 from posemill.training.runs.figure_samples import draw_samples, draw_skeleton
-from posemill.training.runs.figures import BAD, GOOD, GREY, new_figure
+from posemill.training.runs.figures import new_figure
 from posemill.training.tasks.scorers import ClassScorer, CtcScorer
 from posemill.training.tasks.workload import Split, Workload, equal_lengths
 
-BODY, FACE, LEFT, RIGHT = "#4a5568", "#a0aec0", "#2b6cb0", "#c05621"
 NAMES = ("yes", "no")
 
 
@@ -44,11 +44,11 @@ def skeleton_axes(points: FloatArray, mask: BoolArray, name: str | None) -> Axes
 
 def test_a_class_is_said_with_its_chance_and_the_true_one_where_it_is_wrong() -> None:
     figure = drawn(ClassScorer([0, 1]), [(0, (0, 0.876)), (1, (0, 0.5))])
-    assert sorted(titles(figure)) == ["clip0\nyes 88%", "clip1\nyes 50%, true no"]
-    colours = {axes.get_title()[:5]: axes.title.get_color() for axes in figure.axes}
-    assert (colours["clip0"], colours["clip1"]) == (GOOD, BAD)
+    assert sorted(titles(figure)) == ["✓ clip0\nyes 88%", "✗ clip1\nyes 50%, true no"]
+    colours = {axes.get_title()[:1]: axes.title.get_color() for axes in figure.axes}
+    assert (colours["✓"], colours["✗"]) == (GOOD, BAD)
     assert figure.axes[0].title.get_fontsize() == 8
-    assert figure.get_suptitle() == "dev: green right, red wrong"
+    assert figure.get_suptitle() == "dev: ✓ right, ✗ wrong"
     assert figure.get_size_inches().tolist() == pytest.approx([10.8, 3.5])
     assert len(figure.axes) == 4
     assert not any(axes.axison for axes in figure.axes), "no frame, drawn in or not"
@@ -58,7 +58,7 @@ def test_every_title_stands_above_its_own_clip() -> None:
     figure = drawn(ClassScorer([0] * 5), [(index, (0, 1.0)) for index in range(5)])
     assert figure.get_size_inches()[1] == pytest.approx(6.6), "two rows of four"
     for axes in figure.axes[:5]:
-        index = int(axes.get_title()[4])
+        index = int(axes.get_title()[6])
         assert axes.collections[0].get_offsets().tolist() == [[index, index]] * 3
 
 
@@ -83,7 +83,7 @@ def test_half_of_the_samples_are_wrong_ones_where_there_are(
 def test_the_samples_come_from_everywhere_in_the_split() -> None:
     rows = [(index, (0, 1.0)) for index in range(100)]
     said = titles(drawn(ClassScorer([0] * 100), rows))
-    assert max(int(text.split("\n")[0][4:]) for text in said) > 20
+    assert max(int(text.split("\n")[0][6:]) for text in said) > 20
 
 
 @pytest.mark.parametrize("head", ["", "conv"])
@@ -91,7 +91,7 @@ def test_sentences_are_read_from_the_chosen_head_and_have_room(head: str) -> Non
     rows = [(0, {head or "sequence": [0, 1], "other": []}), (1, {head or "sequence": []})]
     figure = drawn(CtcScorer([[0, 1], [1]], head=head), rows)
     assert sorted(titles(figure)) == [
-        "clip0\nsaid yes no\ntrue yes no", "clip1\nsaid nothing\ntrue no",
+        "✓ clip0\nsaid yes no\ntrue yes no", "✗ clip1\nsaid nothing\ntrue no",
     ]  # fmt: skip
     assert {axes.title.get_color() for axes in figure.axes} == {GOOD, BAD}
     assert len(figure.axes) == 2
@@ -100,15 +100,15 @@ def test_sentences_are_read_from_the_chosen_head_and_have_room(head: str) -> Non
 @pytest.mark.parametrize(("length", "said"), [(75, "a" * 75), (76, "a" * 74 + "…")])
 def test_long_sentences_are_cut(length: int, said: str) -> None:
     figure = drawn(CtcScorer([[]]), [(0, {"sequence": [0]})], class_names=("a" * length,))
-    assert titles(figure) == [f"clip0\nsaid {said}\ntrue nothing"]
+    assert titles(figure) == [f"✗ clip0\nsaid {said}\ntrue nothing"]
 
 
 def test_a_scorer_of_ones_own_is_drawn_without_words() -> None:
-    assert titles(drawn(None, [(0, None)])) == ["clip0\n"]
+    assert titles(drawn(None, [(0, None)])) == ["✓ clip0\n"]
 
 
 def test_classes_without_names_are_drawn_without_words() -> None:
-    assert titles(drawn(ClassScorer([0]), [(0, (0, 1.0))], class_names=())) == ["clip0\n"]
+    assert titles(drawn(ClassScorer([0]), [(0, (0, 1.0))], class_names=())) == ["✓ clip0\n"]
 
 
 def test_what_cannot_be_shown_is_not_drawn() -> None:
@@ -154,8 +154,8 @@ def test_the_frame_with_most_points_is_drawn_of_equals_the_middle_one() -> None:
 @pytest.mark.parametrize("name", ["holistic-143", "openpose-18"])
 def test_a_skeleton_is_drawn_with_its_bones_in_the_colours_of_its_parts(name: str) -> None:
     skeleton = get_skeleton(name)
-    colours = {"pose": BODY, "body": BODY, "face": FACE, "left_hand": LEFT, "right_hand": RIGHT}
-    of_point = [colours[part.name] for part in skeleton.parts for _ in range(part.start, part.stop)]
+    of_point = [hex_of(COLOURS[key]) for key in point_keys(name)]
+    of_bone = [hex_of(COLOURS[key]) for key in bone_keys(name)]
     points = np.random.default_rng(0).random((4, skeleton.num_points, 2)).astype(np.float32)
     mask = np.ones(points.shape[:2], bool)
     mask[0] = False
@@ -166,11 +166,11 @@ def test_a_skeleton_is_drawn_with_its_bones_in_the_colours_of_its_parts(name: st
         path[0] = np.nan
         np.testing.assert_allclose(line.get_xydata(), path, rtol=1e-6)
         assert (line.get_alpha(), line.get_linewidth()) == (0.35, 4)
-        assert line.get_color() == colours[part.name]
+        assert line.get_color() == hex_of(COLOURS[part.name])
     bones = axes.lines[len(hands) :]
-    for line, (one, other) in zip(bones, skeleton.bones, strict=True):
+    for line, (one, other), colour in zip(bones, skeleton.bones, of_bone, strict=True):
         np.testing.assert_array_equal(line.get_xydata(), points[2, [one, other]])
-        assert (line.get_color(), line.get_linewidth()) == (of_point[one], 1.2)
+        assert (line.get_color(), line.get_linewidth()) == (colour, 1.2)
     (dots,) = axes.collections
     assert dots.get_sizes().tolist() == [3]
     assert dots.get_facecolors().tolist() == [list(to_rgba(colour)) for colour in of_point]

@@ -8,24 +8,23 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
+from posemill.skeletons.palette import GREY, grade, part_colour
 from posemill.training.launch.start import train
 from posemill.training.loop.evaluation import Evaluation
 from posemill.training.runs.figures import (
-    BAD,
-    GOOD,
-    GREY,
-    TRAIN_COLOUR,
-    VAL_COLOUR,
     _confusion,
     draw_confusion,
     draw_curves,
     draw_per_class,
+    draw_training,
     save_figure,
     smooth,
 )
+from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.scorers import ClassScorer, CtcScorer
-from posemill.training.tasks.workload import Split, equal_lengths
+from posemill.training.tasks.workload import Split, Workload, equal_lengths
 
+RIGHT_HAND, LEFT_HAND = part_colour("right_hand"), part_colour("left_hand")
 Settings = Callable[..., dict[str, Any]]
 
 
@@ -90,6 +89,9 @@ def test_a_class_nobody_made_has_an_empty_row() -> None:
     axes = figure.axes[0]
     assert axes.images[0].get_array().tolist() == [[0.4, 0.6], [0, 0]]
     assert [text.get_color() for text in axes.texts] == ["black", "black"], "white above 0.6"
+    alone = draw_confusion(np.eye(2, dtype=np.int64), ["a", "b"], "dev").axes[0]
+    assert alone.images[0].get_array().tolist() == [[1, 0], [0, 1]]
+    assert [text.get_color() for text in alone.texts] == ["white", "white"]
 
 
 def test_the_worst_classes_are_on_top_and_empty_ones_left_out() -> None:
@@ -116,7 +118,9 @@ def test_the_worst_classes_are_on_top_and_empty_ones_left_out() -> None:
 def test_the_colour_of_a_bar_says_whether_all_half_or_few_are_right() -> None:
     confusion = np.array([[4, 0, 0], [2, 2, 0], [0, 3, 1]])
     axes = draw_per_class(confusion, ["all", "half", "few"], "dev").axes[0]
-    assert [to_hex(bar.get_facecolor()) for bar in axes.patches] == [BAD, TRAIN_COLOUR, GOOD]
+    assert [to_hex(bar.get_facecolor()) for bar in axes.patches] == [
+        grade(share).colour for share in (0.25, 0.5, 1.0)
+    ]
 
 
 def test_many_classes_are_cut_and_it_is_said() -> None:
@@ -136,11 +140,11 @@ def test_curves_hold_what_the_log_says() -> None:
     for line, label, alpha in zip(loss.lines[:2], ("_child0", "train"), (0.25, None), strict=True):
         assert line.get_xydata().tolist() == [[1, 2.0], [2, 1.0]]
         assert (line.get_label(), line.get_alpha()) == (label, alpha)
-        assert line.get_color() == TRAIN_COLOUR
+        assert line.get_color() == RIGHT_HAND
     assert loss.lines[0].get_linewidth() == 1
     dev = loss.lines[2]
     assert dev.get_xydata().tolist() == [[2, 1.5]]
-    assert (dev.get_label(), dev.get_color()) == ("dev", VAL_COLOUR)
+    assert (dev.get_label(), dev.get_color()) == ("dev", LEFT_HAND)
     assert (dev.get_marker(), dev.get_linestyle(), dev.get_markersize()) == ("o", "-", 3)
     assert scores.lines[0].get_xydata().tolist() == [[2, 0.75]]
     assert (scores.lines[0].get_marker(), scores.lines[0].get_markersize()) == ("o", 3)
@@ -186,6 +190,24 @@ def test_small_learning_rates_are_written_with_their_power_of_ten() -> None:
     figure.draw_without_rendering()
     offset = figure.axes[2].yaxis.get_offset_text().get_text()
     assert "10^{-3}" in offset or offset == "1e−3"
+
+
+def test_the_last_evaluation_is_drawn_and_drawn_again(tmp_path: Path) -> None:
+    scorer = ClassScorer([0, 1])
+    split: Any = Split(None, equal_lengths(2), scorer)  # type: ignore[arg-type]
+    rest: list[Any] = [None, split, split, None, None, {}]
+    workload = Workload(*rest, tests={"test": split}, class_names=("a", "b"))
+    results = {
+        name: Evaluation({}, [(0, (0, 1.0)), (1, (label, 1.0))])
+        for name, label in (("dev", 0), ("more", 0), ("test", 1))
+    }
+    for _ in range(2):
+        paths = draw_training(RunFolder(tmp_path), workload, results)
+        assert [path.name for path in paths] == ["curves.png", "confusion.png", "per_class.png"]
+        assert all(is_picture(path) for path in paths)
+    split.scorer = CtcScorer([])
+    assert len(draw_training(RunFolder(tmp_path), workload, results)) == 1
+    assert len(draw_training(RunFolder(tmp_path), workload, {})) == 1
 
 
 def test_rows_become_a_confusion_matrix_of_their_split() -> None:

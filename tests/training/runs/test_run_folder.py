@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
-from posemill.errors import RunError
+from posemill.errors import PosemillError, RunError, TrainingError
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.runs import run_folder
 from posemill.training.runs.logs import TrainingLog
 from posemill.training.runs.run_folder import RunFolder
 
@@ -67,6 +69,97 @@ def test_files_that_are_missing_or_broken_are_named(folder: RunFolder) -> None:
     (folder.path / "run.json").write_text("[]")
     with pytest.raises(RunError, match=r"run\.json: expected an object"):
         folder.read_facts()
+
+
+FACTS = {
+    "identity": {"name": "mlp"}, "class_names": ["不"], "mode": "single", "processes": 1,
+    "threads": 1, "precision": "fp32",
+}  # fmt: skip
+
+
+def test_the_files_of_a_training_have_their_places(folder: RunFolder) -> None:
+    path = folder.path
+    assert (folder.figures, folder.tensorboard) == (path / "figures", path / "tensorboard")
+    assert (folder.metrics_path, folder.config_path) == (
+        path / "metrics.jsonl", path / "config.toml",
+    )  # fmt: skip
+    assert folder.checkpoints.path == path / "checkpoints"
+    folder.write_facts(FACTS)
+    assert folder.read_facts() == {"kind": "posemill-training", **FACTS}
+    text = (path / "run.json").read_text(encoding="utf-8")
+    assert text.startswith('{\n "kind"')
+    assert text.endswith("}\n")
+    assert '"不"' in text
+    folder.write_summary({"steps": 3})
+    assert folder.read_summary() == json.loads((path / "summary.json").read_text()) == {"steps": 3}
+    folder.write_config('data = "ü"\n')
+    assert folder.config_path.read_text(encoding="utf-8") == 'data = "ü"\n'
+    folder.make()
+    RunFolder(path / "deep" / "er").make()
+    assert (path / "deep" / "er").is_dir()
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_facts_that_others_rely_on_must_be_there(folder: RunFolder, name: str) -> None:
+    folder.write_facts(FACTS | {name: None})
+    with pytest.raises(RunError, match=f"is not what posemill wrote: '{name}' is missing"):
+        folder.read_facts()
+
+
+def test_a_folder_is_free_begun_a_training_or_something_else(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    assert folder.check(resume=False) is False
+    assert not folder.path.exists(), "nothing is written"
+    with folder.made_and_locked():
+        folder.write_config("")
+        assert folder.check(resume=False) is False, "a start that failed leaves these two"
+    folder.write_facts(FACTS)
+    with pytest.raises(RunError, match="already holds a training; add --resume"):
+        folder.check(resume=False)
+    assert folder.check(resume=True) is False
+    folder.checkpoints.path.mkdir()
+    (folder.checkpoints.path / "last.json").write_text('{"folder": "step_1", "step": 1}')
+    (folder.checkpoints.path / "step_1").mkdir()
+    assert folder.check(resume=True) is folder.checkpoints.has("last")
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="is a file; --out names a folder"):
+        RunFolder(tmp_path / "file").check(resume=False)
+    with pytest.raises(RunError, match="holds files that are not a training"):
+        RunFolder(tmp_path).check(resume=False)
+
+
+def test_a_part_that_leads_elsewhere_is_refused(folder: RunFolder, tmp_path: Path) -> None:
+    folder.write_facts(FACTS)
+    (tmp_path / "elsewhere").mkdir()
+    folder.figures.symlink_to(tmp_path / "elsewhere")
+    for use in (folder.read_facts, lambda: folder.check(resume=True)):
+        with pytest.raises(PosemillError, match="figures"):
+            use()
+
+
+@pytest.mark.parametrize("line", ['["step"]', '{"loss": 1}', '{"step": "1"}'])
+def test_lines_of_another_log_are_refused(folder: RunFolder, line: str) -> None:
+    folder.metrics_path.write_text(line + "\n")
+    with pytest.raises(RunError, match="holds lines that are not of a training: no step"):
+        folder.read_metrics()
+
+
+def test_a_full_disk_is_named_and_other_errors_are_left_alone(folder: RunFolder) -> None:
+    with pytest.raises(TrainingError, match="No space left"), folder.naming_the_disk():
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(FileNotFoundError), folder.naming_the_disk():
+        raise FileNotFoundError(errno.ENOENT, "gone")
+
+
+def test_two_trainings_do_not_share_a_folder(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    # Of another process: this one could not be kept out by itself.
+    monkeypatch.setattr(run_folder, "try_lock", lambda _, *, is_own: asked.append(is_own))
+    with pytest.raises(RunError, match="is being trained by another process"), folder.locked():
+        pass
+    assert asked == [True], "a lock that forked loaders would keep"
 
 
 def test_the_lock_is_free_again_after_the_block(folder: RunFolder) -> None:
