@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from posemill.decoders import pictures
 from posemill.decoders.opening import REASONS
 from posemill.decoders.pictures import read_picture
 from posemill.errors import DecodeError
@@ -303,3 +304,33 @@ def test_a_whole_picture_of_floats_is_unsupported_and_not_corrupt(tmp_path: Path
     assert cv2.imwrite(str(path), np.random.default_rng(0).random((8, 8, 3)).astype(np.float32))
     with pytest.raises(DecodeError, match=r"unsupported: this TIFF is whole, but has 3 x float32"):
         read_picture(path)
+
+
+@pytest.mark.parametrize(
+    ("size_wh", "flags"),
+    [
+        ((40, 24), cv2.IMREAD_GRAYSCALE),
+        ((127, 400), cv2.IMREAD_GRAYSCALE),
+        ((128, 400), cv2.IMREAD_REDUCED_GRAYSCALE_2),
+        ((300, 256), cv2.IMREAD_REDUCED_GRAYSCALE_4),
+        ((512, 600), cv2.IMREAD_REDUCED_GRAYSCALE_8),
+    ],
+)
+def test_a_thumbnail_is_32_by_32_grey_and_decodes_no_more_than_it_needs(
+    size_wh: tuple[int, int], flags: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    width, height = size_wh
+    row = np.linspace(0, 255, width, dtype=np.uint8)
+    ramp = np.broadcast_to(row[None, :, None], (height, width, 3))
+    (tmp_path / "a.jpg").write_bytes(encode(np.ascontiguousarray(ramp), ".jpg"))
+    asked: list[int] = []
+    real = pictures._decode_as
+
+    def note(path: Path, data: bytes, name: str, how: int) -> Frame:
+        asked.append(how)
+        return real(path, data, name, how)
+
+    monkeypatch.setattr(pictures, "_decode_as", note)
+    size, small = pictures.read_thumbnail(tmp_path / "a.jpg")
+    assert (size, asked, small.shape, small.dtype) == (size_wh, [flags], (32, 32), np.uint8)
+    assert np.abs(small[16].astype(int) - np.linspace(4, 251, 32)).max() < 8

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -179,3 +181,35 @@ def test_variables_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     with environment({"POSEMILL_TEST": "1"}):
         assert os.environ["PYTHONSAFEPATH"] == os.environ["POSEMILL_TEST"] == "1"
     assert "PYTHONSAFEPATH" not in os.environ
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_a_child_asks_the_kernel_and_watches_its_parent(monkeypatch, is_alive):
+    called = []
+    library = SimpleNamespace(prctl=lambda *how: called.append([int(getattr(each, "value", each))
+                                                                for each in how]) or 0)  # fmt: skip
+    parent = SimpleNamespace(is_alive=lambda: is_alive, sentinel=77)
+    monkeypatch.setattr(processes.sys, "platform", "linux")
+    monkeypatch.setattr(processes.ctypes, "CDLL", lambda name, use_errno: library)
+    monkeypatch.setattr(processes.multiprocessing, "parent_process", lambda: parent)
+    monkeypatch.setattr(processes, "wait", lambda handles: called.append(handles))
+
+    def leave(code):
+        called.append(("exit", code))
+        raise SystemExit(code)
+
+    class Thread:
+        def __init__(self, *, target, args, daemon):
+            self.run, self.args = target, args
+            assert daemon
+
+        def start(self):
+            with suppress(SystemExit):
+                self.run(*self.args)
+
+    monkeypatch.setattr(processes.os, "_exit", leave)
+    monkeypatch.setattr(processes.threading, "Thread", Thread)
+    with suppress(SystemExit):
+        processes.die_with_parent()
+    asked = [1, signal.SIGKILL, 0, 0, 0]  # PR_SET_PDEATHSIG
+    assert called == [asked, *([[77]] if is_alive else []), ("exit", 1)]

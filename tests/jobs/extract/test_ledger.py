@@ -150,7 +150,7 @@ def test_a_crash_is_counted_by_frame_and_phase(ledger):
 
 @pytest.mark.parametrize(
     ("unit_no", "phase", "is_given_up"),
-    [(1, DECODING, False), (1, ESTIMATING, False), (1, -1, True), (1, STARTING, False), 
+    [(1, DECODING, False), (1, ESTIMATING, False), (1, -1, True), (1, STARTING, False),
      (3, DECODING, True),
      (3, ESTIMATING, False)],
 )  # fmt: skip
