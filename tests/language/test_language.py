@@ -120,3 +120,14 @@ def test_english_needs_no_gettext() -> None:
     )
     environment = {**os.environ, "POSEMILL_LANG": "en"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
+def test_the_list_of_commands_loads_no_table() -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from posemill.cli.app import build_app;"
+        "assert CliRunner().invoke(build_app(), ['--help']).exit_code == 0;"
+        "assert 'numpy' not in sys.modules"
+    )
+    for chosen in ("en", "zh"):
+        environment = {**os.environ, "POSEMILL_LANG": chosen}
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True)

@@ -73,8 +73,9 @@ class SpeakingGroup(typer.core.TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
-        for command in (self, *self.commands.values()):
-            _say_help(command)
+        _say_help(self)
+        for command in self.commands.values():  # not its flags: their tables would be loaded
+            command.help = word(command.help or "")
         if not _write_chinese(self, ctx, formatter):
             super().format_help(ctx, formatter)
 
