@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ import pytest
 from posemill.errors import ConfigError, FormatError, PosemillError, TrainingError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.start import train
-from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.building import build_workload, make_scorer
+from posemill.training.tasks.scorers import ClassScorer, CtcScorer
 
 Settings = Callable[..., dict[str, Any]]
 
@@ -28,6 +30,39 @@ def refused(fields: dict[str, Any], error: type[PosemillError], message: str) ->
     with pytest.raises(error, match=message):
         train(fields)
     assert not (Path(fields["out"]) / "checkpoints").exists()
+
+
+def test_a_task_has_its_scorer_with_the_decoder_asked_for() -> None:
+    clips: Any = SimpleNamespace(targets=[[1, 2]])
+    config = TrainConfig(task="ctc", ctc_decoder="beam", beam_width=7)
+    scorer = make_scorer(config, clips, head="conv")
+    assert isinstance(scorer, CtcScorer)
+    assert (scorer.targets, scorer.head) == ([[1, 2]], "conv")
+    assert (scorer.decoder, scorer.beam_width) == ("beam", 7)
+    usual = make_scorer(config, clips)
+    assert isinstance(usual, CtcScorer)
+    assert (usual.head, usual.decoder) == ("", "greedy"), "until a head is chosen"
+    clips.targets = [1, 0]
+    classes = make_scorer(TrainConfig(), clips)
+    assert isinstance(classes, ClassScorer)
+    assert classes.targets.tolist() == [1, 0]
+
+
+def test_a_clip_is_shown_as_its_file_has_it(settings: Settings, data: Path) -> None:
+    with np.load(data / "dev_keypoints.npz") as arrays:
+        points, ids = arrays["keypoints"].copy(), arrays["video_ids"]
+    points[ids == "dev3"] *= 5
+    points[np.flatnonzero(ids == "dev3")[0], 2] = 0
+    np.savez(data / "dev_keypoints.npz", keypoints=points, video_ids=ids)
+    config = TrainConfig(**settings(data=str(data), normalize="whole"))
+    split = build_workload(config).val
+    assert split is not None
+    assert split.show is not None
+    clip_id, shown, mask = split.show(3)
+    assert clip_id == "dev3"
+    np.testing.assert_array_equal(shown, points[ids == "dev3"])
+    assert not mask[0, 2].any()
+    assert mask.sum() == mask.size - 1
 
 
 def test_a_clip_without_a_label(settings: Settings, data: Path) -> None:
