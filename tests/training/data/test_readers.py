@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError, TrainingError
-from posemill.training.data.readers import find_files, read_clips
+from posemill.training.data.readers import find_files, read_clips, read_column
 
 POINTS = np.random.default_rng(0).random((7, 4, 2)).astype(np.float32)
 
@@ -35,6 +35,27 @@ def test_a_mask_in_the_file_is_read_with_it(tmp_path: Path) -> None:
     mask = np.random.default_rng(1).random((7, 4)) > 0.5
     clips = read_clips(save(tmp_path / "a.npz", keypoints=POINTS, lengths=[7], mask=mask))
     np.testing.assert_array_equal(clips.mask, mask)
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (np.array([" ann", "bo "]), ("ann", "bo")),
+        (np.array([4, 5]), ("4", "5")),
+        (np.array(list("aaabbbb")), ("a", "b")),  # one a frame
+        (np.array([0.5, 1.5]), ("", "")),
+        (np.array(["a", "b", "c"]), ("", "")),
+        (None, ("", "")),
+    ],
+)
+def test_an_array_may_say_whose_each_clip_is(
+    tmp_path: Path, array: Any, said: tuple[str, ...]
+) -> None:
+    more = {} if array is None else {"signer": array}
+    clips = read_clips(save(tmp_path / "a.npz", keypoints=POINTS, lengths=[3, 4], **more))
+    assert read_column(clips, "signer") == said
+    (tmp_path / "a.csv").write_text("a,1,2\n")
+    assert read_column(read_clips(tmp_path / "a.csv"), "signer") == ("",)
 
 
 def test_other_content_has_another_key(tmp_path: Path) -> None:
