@@ -54,6 +54,9 @@ def test_our_own_setting_goes_before_the_locale(
     ("posemill: training needs 'torch'; run: pip install 'posemill[train]'",
      "posemill：训练需要 'torch'；请运行：pip install 'posemill[train]'"),
     ("posemill: a sentence nobody translated", "posemill：a sentence nobody translated"),
+    ("38% of the time waits for data: try --cache ram",) * 2,
+    ("3 of 6 ready", "6 个中 3 个就绪"), ("25.3 GB, 20.7 GB free", "25.3 GB，空闲 20.7 GB"),
+    ("226/698 frames (32.4%)", "226/698 帧 (32.4%)"),
     ("serial, threads, processes", "serial, threads, processes"),
     ("nothing like it is there", "nothing like it is there"),
     ("finished", "finished"),  # may be the name of a folder

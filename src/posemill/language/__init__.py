@@ -18,7 +18,10 @@ DOMAIN, FOLDER = "posemill", Path(__file__).parent
 SETTING = "POSEMILL_LANG"
 _HOLE = re.compile(r"\{(\d+)(!r)?\}")
 _REPR = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+?)"""
-_ITEM, _SHORT = "((?:(?!, ).)*?)", 12  # `{0} failed` is not about a list that ends in failed
+# A pattern of few letters that begins with a value (`{0} of {1}`) is for values of a few words,
+# not for any sentence that has its letters somewhere; and its first value is no list.
+_SHORT = 12
+_FEW, _ITEM = r"((?: ?\S+(?: \S+){0,3})?)", r"((?: ?[^\s,]+(?: [^\s,]+){0,3})?)"
 _HELP = re.compile(r"(.*?)(?: \(default: (.*)\))?(?: ?\{([\w.]+:\w+)\})?", re.DOTALL)
 
 
@@ -116,10 +119,10 @@ def _literal_length(pattern: str) -> int:
 @cache
 def _matcher(pattern: str) -> re.Pattern[str]:
     expression, start = "", 0
-    is_short = _literal_length(pattern) < _SHORT
+    is_short = pattern[0] == "{" and _literal_length(pattern) < _SHORT
     for hole in _HOLE.finditer(pattern):
         expression += re.escape(pattern[start : hole.start()])
-        is_item = is_short and hole.start() == 0
-        expression += _REPR if hole[2] else _ITEM if is_item else "(.*?)"
+        value = (_FEW if hole.start() else _ITEM) if is_short else "(.*?)"
+        expression += _REPR if hole[2] else value
         start = hole.end()
     return re.compile(expression + re.escape(pattern[start:]), re.DOTALL)

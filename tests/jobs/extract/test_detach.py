@@ -112,3 +112,12 @@ def test_a_start_that_takes_too_long_is_left_alone(
     monkeypatch.setattr(detach, "_START_SECONDS", 0.1)
     monkeypatch.setattr(detach, "holder_of", lambda folder: Holder(1, "elsewhere", "now"))
     os.kill(start("import time; time.sleep(60)"), 0)  # it lives
+
+
+def test_what_it_says_is_a_log_and_so_english(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    said = "import os, sys; sys.exit('posemill: ' + os.environ['POSEMILL_LANG'])"
+    with pytest.raises(RunError, match=r"^it did not start: en$"):
+        start(said.replace("sys.exit(", "print(") + "; sys.exit(2)")
