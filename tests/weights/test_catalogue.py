@@ -13,7 +13,7 @@ from posemill.weights.networks import NETWORKS
 
 @pytest.mark.parametrize("pinned", CATALOGUE.values(), ids=list(CATALOGUE))
 def test_every_file_is_pinned_whole(pinned: PinnedFile) -> None:
-    for digest in (pinned.sha256, pinned.wheel.sha256):
+    for digest in (pinned.sha256, pinned.origin.sha256):
         assert re.fullmatch("[0-9a-f]{64}", digest)
     assert pinned.num_bytes > 0
     assert pinned.licence
@@ -28,7 +28,7 @@ def test_no_two_files_get_the_same_name_in_the_cache() -> None:
 
 def test_the_models_are_those_of_the_networks() -> None:
     models = {name for name, pinned in CATALOGUE.items() if pinned.kind == "model"}
-    assert models == set(NETWORKS)
+    assert models == {spec.model for spec in NETWORKS.values()}
     assert get_pinned("hand_recrop", "model").file_name == "hand_recrop.tflite"
 
 

@@ -23,8 +23,8 @@ from posemill.weights.pull import ensure_media, ensure_model, pull_from_file, pu
 WriteWheel = Callable[..., Path]
 CONTENTS = {"small": b"a small model" * 100, "large": b"a large model" * 5000}
 MODEL_NAMES = ["pose_detection", "pose_landmark_full", "hand_landmark_full", "hand_recrop",
-               "face_detection_short_range", "face_landmark", "pose_landmark_lite",
-               "pose_landmark_heavy"]  # fmt: skip
+               "face_detection_short_range", "face_landmark", "face_landmark_with_attention",
+               "pose_landmark_lite", "pose_landmark_heavy"]  # fmt: skip
 
 
 def files_in(folder: Path) -> list[str]:

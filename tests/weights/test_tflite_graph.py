@@ -249,12 +249,3 @@ def test_a_new_tensor_has_a_number_of_its_own() -> None:
     assert graph.constants[6] is value
     assert 5 not in graph.constants
     assert graph.shapes[6] == (3,)
-
-
-def test_only_what_an_output_needs_is_kept_in_its_order() -> None:
-    graph = small_graph()
-    graph.keep_outputs(["right"])
-    assert [node.op for node in graph.nodes] == ["a", "c"]
-    assert graph.outputs == {"right": 3}
-    with pytest.raises(WeightsError, match=r"no output \['left'\]; there are \['right'\]"):
-        graph.keep_outputs(["left"])

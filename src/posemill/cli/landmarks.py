@@ -64,7 +64,7 @@ def landmarks(
 
     options = parse_options(engine_option or [])
     num_frames = count_frames(clip_at(source), decoder)
-    num_points = get_skeleton(engine_info(engine).skeleton_names[0]).num_points
+    num_points = get_skeleton(engine_info(engine, options).skeleton_names[0]).num_points
     check_out(out, num_frames, num_points=num_points)
     found_mode, why = (None, "") if mode else choose_mode(source, engine)
     chosen = found_mode or ("video" if mode == Mode.video else "image")

@@ -7,7 +7,7 @@ through in lock-step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
 from posemill import plugins
@@ -80,9 +80,14 @@ def open_estimator(
     return cast(Estimator, _find(name)(device=device, threads=threads, **options))
 
 
-def engine_info(name: str) -> EngineInfo:
-    """Return what the engine of that name says about itself; no model file is read."""
-    return cast(EngineInfo, _find(name).info)
+def engine_info(name: str, options: Mapping[str, Any] | None = None) -> EngineInfo:
+    """Return what the engine of that name says about itself; no model file is read.
+
+    Args:
+        name: One of `known_engines`.
+        options: Its own, some of which change what it gives.
+    """
+    return cast(EngineInfo, _find(name).info).with_options(options or {})
 
 
 def known_engines() -> list[str]:

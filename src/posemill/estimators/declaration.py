@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class EngineOption:
         choices: The words it can be; empty for any.
         least: The smallest number it can be.
         most: The largest one.
+        skeletons: Where the option is true, in place of those of the `EngineInfo`; empty: the same.
     """
 
     name: str
@@ -41,6 +43,7 @@ class EngineOption:
     choices: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
+    skeletons: tuple[str | Skeleton, ...] = ()
 
     def check(self, value: Any) -> None:
         """Raise a `ConfigError` that says what was expected, unless the option can be this."""
@@ -108,6 +111,13 @@ class EngineInfo:
     def skeleton_names(self) -> tuple[str, ...]:
         """The names of `skeletons`."""
         return tuple(each if isinstance(each, str) else each.name for each in self.skeletons)
+
+    def with_options(self, options: Mapping[str, Any]) -> EngineInfo:
+        """Return what the engine gives if it is opened with these options."""
+        for option in self.options:
+            if option.skeletons and options.get(option.name, option.default) is True:
+                return dataclasses.replace(self, skeletons=option.skeletons)
+        return self
 
     def check_options(self, engine: str, options: Mapping[str, Any]) -> None:
         """Raise a `ConfigError` for an option that the engine has not, or that cannot be this."""

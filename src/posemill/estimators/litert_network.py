@@ -45,15 +45,21 @@ class LiteRTNetwork:
         self._input = self._interpreter.tensor(picture["index"])
         outputs = {out["name"]: out["index"] for out in self._interpreter.get_output_details()}
         self._outputs = [outputs[output] for output in spec.outputs]
+        self._values: npt.NDArray[np.float32] | None = None
+        if spec.start is not None:
+            return
         low, high = spec.value_range
         # Product and offset are rounded once, as the original's fused operation does.
         step = np.float64(np.float32((high - low) / 255))
         self._values = (np.arange(256) * step + low).astype(np.float32)
 
-    def run(self, pixels: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.float32]]:
+    def run(self, pixels: npt.NDArray[Any]) -> list[npt.NDArray[np.float32]]:
         """Return the outputs for one `(1, size, size, 3)` RGB crop, maps with channels first."""
         # The view is not kept: LiteRT refuses to run while someone holds its memory.
-        cv2.LUT(pixels[0], self._values, dst=self._input()[0])
+        if self._values is None:
+            self._input()[:] = pixels
+        else:
+            cv2.LUT(pixels[0], self._values, dst=self._input()[0])
         self._interpreter.invoke()
         return [_as_onnx(self._interpreter.get_tensor(output)) for output in self._outputs]
 

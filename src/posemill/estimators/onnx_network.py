@@ -57,7 +57,7 @@ class OnnxNetwork:
         self._output_names = [output.name for output in self._session.get_outputs()]
         self.size = int(picture.shape[1])
 
-    def run(self, pixels: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.float32]]:
+    def run(self, pixels: npt.NDArray[Any]) -> list[npt.NDArray[np.float32]]:
         """Return the outputs for `(batch, size, size, 3)` RGB crops; the batch is 1 on a CPU."""
         outputs: list[npt.NDArray[np.float32]] = self._session.run(
             self._output_names, {self._input_name: pixels}

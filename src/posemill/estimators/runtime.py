@@ -11,7 +11,7 @@ import platform
 import sys
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,11 @@ class Network(Protocol):
     size: int
     runs_batches: bool
 
-    def run(self, pixels: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.float32]]:
-        """Return the outputs for `(batch, size, size, 3)` RGB crops, maps with channels first."""
+    def run(self, pixels: npt.NDArray[Any]) -> list[npt.NDArray[np.float32]]:
+        """Return the outputs for `(batch, size, size, 3)` RGB crops, maps with channels first.
+
+        A piece from the middle of a model takes numbers `(batch, size, size, channels)`.
+        """
 
 
 # name -> "module:class"; the class takes the network's name, `device` and `threads`.

@@ -1,6 +1,6 @@
 """The file of `posemill landmarks`: an `.npz` of one clip, all points of the engine part by part.
 
-`skeleton` is its name. Of Holistic: `pose` (n, 33, 4) with visibility, `face` (n, 468, 3),
+`skeleton` is its name. Of Holistic: `pose` (n, 33, 4) with visibility, `face` (n, 468 or 478, 3),
 `left_hand` and `right_hand` (n, 21, 3). Of other engines: every part (n, points, 4) with a score.
 All are normalised by the picture, NaN where not found; `size_wh` (n, 2), `image_paths` (n or none).
 """
@@ -19,7 +19,7 @@ from posemill.formats.shared.contract import Size, expect_clips, make_clip
 from posemill.records import PoseClip
 from posemill.skeletons import Skeleton, get_skeleton, is_skeleton
 
-_HOLISTIC = "holistic-543"  # also of files that do not say, which are older
+_HOLISTIC = ("holistic-543", "holistic-553")  # the first also of files that do not say: older ones
 
 
 def landmark_arrays(clip: PoseClip) -> dict[str, npt.NDArray[Any]]:
@@ -27,7 +27,7 @@ def landmark_arrays(clip: PoseClip) -> dict[str, npt.NDArray[Any]]:
     arrays: dict[str, npt.NDArray[Any]] = {}
     for part in clip.skeleton.parts:
         arrays[part.name] = points = clip.part(part.name)
-        if clip.skeleton_name != _HOLISTIC or part.name == "pose":
+        if clip.skeleton_name not in _HOLISTIC or part.name == "pose":
             scores = clip.scores[:, part.start : part.stop, None].copy()
             scores[np.isnan(points[..., :1])] = np.nan
             arrays[part.name] = np.concatenate([points, scores], -1)
@@ -50,7 +50,7 @@ def has_landmarks(arrays: MappedNpz) -> bool:
 def _named(arrays: MappedNpz) -> str | None:
     """Return the skeleton an archive is of; None if it names one that is not known."""
     if "skeleton" not in arrays:
-        return _HOLISTIC
+        return _HOLISTIC[0]
     name = str(arrays["skeleton"].reshape(-1)[0]) if arrays["skeleton"].size else ""
     return name if is_skeleton(name) else None
 
@@ -93,7 +93,7 @@ def _parts(
 ) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     for part in skeleton.parts:
         array = arrays[part.name]
-        widths = (3,) if skeleton.name == _HOLISTIC and part.name != "pose" else (3, 4)
+        widths = (3,) if skeleton.name in _HOLISTIC and part.name != "pose" else (3, 4)
         shapes = [(frames, len(part), width) for width in widths]
         if array.shape not in shapes or array.dtype.kind != "f":
             raise FormatError(

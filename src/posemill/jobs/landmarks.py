@@ -56,7 +56,7 @@ def estimate_landmarks(
         on_frame: Called after each frame.
     """
     clip = clip_at(source)
-    info = engine_info(engine)
+    info = engine_info(engine, engine_options)
     chosen = choose_mode(source, engine)[0] if mode is None or mode == "auto" else mode
     info.check_mode(engine, chosen)
     estimator = open_estimator(engine, device=device, threads=threads, **(engine_options or {}))

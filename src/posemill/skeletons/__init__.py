@@ -1,6 +1,7 @@
 """The layouts of points by name: parts, point names, bones, left/right, and the maps between them.
 
 `holistic-543`  33 pose, 468 face, 21 left hand, 21 right hand: all that Holistic gives
+`holistic-553`  the same with the refined face of 478 points: the last ten are the irises
 `holistic-143`  68 face, 21 left hand, 21 right hand, 33 pose: the usual model input
 `openpose-18`   the COCO-18 body of OpenPose
 `coco-133`      COCO-WholeBody: 17 body, 6 feet, 68 face, 21 left hand, 21 right hand
@@ -159,6 +160,10 @@ FACE_468_CONTOURS = (
     (46, 53, 52, 65, 55), (70, 63, 105, 66, 107),
 )  # fmt: skip
 
+# Of the 478: the middle of the iris, then its right, upper, left and lower edge on the screen; the
+# subject's right eye, then the left one.
+IRISES = (tuple(range(468, 473)), tuple(range(473, 478)))
+
 FACE_68_CONTOURS = (
     tuple(range(17)), tuple(range(17, 22)), tuple(range(22, 27)), tuple(range(27, 31)),
     tuple(range(31, 36)), (*range(36, 42), 36), (*range(42, 48), 42), (*range(48, 60), 48),
@@ -214,12 +219,15 @@ def _swap_sides(names: Sequence[str]) -> tuple[int, ...]:
     return tuple(where[name] for name in swapped)
 
 
-def _mirror_of_face_468() -> tuple[int, ...]:
-    mirror = list(range(468))
+def mirror_of_face(num_points: int) -> tuple[int, ...]:
+    """Return each point's counterpart on the other side, in a face of 68, 468 or 478 points."""
+    if num_points == 68:
+        return _mirror_of_face_68()
     right_half = (index for index in range(248) if index not in FACE_468_MIDLINE)
-    for left, right in enumerate(right_half, start=248):
-        mirror[left], mirror[right] = right, left
-    return tuple(mirror)
+    pairs = list(enumerate(right_half, start=248))
+    if num_points == 478:
+        pairs += zip(IRISES[0], (473, 476, 475, 474, 477), strict=True)
+    return _swapped(num_points, pairs)
 
 
 def _mirror_of_face_68() -> tuple[int, ...]:
@@ -227,14 +235,24 @@ def _mirror_of_face_68() -> tuple[int, ...]:
              (31, 35), (32, 34), (36, 45), (37, 44), (38, 43), (39, 42), (40, 47), (41, 46),
              (48, 54), (49, 53), (50, 52), (59, 55), (58, 56), (60, 64), (61, 63),
              (67, 65)]  # fmt: skip
-    mirror = list(range(68))
+    return _swapped(68, pairs)
+
+
+def _swapped(num_points: int, pairs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+    mirror = list(range(num_points))
     for one, other in pairs:
         mirror[one], mirror[other] = other, one
     return tuple(mirror)
 
 
+def _face_contours(num_points: int) -> tuple[tuple[int, ...], ...]:
+    if num_points == 68:
+        return FACE_68_CONTOURS
+    circles = ((*points[1:], points[1]) for points in IRISES)
+    return (*FACE_468_CONTOURS, *circles) if num_points == 478 else FACE_468_CONTOURS
+
+
 def _holistic(name: str, face_points: int, order: Sequence[str]) -> Skeleton:
-    full = face_points == 468
     names = {
         "pose": POSE_NAMES,
         "face": tuple(f"face_{index}" for index in range(face_points)),
@@ -243,7 +261,7 @@ def _holistic(name: str, face_points: int, order: Sequence[str]) -> Skeleton:
     }
     bones = {
         "pose": POSE_BONES,
-        "face": _chain_bones(FACE_468_CONTOURS if full else FACE_68_CONTOURS),
+        "face": _chain_bones(_face_contours(face_points)),
         "left_hand": HAND_BONES,
         "right_hand": HAND_BONES,
     }
@@ -251,7 +269,7 @@ def _holistic(name: str, face_points: int, order: Sequence[str]) -> Skeleton:
     point_names = tuple(name for part in order for name in names[part])
     mirror = list(_swap_sides(point_names))
     face = next(part for part in parts if part.name == "face")
-    face_mirror = _mirror_of_face_468() if full else _mirror_of_face_68()
+    face_mirror = mirror_of_face(face_points)
     mirror[face.start : face.stop] = [face.start + index for index in face_mirror]
     all_bones = tuple(bone for part in parts for bone in _shifted(bones[part.name], part.start))
     return Skeleton(name, parts, point_names, all_bones, tuple(mirror))
@@ -280,11 +298,14 @@ _BUILDERS = {
     "holistic-143": lambda: _holistic(
         "holistic-143", 68, ("face", "left_hand", "right_hand", "pose")
     ),
+    "holistic-553": lambda: _holistic(
+        "holistic-553", 478, ("pose", "face", "left_hand", "right_hand")
+    ),
     "openpose-18": _openpose_18,
     "coco-133": _coco_133,
 }
 SKELETON_NAMES = tuple(_BUILDERS)
-_SHORT_NAMES = {"543": "holistic-543", "143": "holistic-143"}
+_SHORT_NAMES = {name.partition("-")[2]: name for name in SKELETON_NAMES if "holistic" in name}
 
 
 @cache
@@ -307,7 +328,7 @@ def get_skeleton(name: str) -> Skeleton:
 
 
 def full_name(name: str) -> str:
-    """Return the name of a skeleton that users may also spell `543` or `143`.
+    """Return the name of a skeleton; of those of Holistic the number of points will do.
 
     Raises:
         ConfigError: There is no such skeleton.
@@ -362,6 +383,8 @@ def _skeletons_of_engines() -> Iterator[Skeleton]:
         yield from (each for each in declared if isinstance(each, Skeleton))
 
 
+# Points of the face in the skeletons that do not have 68 of them.
+_DENSE_FACES = {"holistic-543": 468, "holistic-553": 478}
 # Points of ours that go by another name in the 33 of Holistic. Small toes have no source.
 _OTHER_NAMES = {
     "left_big_toe": "left_foot_index",
@@ -378,14 +401,16 @@ def point_map(source_name: str, target_name: str) -> tuple[tuple[int, ...], ...]
     """
     source, target = get_skeleton(source_name), get_skeleton(target_name)
     where = {name: index for index, name in enumerate(source.point_names)}
-    if source_name == "holistic-543":
-        # Its face names count the 468, not the 68 that the others mean.
+    known, wanted = (_DENSE_FACES.get(name, 68) for name in (source_name, target_name))
+    if known < wanted:
+        raise ValueError(
+            f"{source_name} cannot become {target_name}: {wanted - known} of its face points are "
+            f"unknown"
+        )
+    if wanted == 68 < known:
+        # The names of its face count the 468, not the 68 that the others mean.
         face = source.part("face").start
         where.update({f"face_{i}": face + point for i, point in enumerate(FACE_68_OF_468)})
-    elif target_name == "holistic-543":
-        raise ValueError(
-            f"{source_name} cannot become holistic-543: 400 of its face points are unknown"
-        )
     sources: list[tuple[int, ...]] = []
     for name in target.point_names:
         if name in where:

@@ -179,6 +179,8 @@ _FILES = (
            "bbff11cebd1eb27a1e004cae0b0e63ec8c551cbf34a4451148b4908b8db3eca8"),
     _model("face_landmark/face_landmark.tflite", 1_242_398,
            "1055cb9d4a9ca8b8c688902a3a5194311138ba256bcc94e336d8373a5f30c814"),
+    _model("face_landmark/face_landmark_with_attention.tflite", 2_495_106,
+           "e06a804e0144f9929eda782122916b35d60c697c3c9344013ca2bbe76a6ce2b4"),
     _npm_model("pose_landmark_lite.tflite", 2_819_824,
                "f17bfbecadb61c3be1baa8b8d851cc6619c870a87167b32848ad20db306b9d61"),
     _npm_model("pose_landmark_heavy.tflite", 27_709_200,

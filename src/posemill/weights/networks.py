@@ -25,21 +25,42 @@ class NetworkSpec:
         model: Name in the catalogue.
         outputs: Kept, in this order; all that only others need is left out.
         value_range: What the network expects black and white to be.
+        piece: Of a model that is run in pieces: which one this is.
+        start: The tensor inside of the model where this piece begins: it takes numbers, not
+            pictures. None: it begins with the picture.
     """
 
     model: str
     outputs: tuple[str, ...]
     value_range: tuple[float, float] = (0.0, 1.0)
+    piece: str = ""
+    start: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the network: the model's, or the piece's."""
+        return self.piece or self.model
+
+
+_POSE_OUTPUTS = ("Identity", "Identity_1", "Identity_3", "Identity_4")
+_ATTENTION = "face_landmark_with_attention"
+
+
+def _attention(region: str, start: str, *outputs: str) -> NetworkSpec:
+    """Return the piece that reads a window of 16 x 16 x 32 features: points (x, y) of a region."""
+    return NetworkSpec(_ATTENTION, outputs, piece=f"face_attention_{region}", start=start)
 
 
 NETWORKS = {
-    spec.model: spec
+    spec.name: spec
     for spec in (
         # boxes with 4 points (2254, 12), logits (2254, 1)
         NetworkSpec("pose_detection", ("Identity", "Identity_1"), (-1.0, 1.0)),
         # 39 x (x, y, z, visibility, presence), score, heat maps (39, 64, 64), 39 x 3 in metres;
         # without the segmentation: a third of the time
-        NetworkSpec("pose_landmark_full", ("Identity", "Identity_1", "Identity_3", "Identity_4")),
+        NetworkSpec("pose_landmark_full", _POSE_OUTPUTS),
+        NetworkSpec("pose_landmark_lite", _POSE_OUTPUTS),
+        NetworkSpec("pose_landmark_heavy", _POSE_OUTPUTS),
         # two points
         NetworkSpec("hand_recrop", ("output_crop",)),
         # 21 x (x, y, z), score
@@ -48,13 +69,23 @@ NETWORKS = {
         NetworkSpec("face_detection_short_range", ("regressors", "classificators"), (-1.0, 1.0)),
         # 468 x (x, y, z), logit
         NetworkSpec("face_landmark", ("conv2d_21", "conv2d_31")),
+        # 468 x (x, y, z), features (32, 48, 48), logit; its left is the right of the picture's
+        # subject
+        NetworkSpec(_ATTENTION, ("output_mesh", "p_re_lu_3", "conv_faceflag"),
+                    piece="face_attention_mesh"),
+        _attention("lips", "transform_tensor_bilinear_v2", "conv_lips"),
+        _attention("right_eye", "transform_tensor_bilinear_v2_1",
+                   "conv_left_eye", "conv_left_iris"),
+        _attention("left_eye", "transform_tensor_bilinear_v2_2",
+                   "conv_right_eye", "conv_right_iris"),
     )
-}
+}  # fmt: skip
 
 
 def load_tflite(name: str) -> bytes:
     """Return the TFLite model of a network: the published file without what is not taken of it."""
-    return prune(ensure_model(name).read_bytes(), NETWORKS[name].outputs)
+    spec = NETWORKS[name]
+    return prune(ensure_model(spec.model).read_bytes(), spec.outputs, start=spec.start)
 
 
 def load_onnx(name: str) -> bytes:
@@ -62,7 +93,7 @@ def load_onnx(name: str) -> bytes:
 
     A cache that cannot be written is no error: the conversion takes about a second.
     """
-    source = get_pinned(name, "model")
+    source = get_pinned(NETWORKS[name].model, "model")
     cached = cache_folder() / "onnx" / f"{name}-{source.sha256[:16]}-v{CONVERTER_VERSION}.onnx"
     with contextlib.suppress(OSError):
         return cached.read_bytes()
@@ -77,7 +108,7 @@ def load_onnx(name: str) -> bytes:
 def convert(name: str) -> bytes:
     """Return the ONNX model of a network, converted from its TFLite file."""
     spec = NETWORKS[name]
-    graph = read_graph(ensure_model(name))
-    graph.keep_outputs(spec.outputs)
+    graph = read_graph(ensure_model(spec.model), spec.outputs, start=spec.start)
     rewrite(graph)
-    return export_onnx(graph, value_range=spec.value_range, name=name)
+    value_range = spec.value_range if spec.start is None else None
+    return export_onnx(graph, value_range=value_range, name=name)

@@ -185,12 +185,12 @@ _WRITERS: dict[str, Callable[[OnnxWriter, Node], None]] = {
 }
 
 
-def export_onnx(graph: Graph, *, value_range: tuple[float, float], name: str) -> bytes:
+def export_onnx(graph: Graph, *, value_range: tuple[float, float] | None, name: str) -> bytes:
     """Return a serialised ONNX model.
 
     Args:
         graph: Rewritten or not; its only input is a picture.
-        value_range: What the network expects black and white to be.
+        value_range: What the network expects black and white to be; None: its input are numbers.
         name: For people who open the file.
     """
     try:
@@ -203,11 +203,14 @@ def export_onnx(graph: Graph, *, value_range: tuple[float, float], name: str) ->
         ) from error
     writer = OnnxWriter(graph)
     _, height, width, channels = graph.shapes[graph.inputs[0]]
-    low, high = value_range
-    pixels = writer.emit("Cast", [INPUT_NAME], to=TensorProto.FLOAT)
-    pixels = writer.emit("Mul", [pixels, writer.constant(np.float32((high - low) / 255))])
-    if low:
-        pixels = writer.emit("Add", [pixels, writer.constant(np.float32(low))])
+    pixels, kind = INPUT_NAME, TensorProto.FLOAT
+    if value_range is not None:
+        low, high = value_range
+        kind = TensorProto.UINT8
+        pixels = writer.emit("Cast", [INPUT_NAME], to=TensorProto.FLOAT)
+        pixels = writer.emit("Mul", [pixels, writer.constant(np.float32((high - low) / 255))])
+        if low:
+            pixels = writer.emit("Add", [pixels, writer.constant(np.float32(low))])
     writer.emit("Transpose", [pixels], _tensor(graph.inputs[0]), perm=[0, 3, 1, 2])
     for node in graph.nodes:
         _WRITERS[node.op](writer, node)
@@ -224,9 +227,7 @@ def export_onnx(graph: Graph, *, value_range: tuple[float, float], name: str) ->
             order = (3, 1, 2) if len(shape) == 4 else range(1, len(shape))
             sizes = ["batch", *(shape[axis] for axis in order)]
         outputs.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, sizes))
-    picture = helper.make_tensor_value_info(
-        INPUT_NAME, TensorProto.UINT8, ["batch", height, width, channels]
-    )
+    picture = helper.make_tensor_value_info(INPUT_NAME, kind, ["batch", height, width, channels])
     onnx_graph = helper.make_graph(
         writer.nodes, name, [picture], outputs, initializer=writer.initializers
     )

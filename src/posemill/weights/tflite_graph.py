@@ -6,7 +6,7 @@ Half-precision and sparse weights are made dense float32 here, so later stages n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import WeightsError
+from posemill.weights.tflite_prune import needed_operators, tensors_named
 
 Array = npt.NDArray[Any]
 
@@ -55,49 +56,49 @@ class Graph:
         """Return the nodes that read a tensor."""
         return [node for node in self.nodes if tensor in node.inputs]
 
-    def keep_outputs(self, names: Iterable[str]) -> None:
-        """Drop every other output, and all that only they needed."""
-        missing = set(names) - set(self.outputs)
-        if missing:
-            raise WeightsError(f"no output {sorted(missing)}; there are {sorted(self.outputs)}")
-        self.outputs = {name: self.outputs[name] for name in names}
-        needed = set(self.outputs.values())
-        kept: list[Node] = []
-        for node in reversed(self.nodes):
-            if needed.intersection(node.outputs):
-                needed.update(node.inputs)
-                kept.append(node)
-        self.nodes = kept[::-1]
-
 
 _ACTIVATIONS = {0: "", 1: "Relu", 3: "Relu6"}
 _DTYPES = {0: np.float32, 1: np.float16, 2: np.int32}
 
 
-def read_graph(path: Path) -> Graph:
-    """Return the graph of a TFLite file."""
+def read_graph(
+    path: Path, outputs: Sequence[str] | None = None, *, start: str | None = None
+) -> Graph:
+    """Return the graph of a TFLite file, or a piece of it.
+
+    Args:
+        path: The file.
+        outputs: Names of the tensors to compute; None: all outputs of the file.
+        start: The name of the tensor to begin with; None: the file's input.
+    """
     import tflite
 
     model = tflite.Model.GetRootAs(path.read_bytes(), 0)
     subgraph = model.Subgraphs(0)
     tensors = [subgraph.Tensors(index) for index in range(subgraph.TensorsLength())]
+    ends = [int(index) for index in subgraph.OutputsAsNumpy()]
+    if outputs is not None:
+        ends = tensors_named(subgraph, outputs)
+    inputs = [int(index) for index in subgraph.InputsAsNumpy()]
+    if start is not None:
+        inputs = tensors_named(subgraph, [start])
     graph = Graph(
         nodes=[],
         constants=_read_constants(model, tensors),
         shapes={index: _shape_of(tensor) for index, tensor in enumerate(tensors)},
-        inputs=[int(index) for index in subgraph.InputsAsNumpy()],
-        outputs={tensors[i].Name().decode(): int(i) for i in subgraph.OutputsAsNumpy()},
+        inputs=inputs,
+        outputs={tensors[end].Name().decode(): end for end in ends},
     )
-    for index in range(subgraph.OperatorsLength()):
+    for index in needed_operators(subgraph, ends, inputs[0]):
         operator = subgraph.Operators(index)
         code = model.OperatorCodes(operator.OpcodeIndex())
         name = tflite.opcode2name(max(code.BuiltinCode(), code.DeprecatedBuiltinCode()))
-        inputs = [int(i) for i in operator.InputsAsNumpy()]
-        outputs = [int(i) for i in operator.OutputsAsNumpy()]
+        sources = [int(i) for i in operator.InputsAsNumpy()]
+        results = [int(i) for i in operator.OutputsAsNumpy()]
         if name in ("DEQUANTIZE", "DENSIFY"):
-            graph.constants[outputs[0]] = graph.constants[inputs[0]]
+            graph.constants[results[0]] = graph.constants[sources[0]]
         elif name in _READERS:
-            graph.nodes.append(_READERS[name](graph, operator, inputs, outputs))
+            graph.nodes.append(_READERS[name](graph, operator, sources, results))
         else:
             raise WeightsError(f"{path.name}: operator {name} is not one this converter knows")
     return graph

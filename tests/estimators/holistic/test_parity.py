@@ -21,6 +21,12 @@ from posemill.skeletons import get_skeleton
 
 Report = dict[str, dict[str, Any]]
 PARTS = ("pose", "face", "left_hand", "right_hand")
+# By the names of their golden files.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "refine": {"refine_face_landmarks": True},
+    "complexity0": {"model_complexity": 0},
+    "complexity2": {"model_complexity": 2},
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +38,17 @@ def compare(
     tool = import_module("compare_landmarks")
     sys.path.remove(str(shared / "tools"))
 
-    def run(source: str, mode: Mode, runtime: str = "auto") -> Report:
+    def run(source: str, mode: Mode, runtime: str = "auto", option: str = "") -> Report:
         clip, errors = estimate_landmarks(
-            shared / "media" / source, mode=mode, engine_options={"runtime": runtime}
-        )
+            shared / "media" / source, mode=mode,
+            engine_options={"runtime": runtime, **OPTIONS.get(option, {})},
+        )  # fmt: skip
         assert not errors
         out = tmp_path_factory.mktemp("parity") / "landmarks.npz"
         save_landmarks(clip, out)
-        golden = np.load(shared / "golden" / f"{Path(source).name}.{mode}.npz", allow_pickle=False)
+        folder = shared / "golden" / "options" if option else shared / "golden"
+        name = ".".join(filter(None, (Path(source).name, option, mode, "npz")))
+        golden = np.load(folder / name, allow_pickle=False)
         report: Report = tool.compare(golden, np.load(out, allow_pickle=False))
         return report
 
@@ -75,6 +84,30 @@ def test_landmarks_are_those_of_stock(
         assert report[part]["median"] is None or report[part]["median"] < 0.02, part
 
 
+@pytest.mark.parametrize(("source", "mode"), [("images", "image"), ("clips/asl_house", "video")])
+@pytest.mark.parametrize("option", OPTIONS)
+def test_landmarks_with_an_option_are_those_of_stock(
+    compare: Callable[..., Report], need_model: Callable[[str], Path], option: str, source: str,
+    mode: Mode,
+) -> None:  # fmt: skip
+    need_model("pose_landmark_heavy")
+    report = compare(source, mode, option=option)
+    for part in ("pose", "face"):
+        assert report[part]["max"] < 1e-4, part
+    agree, median, high = LIMITS[mode]
+    for part in PARTS:
+        assert report[part]["agree"] >= agree, part
+        assert report[part]["median"] <= median, part
+        assert high is None or report[part]["p95"] <= high, part
+
+
+def test_a_refined_face_on_onnxruntime_is_close(compare: Callable[..., Report]) -> None:
+    face = compare("images", "image", "onnxruntime", option="refine")["face"]
+    assert face["agree"] == 1.0
+    assert face["median"] < 0.05
+    assert face["p95"] < 0.8
+
+
 @pytest.mark.parametrize(("source", "mode"), [("images", "image"), ("clips/wlasl_00335", "video")])
 def test_on_onnxruntime_they_are_close(
     compare: Callable[..., Report], source: str, mode: Mode
@@ -95,6 +128,32 @@ def test_the_photograph_has_the_digits_of_stock(
     pose = np.concatenate([found.points[0, :33], found.scores[0, :33, None]], 1)
     np.testing.assert_allclose(pose, stock["pose"], rtol=0, atol=1e-6)
     np.testing.assert_allclose(found.points[0, 33:501:20], stock["face_by_20"], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("complexity", [0, 2])
+def test_bodies_of_other_complexities_have_the_digits_of_stock(
+    need_model: Callable[[str], Path], photo: np.ndarray, complexity: int
+) -> None:
+    need_model("pose_landmark_heavy")
+    stock = json.loads((Path(__file__).parent / "stock_photograph.json").read_text())
+    found = HolisticEstimator(runtime="litert", model_complexity=complexity).estimate([photo])
+    pose = np.concatenate([found.points[0, :33], found.scores[0, :33, None]], 1)
+    np.testing.assert_allclose(pose, stock[f"pose_complexity_{complexity}"], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("runtime", "apart"), [("litert", 1e-6), ("onnxruntime", 1e-3)])
+def test_a_refined_face_has_the_digits_of_stock(
+    model_files: dict[str, Path], photo: np.ndarray, runtime: str, apart: float
+) -> None:
+    stock = json.loads((Path(__file__).parent / "stock_photograph.json").read_text())
+    engine = HolisticEstimator(runtime=runtime, refine_face_landmarks=True)
+    found = engine.estimate([photo])
+    assert found.points.shape == (1, 553, 3)
+    face = found.points[0, 33:511]
+    np.testing.assert_allclose(face[:468:20], stock["refined_face_by_20"], rtol=0, atol=apart)
+    np.testing.assert_allclose(face[468:], stock["irises"], rtol=0, atol=apart)
+    assert "sha256 face_landmark_with_attention" in engine.identity()
+    assert "sha256 face_landmark" not in engine.identity()
 
 
 @pytest.fixture(scope="module")

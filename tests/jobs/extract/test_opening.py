@@ -182,6 +182,9 @@ def test_a_decision_that_is_not_ours_is_refused(config):
 def test_the_skeleton_and_the_mode_are_those_the_engine_has(config):
     assert settled(config).skeleton == "holistic-543"
     assert settled(config.replace(skeleton="143")).skeleton == "holistic-143"
+    refined = config.replace(engine="holistic", engine_options={"refine_face_landmarks": True})
+    assert settled(refined).skeleton == "holistic-553"
+    assert settled(refined.replace(skeleton="143")).skeleton == "holistic-143"
     assert [settled(config.replace(mode=mode)).mode for mode in ("auto", "image", "video")] == [
         "auto", "image", "video",
     ]  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 from posemill.errors import ConfigError
 from posemill.estimators import ClipState, EngineInfo, EngineOption
 from posemill.estimators.holistic import face, hands, pose
+from posemill.estimators.holistic.attention import AttentionNetwork
 from posemill.estimators.holistic.crops import Cropper
 from posemill.estimators.holistic.detection import Detector
 from posemill.estimators.holistic.rects import Rect, Size, f32
@@ -33,6 +34,10 @@ from posemill.weights.networks import CONVERTER_VERSION, NETWORKS
 # Frames that go through the stages together.
 _MAX_BATCH = {"cpu": 8, "gpu": 32}
 _LARGEST_CROP = 256
+_SKELETONS = ("holistic-543", "holistic-143", "openpose-18", "coco-133")
+# By `model_complexity`.
+_BODY_NETWORKS = ("pose_landmark_lite", "pose_landmark_full", "pose_landmark_heavy")
+_REFINED_FACE = "face_attention"  # in pieces
 
 
 @dataclass
@@ -89,7 +94,7 @@ class CropNetwork:
 
 
 class HolisticEstimator:
-    """The legacy Holistic graph (0.10.21, complexity 1), in batches.
+    """The legacy Holistic graph (0.10.21), in batches.
 
     Args:
         device: `cpu`, `cuda:N` or `tensorrt:N`.
@@ -98,11 +103,14 @@ class HolisticEstimator:
         min_detection_confidence: Of the pose detector.
         min_tracking_confidence: Of the pose landmarks; below it nobody is there.
         smooth_landmarks: Whether pose landmarks are filtered over time in video mode.
+        model_complexity: Of the body's network: 0 is the fastest, 2 the most exact.
+        refine_face_landmarks: Whether lips, eyes and irises are looked at a second time: 478
+            points of the face, the skeleton `holistic-553`.
     """
 
     info = EngineInfo(
-        "body, face and hands of one person: MediaPipe Holistic 0.10.21, complexity 1",
-        ("holistic-543", "holistic-143", "openpose-18", "coco-133"),
+        "body, face and hands of one person: MediaPipe Holistic 0.10.21",
+        _SKELETONS,
         devices=("cpu", "cuda", "tensorrt"),
         options=(
             EngineOption("runtime", str, "auto", "What runs the networks; auto: LiteRT on a CPU.",
@@ -112,6 +120,12 @@ class HolisticEstimator:
             EngineOption("min_tracking_confidence", float, 0.5,
                          "Of the pose landmarks; below it nobody is there.", least=0, most=1),
             EngineOption("smooth_landmarks", bool, True, "Filter the pose over time."),
+            EngineOption("model_complexity", int, 1,
+                         "Of the body's network: 0 is the fastest, 2 the most exact.",
+                         least=0, most=2),
+            EngineOption("refine_face_landmarks", bool, False,
+                         "Look at lips, eyes and irises a second time: 478 points of the face.",
+                         skeletons=("holistic-553", *_SKELETONS)),
         ),
     )  # fmt: skip
 
@@ -124,11 +138,16 @@ class HolisticEstimator:
         min_detection_confidence: float = 0.5,
         min_tracking_confidence: float = 0.5,
         smooth_landmarks: bool = True,
+        model_complexity: int = 1,
+        refine_face_landmarks: bool = False,
     ) -> None:
         self.info.check_options("holistic", {
             "runtime": runtime, "min_detection_confidence": min_detection_confidence,
             "min_tracking_confidence": min_tracking_confidence,
+            "model_complexity": model_complexity,
         })  # fmt: skip
+        self.refine_face_landmarks = bool(refine_face_landmarks)
+        self.info = self.info.with_options({"refine_face_landmarks": self.refine_face_landmarks})
         if not isinstance(threads, (int, np.integer)) or threads < 1:
             raise ConfigError(f"threads: expected at least 1, got {threads!r}")
         self.device, self.threads = device, threads
@@ -136,23 +155,30 @@ class HolisticEstimator:
         self.smooth_landmarks = smooth_landmarks
         self.min_tracking_confidence = min_tracking_confidence
         self.min_detection_confidence = min_detection_confidence
+        self.model_complexity = int(model_complexity)
         self._max_batch = _MAX_BATCH["cpu" if device == "cpu" else "gpu"]
         cv2.setNumThreads(threads)
         grid = SampleGrid(_LARGEST_CROP)
+        self._models: list[str] = []
+
+        def open_one(name: str) -> Network:
+            self._models.append(NETWORKS[name].model)
+            return open_network(name, runtime=self.runtime, device=device, threads=threads)
 
         def network(
             name: str, *, repeats_border: bool = True, stretches: bool = False
         ) -> CropNetwork:
-            opened = open_network(name, runtime=self.runtime, device=device, threads=threads)
+            opened = AttentionNetwork(open_one) if name == _REFINED_FACE else open_one(name)
             cropper = Cropper(opened.size, grid, repeats_border=repeats_border, stretches=stretches)
             return CropNetwork(opened, cropper)
 
         self._pose_detector = network("pose_detection", repeats_border=False)
-        self._pose_landmarks = network("pose_landmark_full")
+        self._pose_landmarks = network(_BODY_NETWORKS[self.model_complexity])
         self._hand_recrop = network("hand_recrop")
         self._hand_landmarks = network("hand_landmark_full")
         self._face_detector = network("face_detection_short_range", repeats_border=False)
-        self._face_landmarks = network("face_landmark", stretches=True)
+        face_network = _REFINED_FACE if self.refine_face_landmarks else "face_landmark"
+        self._face_landmarks = network(face_network, stretches=True)
         if runtime == "auto" and device == "cpu" and self.runtime != "litert":
             tell_that_litert_is_missing()
         self._find_pose = Detector(224, pose.DETECTOR_STRIDES, min_score=min_detection_confidence)
@@ -169,7 +195,7 @@ class HolisticEstimator:
     def estimate(
         self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
     ) -> Keypoints:
-        """Return the 543 landmarks of a batch of RGB frames of any sizes."""
+        """Return the 543 (refined: 553) landmarks of a batch of RGB frames of any sizes."""
         found = self.find(frames, cast("Sequence[HolisticState] | None", states))
         skeleton = get_skeleton(self.info.skeleton_names[0])
         points = np.full((len(found), skeleton.num_points, 3), np.nan, np.float32)
@@ -296,7 +322,8 @@ class HolisticEstimator:
             # of the graphs for ONNX Runtime
             **({"converter": str(CONVERTER_VERSION)} if self.runtime == "onnxruntime" else {}),
             "opencv": cv2.__version__,
-            **{f"sha256 {name}": get_pinned(name, "model").sha256 for name in NETWORKS},
+            # the networks say whether the face is refined, and how complex the body's is
+            **{f"sha256 {name}": get_pinned(name, "model").sha256 for name in self._models},
         }
 
     def close(self) -> None:

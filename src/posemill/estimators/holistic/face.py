@@ -1,9 +1,10 @@
-"""The face: where the body says it is, where it really is, its 468 landmarks."""
+"""The face: where the body says it is, where it really is, its 468 or 478 landmarks."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from posemill.estimators.holistic.attention import NUM_POINTS, settle_irises
 from posemill.estimators.holistic.detection import Detector
 from posemill.estimators.holistic.pose import PoseLandmarks
 from posemill.estimators.holistic.rects import (
@@ -59,12 +60,15 @@ def rect_to_read(found: Rect, previous: FloatArray | None, size: Size) -> Rect:
 
 
 def read_face(outputs: list[FloatArray], rect: Rect) -> FloatArray | None:
-    """Return the landmarks `(468, 3)` from the network's outputs, None if there is no face."""
+    """Return the landmarks `(468 or 478, 3)` from the network's outputs, None if no face."""
     raw, logit = outputs
     # The sigmoid of a logit is above a half where the logit is above zero.
     if not logit[0, 0] > _MIN_LOGIT:
         return None
-    return project(raw.reshape(468, 3) / np.float32(_CROP_SIZE), rect)
+    points = raw.reshape(-1, 3) / np.float32(_CROP_SIZE)
+    if len(points) == NUM_POINTS:
+        settle_irises(points)
+    return project(points, rect)
 
 
 def _rotation_of_eyes(right: FloatArray, left: FloatArray, size: Size) -> np.float32:

@@ -31,11 +31,11 @@ class Holistic:
         static_image_mode: Run the person detector on every picture and smooth nothing. As in the
             original, hands and face still remember the picture before; `reset()` makes pictures
             independent.
-        model_complexity: 1 only: the other models are not in the published wheel.
+        model_complexity: Of the body's network: 0, 1 or 2.
         smooth_landmarks: Filter the body over time; not in static mode.
         enable_segmentation: False only.
         smooth_segmentation: Accepted; there is no segmentation.
-        refine_face_landmarks: False only (468 points).
+        refine_face_landmarks: Give 478 points of the face, irises among them, instead of 468.
         min_detection_confidence: Of the person detector.
         min_tracking_confidence: Of the body's landmarks.
         device: `cpu`, `cuda:N` or `tensorrt:N`. Not in the original.
@@ -56,25 +56,16 @@ class Holistic:
         device: str = "cpu",
         threads: int = 1,
     ) -> None:
-        if model_complexity != 1:
-            raise ConfigError(
-                f"model_complexity={model_complexity} is not supported: only the models of "
-                f"complexity 1 are in the published wheel; use model_complexity=1"
-            )
         if enable_segmentation:
             raise ConfigError(
                 "enable_segmentation=True is not supported: posemill leaves the segmentation out "
                 "to save a third of the body network's time; use enable_segmentation=False"
             )
-        if refine_face_landmarks:
-            raise ConfigError(
-                "refine_face_landmarks=True (478 points) is not supported; use "
-                "refine_face_landmarks=False (468 points)"
-            )
         self._engine = HolisticEstimator(
             device=device, threads=threads, smooth_landmarks=smooth_landmarks,
             min_detection_confidence=min_detection_confidence,
-            min_tracking_confidence=min_tracking_confidence,
+            min_tracking_confidence=min_tracking_confidence, model_complexity=model_complexity,
+            refine_face_landmarks=refine_face_landmarks,
         )  # fmt: skip
         self._static = bool(static_image_mode)
         # None after close.

@@ -21,6 +21,9 @@ from posemill.geometry import (
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton, point_map
 
+# What Holistic finds, all of it.
+_ALL_POINTS = ("holistic-543", "holistic-553")
+
 
 def check_recipe(recipe: Recipe, form: Format) -> Recipe:
     """Return the recipe with the format's usual fill; raise if it cannot hold what it makes."""
@@ -89,14 +92,15 @@ def recorded(recipe: Recipe, source: ClipInput) -> Recipe:
 def layout_for(skeleton_name: str, recipe: Recipe, form: Format) -> str:
     """Return the skeleton clips of one are written in: the recipe's, else the format's usual one.
 
-    A clip that is already in a layout of the format keeps it, but for the 543 points of Holistic
+    A clip that is already in a layout of the format keeps it, but for all the points of Holistic
     in formats whose usual layout is smaller.
     """
     if recipe.layout:
         return recipe.layout
-    if holds(form, skeleton_name) and skeleton_name != "holistic-543":
+    usual = form.layouts[0]
+    if holds(form, skeleton_name) and (skeleton_name not in _ALL_POINTS or usual in _ALL_POINTS):
         return skeleton_name
-    return form.layouts[0]
+    return usual
 
 
 def layout_of_run(source: ClipInput, recipe: Recipe, form: Format) -> str | None:

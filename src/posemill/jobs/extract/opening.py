@@ -114,7 +114,7 @@ def settled(config: ExtractConfig) -> ExtractConfig:
     Raises:
         ConfigError: The engine does not give that skeleton, or has no such mode.
     """
-    info = engine_info(config.engine)
+    info = engine_info(config.engine, config.engine_options)
     info.check_mode(config.engine, config.mode)
     wanted = None if config.skeleton == "auto" else config.skeleton
     has_both = {"image", "video"} <= {*info.modes}

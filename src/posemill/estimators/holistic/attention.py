@@ -1,0 +1,176 @@
+"""The refined face: 478 landmarks, of which lips, eyes and irises are looked at a second time.
+
+The published network has operators that no runtime but MediaPipe's knows. So it is run in four
+pieces (`face_attention_…` of `posemill.weights.networks`): the first gives a mesh of 468 points and
+a map of features; from the mesh follow three turned windows of the map, which the other three
+read. What lies between, the windows and the way back, is here, in the original's float32 steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.estimators.holistic.rects import f32
+from posemill.estimators.holistic.trigonometry import atan2, cos_sin
+from posemill.estimators.runtime import Network
+from posemill.records import FloatArray
+from posemill.skeletons import mirror_of_face
+
+NUM_POINTS = 478
+# Pixels of the crop for one cell of the map of features.
+_CELL = f32(4)
+_WINDOW = 16
+_MARGIN = f32(1.5)
+_HALF_WINDOW = f32(_WINDOW / 2)
+# fmt: off
+_LIPS = (
+    61, 146, 91, 181, 84, 17, 314, 405, 321, 375, 291, 185, 40, 39, 37, 0, 267, 269, 270, 409,
+    78, 95, 88, 178, 87, 14, 317, 402, 318, 324, 308, 191, 80, 81, 82, 13, 312, 311, 310, 415,
+    76, 77, 90, 180, 85, 16, 315, 404, 320, 307, 306, 184, 74, 73, 72, 11, 302, 303, 304, 408,
+    62, 96, 89, 179, 86, 15, 316, 403, 319, 325, 292, 183, 42, 41, 38, 12, 268, 271, 272, 407,
+)
+# The subject's right eye: its 16 points, then rings around it up to the brow.
+_EYE = (
+    33, 7, 163, 144, 145, 153, 154, 155, 133, 246, 161, 160, 159, 158, 157, 173,
+    130, 25, 110, 24, 23, 22, 26, 112, 243, 247, 30, 29, 27, 28, 56, 190,
+    226, 31, 228, 229, 230, 231, 232, 233, 244, 113, 225, 224, 223, 222, 221, 189,
+    35, 124, 46, 53, 52, 65, 143, 111, 117, 118, 119, 120, 121, 128, 245,
+    156, 70, 63, 105, 66, 107, 55, 193,
+)
+# fmt: on
+_OTHER_EYE = tuple(mirror_of_face(468)[point] for point in _EYE)
+_IRISES = ((468, _EYE[:16]), (473, _OTHER_EYE[:16]))
+
+
+@dataclass(frozen=True)
+class Region:
+    """A region of the face that is looked at a second time.
+
+    Args:
+        network: The piece that reads its window.
+        points: Of the mesh: they span the window, and the piece gives them anew.
+        ends: Two of them on a line that lies level in the window.
+        iris: The first of the five points of its iris; None for the lips.
+    """
+
+    network: str
+    points: npt.NDArray[np.intp]
+    ends: tuple[int, int]
+    iris: int | None = None
+
+
+REGIONS = (
+    Region("face_attention_lips", np.array(_LIPS), (61, 291)),
+    Region("face_attention_right_eye", np.array(_EYE), (33, 133), 468),
+    Region("face_attention_left_eye", np.array(_OTHER_EYE), (362, 263), 473),
+)
+
+
+class AttentionNetwork:
+    """The four pieces as one network: crops of a face in, 478 points and a logit out."""
+
+    def __init__(self, open_piece: Callable[[str], Network]) -> None:
+        self._mesh = open_piece("face_attention_mesh")
+        self._pieces = [open_piece(region.network) for region in REGIONS]
+        self.size, self.runs_batches = self._mesh.size, self._mesh.runs_batches
+
+    def run(self, pixels: npt.NDArray[np.uint8]) -> list[FloatArray]:
+        """Return points `(batch, 478 * 3)` in pixels of the crop, and logits `(batch, 1)`.
+
+        The depth of irises is left 0: `settle_irises` gives it.
+        """
+        mesh, features, logits = self._mesh.run(pixels)
+        points = np.zeros((len(pixels), NUM_POINTS, 3), np.float32)
+        points[:, :468] = mesh.reshape(-1, 468, 3)
+        rows = range(len(pixels))
+        maps = features.transpose(0, 2, 3, 1)  # (batch, 48, 48, 32)
+        first = points[:, :468, :2] / _CELL
+        for region, piece in zip(REGIONS, self._pieces, strict=True):
+            windows = [window_around(first[row], region) for row in rows]
+            outputs = piece.run(np.stack([sample(maps[row], windows[row]) for row in rows]))
+            for row in rows:
+                found = [output[row].reshape(-1, 2) for output in outputs]
+                points[row, region.points, :2] = _back(found[0], windows[row])
+                if region.iris is not None:
+                    iris = slice(region.iris, region.iris + 5)
+                    points[row, iris, :2] = _back(found[1], windows[row])
+        return [points.reshape(len(pixels), -1), logits]
+
+
+def settle_irises(points: FloatArray) -> None:
+    """Give the irises of `(478, 3)` points the mean depth of the eye around them. In place."""
+    for first, eye in _IRISES:
+        points[first : first + 5, 2] = points[eye, 2].astype(np.float64).mean()
+
+
+def window_around(points: FloatArray, region: Region) -> FloatArray:
+    """Return the matrix `(2, 3)` from cells of a window to cells of the map of features.
+
+    Args:
+        points: `(468, 2)` in cells of the map.
+        region: Its points lie in the window, with a margin around them.
+    """
+    start, end = points[region.ends[0]], points[region.ends[1]]
+    turn = -atan2(end[1] - start[1], end[0] - start[0])
+    cos, sin = cos_sin(turn)
+    x, y = points[region.points].T
+    level_x, level_y = cos * x - sin * y, sin * x + cos * y
+    low_x, high_x, low_y, high_y = level_x.min(), level_x.max(), level_y.min(), level_y.max()
+    middle_x, middle_y = (low_x + high_x) / f32(2), (low_y + high_y) / f32(2)
+    cos, sin = cos_sin(-turn)
+    center_x = cos * middle_x - sin * middle_y
+    center_y = sin * middle_x + cos * middle_y
+    scale_x = _MARGIN * (high_x - low_x) / f32(_WINDOW)
+    scale_y = _MARGIN * (high_y - low_y) / f32(_WINDOW)
+    a, b, c, d = cos * scale_x, -sin * scale_y, sin * scale_x, cos * scale_y
+    return np.array(
+        [
+            [a, b, (a * -_HALF_WINDOW + b * -_HALF_WINDOW) + center_x],
+            [c, d, (c * -_HALF_WINDOW + d * -_HALF_WINDOW) + center_y],
+        ],
+        np.float32,
+    )
+
+
+def sample(features: FloatArray, window: FloatArray) -> FloatArray:
+    """Return the window `(16, 16, channels)` of a map `(height, width, channels)`, bilinear.
+
+    Cells that lie outside of the map are 0.
+    """
+    height, width, _ = features.shape
+    # Cells are seen at their middle, on both sides.
+    shift = window[:, 2] + ((window[:, :2].astype(np.float64) * 0.5).sum(1) - 0.5)
+    cells = np.arange(_WINDOW, dtype=np.float32)
+    x, y = (
+        (row[0] * cells[None] + row[1] * cells[:, None]) + f32(offset)
+        for row, offset in zip(window, shift, strict=True)
+    )
+    is_out = (x < 0) | (x > width - 1) | (y < 0) | (y > height - 1)
+    x[is_out] = y[is_out] = 0
+    left, top = x.astype(np.intp), y.astype(np.intp)
+    right, bottom = np.minimum(left + 1, width - 1), np.minimum(top + 1, height - 1)
+    share_x, share_y = (
+        (x - left.astype(np.float32))[..., None],
+        (y - top.astype(np.float32))[..., None],
+    )
+
+    def blend(one: FloatArray, other: FloatArray, share: FloatArray) -> FloatArray:
+        # The original's product with 1 - share is one of float64, the other of float32.
+        rest = 1.0 - share.astype(np.float64)
+        return (rest * one + share * other).astype(np.float32)
+
+    upper = blend(features[top, left], features[top, right], share_x)
+    lower = blend(features[bottom, left], features[bottom, right], share_x)
+    result = blend(upper, lower, share_y)
+    result[is_out] = 0
+    return result
+
+
+def _back(points: FloatArray, window: FloatArray) -> FloatArray:
+    """Return `(n, 2)` points of a window, in pixels of its own, as pixels of the crop."""
+    x, y = points.T
+    return np.stack([(row[0] * x + row[1] * y) + row[2] * _CELL for row in window], 1)
