@@ -18,6 +18,10 @@ ALLOWED = {
     "formats": set(),
     "sources": {"decoders"},
     "estimators": {"weights"},
+    # mediapipe's own names, for old scripts
+    "solutions": {"estimators"},
+    "framework": {"estimators"},
+    "python": {"solutions"},
     "clips": {"stores", "formats"},
     "jobs": MIDDLE | {"clips"},
     "inspection": MIDDLE | {"clips"},
@@ -30,7 +34,7 @@ ALLOWED = {
 WRAPPED = {
     "torch": {"training"},
     "ray": {"executors"},
-    "cv2": {"decoders", "estimators", "inspection"},
+    "cv2": {"decoders", "estimators", "inspection", "solutions"},
     "ai_edge_litert": {"estimators"},
     "onnxruntime": {"estimators"},
     "onnx": {"weights"},

@@ -47,6 +47,7 @@ PUBLIC_NAMES = [
     "prepare",
     "report",
     "show",
+    "solutions",
     "status",
     "train",
     "view",
@@ -95,8 +96,10 @@ def test_the_type_checker_sees_the_names_that_run() -> None:
         if isinstance(statement, ast.ImportFrom)
         for alias in statement.names
     }
-    assert declared == set(posemill._PUBLIC.items())
-    assert {name for name, _ in declared} | {"__version__"} == set(PUBLIC_NAMES)
+    folders = {(name, "posemill") for name in posemill._PACKAGES}
+    assert declared == set(posemill._PUBLIC.items()) | folders
+    hidden = {"framework", "python"}  # for scripts that spell them, not for reading
+    assert {name for name, _ in declared} - hidden | {"__version__"} == set(PUBLIC_NAMES)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from posemill import framework as framework
+    from posemill import python as python
+    from posemill import solutions
     from posemill.api.converting import export, import_run, merge, prepare
     from posemill.api.extracting import extract
     from posemill.api.looking import plot, report, show, visualize
@@ -60,6 +63,9 @@ _PUBLIC = {
     "visualize": "posemill.api.looking",
 }
 
+# Folders that stand for those of mediapipe: `import posemill as mp`, `mp.solutions.holistic`.
+_PACKAGES = ("framework", "python", "solutions")
+
 __all__ = [
     "SKELETON_NAMES",
     "Clip",
@@ -88,6 +94,7 @@ __all__ = [
     "prepare",
     "report",
     "show",
+    "solutions",
     "status",
     "train",
     "view",
@@ -96,6 +103,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"posemill.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'posemill' has no attribute {name!r}")
     value = getattr(import_module(_PUBLIC[name]), name)

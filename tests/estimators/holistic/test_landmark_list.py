@@ -14,14 +14,14 @@ from posemill.estimators.holistic.landmark_list import Landmark, LandmarkList
 @pytest.fixture
 def hand() -> LandmarkList:
     """21 points without visibility."""
-    return LandmarkList(np.arange(63, dtype=np.float32).reshape(21, 3))
+    return LandmarkList.of_points(np.arange(63, dtype=np.float32).reshape(21, 3))
 
 
 @pytest.fixture
 def body() -> LandmarkList:
     """33 points; the visibility of the first is 0, and set."""
     points = np.arange(99, dtype=np.float32).reshape(33, 3)
-    return LandmarkList(points, np.linspace(0, 1, 33, dtype=np.float32))
+    return LandmarkList.of_points(points, np.linspace(0, 1, 33, dtype=np.float32))
 
 
 def test_fields_not_set_read_zero(hand: LandmarkList, body: LandmarkList) -> None:
@@ -34,7 +34,9 @@ def test_fields_not_set_read_zero(hand: LandmarkList, body: LandmarkList) -> Non
 
 
 def test_a_field_that_is_not_there_is_named(hand: LandmarkList) -> None:
-    with pytest.raises(ValueError, match="a landmark has no field 'w'; it has x, y, z, visib"):
+    with pytest.raises(
+        ValueError, match="NormalizedLandmark has no field 'w'; it has x, y, z, visib"
+    ):
         hand.landmark[0].HasField("w")
     with pytest.raises(AttributeError, match="w"):
         hand.landmark[0].w = 1.0
@@ -80,15 +82,80 @@ def test_a_landmark_takes_over_another_and_is_printed_as_the_original() -> None:
     point = Landmark()
     point.CopyFrom(Landmark(0.5, 0.25, -1.0, 0.75))
     assert point == Landmark(x=0.5, y=0.25, z=-1.0, visibility=0.75)
-    assert str(point) == "x: 0.5\ny: 0.25\nz: -1.0\nvisibility: 0.75\n"
-    part = LandmarkList(np.ones((1, 3), np.float32))
-    assert str(part) == "landmark {\n  x: 1.0\n  y: 1.0\n  z: 1.0\n}\n"
+    assert str(point) == "x: 0.5\ny: 0.25\nz: -1\nvisibility: 0.75\n"
+    part = LandmarkList.of_points(np.ones((1, 3), np.float32))
+    assert str(part) == "landmark {\n  x: 1\n  y: 1\n  z: 1\n}\n"
 
 
 def test_the_array_is_a_copy_and_the_engines_array_is_not_kept() -> None:
     points = np.ones((21, 3), np.float32)
-    part = LandmarkList(points)
+    part = LandmarkList.of_points(points)
     points[:] = 7
     part.to_numpy()[:] = 8
     assert part.landmark[0].x == 1
     assert part.to_numpy().dtype == np.float32
+
+
+def test_a_list_is_filled_as_a_message_is(hand: LandmarkList) -> None:
+    part = LandmarkList()
+    assert part  # a message is true, however little is in it
+    added = part.landmark.add(x=0.5)
+    added.y = 0.1
+    part.landmark.extend([Landmark(x=1, y=2, z=3), *hand.landmark[:2]])
+    part.landmark.append(hand.landmark[2])
+    assert [point.x for point in part.landmark] == [0.5, 1, 0, 3, 6]
+    assert part.landmark[0].y == np.float32(0.1)  # a field is a float32
+    hand.landmark[2].x = 77
+    assert part.landmark[4].x == 6  # a copy was added
+    assert not part.landmark[0].HasField("z")
+    assert LandmarkList(landmark=part.landmark) == part
+    del part.landmark[1:]
+    assert len(part) == len(part.landmark) == 1
+
+
+def test_a_list_becomes_another_is_merged_and_cleared(hand: LandmarkList) -> None:
+    part = LandmarkList(landmark=[Landmark(x=1)])
+    part.CopyFrom(hand)
+    assert part == hand
+    assert part.landmark[0] is not hand.landmark[0]
+    part.MergeFrom(LandmarkList(landmark=[Landmark(x=1)]))
+    assert len(part) == 22
+    part.Clear()
+    assert len(part) == 0
+    assert part.ListFields() == []
+    point = Landmark(x=1, y=2)
+    point.MergeFrom(Landmark(y=3, visibility=0.5))
+    assert [(field.name, value) for field, value in point.ListFields()] == [
+        ("x", 1), ("y", 3), ("visibility", 0.5),
+    ]  # fmt: skip
+
+
+def test_what_a_message_refuses_is_refused_with_words(hand: LandmarkList) -> None:
+    with pytest.raises(TypeError, match="expected a number, got 'left'"):
+        hand.landmark[0].x = "left"
+    with pytest.raises(TypeError, match="expected a NormalizedLandmark to copy, got int"):
+        hand.landmark.append(3)
+    with pytest.raises(TypeError, match="expected a NormalizedLandmarkList to copy, got Landmark"):
+        hand.CopyFrom(hand.landmark[0])
+    with pytest.raises(TypeError, match=r"cannot be assigned; use \.landmark\[i\]\.CopyFrom"):
+        hand.landmark[0] = Landmark()
+    with pytest.raises(ValueError, match=r"'landmark' is a list, .* ask for its len\(\)"):
+        hand.HasField("landmark")
+    with pytest.raises(AttributeError, match=r"has no SerializeToString: it is a plain .*Messag"):
+        hand.SerializeToString()
+    with pytest.raises(AttributeError, match="NormalizedLandmarkList has no 'landmarks'"):
+        hand.landmarks  # noqa: B018
+    hand.landmark[0].x = 1e40
+    assert hand.landmark[0].x == float("inf")
+
+
+def test_json_of_protobuf_takes_landmarks(body: LandmarkList) -> None:
+    json_format = pytest.importorskip("google.protobuf.json_format")
+    found = json_format.MessageToDict(body)["landmark"]
+    assert len(found) == 33
+    assert found[1] == {"x": 3.0, "y": 4.0, "z": 5.0, "visibility": 0.03125}
+    assert json_format.MessageToDict(Landmark(x=0.1)) == {"x": 0.1}
+
+
+def test_text_has_the_digits_of_a_float32() -> None:
+    assert str(Landmark(x=0.1, y=1e-9, z=123456.789)) == "x: 0.1\ny: 1e-09\nz: 123456.789\n"

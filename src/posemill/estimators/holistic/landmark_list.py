@@ -5,118 +5,203 @@ Objects are made when `.landmark` is first asked for: whoever takes arrays pays 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
+from posemill.estimators.holistic.messages import Descriptor, Field, Message
 from posemill.records import FloatArray
 
 _FIELDS = ("x", "y", "z", "visibility", "presence")
+_FLOAT = struct.Struct("f")
 
 
-class Landmark:
+def _as_float32(value: float) -> float:
+    """Return a number as a message keeps it: with the digits of a float32."""
+    try:
+        return float(_FLOAT.unpack(_FLOAT.pack(value))[0])
+    except struct.error as error:
+        raise TypeError(f"a field of a landmark: expected a number, got {value!r}") from error
+    except OverflowError:
+        return float(np.copysign(np.inf, value))
+
+
+def _field(name: str, doc: str) -> property:
+    place = f"_{name}"
+
+    def read(self: Landmark) -> float:
+        value: float | None = getattr(self, place)
+        return 0.0 if value is None else value
+
+    def assign(self: Landmark, value: float) -> None:
+        setattr(self, place, _as_float32(value))
+
+    return property(read, assign, doc=doc)
+
+
+class Landmark(Message):
     """One point: x and y normalised by the picture's size, z in the scale of x.
 
-    All fields can be assigned. `visibility` and `presence` read 0.0 where they are not set, and
-    `HasField` tells: the body's points have a visibility, hands and face have neither.
+    All fields can be assigned. One that is not set reads 0.0, and `HasField` tells: the body's
+    points have a visibility, hands and face have neither it nor a presence.
     """
 
-    __hash__ = None  # type: ignore[assignment]  # as of every object whose fields can be assigned
-    __slots__ = ("_presence", "_visibility", "x", "y", "z")
+    __slots__ = tuple(f"_{name}" for name in _FIELDS)
+    _x: float | None
+    _y: float | None
+    _z: float | None
+    _visibility: float | None
+    _presence: float | None
+    DESCRIPTOR = Descriptor(
+        "mediapipe.NormalizedLandmark",
+        tuple(Field(name, number) for number, name in enumerate(_FIELDS, start=1)),
+    )
 
     def __init__(  # noqa: PLR0917  the fields, in the original's order
         self,
-        x: float = 0.0,
-        y: float = 0.0,
-        z: float = 0.0,
+        x: float | None = None,
+        y: float | None = None,
+        z: float | None = None,
         visibility: float | None = None,
         presence: float | None = None,
     ) -> None:
-        self.x = x
-        self.y = y
-        self.z = z
-        self._visibility = visibility
-        self._presence = presence
+        for place, value in zip(self.__slots__, (x, y, z, visibility, presence), strict=True):
+            setattr(self, place, None if value is None else _as_float32(value))
 
-    @property
-    def visibility(self) -> float:
-        """How sure it is that the point is not hidden, 0 to 1; 0.0 where it is not set."""
-        return 0.0 if self._visibility is None else self._visibility
+    @classmethod
+    def _of(cls, row: Iterable[float]) -> Landmark:
+        """Return the landmark of a row x, y, z and maybe visibility, all of them float32."""
+        made = cls.__new__(cls)
+        made._x, made._y, made._z, made._visibility, made._presence = (*row, None, None)[:5]
+        return made
 
-    @visibility.setter
-    def visibility(self, value: float) -> None:
-        self._visibility = float(value)
-
-    @property
-    def presence(self) -> float:
-        """How sure it is that the point is in the picture, 0 to 1; 0.0 where it is not set."""
-        return 0.0 if self._presence is None else self._presence
-
-    @presence.setter
-    def presence(self, value: float) -> None:
-        self._presence = float(value)
+    x = _field("x", "Share of the picture's width.")
+    y = _field("y", "Share of the picture's height.")
+    z = _field("z", "Depth in the scale of x, smaller is nearer.")
+    visibility = _field("visibility", "How sure it is that the point is not hidden, 0 to 1.")
+    presence = _field("presence", "How sure it is that the point is in the picture, 0 to 1.")
 
     def HasField(self, name: str) -> bool:
-        """Return whether the field is set; x, y and z always are."""
-        if name not in _FIELDS:
-            raise ValueError(f"a landmark has no field {name!r}; it has {', '.join(_FIELDS)}")
-        return name in ("x", "y", "z") or getattr(self, f"_{name}") is not None
+        """Return whether the field is set."""
+        self._expect_field(name)
+        return getattr(self, f"_{name}") is not None
 
     def ClearField(self, name: str) -> None:
-        """Set a field back: it reads 0.0, and `visibility` and `presence` count as not set."""
-        self.HasField(name)  # knows the names
-        if name in ("x", "y", "z"):
-            setattr(self, name, 0.0)
-        else:
-            setattr(self, f"_{name}", None)
+        """Set a field back: it reads 0.0 and counts as not set."""
+        self._expect_field(name)
+        setattr(self, f"_{name}", None)
 
-    def CopyFrom(self, other: Landmark) -> None:
-        """Take over all fields of another landmark."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(other, name))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Landmark):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+    def MergeFrom(self, other: Landmark) -> None:
+        """Take over the fields that are set in another landmark."""
+        self._expect_same(other)
+        for place in self.__slots__:
+            value = getattr(other, place)
+            if value is not None:
+                setattr(self, place, value)
 
     def __repr__(self) -> str:
-        lines = [f"{name}: {getattr(self, name)}\n" for name in _FIELDS if self.HasField(name)]
-        return "".join(lines)
+        return "".join(f"{field.name}: {_digits(value)}\n" for field, value in self.ListFields())
 
 
-class LandmarkList:
+def _digits(value: float) -> str:
+    """Return six digits where they say it all, as text of the original has them, else nine."""
+    short = f"{value:.6g}"
+    return short if np.float32(short) == np.float32(value) else f"{value:.9g}"
+
+
+class Landmarks(list[Landmark]):
+    """The points of a `LandmarkList`: a list that also adds them as a message does."""
+
+    def add(self, **fields: float) -> Landmark:
+        """Return a new landmark at the end, with these fields."""
+        added = Landmark(**fields)
+        super().append(added)
+        return added
+
+    def append(self, landmark: Landmark) -> None:
+        """Add a copy of a landmark."""
+        self.add().CopyFrom(landmark)
+
+    def extend(self, landmarks: Iterable[Landmark]) -> None:
+        """Add copies of landmarks."""
+        for landmark in list(landmarks):
+            self.append(landmark)
+
+    MergeFrom = extend
+
+    @overload
+    def __setitem__(self, index: SupportsIndex, value: Landmark) -> None: ...
+    @overload
+    def __setitem__(self, index: slice, value: Iterable[Landmark]) -> None: ...
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Refuse, as messages do."""
+        raise TypeError("a landmark cannot be assigned; use .landmark[i].CopyFrom(other)")
+
+
+class LandmarkList(Message):
     """The landmarks of one part, read as `.landmark[i].x` or as an array by `.to_numpy()`.
 
     Args:
-        points: `(points, 3)`: x, y, z. Copied: the engine goes on with its own.
-        visibility: `(points,)`; None where the part has none.
+        landmark: Landmarks, which are copied.
     """
 
-    def __init__(self, points: FloatArray, visibility: FloatArray | None = None) -> None:
+    __slots__ = ("_landmarks", "_rows")
+    DESCRIPTOR = Descriptor(
+        "mediapipe.NormalizedLandmarkList",
+        (Field("landmark", message_type=Landmark.DESCRIPTOR),),
+    )
+
+    def __init__(self, landmark: Iterable[Landmark] = ()) -> None:
+        self._rows: FloatArray | None = None
+        self._landmarks = Landmarks()
+        self._landmarks.extend(landmark)
+
+    @classmethod
+    def of_points(cls, points: FloatArray, visibility: FloatArray | None = None) -> LandmarkList:
+        """Return the list of points that the engine found.
+
+        Args:
+            points: `(points, 3)`: x, y, z. Copied: the engine goes on with its own.
+            visibility: `(points,)`; None where the part has none.
+        """
+        made = cls()
         columns = [points] if visibility is None else [points, visibility[:, None]]
-        self._rows: FloatArray = np.hstack(columns)
-        self._landmarks: list[Landmark] | None = None
+        made._rows = np.hstack(columns)
+        return made
 
     @property
-    def landmark(self) -> list[Landmark]:
+    def landmark(self) -> Landmarks:
         """The points in their order; the same objects each time, so that assigning lasts."""
-        if self._landmarks is None:
-            self._landmarks = [Landmark(*row) for row in self._rows.tolist()]
+        if self._rows is not None:
+            self._landmarks = Landmarks(map(Landmark._of, self._rows.tolist()))
+            self._rows = None
         return self._landmarks
 
+    def HasField(self, name: str) -> bool:
+        """Refuse: whether there are landmarks is a question of their number."""
+        self._expect_field(name)
+        raise ValueError(f"{name!r} is a list, which is always there; ask for its len()")
+
+    def ClearField(self, name: str) -> None:
+        """Remove all landmarks."""
+        self._expect_field(name)
+        self.landmark.clear()
+
+    def MergeFrom(self, other: LandmarkList) -> None:
+        """Add copies of the landmarks of another list."""
+        self._expect_same(other)
+        self.landmark.extend(other.landmark)
+
     def __len__(self) -> int:
-        return len(self._rows) if self._landmarks is None else len(self._landmarks)
+        return len(self._landmarks) if self._rows is None else len(self._rows)
+
+    def __bool__(self) -> bool:
+        return True  # as every message; the original has no length
 
     def __iter__(self) -> Iterator[Landmark]:
         return iter(self.landmark)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LandmarkList):
-            return NotImplemented
-        return self.landmark == other.landmark
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         blocks = (repr(point).replace("\n", "\n  ").rstrip() for point in self.landmark)
@@ -124,7 +209,7 @@ class LandmarkList:
 
     def to_numpy(self) -> FloatArray:
         """Return `(points, 3)` float32: x, y, z, with what was assigned to the landmarks."""
-        if self._landmarks is None:
+        if self._rows is not None:
             return self._rows[:, :3].copy()
         rows = [(point.x, point.y, point.z) for point in self._landmarks]
         return np.array(rows, np.float32).reshape(-1, 3)

@@ -91,11 +91,11 @@ class Holistic:
             )
         frame = self._engine.find([image], [self._state])[0]
         body = frame.body
-        parts = {name: LandmarkList(points) for name, points in frame.parts.items()}
+        parts = {name: LandmarkList.of_points(points) for name, points in frame.parts.items()}
         return HolisticResults(
-            pose_landmarks=LandmarkList(body.points, body.visibility) if body else None,
+            pose_landmarks=LandmarkList.of_points(body.points, body.visibility) if body else None,
             pose_world_landmarks=(
-                LandmarkList(body.world, body.visibility)
+                LandmarkList.of_points(body.world, body.visibility)
                 if body and body.world is not None
                 else None
             ),

@@ -1,0 +1,178 @@
+"""`mp.solutions.drawing_utils`: landmarks on pictures, pixel for pixel as the original draws them.
+
+Colours are in the order of OpenCV's pictures: blue, green, red.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import cv2
+
+from posemill.errors import MissingExtraError
+from posemill.estimators.holistic.landmark_list import Landmark, LandmarkList
+from posemill.records import Frame
+
+Color = tuple[int, int, int]
+Connection = tuple[int, int]
+_Key = TypeVar("_Key")
+
+WHITE_COLOR = (224, 224, 224)
+BLACK_COLOR = (0, 0, 0)
+RED_COLOR = (0, 0, 255)
+GREEN_COLOR = (0, 128, 0)
+BLUE_COLOR = (255, 0, 0)
+_PRESENCE_THRESHOLD = 0.5
+_VISIBILITY_THRESHOLD = 0.5
+_BGR_CHANNELS = 3
+
+
+@dataclass
+class DrawingSpec:
+    """How points or lines are drawn.
+
+    Args:
+        color: Blue, green, red, 0 to 255.
+        thickness: Of lines in pixels; of circles too, and below 0 they are filled.
+        circle_radius: Of points, in pixels.
+    """
+
+    color: Color = WHITE_COLOR
+    thickness: int = 2
+    circle_radius: int = 2
+
+
+_POINTS, _LINES = DrawingSpec(color=RED_COLOR), DrawingSpec()
+_PLOTTED_POINTS = DrawingSpec(color=RED_COLOR, thickness=5)
+_PLOTTED_LINES = DrawingSpec(color=BLACK_COLOR, thickness=5)
+
+
+def draw_landmarks(  # noqa: PLR0917  the original's order
+    image: Frame,
+    landmark_list: LandmarkList | None,
+    connections: Iterable[Connection] | None = None,
+    landmark_drawing_spec: DrawingSpec | Mapping[int, DrawingSpec] | None = _POINTS,
+    connection_drawing_spec: DrawingSpec | Mapping[Connection, DrawingSpec] = _LINES,
+    is_drawing_landmarks: bool = True,
+) -> None:
+    """Draw landmarks into a picture, in place; nothing where there are none.
+
+    Args:
+        image: `(height, width, 3)` uint8, blue, green, red.
+        landmark_list: Such as `results.pose_landmarks`.
+        connections: Pairs of points to join, where both are seen.
+        landmark_drawing_spec: For all points, or for each by its index; None: no points.
+        connection_drawing_spec: For all lines, or for each by its pair.
+        is_drawing_landmarks: False: no points.
+    """
+    if not landmark_list:
+        return
+    if image.shape[2] != _BGR_CHANNELS:
+        raise ValueError(
+            f"image: expected three channels (blue, green, red), got shape {image.shape}"
+        )
+    height, width = image.shape[:2]
+    places = {
+        index: place
+        for index, point in enumerate(landmark_list.landmark)
+        if _is_seen(point)
+        and (place := _normalized_to_pixel_coordinates(point.x, point.y, width, height))
+    }
+    for start, end in _checked(connections, len(landmark_list.landmark)):
+        if start in places and end in places:
+            spec = _of(connection_drawing_spec, (start, end))
+            cv2.line(image, places[start], places[end], spec.color, spec.thickness)
+    if not is_drawing_landmarks or not landmark_drawing_spec:
+        return
+    for index, place in places.items():
+        spec = _of(landmark_drawing_spec, index)
+        border = max(spec.circle_radius + 1, int(spec.circle_radius * 1.2))
+        cv2.circle(image, place, border, WHITE_COLOR, spec.thickness)
+        cv2.circle(image, place, spec.circle_radius, spec.color, spec.thickness)
+
+
+def plot_landmarks(  # noqa: PLR0917  the original's order
+    landmark_list: LandmarkList | None,
+    connections: Iterable[Connection] | None = None,
+    landmark_drawing_spec: DrawingSpec = _PLOTTED_POINTS,
+    connection_drawing_spec: DrawingSpec = _PLOTTED_LINES,
+    elevation: int = 10,
+    azimuth: int = 10,
+) -> None:
+    """Show landmarks in space, with matplotlib.
+
+    Args:
+        landmark_list: Such as `results.pose_world_landmarks`.
+        connections: Pairs of points to join, where both are seen.
+        landmark_drawing_spec: Colour and thickness of the points.
+        connection_drawing_spec: Colour and thickness of the lines.
+        elevation: From where they are looked at, in degrees.
+        azimuth: Likewise, around the vertical axis.
+    """
+    if not landmark_list:
+        return
+    try:
+        from matplotlib import pyplot
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"plot_landmarks needs {error.name!r}; run: pip install matplotlib"
+        ) from error
+    pyplot.figure(figsize=(10, 10))
+    axes: Any = pyplot.axes(projection="3d")
+    axes.view_init(elev=elevation, azim=azimuth)
+    places = {
+        index: (-point.z, point.x, -point.y)
+        for index, point in enumerate(landmark_list.landmark)
+        if _is_seen(point)
+    }
+    for place in places.values():
+        axes.scatter3D(*([value] for value in place), color=_rgb(landmark_drawing_spec),
+                       linewidth=landmark_drawing_spec.thickness)  # fmt: skip
+    for start, end in _checked(connections, len(landmark_list.landmark)):
+        if start in places and end in places:
+            axes.plot3D(*zip(places[start], places[end], strict=True),
+                        color=_rgb(connection_drawing_spec),
+                        linewidth=connection_drawing_spec.thickness)  # fmt: skip
+    pyplot.show()
+
+
+def _normalized_to_pixel_coordinates(
+    normalized_x: float, normalized_y: float, image_width: int, image_height: int
+) -> tuple[int, int] | None:
+    """Return the pixel of a point, None if it lies outside of the picture."""
+    for value in (normalized_x, normalized_y):
+        if not (0 < value < 1 or math.isclose(value, 0) or math.isclose(value, 1)):
+            return None
+    return (
+        min(math.floor(normalized_x * image_width), image_width - 1),
+        min(math.floor(normalized_y * image_height), image_height - 1),
+    )
+
+
+def _is_seen(point: Landmark) -> bool:
+    return not (
+        (point.HasField("visibility") and point.visibility < _VISIBILITY_THRESHOLD)
+        or (point.HasField("presence") and point.presence < _PRESENCE_THRESHOLD)
+    )
+
+
+def _checked(connections: Iterable[Connection] | None, num_landmarks: int) -> list[Connection]:
+    found = list(connections or ())
+    for start, end in found:
+        if not (0 <= start < num_landmarks and 0 <= end < num_landmarks):
+            raise ValueError(
+                f"connections: expected points 0 to {num_landmarks - 1}, got a line from "
+                f"{start} to {end}"
+            )
+    return found
+
+
+def _of(spec: DrawingSpec | Mapping[_Key, DrawingSpec], key: _Key) -> DrawingSpec:
+    return spec[key] if isinstance(spec, Mapping) else spec
+
+
+def _rgb(spec: DrawingSpec) -> tuple[float, ...]:
+    return tuple(value / 255 for value in reversed(spec.color))

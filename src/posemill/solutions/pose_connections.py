@@ -1,0 +1,7 @@
+"""Which of the 33 points of a body are joined by lines."""
+
+from __future__ import annotations
+
+from posemill.skeletons import POSE_BONES
+
+POSE_CONNECTIONS = frozenset(POSE_BONES)

@@ -1,0 +1,157 @@
+"""Connections, names and styles are those of the original."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import posemill as mp
+from posemill.solutions import drawing_styles, drawing_utils, holistic
+from posemill.solutions.drawing_utils import DrawingSpec
+
+# Number of pairs, and the beginning of the hash of the sorted pairs, as the original has them.
+CONNECTIONS = {
+    "FACEMESH_CONTOURS": (124, "82c8f26e8fc94752"),
+    "FACEMESH_FACE_OVAL": (36, "4abe9ea4043d7440"),
+    "FACEMESH_IRISES": (8, "a5593857e89c168e"),
+    "FACEMESH_LEFT_EYE": (16, "ad7d5d42405691b9"),
+    "FACEMESH_LEFT_EYEBROW": (8, "d881a77a5c1e711d"),
+    "FACEMESH_LEFT_IRIS": (4, "f72508317874a98d"),
+    "FACEMESH_LIPS": (40, "1cd17915b0f464fe"),
+    "FACEMESH_NOSE": (25, "e1ff7e71b2e8ca77"),
+    "FACEMESH_RIGHT_EYE": (16, "6e8fb01916b98685"),
+    "FACEMESH_RIGHT_EYEBROW": (8, "b1abddb5a6964011"),
+    "FACEMESH_RIGHT_IRIS": (4, "10ce250bd4ee895e"),
+    "FACEMESH_TESSELATION": (2556, "1c20f17858d6ccfb"),
+    "HAND_CONNECTIONS": (21, "9c117b0a46162c7f"),
+    "POSE_CONNECTIONS": (35, "f0b8bbef80ab2a78"),
+}
+STYLES = [
+    "get_default_face_mesh_contours_style", "get_default_face_mesh_iris_connections_style",
+    "get_default_face_mesh_tesselation_style", "get_default_hand_connections_style",
+    "get_default_hand_landmarks_style", "get_default_pose_landmarks_style",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def facts(shared: Path) -> dict[str, Any]:
+    """The original's constants."""
+    return dict(json.loads((shared / "spec" / "solutions_constants.json").read_text()))
+
+
+def digest(pairs: Any) -> str:
+    return hashlib.sha256(json.dumps(sorted(map(list, pairs))).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", CONNECTIONS)
+def test_connections_have_the_number_and_the_hash_of_the_originals(name: str) -> None:
+    found = getattr(holistic, name)
+    assert isinstance(found, frozenset)
+    assert (len(found), digest(found)) == CONNECTIONS[name]
+
+
+@pytest.mark.parametrize("name", CONNECTIONS)
+def test_connections_are_the_originals(name: str, facts: dict[str, Any]) -> None:
+    assert getattr(holistic, name) == set(map(tuple, facts[name]))
+
+
+def test_old_names_go_on_working() -> None:
+    assert holistic.FACE_CONNECTIONS == holistic.FACEMESH_CONTOURS
+    upper = holistic.UPPER_BODY_POSE_CONNECTIONS
+    assert upper < holistic.POSE_CONNECTIONS
+    assert (23, 24) in upper
+    assert (23, 25) not in upper
+
+
+@pytest.mark.parametrize("name", ["PoseLandmark", "HandLandmark"])
+def test_points_have_the_originals_names(name: str, facts: dict[str, Any]) -> None:
+    kind = getattr(holistic, name)
+    assert {point.name: point.value for point in kind} == facts["enums"][name]
+
+
+def test_points_are_numbers_by_name() -> None:
+    assert holistic.PoseLandmark.RIGHT_FOOT_INDEX == len(holistic.PoseLandmark) - 1 == 32
+    assert holistic.HandLandmark.INDEX_FINGER_TIP == 8
+    assert holistic.HandLandmark.THUMB_CMC == 1
+    assert holistic.HandLandmark.PINKY_TIP == 20
+
+
+def plain(style: Any) -> Any:
+    """A style as the facts have it: `[[key, [color, thickness, radius]], ...]`, sorted."""
+    if isinstance(style, DrawingSpec):
+        return [list(style.color), style.thickness, style.circle_radius]
+    keys = ([list(key) if isinstance(key, tuple) else int(key), plain(spec)]
+            for key, spec in style.items())  # fmt: skip
+    return sorted(keys)
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_styles_are_the_originals(name: str, facts: dict[str, Any]) -> None:
+    expected = facts["styles"][name]
+    found = plain(getattr(drawing_styles, name)())
+    assert found == (expected if "tesselation" in name else sorted(expected))
+
+
+def test_every_line_of_the_contours_has_a_style_and_the_other_one_has_the_nose() -> None:
+    usual = drawing_styles.get_default_face_mesh_contours_style()
+    other = drawing_styles.get_default_face_mesh_contours_style(1)
+    assert set(usual) == holistic.FACEMESH_CONTOURS
+    assert set(other) == holistic.FACEMESH_CONTOURS | holistic.FACEMESH_NOSE
+    assert usual[33, 7].color == (48, 48, 255)
+    assert other[33, 7].color == (192, 48, 255)
+    with pytest.raises(ValueError, match="i: expected 0 or 1, got 2"):
+        drawing_styles.get_default_face_mesh_contours_style(2)
+
+
+def test_colours_are_the_originals(facts: dict[str, Any]) -> None:
+    for name, value in facts["drawing_constants"].items():
+        expected = tuple(value) if isinstance(value, list) else value
+        assert getattr(drawing_utils, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("pose", r"results\.pose_landmarks, and PoseLandmark"),
+        ("hands", r"results\.left_hand_landmarks and"),
+        ("face_mesh", r"results\.face_landmarks, and FACEMESH_"),
+    ],
+)
+def test_solutions_that_are_not_here_yet_say_what_to_use(name: str, hint: str) -> None:
+    said = rf"mp\.solutions\.{name} is not in posemill yet\. Use mp\.solutions\.holistic: .*{hint}"
+    with pytest.raises(ImportError, match=said):
+        getattr(mp.solutions, name)
+    with pytest.raises(ImportError, match=said):
+        exec(f"from posemill.solutions import {name}")
+
+
+def test_other_solutions_and_unknown_names() -> None:
+    with pytest.raises(ImportError, match=r"objectron is not in posemill; keep this script on med"):
+        mp.solutions.objectron  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'posemill\.solutions' has no attribute 'poses'"):
+        mp.solutions.poses  # noqa: B018
+    assert "holistic" in dir(mp.solutions)
+
+
+def test_the_longer_names_lead_to_the_same_modules() -> None:
+    from posemill.python.solutions.drawing_utils import draw_landmarks
+    from posemill.python.solutions.holistic import Holistic
+
+    from posemill.framework.formats import landmark_pb2
+
+    assert Holistic is mp.Holistic is mp.solutions.holistic.Holistic
+    assert draw_landmarks is mp.python.solutions.drawing_utils.draw_landmarks
+    assert mp.framework.formats.landmark_pb2 is landmark_pb2
+
+
+def test_solutions_are_imported_when_they_are_asked_for() -> None:
+    code = ("import sys, posemill; assert 'posemill.solutions' not in sys.modules; "
+            "posemill.solutions; assert 'cv2' not in sys.modules; "
+            "posemill.solutions.drawing_utils; assert 'cv2' in sys.modules")  # fmt: skip
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,155 @@
+"""Pictures are drawn as the original draws them, byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from posemill.errors import MissingExtraError
+from posemill.framework.formats.landmark_pb2 import NormalizedLandmarkList
+from posemill.solutions import drawing_styles as styles
+from posemill.solutions import drawing_utils as drawing
+from posemill.solutions import holistic
+from posemill.solutions.drawing_utils import DrawingSpec, draw_landmarks
+
+PICTURES = {
+    "COCO_val2014_000000000474": "images/COCO_val2014_000000000474.jpg",
+    "images0020": "clips/wlasl_00335/images0020.png",
+    "images0030": "clips/asl_house/images0030.png",
+}
+# Of the pixels that mediapipe 0.10.21 draws of `spread`.
+MADE_UP = "5efedb2679621d94a12f00598080bfec2ea5ec8ae001dd2c6aba25f2cc16a195"
+Parts = dict[str, NormalizedLandmarkList | None]
+
+
+def list_of(rows: list[list[float]] | None) -> NormalizedLandmarkList | None:
+    if rows is None:
+        return None
+    found = NormalizedLandmarkList()
+    for row in rows:
+        found.landmark.add(**dict(zip(("x", "y", "z", "visibility"), row, strict=False)))
+    return found
+
+
+def draw_with_styles(image: np.ndarray, parts: Parts) -> None:
+    draw_landmarks(image, parts["face"], holistic.FACEMESH_TESSELATION, None,
+                   styles.get_default_face_mesh_tesselation_style())  # fmt: skip
+    draw_landmarks(image, parts["pose"], holistic.POSE_CONNECTIONS,
+                   styles.get_default_pose_landmarks_style())  # fmt: skip
+    for side in ("left_hand", "right_hand"):
+        draw_landmarks(image, parts[side], holistic.HAND_CONNECTIONS,
+                       styles.get_default_hand_landmarks_style(),
+                       styles.get_default_hand_connections_style())  # fmt: skip
+
+
+def draw_with_specs(image: np.ndarray, parts: Parts) -> None:
+    draw_landmarks(image, parts["face"], holistic.FACEMESH_CONTOURS,
+                   DrawingSpec((80, 110, 10), 1, 1), DrawingSpec((80, 256, 121), 1, 1))  # fmt: skip
+    draw_landmarks(image, parts["pose"], holistic.POSE_CONNECTIONS)
+    for side in ("left_hand", "right_hand"):
+        draw_landmarks(image, parts[side], holistic.HAND_CONNECTIONS,
+                       DrawingSpec((121, 22, 76), 2, 4), DrawingSpec((121, 44, 250)))  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["styles", "specs"])
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_are_those_of_stock(shared: Path, name: str, how: str) -> None:
+    golden = shared / "golden" / "drawing"
+    rows = json.loads((golden / f"{name}.landmarks.json").read_text())
+    image = cv2.imread(str(shared / "media" / PICTURES[name]))
+    parts = {part: list_of(found) for part, found in rows.items()}
+    (draw_with_styles if how == "styles" else draw_with_specs)(image, parts)
+    np.testing.assert_array_equal(image, cv2.imread(str(golden / f"{name}.{how}.png")))
+
+
+def spread(number: int, *, seed: int, hidden: bool = False) -> NormalizedLandmarkList:
+    """Made-up points all over the picture, some beyond its edges, some not visible."""
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(-0.05, 1.05, (number, 3)).round(3)
+    rows = [[*point, *([0.4 if index % 5 == 0 else 0.9] if hidden else [])]
+            for index, point in enumerate(points.tolist())]  # fmt: skip
+    found = list_of(rows)
+    assert found is not None
+    return found
+
+
+def test_made_up_landmarks_give_the_picture_that_stock_gave_of_them() -> None:
+    image = np.full((240, 320, 3), 40, np.uint8)
+    parts = {"face": spread(468, seed=1), "pose": spread(33, seed=2, hidden=True),
+             "left_hand": spread(21, seed=3), "right_hand": None}  # fmt: skip
+    draw_with_styles(image, parts)
+    draw_with_specs(image, parts)
+    assert hashlib.sha256(image).hexdigest() == MADE_UP
+
+
+def test_nothing_is_drawn_where_there_is_nothing() -> None:
+    image = np.zeros((8, 8, 3), np.uint8)
+    draw_landmarks(image, None, holistic.POSE_CONNECTIONS)
+    assert not image.any()
+
+
+def test_points_can_be_left_out() -> None:
+    one, other = np.zeros((64, 64, 3), np.uint8), np.zeros((64, 64, 3), np.uint8)
+    draw_landmarks(one, spread(21, seed=5), holistic.HAND_CONNECTIONS, is_drawing_landmarks=False)
+    draw_landmarks(other, spread(21, seed=5), holistic.HAND_CONNECTIONS, None)
+    np.testing.assert_array_equal(one, other)
+    assert set(np.unique(one)) == {0, 224}
+
+
+@pytest.mark.parametrize(
+    ("place", "pixel"),
+    [
+        ((0.5, 0.25), (50, 12)),
+        ((0.0, 1.0), (0, 49)),
+        ((1.0, 0.0), (99, 0)),
+        ((0.999, 0.999), (99, 49)),
+        ((1.0000000001, 0.5), (99, 25)),
+        ((-0.01, 0.5), None),
+        ((0.5, 1.01), None),
+        ((float("nan"), 0.5), None),
+    ],
+)
+def test_a_point_has_a_pixel_inside_of_the_picture_only(
+    place: tuple[float, float], pixel: tuple[int, int] | None
+) -> None:
+    assert drawing._normalized_to_pixel_coordinates(*place, 100, 50) == pixel
+
+
+def test_what_cannot_be_drawn_is_said() -> None:
+    with pytest.raises(ValueError, match=r"image: expected three channels .* got shape \(8, 8, 4"):
+        draw_landmarks(np.zeros((8, 8, 4), np.uint8), spread(21, seed=1))
+    with pytest.raises(ValueError, match="expected points 0 to 20, got a line from 27 to 29"):
+        draw_landmarks(np.zeros((8, 8, 3), np.uint8), spread(21, seed=1), [(27, 29)])
+
+
+def test_landmarks_are_plotted_in_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    monkeypatch.setattr(pyplot, "show", lambda: None)
+    body = list_of([[0.1, 0.2, 0.3, 0.9], [0.4, 0.5, 0.6, 0.9], [0.7, 0.8, 0.9, 0.1]])
+    drawing.plot_landmarks(body, [(0, 1), (1, 2)], elevation=20, azimuth=30)
+    (axes,) = pyplot.gcf().axes
+    assert (axes.elev, axes.azim) == (20, 30)
+    assert len(axes.collections) == 2  # the third is hidden
+    (line,) = axes.lines
+    np.testing.assert_allclose(line.get_data_3d(), [[-0.3, -0.6], [0.1, 0.4], [-0.2, -0.5]])
+    pyplot.close("all")
+    drawing.plot_landmarks(None)
+    assert not pyplot.get_fignums()
+    with pytest.raises(ValueError, match="expected points 0 to 2, got a line from 0 to 3"):
+        drawing.plot_landmarks(body, [(0, 3)])
+    pyplot.close("all")
+
+
+def test_plotting_without_matplotlib_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"plot_landmarks needs .*pip install matplotlib"):
+        drawing.plot_landmarks(spread(3, seed=1))
