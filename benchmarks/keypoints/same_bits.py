@@ -21,6 +21,7 @@ from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
 from posemill.estimators.holistic import HolisticEstimator
 from posemill.estimators.runtime import open_network, version_of
+from posemill.weights.catalogue import get_pinned
 from posemill.weights.networks import NETWORKS
 from posemill.weights.pull import ensure_media
 
@@ -37,7 +38,9 @@ def main() -> None:
     options = parser.parse_args()
     print("litert", version_of("litert"))
     photo = read_picture(ensure_media("astronaut"))
-    for name in NETWORKS:
+    for name, spec in NETWORKS.items():
+        if spec.start is not None or get_pinned(spec.model, "model").on_demand:
+            continue
         network = open_network(name, runtime="litert", device="cpu", threads=1)
         part = np.ascontiguousarray(photo[60 : 60 + network.size, 90 : 90 + network.size])
         print(f"{name:28s}", short_hash(*network.run(part[None])))
