@@ -127,8 +127,11 @@ def test_solutions_that_are_not_here_yet_say_what_to_use(name: str, hint: str) -
     said = rf"mp\.solutions\.{name} is not in posemill yet\. Use mp\.solutions\.holistic: .*{hint}"
     with pytest.raises(ImportError, match=said):
         getattr(mp.solutions, name)
-    with pytest.raises(ImportError, match=said):
-        exec(f"from posemill.solutions import {name}")
+    for spelling in (f"from posemill.solutions import {name}",
+                     f"from posemill.solutions.{name} import Any",
+                     f"import posemill.python.solutions.{name}"):  # fmt: skip
+        with pytest.raises(ImportError, match=said):
+            exec(spelling)
 
 
 def test_other_solutions_and_unknown_names() -> None:

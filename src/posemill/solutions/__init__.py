@@ -31,18 +31,21 @@ _OTHERS = ("face_detection", "selfie_segmentation", "objectron")
 def __getattr__(name: str) -> Any:
     if name in __all__:
         return import_module(f"{__name__}.{name}")
-    if name in _PARTS:
-        # Not an AttributeError: `from posemill.solutions import pose` would hide its words.
-        raise ImportError(
-            f"mp.solutions.{name} is not in posemill yet. Use mp.solutions.holistic: "
-            f"{_PARTS[name]}; or keep this script on mediapipe (0.10.21 or older has it)"
-        )
-    if name in _OTHERS:
-        raise ImportError(
-            f"mp.solutions.{name} is not in posemill; keep this script on mediapipe (0.10.21 or "
-            f"older has it)"
-        )
+    if name in _PARTS or name in _OTHERS:
+        raise not_here(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def not_here(name: str) -> ImportError:
+    """Return the error that says what to use instead of a solution.
+
+    It is no AttributeError: `from posemill.solutions import pose` would hide its words.
+    """
+    instead = f" yet. Use mp.solutions.holistic: {_PARTS[name]}; or" if name in _PARTS else ";"
+    return ImportError(
+        f"mp.solutions.{name} is not in posemill{instead} keep this script on mediapipe (0.10.21 "
+        f"or older has it)"
+    )
 
 
 def __dir__() -> list[str]:
