@@ -48,7 +48,8 @@ def results(model: bytes) -> tuple[dict[str, list[float]], list[str]]:
         model_content=model, experimental_op_resolver_type=_without_delegates()
     )
     interpreter.allocate_tensors()
-    interpreter.set_tensor(0, np.array([-1, 0, 1, 2], np.float32))
+    start = interpreter.get_input_details()[0]["index"]
+    interpreter.set_tensor(start, np.array([-1, 0, 1, 2], np.float32))
     interpreter.invoke()
     outputs = {each["name"]: interpreter.get_tensor(each["index"]).tolist()
                for each in interpreter.get_output_details()}  # fmt: skip
@@ -81,6 +82,13 @@ def test_what_is_left_is_computed_as_before(wanted: list[str], operators: list[s
     assert list(outputs) == [name for name in "dabc" if name in wanted]  # their order stays
     assert left == operators
     assert everything["b"] == [-1, 0, -1, -2]
+
+
+def test_a_piece_begins_and_ends_inside_of_the_model() -> None:
+    assert results(prune(chain("d"), ["b"], start="a")) == ({"b": [1, 0, -1, -2]}, ["NEG"])
+    assert results(prune(chain("d"), ["a"])) == ({"a": [1, 0, 1, 2]}, ["ABS"])
+    with pytest.raises(WeightsError, match=r"no output \['z'\]; there are \['d'\]"):
+        prune(chain("d"), ["b"], start="z")
 
 
 def test_all_outputs_that_are_not_there_are_named() -> None:

@@ -30,6 +30,7 @@ def prune(data: bytes, outputs: Collection[str], *, start: str | None = None) ->
     pruned = bytearray(data)
     graph = tflite.Model.GetRootAs(pruned, 0).Subgraphs(0)
     tensors = tensors_named(graph, outputs)
+    tensors.sort(key=[*graph.OutputsAsNumpy().tolist(), *tensors].index)  # their order stays
     begin = tensors_named(graph, [start])[0] if start is not None else None
     operators = needed_operators(graph, tensors, begin)
     _shorten(pruned, graph, _OUTPUTS_FIELD, tensors)
