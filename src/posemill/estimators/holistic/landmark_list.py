@@ -85,7 +85,8 @@ class Landmark(Message):
 
     def HasField(self, name: str) -> bool:
         """Return whether the field is set."""
-        self._expect_field(name)
+        if name not in _FIELDS:
+            self._expect_field(name)
         return getattr(self, f"_{name}") is not None
 
     def ClearField(self, name: str) -> None:
