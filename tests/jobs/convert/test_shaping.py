@@ -102,3 +102,11 @@ def test_without_a_picture_size_there_are_no_lengths_to_normalise_by(how: str) -
 )
 def test_a_clip_keeps_a_layout_the_format_can_hold(format_name, recipe, layout: str) -> None:
     assert layout_for("openpose-18", recipe, get_format(format_name)) == layout
+
+
+@pytest.mark.parametrize(
+    ("format_name", "layout"),
+    [("npz", "holistic-143"), ("hdf5", "holistic-553"), ("pose", "holistic-543")],
+)
+def test_a_refined_face_stays_whole_where_all_points_are_usual(format_name, layout: str) -> None:
+    assert layout_for("holistic-553", Recipe(), get_format(format_name)) == layout
