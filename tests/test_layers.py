@@ -17,10 +17,10 @@ ALLOWED = {
     "stores": set(),
     "formats": set(),
     "sources": {"decoders"},
-    "estimators": {"weights"},
+    "estimators": {"weights", "framework"},
     # mediapipe's own names, for old scripts
-    "solutions": {"estimators"},
-    "framework": {"estimators"},
+    "framework": set(),
+    "solutions": {"estimators", "framework"},
     "python": {"solutions"},
     "clips": {"stores", "formats"},
     "jobs": MIDDLE | {"clips"},

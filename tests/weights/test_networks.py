@@ -127,9 +127,9 @@ def test_an_output_that_is_not_there_is_named(model_files: dict[str, Path]) -> N
 
 
 def test_an_operator_that_the_piece_does_not_need_may_be_unknown(
-    model_files: dict[str, Path],
+    need_model: Callable[[str], Path],
 ) -> None:
-    path = model_files["face_landmark_with_attention"]
+    path = need_model("face_landmark_with_attention")
     with pytest.raises(WeightsError, match="operator MUL is not one this converter knows"):
         read_graph(path)
     spec = NETWORKS["face_attention_lips"]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import cv2
 
 from posemill.errors import MissingExtraError
-from posemill.estimators.holistic.landmark_list import Landmark, LandmarkList
+from posemill.framework.formats.landmark_pb2 import Landmark, LandmarkList
 from posemill.records import Frame
 
 Color = tuple[int, int, int]

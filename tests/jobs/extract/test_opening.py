@@ -193,7 +193,7 @@ def test_the_skeleton_and_the_mode_are_those_the_engine_has(config):
 @pytest.mark.parametrize("only", ["image", "video"])
 def test_an_engine_of_one_mode_has_no_other(config, monkeypatch, only):
     info = dataclasses.replace(opening.engine_info("fake"), modes=(only,))
-    monkeypatch.setattr(opening, "engine_info", lambda _: info)
+    monkeypatch.setattr(opening, "engine_info", lambda *_: info)
     assert settled(config).mode == only
     other = {"image": "video", "video": "image"}[only]
     with pytest.raises(ConfigError, match=only):
@@ -202,7 +202,7 @@ def test_an_engine_of_one_mode_has_no_other(config, monkeypatch, only):
 
 def test_a_skeleton_the_engine_does_not_give_is_refused(config, monkeypatch):
     info = dataclasses.replace(opening.engine_info("fake"), skeletons=("coco-133",))
-    monkeypatch.setattr(opening, "engine_info", lambda _: info)
+    monkeypatch.setattr(opening, "engine_info", lambda *_: info)
     assert settled(config).skeleton == "coco-133"
     with pytest.raises(ConfigError, match="engine 'fake' gives coco-133, not 'openpose-18'"):
         settled(config.replace(skeleton="openpose-18"))

@@ -8,8 +8,8 @@ import numpy as np
 
 from posemill.errors import ConfigError
 from posemill.estimators.holistic.engine import HolisticEstimator
-from posemill.estimators.holistic.landmark_list import LandmarkList
 from posemill.estimators.holistic.state import HolisticState
+from posemill.framework.formats.landmark_pb2 import LandmarkList
 from posemill.records import Frame
 
 

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.landmark_list import Landmark, LandmarkList
+from posemill.framework.formats.landmark_pb2 import Landmark, LandmarkList
 
 
 @pytest.fixture
