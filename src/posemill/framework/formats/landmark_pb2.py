@@ -212,10 +212,11 @@ class LandmarkList(Message):
 
     def to_numpy(self) -> FloatArray:
         """Return `(points, 3)` float32: x, y, z, with what was assigned to the landmarks."""
-        if self._rows is not None:
-            return self._rows[:, :3].copy()
-        rows = [(point.x, point.y, point.z) for point in self._landmarks]
-        return np.array(rows, np.float32).reshape(-1, 3)
+        rows = self._rows
+        if rows is None:
+            found = [(point.x, point.y, point.z) for point in self._landmarks]
+            rows = np.array(found, np.float32).reshape(-1, 3)
+        return np.array(rows[:, :3])
 
 
 # The original has two kinds with the same fields: shares of the picture, and metres.
