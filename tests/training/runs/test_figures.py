@@ -40,6 +40,29 @@ def test_a_training_leaves_its_pictures(settings: Settings) -> None:
     assert all(is_picture(path) for path in paths)
 
 
+@pytest.mark.parametrize("num_epochs", [1, 2])
+def test_the_curves_of_a_short_training_are_to_be_seen(num_epochs: int) -> None:
+    rows: list[dict[str, Any]] = []
+    for epoch in range(num_epochs):
+        at = {"step": 4 * (epoch + 1), "epoch": epoch}
+        rows.append({"event": "train", "loss": 1.0 - epoch / 4, "lr": 0.1, **at})
+        rows.append({"event": "eval", "loss": 0.5, "accuracy": 0.25, **at})
+    figure = draw_curves(rows)
+    for axes in figure.axes:
+        # The smoothed curve is the last of its panel; the pale one behind it may have no marks.
+        assert axes.lines[-1].get_marker() == "o"
+        assert axes.get_xlim() == (0, pytest.approx(4.16 * num_epochs))
+    assert figure.axes[0].lines[1].get_marker() == "o"
+    ticks = [tick for axes in figure.axes for tick in axes.get_xticks()]
+    assert all(tick == int(tick) for tick in ticks), "there is no half step"
+
+
+def test_a_long_training_has_lines_without_marks() -> None:
+    rows = [{"event": "train", "step": step, "epoch": 0, "loss": 1.0, "lr": 0.1}
+            for step in range(1, 100)]  # fmt: skip
+    assert {line.get_marker() for axes in draw_curves(rows).axes for line in axes.lines} == {"None"}
+
+
 def test_the_confusion_matrix_counts_and_names(tmp_path: Path) -> None:
     confusion = np.array([[3, 1], [0, 2]])
     figure = draw_confusion(confusion, ["yes", "不"], "test")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _TRAIN_COLOUR, _VAL_COLOUR = part_colour("right_hand"), part_colour("left_hand")
 _MOST_NAMES = 60
 _MOST_BARS = 60
+_FEW_POINTS = 12  # each is marked: a line through one point is not to be seen
 
 
 def draw_training(
@@ -79,12 +80,13 @@ def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
     loss, scores, rate = figure.subplots(1, 3)
     steps = [row["step"] for row in train]
     losses = [row["loss"] for row in train]
+    marks = {"marker": "o", "markersize": 4} if len(train) <= _FEW_POINTS else {}
     loss.plot(steps, losses, color=_TRAIN_COLOUR, alpha=0.25, linewidth=1)
-    loss.plot(steps, smooth(losses), color=_TRAIN_COLOUR, label="train")
+    loss.plot(steps, smooth(losses), color=_TRAIN_COLOUR, label="train", **marks)
     at = [row["step"] for row in evals]
     if evals:
         known = [row.get("loss", np.nan) for row in evals]
-        loss.plot(at, known, "o-", ms=3, color=_VAL_COLOUR, label="dev")
+        loss.plot(at, known, "o-", ms=4, color=_VAL_COLOUR, label="dev")
     loss.set_title("loss")
     loss.legend(frameon=False)
     names = [name for name in (evals[0] if evals else {}) if name not in
@@ -92,19 +94,21 @@ def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
     for name in names:
         # The score that chooses may be that of a head: it lies broad and pale behind it.
         is_sum = any(other.startswith(f"{name}_") for other in names)
-        style = {"linewidth": 6, "alpha": 0.3} if is_sum else {"marker": "o", "markersize": 3}
-        scores.plot(at, [row[name] for row in evals], label=name, **style)
+        style = {"linewidth": 6, "alpha": 0.3} if is_sum else {"markersize": 4}
+        scores.plot(at, [row[name] for row in evals], label=name, marker="o", **style)
     scores.set_title("dev")
     if names:
         scores.set_ylim(0, max(1.02, *(row[name] for row in evals for name in names)))
         scores.legend(frameon=False)
     else:
         scores.text(0.5, 0.5, "no scores", ha="center", va="center", color=GREY)
-    rate.plot(steps, [row["lr"] for row in train], color=GREY)
+    rate.plot(steps, [row["lr"] for row in train], color=GREY, **marks)
     rate.set_title("learning rate")
     rate.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
     for axes in (loss, scores, rate):
         axes.set_xlabel("step")
+        axes.set_xlim(0, 1.04 * max([1, *steps, *at]))
+        axes.xaxis.get_major_locator().set_params(integer=True)
         _plain(axes)
     return figure
 
