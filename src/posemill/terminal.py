@@ -38,6 +38,12 @@ def escaped(text: str) -> str:
     return "".join(mark if mark == "\n" or _is_shown(mark) else _escape(mark) for mark in text)
 
 
+def duration(seconds: float) -> str:
+    """Return hours, minutes and seconds: `27:03:09`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
 @lru_cache(maxsize=1024)
 def warn_once(text: str) -> None:
     """Log a warning about data, which Python shows on stderr; the same one only once."""

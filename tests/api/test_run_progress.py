@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from posemill.api import progress, run_progress
-from posemill.api.run_progress import ProgressView, describe, duration, speed_text
-from posemill.jobs.extract.snapshot import Snapshot
+from posemill.api.run_progress import ProgressView
+from posemill.jobs.extract.snapshot import Snapshot, describe, speed_text
 from posemill.stores.commits import SplitCounts
+from posemill.terminal import duration
 
 TRAIN = SplitCounts("train", 9, 5, 100, 40, 3, 1)
 DEV = SplitCounts("dev", 4, 2, 20, 7, 0, 0)

@@ -15,17 +15,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from posemill.api.run_progress import ProgressView, describe, duration
+from posemill.api.run_progress import ProgressView
 from posemill.cli.app import build_app
 from posemill.cli.options import arguments_of
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, RunError
 from posemill.jobs.extract.forecast import Forecast
-from posemill.jobs.extract.snapshot import Snapshot
+from posemill.jobs.extract.snapshot import Snapshot, describe
 from posemill.jobs.extract.status import read_status
 from posemill.provenance import read_toml
 from posemill.stores.commits import SplitCounts
 from posemill.stores.reader import open_run
+from posemill.terminal import duration
 
 FAKE = ["--engine", "fake", "--executor", "serial"]
 

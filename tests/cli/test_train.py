@@ -145,7 +145,10 @@ def test_an_interrupted_training_says_how_it_goes_on(
     def interrupt(_):
         if has_checkpoint:
             (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-            (tmp_path / "run" / "checkpoints" / "last.json").write_text("{}")
+            (tmp_path / "run" / "checkpoints" / "last.json").write_text('{"step": 40}')
+        (tmp_path / "run").mkdir(exist_ok=True)
+        (tmp_path / "run" / "run.json").write_text('{"identity": {"model": "mlp"}}')
+        (tmp_path / "run" / "config.toml").write_text(f'out = "{tmp_path}/run"')
         raise KeyboardInterrupt
 
     monkeypatch.setattr("posemill.training.front.train", interrupt)
@@ -153,5 +156,18 @@ def test_an_interrupted_training_says_how_it_goes_on(
         main(["train", "--data", str(tmp_path), "--out", str(tmp_path / "run")])
     assert ended.value.code == 130
     said = capsys.readouterr().err
-    assert ("goes on from its last checkpoint with --resume" in said) is has_checkpoint
-    assert ("has no checkpoint yet: start it again" in said) is not has_checkpoint
+    assert ("the checkpoint of step 40 is safe, go on with: " in said) is has_checkpoint
+    assert ("has no checkpoint yet, it begins anew with: " in said) is not has_checkpoint
+    assert f"posemill train {tmp_path}/run/config.toml --resume" in said
+
+
+def test_an_interrupt_before_a_training_has_begun_asks_for_the_same_command(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("posemill.training.front.train", interrupt)
+    with pytest.raises(SystemExit):
+        main(["train", "--data", str(tmp_path), "--out", str(tmp_path / "run")])
+    assert "had not begun: give the same command again" in capsys.readouterr().err

@@ -13,13 +13,13 @@ import pytest
 
 import posemill
 from posemill.errors import RunError
+from posemill.machine.live_files import now_text
 from posemill.stores.manifest import (
     Manifest,
     check_folder,
     check_ledger_is_there,
     current_versions,
     extraction_of,
-    now_text,
     shard_path,
 )
 

@@ -52,7 +52,8 @@ def _file_endings() -> set[str]:
 
 
 def run_of(path: AnyPath) -> Path:
-    """Return the run that a path means: itself, or the one beside the file it was exported to.
+    """Return the run that a path means: itself, the one beside the file it was exported to, or in
+    the folder that a sweep made for one of its trainings.
 
     Raises:
         RunError: It is a file without a run beside it.
@@ -60,6 +61,8 @@ def run_of(path: AnyPath) -> Path:
     found = Path(path)
     if not found.is_dir() and found.suffix and found.with_suffix(".run").is_dir():
         return found.with_suffix(".run")
+    if (found / "config.toml").is_file() and (found / "run" / "run.json").is_file():
+        return found / "run"  # a training of a sweep
     if found.is_file():
         raise RunError(
             f"{found} is a file, and there is no run beside it ({found.with_suffix('.run').name}); "

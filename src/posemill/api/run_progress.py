@@ -89,33 +89,14 @@ class ProgressView:
 
 
 def speed_text(snapshot: Snapshot) -> str:
-    """Return `41.2 frames/s, 0:12:03 left`."""
-    if snapshot.frames_per_second is None:
-        return "…"
-    rate = snapshot.frames_per_second
-    if snapshot.seconds_left is None:
-        return translate(f"{rate:.1f} frames/s")
-    return translate(f"{rate:.1f} frames/s, {duration(snapshot.seconds_left)} left")
+    """Return `41.2 frames/s, 0:12:03 left`, in the user's language."""
+    from posemill.jobs.extract.snapshot import speed_text as in_english
 
-
-def duration(seconds: float) -> str:
-    """Return hours, minutes and seconds: `27:03:09`."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+    return in_english(snapshot, translate)
 
 
 def describe(snapshot: Snapshot) -> str:
-    """Return one line: frames done, share, speed, failures, and the splits if there are several."""
-    from posemill.jobs.extract.snapshot import failed_text
+    """Return one line on how far a run is, in the user's language."""
+    from posemill.jobs.extract.snapshot import describe as in_english
 
-    done, known = snapshot.frames_done, snapshot.frames_known
-    share = f" ({done / known:.1%})" if known else ""
-    failed = translate(failed_text(snapshot.frames_failed, snapshot.clips_failed))
-    line = f"{translate(f'{done}/{known} frames{share}')}, {speed_text(snapshot)}, {failed}"
-    if len(snapshot.counts) < 2:
-        return line
-    by_split = snapshot.done_by_split
-    splits = (
-        f"{each.split} {by_split[each.split]}/{each.frames_known}" for each in snapshot.counts
-    )
-    return f"{line}; {', '.join(splits)}"
+    return in_english(snapshot, translate)

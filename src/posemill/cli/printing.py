@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,19 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     # Into a file or a pipe a row stays one line.
     console = Console() if sys.stdout.isatty() else Console(width=400)
     console.print(table)
+
+
+def print_records(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print rows that name their own columns, nothing where there are none."""
+    rows = list(rows)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    shown = [[_short(row.get(name, "")) for name in columns] for row in rows]
+    if shown:
+        print_table(columns, shown)
+
+
+def _short(value: Any) -> Any:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else value
 
 
 def print_note(text: object) -> None:

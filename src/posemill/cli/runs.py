@@ -12,15 +12,17 @@ import typer
 from posemill.api.arguments import run_of
 from posemill.api.run_progress import ProgressView, describe
 from posemill.cli.options import AsJson, with_config_flags
-from posemill.cli.printing import print_json, print_table, say
+from posemill.cli.printing import print_json, print_records, print_table, say
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
-from posemill.terminal import printable
+from posemill.terminal import duration, printable
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.status import Status
+    from posemill.training.launch.sweep_status import SweepStatus
+    from posemill.training.runs.status import TrainStatus
 
-RunArgument = Annotated[Path, typer.Argument(help="The run's folder.")]
+RunArgument = Annotated[Path, typer.Argument(help="Folder of a run, a training or a sweep.")]
 # What decides the speed or the size of a run, beside the source and the workers.
 _PLANNED = ("layout", "splits", "engine", "engine_options", "mode", "skeleton", "decoder",
             "num_gpus", "num_workers_per_gpu")  # fmt: skip
@@ -40,13 +42,16 @@ def status(
     failures: Annotated[bool, typer.Option(help="List what failed, one by one.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say how far a run is: during, after a crash, after its end, from any shell."""
+    """Say how far a run, a training or a sweep is: during, after a crash, after its end."""
     from dataclasses import asdict
 
+    from posemill.api.run_status import kind_of
     from posemill.api.run_status import status as read_status
-    from posemill.jobs.extract.status import list_failures
+    from posemill.jobs.extract.status import Status, list_failures
 
     run = run_of(run)
+    if failures and kind_of(run) != "extraction":
+        raise ConfigError(f"{run} is a {kind_of(run)}: --failures lists clips of an extraction")
     if watch:
         _watch(run)
     found = read_status(run)
@@ -55,7 +60,10 @@ def status(
         more = {"failures": [asdict(each) for each in failed]} if failures else {}
         print_json({**found.to_json(), **more})
         return
-    _print_status(found)
+    if isinstance(found, Status):
+        _print_status(found)
+    else:
+        _print_training(found)
     for each in failed:
         where = "" if each.frame_index is None else f" frame {each.frame_index}"
         line = f"{each.split}/{each.clip_id}{where}: {each.message}"
@@ -63,17 +71,25 @@ def status(
 
 
 def _watch(run: Path) -> None:
-    from posemill.jobs.extract.status import read_status
+    from posemill.api.progress import TextLine
+    from posemill.api.run_status import status as read_status
+    from posemill.jobs.extract.status import Status
 
+    line = TextLine("line" if sys.stderr.isatty() else "log")
     with ProgressView() as view:
         while (found := read_status(run)).state == "running":
-            view.show(found.snapshot)
+            if isinstance(found, Status):
+                view.show(found.snapshot)
+            else:
+                line.show(found.describe())
             time.sleep(0.5)
+    line.close()
 
 
 def _print_status(found: Status) -> None:
     say(found.headline())
     say(describe(found.snapshot))
+    _print_gpus(found)
     print_table(
         ["split", "clips", "done", "clips failed", "frames", "out", "frames failed"],
         [
@@ -86,12 +102,32 @@ def _print_status(found: Status) -> None:
         print_table(["reason", "failures", "frames"], found.reasons)
 
 
+def _print_gpus(found: Status | TrainStatus) -> None:
+    for gpu in found.gpus:
+        say(printable(gpu.describe(), keep=""))
+
+
+def _print_training(found: TrainStatus | SweepStatus) -> None:
+    from posemill.training.runs.status import TrainStatus
+
+    say(printable(found.headline(), keep=""))
+    say(printable(found.describe(), keep=""))
+    if isinstance(found, TrainStatus):
+        _print_gpus(found)
+        print_records({"split": split, **scores} for split, scores in found.scores.items())
+    else:
+        print_records(found.trainings)
+    for line in found.last_lines:
+        say(f"  {printable(line, keep='')}")
+    say(f"next: {printable(found.next_command(), keep='')}")
+
+
 def stop(run: RunArgument, *, as_json: AsJson = False) -> None:
-    """Stop a run cleanly: what is under way is saved, the same extract command continues."""
-    from posemill.jobs.extract.status import stop_run
+    """Stop a run cleanly, or a training, which continues from its last checkpoint."""
+    from posemill.api.run_status import stop as stop_work
 
     run = run_of(run)
-    pid = stop_run(run)
+    pid = stop_work(run)
     if as_json:
         print_json({"run": run, "stopped_pid": pid})
     else:
@@ -106,18 +142,17 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while it runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the last lines of a run's log."""
-    from posemill.jobs.extract.log import follow_log, read_logs
-    from posemill.stores.manifest import Manifest
+    """Print the last lines of the log of a run, a training or a sweep."""
+    from posemill.api.run_status import follow_log, read_log
 
     run = run_of(run)
-    Manifest.read(run)
+    found = read_log(run, worker=worker, num_lines=lines)
     if as_json and follow:
         raise ConfigError("--json is one value, --follow has no end: give one of them")
     if as_json:
-        print_json(list(read_logs(run, worker=worker, num_lines=lines)))
+        print_json(found)
         return
-    for line in read_logs(run, worker=worker, num_lines=lines):
+    for line in found:
         say(line)
     if follow:
         for line in follow_log(run, worker=worker):
@@ -135,7 +170,6 @@ def plan(
     flags: dict[str, Any],
 ) -> None:
     """Measure a sample on this machine; print hours and disk for 1, 2, 4, 8 … workers."""
-    from posemill.api.run_progress import duration
     from posemill.jobs.extract.forecast import forecast
 
     config = ExtractConfig(source, Path(), **flags)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from posemill.cli.options import old_flags
-from posemill.cli.printing import print_json, print_table, say
+from posemill.cli.printing import print_json, print_records, say
 from posemill.terminal import printable
 
 
@@ -36,9 +36,9 @@ def sweep(
     if as_json:
         print_json({"trainings": rows, "means": means})
     else:
-        _print(rows)
+        print_records(rows)
         if len(means) < sum(row["state"] == "done" for row in rows):
-            _print(means)
+            print_records(means)
     if failures:
         raise typer.Exit(1)
 
@@ -60,16 +60,6 @@ def _run(found: Any, workers: int) -> Any:
             progress.advance(bar, 0 if event == "started" else 1)
 
         return run_sweep(found, num_jobs=workers, report=report)
-
-
-def _print(rows: list[dict[str, Any]]) -> None:
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    shown = [[_show(row.get(name, "")) for name in columns] for row in rows]
-    print_table(columns, shown)
-
-
-def _show(value: Any) -> Any:
-    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def synthetic_corpus(

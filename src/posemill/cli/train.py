@@ -72,15 +72,22 @@ def train(
 
 def _say_how_to_go_on(out: Path) -> None:
     """Say what an interrupt left: a checkpoint to continue from, or nothing."""
-    from posemill.training.runs.run_folder import RunFolder
+    from posemill.training.runs.status import read_train_status
 
-    if RunFolder(out).checkpoints.has("last"):
-        say(f"posemill: {out} goes on from its last checkpoint with --resume", err=True)
+    if not (out / "run.json").is_file():
+        say(f"posemill: {out} had not begun: give the same command again", err=True)
+        return
+    status = read_train_status(out)
+    step, command = status.checkpoint_step, status.next_command()
+    if step is None:
+        say(f"posemill: {out} has no checkpoint yet, it begins anew with: {command}", err=True)
     else:
-        say(f"posemill: {out} has no checkpoint yet: start it again", err=True)
+        say(f"posemill: the checkpoint of step {step} is safe, go on with: {command}", err=True)
 
 
 def _print_summary(out: Path, summary: Any) -> None:
+    from posemill.training.launch.advice import LEAST_SECONDS
+
     columns = list(dict.fromkeys(name for scores in summary["scores"].values() for name in scores))
     rows = [
         (split, *(f"{scores[name]:.4f}" if name in scores else "" for name in columns))
@@ -91,6 +98,8 @@ def _print_summary(out: Path, summary: Any) -> None:
     seconds = summary["timing_seconds"]
     total = sum(seconds.values()) or 1.0
     split = ", ".join(f"{part} {value / total:.0%}" for part, value in seconds.items())
+    is_long = total >= LEAST_SECONDS
+    advice = summary["advice"] or (["nothing to change"] if is_long else [])
     print_lines(
         [
             ("run", out),
@@ -100,7 +109,8 @@ def _print_summary(out: Path, summary: Any) -> None:
             ("precision", f"{summary['precision']}: {summary['precision_reason']}"),
             ("speed", f"{summary['samples_per_second']:.0f} samples/s, {summary['seconds']:.1f} s"),
             ("time", split),
-            *(("advice", text) for text in summary["advice"] or ["nothing to change"]),
+            *(("note", text) for text in summary["last_words"]),
+            *(("advice", text) for text in advice),
         ]
     )  # fmt: skip
 

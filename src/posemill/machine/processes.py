@@ -87,6 +87,31 @@ def python_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", start, *arguments]
 
 
+def end_holder(pid: int, path: Path) -> bool:
+    """Send SIGTERM to a process that has a lock file open; return False if it has not.
+
+    Raises:
+        psutil.AccessDenied: It is another user's.
+    """
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        if not any(_is_same(path, each.path) for each in process.open_files()):
+            return False
+        process.send_signal(signal.SIGTERM)  # looks whether the pid is still that process
+    except psutil.NoSuchProcess:
+        return False
+    return True
+
+
+def _is_same(path: Path, other: str) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:  # gone by now
+        return False
+
+
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set variables for the processes that are started inside the block.

@@ -12,8 +12,9 @@ from types import TracebackType
 
 from posemill.errors import RunError
 from posemill.files import parse_json
+from posemill.machine.live_files import now_text
 from posemill.machine.locks import try_lock
-from posemill.stores.manifest import LOCK_NAME, now_text
+from posemill.stores.manifest import LOCK_NAME
 
 _LOCK_TRIES = 10
 

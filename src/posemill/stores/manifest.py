@@ -10,7 +10,6 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from posemill import __version__
 from posemill.errors import RunError
 from posemill.files import atomic_path, check_own_parts, parse_json
+from posemill.machine.live_files import now_text
 from posemill.stores.names import SCHEMA_VERSION
 
 MANIFEST_NAME = "manifest.json"
@@ -50,7 +50,7 @@ class Manifest:
     engine: Mapping[str, str] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=lambda: current_versions())
-    created_at: str = field(default_factory=lambda: now_text())
+    created_at: str = field(default_factory=now_text)
     schema_version: int = SCHEMA_VERSION
 
     def write(self, folder: Path) -> None:
@@ -172,11 +172,6 @@ def current_versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             versions[name] = "not installed"
     return versions
-
-
-def now_text() -> str:
-    """Return the time now, UTC, ISO 8601 to the second."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def check_parts(folder: Path) -> None:

@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 
 from posemill.errors import RunError
 from posemill.files import atomic_path
+from posemill.machine.live_files import now_text
 from posemill.records import PoseClip
 from posemill.stores.columns import as_stored
 from posemill.stores.commits import CommitLog, Failure, Piece, Shard
-from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder, now_text
+from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder
 from posemill.stores.names import valid_unicode
 from posemill.stores.schema import table_of
 

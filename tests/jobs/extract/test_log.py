@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from posemill.jobs.extract import log
-from posemill.jobs.extract.log import RunLog, follow_log, read_logs
-from posemill.stores.lock import RunLock
+from posemill.jobs.extract.log import RunLog, log_path
+from posemill.machine import live_files
+from posemill.machine.live_files import follow_lines, last_lines
+from posemill.stores.lock import RunLock, holder_of
+
+
+def read_logs(folder: Path, worker: int | None = None, num_lines: int = 50) -> list[str]:
+    return last_lines(log_path(folder, worker), num_lines)
+
+
+def follow_log(folder: Path) -> Iterator[str]:
+    return follow_lines(log_path(folder), lambda: holder_of(folder) is None)
 
 
 def test_lines_have_the_time_in_front_and_are_appended(tmp_path: Path) -> None:
@@ -59,7 +69,7 @@ def test_new_lines_come_while_somebody_works_and_then_the_rest(
         else:
             lock.__exit__(None, None, None)
 
-    monkeypatch.setattr(log.time, "sleep", wait)
+    monkeypatch.setattr(live_files.time, "sleep", wait)
     with lock:
         assert list(follow_log(tmp_path)) == ["one", "two", "th"]
 

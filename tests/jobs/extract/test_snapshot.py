@@ -7,14 +7,8 @@ import time
 
 import pytest
 
-from posemill.jobs.extract.snapshot import (
-    LIVE_NAME,
-    Snapshot,
-    Speedometer,
-    failed_text,
-    read_live,
-    write_live,
-)
+from posemill.jobs.extract.snapshot import Snapshot, failed_text, live_note
+from posemill.machine.live_files import LIVE_NAME, Speedometer, read_live, write_live
 from posemill.stores.commits import SplitCounts
 
 # Split, clips, clips done, frames known, out and failed, clips failed.
@@ -86,7 +80,7 @@ def test_only_the_last_minute_counts(see):
 
 def test_the_file_of_a_run_says_its_speed(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: 1234.5)
-    write_live(tmp_path, Snapshot(COUNTS, {"dev": 4}, 2.5, 30.0, 8.0, 3))
+    write_live(tmp_path, live_note(Snapshot(COUNTS, {"dev": 4}, 2.5, 30.0, 8.0, 3)))
     assert [path.name for path in tmp_path.iterdir()] == ["live.json"] == [LIVE_NAME]
     assert read_live(tmp_path) == {
         "counts": None, "in_flight": {"dev": 4}, "frames_per_second": 2.5, "seconds_left": 30.0,
@@ -94,18 +88,18 @@ def test_the_file_of_a_run_says_its_speed(tmp_path, monkeypatch):
         "written_at": 1234.5,
     }  # fmt: skip
     # Written over by a shorter one.
-    write_live(tmp_path, Snapshot(()))
+    write_live(tmp_path, live_note(Snapshot(())))
     assert read_live(tmp_path)["done_by_split"] == {}
 
 
 def test_a_longer_leftover_is_cut(tmp_path):
     (tmp_path / ".live.json.tmp").write_text("x" * 5000)
-    write_live(tmp_path, Snapshot(COUNTS))
+    write_live(tmp_path, live_note(Snapshot(COUNTS)))
     assert json.loads((tmp_path / LIVE_NAME).read_text())["num_workers"] == 0
 
 
 def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path):
-    write_live(tmp_path / "gone", Snapshot(COUNTS))
+    write_live(tmp_path / "gone", {})
     assert not (tmp_path / "gone").exists()
 
 

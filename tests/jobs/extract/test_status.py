@@ -11,15 +11,21 @@ import socket
 import subprocess
 import sys
 import time
+import types
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from posemill.api.run_status import follow_log, read_log
+from posemill.cli.app import build_app
 from posemill.errors import RunError
-from posemill.jobs.extract.log import follow_log, read_logs
+from posemill.jobs.extract import coordinator
 from posemill.jobs.extract.run import extract
-from posemill.jobs.extract.snapshot import Snapshot, Speedometer, read_live, write_live
+from posemill.jobs.extract.snapshot import Snapshot, live_note
 from posemill.jobs.extract.status import read_status, stop_run
+from posemill.machine.gpus import Gpu
+from posemill.machine.live_files import Speedometer, read_live, write_live
 from posemill.stores.commits import CommitLog, SplitCounts
 from posemill.stores.lock import RunLock, holder_of
 from posemill.stores.manifest import Manifest
@@ -212,12 +218,43 @@ def test_another_users_coordinator_is_named_and_left_alone(tmp_path, monkeypatch
 
 def test_logs_are_read_from_their_end(make_tree, config_for, tmp_path):
     extract(config_for(make_tree(SIZES)))
-    lines = read_logs(tmp_path / "run")
+    lines = read_log(tmp_path / "run")
     assert f"start: pid {os.getpid()}" in lines[0]
     assert "finished: train 21 frames, 0 failed, dev 9 frames" in lines[-1]
-    assert read_logs(tmp_path / "run", num_lines=1) == lines[-1:]
-    assert read_logs(tmp_path / "run", worker=7) == []
+    assert read_log(tmp_path / "run", num_lines=1) == lines[-1:]
+    assert read_log(tmp_path / "run", worker=7) == []
     assert list(follow_log(tmp_path / "run")) == []
+
+
+def test_the_log_tells_how_far_a_run_is(make_tree, config_for, tmp_path, monkeypatch):
+    monkeypatch.setattr(coordinator, "_LOG_SECONDS", (0.0, 0.0))
+    extract(config_for(make_tree(SIZES)))
+    lines = [line for line in read_log(tmp_path / "run") if " progress: " in line]
+    assert lines[-1].endswith("30/30 frames (100.0%), …, 0 failed; train 21/21, dev 9/9")
+
+
+def test_the_workers_of_each_gpu_are_shown_while_it_runs_here(tmp_path, monkeypatch):
+    gpu = Gpu(1, "A100", "GPU-1", 0.5, 1 << 30, 4 << 30)
+    monkeypatch.setattr("posemill.machine.gpus.read_gpus", lambda: [gpu])
+    Manifest("holistic-543").write(tmp_path)
+    write_live(tmp_path, {**live_note(Snapshot(())), "workers_on": {"1": [0, 1]}})
+    with RunLock(tmp_path):
+        (found,) = read_status(tmp_path).gpus
+        assert found.workers == (0, 1)
+        assert read_status(tmp_path).to_json()["gpus"][0]["memory_used"] == 1 << 30
+        result = CliRunner().invoke(build_app(), ["status", str(tmp_path)])
+        assert "GPU 1 A100: 50% busy, 1.0 of 4.0 GB, workers 0, 1\n" in result.stdout
+        monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+        assert read_status(tmp_path).gpus == ()
+    assert read_status(tmp_path).gpus == ()
+
+
+def test_a_run_on_gpus_leaves_a_note_of_who_is_on_which(make_tree, config_for, tmp_path):
+    config = config_for(make_tree(SIZES), num_gpus=2, num_workers_per_gpu=2, task_frames=3)
+    ledger = types.SimpleNamespace(begin_start=lambda: 1, costs_to_do=lambda: [(1, 9.0)] * 9)
+    made = coordinator.Coordinator(tmp_path, ledger, (), config=config, log=None)
+    made.plan(4)
+    assert made._workers_on == {"0": [0, 2], "1": [1, 3]}
 
 
 def test_the_speed_is_that_of_the_last_minute(monkeypatch):
@@ -242,7 +279,7 @@ def test_a_snapshot_adds_up_its_splits():
 
 def test_frames_committed_since_the_live_file_are_not_counted_twice(tmp_path):
     Manifest("holistic-543").write(tmp_path)
-    write_live(tmp_path, Snapshot((SplitCounts("a", 2, 1, 20, 4, 1),), {"a": 8}, 3.0))
+    write_live(tmp_path, live_note(Snapshot((SplitCounts("a", 2, 1, 20, 4, 1),), {"a": 8}, 3.0)))
     log = CommitLog(tmp_path)
     log.count("a", num_clips=2, frames_known=20, frames_out=10, frames_failed=1)
     with RunLock(tmp_path):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -25,9 +27,13 @@ def test_nothing_is_said_where_all_is_well() -> None:
     ("fields", "cores", "expected"),
     [
         ({"cache": "hdf5"}, 8, "--cache mmap"),
-        ({"workers": 0}, 8, "with no loader process: try --workers 2"),
-        ({"workers": 2}, 8, "with 2 of 8 cores loading: try --workers 4"),
-        ({"workers": 0, "cache": "mmap"}, 1, "--cache ram"),
+        ({"workers": 0}, 8, "with no loader process on 8 cores: try --workers 2"),
+        ({"workers": 0}, 2, "with no loader process on 2 cores: try --workers 1"),
+        ({"workers": 2}, 8, "with 2 loader processes on 8 cores: try --workers 4"),
+        ({"workers": 1, "cache": "mmap"}, 2, "1 loader process on 2 cores: try --cache ram"),
+        ({"workers": 16}, 4, "with 16 loader processes on 4 cores: try --workers 3"),
+        ({"workers": 4}, 1, "with 4 loader processes on 1 core: try --workers 1"),
+        ({"workers": 0, "cache": "mmap"}, 1, "with no loader process on 1 core: try --cache ram"),
         ({"workers": 7, "cache": "ram"}, 8, "--prefetch-factor 4"),
     ],
 )
@@ -45,8 +51,45 @@ def test_the_two_largest_shares_are_named_first() -> None:
     )
     assert found == [
         "27% goes into 10 evaluations: try --eval-every 4",
-        "18% of the time waits for data with no loader process: try --workers 2",
+        "18% of the time waits for data with no loader process on 8 cores: try --workers 2",
     ]
+
+
+def test_nothing_is_said_of_a_training_shorter_than_a_minute() -> None:
+    config = TrainConfig(workers=0)
+    short = {"forward": 20.0, "backward": 15.0}
+    assert advice_of(config, **short, data=24) == []
+    assert len(advice_of(config, **short, data=26)) == 1
+
+
+def test_no_prefetch_is_advised_where_nothing_loads_ahead() -> None:
+    assert advice_of(TrainConfig(workers=0, cache="ram"), cores=1, data=100) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_gpu", "expected"),
+    [
+        ({"batch_size": 64, "micro_batch": 16}, True,
+         "the GPU was busy for 79% of the time, less than 80%: try --micro-batch 32"),
+        ({"batch_size": 64, "micro_batch": 64}, True, "try --batch-size 128"),
+        ({"parallel": "single"}, False,
+         "the 8 cores were busy for 79% of the time, less than 80%: try --parallel auto"),
+        ({"parallel": "multi_thread", "batch_size": 8, "micro_batch": 8}, False,
+         "less than 80%: try --batch-size 16"),
+    ],
+)  # fmt: skip
+def test_an_idle_device_without_another_cause_is_given_more_to_do(
+    fields: dict[str, Any], is_gpu: bool, expected: str
+) -> None:
+    config = TrainConfig(workers=0, **fields)
+    more: dict[str, Any] = {"cores": 8, "ranks": 1, "num_evals": 1, "is_gpu": is_gpu}
+    (only,) = advise(split(), config, busy=0.79, **more)
+    assert str(only).endswith(expected)
+    assert advise(split(), config, busy=0.80, **more) == []
+    assert advise(split(), config, busy=None, **more) == []
+    # What keeps it waiting is the better advice.
+    (only,) = advise(split(data=100), config, busy=0.3, **more)
+    assert "waits for data" in str(only)
 
 
 def test_checkpoints_transfers_and_optimizers_have_their_settings() -> None:

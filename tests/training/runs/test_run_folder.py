@@ -8,7 +8,8 @@ import pytest
 
 from posemill.errors import PosemillError, RunError, TrainingError
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.runs import run_folder
+from posemill.training.runs import live
+from posemill.training.runs.live import is_held
 from posemill.training.runs.logs import TrainingLog
 from posemill.training.runs.run_folder import RunFolder
 
@@ -156,14 +157,15 @@ def test_two_trainings_do_not_share_a_folder(
 ) -> None:
     asked: list[bool] = []
     # Of another process: this one could not be kept out by itself.
-    monkeypatch.setattr(run_folder, "try_lock", lambda _, *, is_own: asked.append(is_own))
-    with pytest.raises(RunError, match="is being trained by another process"), folder.locked():
+    monkeypatch.setattr(live, "try_lock", lambda _, *, is_own: asked.append(is_own))
+    with pytest.raises(RunError, match="is being trained by another"), folder.made_and_locked():
         pass
     assert asked == [True], "a lock that forked loaders would keep"
 
 
 def test_the_lock_is_free_again_after_the_block(folder: RunFolder) -> None:
-    with folder.locked():
-        pass
-    with folder.locked():
+    with folder.made_and_locked():
+        assert is_held(folder.path)
+    assert is_held(folder.path) is False
+    with folder.made_and_locked():
         assert (folder.path / ".lock").exists()

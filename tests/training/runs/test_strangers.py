@@ -221,7 +221,7 @@ def test_a_file_system_without_locks_is_said(
     def refuse(*_: object, **__: object) -> bool:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr("posemill.training.runs.run_folder.try_lock", refuse)
+    monkeypatch.setattr("posemill.training.runs.live.try_lock", refuse)
     said = "its file system cannot lock files .*; put the training on another disk"
     with pytest.raises(RunError, match=said):
         train(settings(epochs=1))

@@ -19,14 +19,17 @@ from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import DECODING, ESTIMATING, Commit, Fatal, Task, Unit
 from posemill.jobs.extract.plan import group_units
 from posemill.jobs.extract.signals import StopSignals
-from posemill.jobs.extract.snapshot import Snapshot, Speedometer, write_live
+from posemill.jobs.extract.snapshot import Snapshot, describe, live_note
 from posemill.jobs.extract.worker import MakeWorker
+from posemill.machine.gpus import place_workers
+from posemill.machine.live_files import Speedometer, write_live
 from posemill.records import Clip
 from posemill.stores.commits import SplitCounts
 
 _GRACE_SECONDS = 8.0  # to save what is under way when asked to stop
 _LIVE_SECONDS = 1.0
 _SHOW_SECONDS = 0.25
+_LOG_SECONDS = (10.0, 60.0)  # till the first line of progress in the log, and between two
 _MOST_TRIES = 10  # of one task without any progress, wherever it dies
 _MOST_FAILED_STARTS = 10  # in a row, of all workers together
 _MOST_OUTSIDE_KILLS = 30  # without any commit in between
@@ -85,8 +88,10 @@ class Coordinator:
         self._started_at = time.monotonic()
         self._speed = Speedometer()
         self._shown_at = self._live_at = 0.0
+        self._log_at = self._started_at + _LOG_SECONDS[0]
         self._groups: list[list[int]] = []
         self._is_stopping = False
+        self._workers_on: dict[str, list[int]] = {}  # by GPU
 
     def plan(self, num_workers: int) -> int:
         """Group what is left to do; return how many tasks that makes."""
@@ -96,6 +101,10 @@ class Coordinator:
             num_workers=num_workers,
         )
         self._groups = groups[::-1]  # taken from the end
+        devices = self._config.devices()
+        self._workers_on = place_workers(
+            [devices[index % len(devices)] for index in range(min(num_workers, len(groups)))]
+        )
         return len(groups)
 
     def run(self, executor: Executor, make_worker: MakeWorker, signals: StopSignals) -> None:
@@ -246,7 +255,10 @@ class Coordinator:
             self._on_progress(snapshot)
         if is_last or now - self._live_at > _LIVE_SECONDS:
             self._live_at = now
-            write_live(self._folder, snapshot)
+            write_live(self._folder, live_note(snapshot) | {"workers_on": self._workers_on})
+        if now >= self._log_at:
+            self._log_at = now + _LOG_SECONDS[1]
+            self._log.write(f"progress: {describe(snapshot)}")
 
     def _snapshot(self, executor: Executor) -> Snapshot:
         in_flight: dict[str, int] = {}

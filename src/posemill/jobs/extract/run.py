@@ -27,13 +27,14 @@ from posemill.jobs.extract.snapshot import Snapshot, failed_text
 from posemill.jobs.extract.worker import MakeWorker
 from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, plan_workers
 from posemill.machine.disk import disk_message
+from posemill.machine.live_files import now_text
 from posemill.machine.processes import thread_variables
 from posemill.skeletons import get_skeleton
 from posemill.sources import ClipList, find_clips
 from posemill.stores.commits import SplitCounts
 from posemill.stores.compaction import compact
 from posemill.stores.lock import RunLock
-from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, check_folder, now_text
+from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, check_folder
 from posemill.stores.reader import Run, open_run
 from posemill.stores.writer import remove_uncommitted
 

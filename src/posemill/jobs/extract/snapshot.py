@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import time
-from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-from posemill.files import open_plain
 from posemill.stores.commits import SplitCounts
-
-LIVE_NAME = "live.json"
-_RATE_SECONDS = 60.0
+from posemill.terminal import duration
 
 
 @dataclass(frozen=True)
@@ -76,46 +67,41 @@ def failed_text(num_frames: int, num_clips: int) -> str:
     return f"{num_frames} frame{'s' * (num_frames > 1)} and {clips}" if num_frames else clips
 
 
-class Speedometer:
-    """Frames per second over the last minute."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def see(self, frames_done: int) -> float | None:
-        """Return the speed now that so many frames are done."""
-        now = time.monotonic()
-        if not self._seen or now - self._seen[-1][0] > 0.2:
-            self._seen.append((now, frames_done))
-        while len(self._seen) > 2 and now - self._seen[0][0] > _RATE_SECONDS:
-            self._seen.popleft()
-        (then, before), (last, after) = self._seen[0], self._seen[-1]
-        if last - then < 1.0 or after <= before:
-            return None
-        return (after - before) / (last - then)
+def _as_it_is(text: str) -> str:
+    return text
 
 
-def write_live(folder: Path, snapshot: Snapshot) -> None:
-    """Leave the speed where `status` finds it. Not flushed: it is worth nothing after a crash."""
-    content = {
-        **asdict(snapshot),
-        "counts": None,
-        "done_by_split": snapshot.done_by_split,
-        "written_at": time.time(),
-    }
-    temporary = folder / f".{LIVE_NAME}.tmp"
-    with suppress(OSError):  # a full disk is met where it matters
-        descriptor = open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-            handle.write(json.dumps(content))
-        os.replace(temporary, folder / LIVE_NAME)  # noqa: PTH105
+def speed_text(snapshot: Snapshot, translate: Callable[[str], str] = _as_it_is) -> str:
+    """Return `41.2 frames/s, 0:12:03 left`."""
+    rate, left = snapshot.frames_per_second, snapshot.seconds_left
+    if rate is None:
+        return "…"
+    if left is None:
+        return translate(f"{rate:.1f} frames/s")
+    return translate(f"{rate:.1f} frames/s, {duration(left)} left")
 
 
-def read_live(folder: Path) -> dict[str, Any]:
-    """Return what `write_live` left, nothing if it did not."""
-    try:
-        with os.fdopen(open_plain(folder / LIVE_NAME), encoding="utf-8") as handle:
-            content = json.load(handle)
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
+def describe(snapshot: Snapshot, translate: Callable[[str], str] = _as_it_is) -> str:
+    """Return one line: frames done, share, speed, failures, and the splits if there are several.
+
+    Args:
+        snapshot: How far it is.
+        translate: Gives each phrase in another language; a log is English.
+    """
+    done, known = snapshot.frames_done, snapshot.frames_known
+    share = f" ({done / known:.1%})" if known else ""
+    failed = translate(failed_text(snapshot.frames_failed, snapshot.clips_failed))
+    frames = translate(f"{done}/{known} frames{share}")
+    line = f"{frames}, {speed_text(snapshot, translate)}, {failed}"
+    if len(snapshot.counts) < 2:
+        return line
+    by_split = snapshot.done_by_split
+    splits = (
+        f"{each.split} {by_split[each.split]}/{each.frames_known}" for each in snapshot.counts
+    )
+    return f"{line}; {', '.join(splits)}"
+
+
+def live_note(snapshot: Snapshot) -> dict[str, Any]:
+    """Return what `status` has to know of a snapshot; the counts are in the ledger."""
+    return {**asdict(snapshot), "counts": None, "done_by_split": snapshot.done_by_split}

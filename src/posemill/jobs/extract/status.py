@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import time
 from dataclasses import asdict, dataclass
@@ -10,7 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posemill.errors import RunError
-from posemill.jobs.extract.snapshot import Snapshot, failed_text, read_live
+from posemill.jobs.extract.snapshot import Snapshot, failed_text
+from posemill.machine.gpus import Gpu, as_rows, with_workers
+from posemill.machine.live_files import read_live
+from posemill.machine.processes import end_holder
 from posemill.stores.commits import (
     Failure,
     SplitCounts,
@@ -38,6 +40,7 @@ class Status:
         snapshot: Counts, and the speed if somebody works on it.
         reasons: Why frames failed: reason, failures, frames; most frequent first.
         doubt: Why the state is not known.
+        gpus: With the workers on them, while it runs on this machine.
     """
 
     folder: Path
@@ -48,6 +51,7 @@ class Status:
     reasons: tuple[tuple[str, int, int], ...]
     finished_at: str | None
     doubt: str = ""
+    gpus: tuple[Gpu, ...] = ()
 
     def __repr__(self) -> str:
         failed = failed_text(self.snapshot.frames_failed, self.snapshot.clips_failed)
@@ -82,6 +86,7 @@ class Status:
             "clips_failed": snapshot.clips_failed,
             "frames_per_second": snapshot.frames_per_second,
             "seconds_left": snapshot.seconds_left,
+            "gpus": as_rows(self.gpus),
             "splits": [asdict(each) for each in snapshot.counts],
             "reasons": [
                 {"reason": reason, "failures": failures, "frames": frames}
@@ -111,8 +116,15 @@ def read_status(folder: Path) -> Status:
         state = "running"
     elif "finished_at" in meta:
         state = "finished"
-    return Status(folder, state, manifest, holder, _snapshot(folder, counts, holder),
-                  tuple(reasons), meta.get("finished_at"), doubt)  # fmt: skip
+    snapshot, gpus = _snapshot(folder, counts, holder), _gpus(folder, holder)
+    return Status(folder, state, manifest, holder, snapshot,
+                  tuple(reasons), meta.get("finished_at"), doubt, gpus)  # fmt: skip
+
+
+def _gpus(folder: Path, holder: Holder | None) -> tuple[Gpu, ...]:
+    if holder is None or holder.host != socket.gethostname():
+        return ()
+    return tuple(with_workers(read_live(folder).get("workers_on")))
 
 
 def list_failures(folder: Path) -> list[Failure]:
@@ -177,22 +189,9 @@ def _ask_to_end(folder: Path, holder: Holder) -> bool:
     import psutil  # here: `status`, which does not need it, would take longer
 
     try:
-        process = psutil.Process(holder.pid)
-        if not any(_is_same(folder / LOCK_NAME, each.path) for each in process.open_files()):
-            return False
-        process.send_signal(signal.SIGTERM)  # looks whether the pid is still that process
-    except psutil.NoSuchProcess:
-        return False
+        return end_holder(holder.pid, folder / LOCK_NAME)
     except psutil.AccessDenied as error:
         raise RunError(
             f"{folder} is worked on by {describe(holder)}, a process of another user; "
             "nothing was stopped: ask them, or run posemill stop as that user"
         ) from error
-    return True
-
-
-def _is_same(path: Path, other: str) -> bool:
-    try:
-        return path.samefile(other)
-    except OSError:  # gone by now
-        return False

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.timing import shares
 
+LEAST_SECONDS = 60.0  # of a shorter training nothing can be told
 _MOST = 2
 _DATA_SHARE = 0.10
 _TRANSFER_SHARE = 0.10
 _OPTIMIZER_SHARE = 0.25
 _SIDE_SHARE = 0.05  # evaluation or checkpoint
+_BUSY_SHARE = 0.80
 
 
 @dataclass(frozen=True)
@@ -36,17 +38,30 @@ class Advice:
 
 
 def advise(
-    seconds: Mapping[str, float], config: TrainConfig, *, cores: int, ranks: int, num_evals: int
+    seconds: Mapping[str, float],
+    config: TrainConfig,
+    *,
+    cores: int,
+    ranks: int,
+    num_evals: int,
+    busy: float | None = None,
+    is_gpu: bool = False,
 ) -> list[Advice]:
     """Return at most two changes, the larger share of the time first; none if all is well.
+
+    A training of less than a minute gets none.
 
     Args:
         seconds: By part, as `Clock.read` returns.
         config: The settings in use, `workers` resolved.
-        cores: Cores of this machine.
+        cores: Cores that this process may use.
         ranks: Processes that trained.
         num_evals: Evaluations that ran.
+        busy: Share of the time in which the GPU, or the cores, were at work; None if unknown.
+        is_gpu: Which of them.
     """
+    if sum(seconds.values()) < LEAST_SECONDS:
+        return []
     share = shares(seconds)
     found = [
         _on_data(share["data"], config, cores // max(1, ranks)),
@@ -56,28 +71,42 @@ def advise(
         _on_checkpoint(share["checkpoint"], config),
     ]
     kept = [advice for advice in found if advice]
+    # What leaves the device idle is named above; where nothing is, there is too little to do.
+    if not kept and busy is not None and busy < _BUSY_SHARE:
+        kept = [_on_idle(busy, config, cores=cores, is_gpu=is_gpu)]
     return sorted(kept, key=lambda advice: -advice.weight)[:_MOST]
 
 
 def _on_data(share: float, config: TrainConfig, own_cores: int) -> Advice | None:
     if share < _DATA_SHARE:
         return None
-    seen = f"{share:.0%} of the time waits for data"
+    workers, spare = config.workers, own_cores - 1
+    loaders = f"{workers or 'no'} loader process{'es' * (workers > 1)}"
+    cores = f"{own_cores} core{'s' * (own_cores > 1)}"
+    seen = f"{share:.0%} of the time waits for data with {loaders} on {cores}"
     if config.cache == "hdf5":
-        return Advice("cache", "--cache mmap (or ram)", f"{seen} with cache {config.cache}", share)
-    if config.workers == 0 and own_cores > 1:
-        change = f"--workers {min(2, own_cores - 1)}"
-        return Advice("workers", change, f"{seen} with no loader process", share)
-    if config.workers > 0 and config.workers < own_cores - 1:
-        more = min(own_cores - 1, config.workers * 2)
-        seen = f"{seen} with {config.workers} of {own_cores} cores loading"
+        return Advice("cache", "--cache mmap (or ram)", f"{seen} and cache hdf5", share)
+    if workers > own_cores:
+        return Advice("workers", f"--workers {max(1, spare)}", seen, share)
+    if workers < spare:
+        more = min(spare, max(2, workers * 2))
         return Advice("workers", f"--workers {more}", seen, share)
     if config.cache == "mmap":
-        return Advice("cache", "--cache ram", f"{seen} although loaders use all cores", share)
-    if config.prefetch_factor < 4:
+        return Advice("cache", "--cache ram", seen, share)
+    if workers and config.prefetch_factor < 4:
         change = f"--prefetch-factor {config.prefetch_factor * 2}"
         return Advice("prefetch_factor", change, seen, share)
     return None
+
+
+def _on_idle(busy: float, config: TrainConfig, *, cores: int, is_gpu: bool) -> Advice:
+    what = "the GPU was" if is_gpu else f"the {cores} cores were"
+    seen = f"{what} busy for {busy:.0%} of the time, less than {_BUSY_SHARE:.0%}"
+    if not is_gpu and config.parallel == "single" and cores > 1:
+        return Advice("parallel", "--parallel auto", seen, 1 - busy)
+    if config.micro_batch < config.batch_size:
+        return Advice("micro_batch", f"--micro-batch {config.micro_batch * 2}", seen, 1 - busy)
+    return Advice("batch_size", f"--batch-size {config.batch_size * 2}", seen, 1 - busy)
 
 
 def _on_transfer(share: float, config: TrainConfig) -> Advice | None:

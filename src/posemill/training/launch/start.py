@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 
 from torch import nn
 
-from posemill.errors import ConfigError, RunError
+from posemill.errors import ConfigError, PosemillError, RunError
+from posemill.machine.live_files import LogFile
 from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.config.unused import unused_settings
@@ -163,22 +165,40 @@ def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
     if not is_first:
         summary = launch(make, planned, folder)
         return TrainResult(folder.path, summary["scores"], summary | reasons)
-    with folder.naming_the_disk(), folder.made_and_locked():
+    with folder.naming_the_disk(), folder.made_and_locked() as log, _ended_in(log):
         why = dict.fromkeys(("parallel", "processes", "threads", "workers"), plan.reason)
         why |= {
             "precision": precision.reason,
             **{name: text for name, (_, text) in decided.items()},
         }
         _write_settings(folder, resolved, planned, why)
-        if config.progress:
-            for note in notes:
-                say(f"note: {note}")
-            say(f"mode {plan.mode}, {plan.processes} x {plan.threads} threads: {plan.reason}")
-            say(f"precision {precision.name}: {precision.reason}")
+        for line in (
+            f"start: pid {os.getpid()}",
+            *(f"note: {note}" for note in notes),
+            f"mode {plan.mode}, {plan.processes} x {plan.threads} threads: {plan.reason}",
+            f"precision {precision.name}: {precision.reason}",
+        ):
+            log.write(line)
+            if config.progress and not line.startswith("start"):
+                say(line)
         summary = launch(make, planned, folder) | reasons
         summary["notes"] = notes + summary["notes"]
         folder.write_summary(summary)
+        log.write(f"finished: {summary['steps']} steps, best at {summary['best_step']}")
     return TrainResult(folder.path, summary["scores"], summary)
+
+
+@contextmanager
+def _ended_in(log: LogFile) -> Iterator[None]:
+    """Write into the log why a training ended before its time."""
+    try:
+        yield
+    except PosemillError as error:
+        log.write(f"failed: {error}")
+        raise
+    except KeyboardInterrupt:
+        log.write("interrupted")
+        raise
 
 
 def _given(workload: Workload) -> Workload:

@@ -36,6 +36,7 @@ from posemill.provenance import load_toml
 from posemill.settings import find_field
 from posemill.training.config.resolve import Resolved, read_config, resolve_config
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.launch.sweep_status import flatten
 
 _TABLES = ("config", "out", "settings", "grid", "random", "folds")
 
@@ -221,12 +222,6 @@ def tabulate(sweep: Sweep, failures: Mapping[str, str] | None = None) -> list[di
             row["state"] = "started" if job.run_folder.is_dir() else "waiting"
         rows.append(row)
     return rows
-
-
-def flatten(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes with the model's options beside the other settings."""
-    plain = {name: value for name, value in changes.items() if name != "model_options"}
-    return {**plain, **changes.get("model_options", {})}
 
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -7,14 +7,19 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from posemill.errors import ConfigError
+from posemill.files import check_own_parts
 from posemill.machine.limits import count_cores, free_memory
+from posemill.machine.live_files import LogFile
 from posemill.machine.processes import python_command, thread_variables
 from posemill.training.launch.sweep import Sweep, SweepJob
+from posemill.training.launch.sweep_status import SWEEP_FILES, write_record
+from posemill.training.runs.live import LOG_NAME, hold
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
@@ -174,4 +179,17 @@ def run_sweep(
 ) -> Mapping[str, str]:
     """Run a sweep and return the reasons of the trainings that failed, by name."""
     sweep.out.mkdir(parents=True, exist_ok=True)
-    return SweepRunner(sweep, num_jobs, report=report or (lambda event, job: None), **options).run()
+    check_own_parts(sweep.out, SWEEP_FILES, ())
+    with hold(sweep.out, what="sweep"), closing(LogFile(sweep.out / LOG_NAME)) as log:
+        write_record(sweep, num_jobs)
+        log.write(f"start: pid {os.getpid()}, {num_jobs} side by side")
+        runner = SweepRunner(sweep, num_jobs, **options)
+
+        def tell(event: str, job: SweepJob) -> None:
+            reason = runner.failures.get(job.name)
+            log.write(f"{job.name} {event}{f': {reason}' if reason else ''}")
+            if report is not None:
+                report(event, job)
+
+        runner.report = tell
+        return runner.run()

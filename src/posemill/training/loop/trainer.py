@@ -12,11 +12,13 @@ from typing import Any
 import torch
 
 from posemill.errors import TrainingError
+from posemill.machine.gpus import place_workers
 from posemill.machine.limits import count_cores
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.launch.advice import advise
 from posemill.training.loop.activations import checkpoint_blocks
+from posemill.training.loop.busy import BusyMeter
 from posemill.training.loop.distributed import World
 from posemill.training.loop.evaluation import Evaluation, evaluate_split
 from posemill.training.loop.optimizer_state import pack_optimizer, unpack_optimizer
@@ -97,7 +99,8 @@ class Trainer:
         self.log = TrainingLog(config, folder, is_first=world.is_first)
         seed_everything(config.seed, world.rank)
         workload.model.to(device)
-        self.notes = []
+        self.notes: list[str] = []
+        self.last_words: list[str] = []
         if precision.is_slow:
             self.notes.append(f"precision {precision.name}: {precision.reason}")
         if config.activation_checkpointing:
@@ -112,6 +115,7 @@ class Trainer:
         by_epochs = config.epochs * self._loader.num_steps
         self.total_steps = min(by_epochs, config.max_steps or by_epochs)
         self._writer = CheckpointWriter(folder.checkpoints)
+        self._busy: float | None = None
         self._seconds_before: Mapping[str, float] = self.clock.read()
         self._seconds_running = 0.0
         self._num_samples = 0
@@ -119,9 +123,13 @@ class Trainer:
 
     def run(self) -> None:
         """Train to the end; the best and the last checkpoint are on the disk afterwards."""
+        self.log.start(self.total_steps, self.state.step)
         for note in self.notes:
             self.log.say(note)
-        self.log.start(self.total_steps, self.state.step)
+        self._note_best()
+        self.log.note(workers_on=self._ranks_on())
+        meter = BusyMeter(self.device)
+        meter.start()
         try:
             with _readable_errors(self.config):
                 self.workload.model.train()
@@ -136,6 +144,7 @@ class Trainer:
                         self._run_epoch(batches)
             self._finish_writing()
         finally:
+            self._busy = meter.stop()
             self.log.close()
             self._writer.close()
 
@@ -149,9 +158,10 @@ class Trainer:
             state.step_in_epoch += 1
             self.log.advance(state.epoch)
             is_over = state.step >= self.total_steps
-            if state.step % config.log_every == 0 or is_over:
+            is_last = is_over or state.step_in_epoch == steps
+            if state.step % config.log_every == 0 or is_last:
                 self._report(lr)
-            if is_over or state.step_in_epoch == steps:
+            if is_last:
                 break
             if config.save_every_steps and state.step % config.save_every_steps == 0:
                 self.save("last")
@@ -209,10 +219,33 @@ class Trainer:
         if is_better:
             state.best, state.best_step, state.scores = value, state.step, result.scores
             state.num_worse = 0
+            self._note_best()
         else:
             state.num_worse += 1
             state.is_stopped = 0 < self.config.patience <= state.num_worse
+        if state.is_stopped:
+            self.last_words.append(self._why_stopped())
+            self.log.say(self.last_words[-1])
         return is_better
+
+    def _ranks_on(self) -> dict[str, list[int]]:
+        """Which ranks of this machine are on which GPU, for `posemill status`."""
+        if self.world.size == 1 or self.device.type != "cuda":
+            return place_workers([str(self.device)])
+        num_here = min(self.world.size, torch.cuda.device_count())
+        return place_workers([f"cuda:{index}" for index in range(num_here)])
+
+    def _note_best(self) -> None:
+        main, _ = score_that_chooses(self.workload.val)
+        self.log.note(best=self.state.best, best_step=self.state.best_step, chosen_by=main)
+
+    def _why_stopped(self) -> str:
+        (main, _), count = score_that_chooses(self.workload.val), self.state.num_worse
+        return (
+            f"stopped early after epoch {self.state.epoch} of {self.config.epochs}: no better "
+            f"{main} in {count} evaluation{'s' * (count > 1)} (--patience {self.config.patience}); "
+            f"the best was at step {self.state.best_step}"
+        )
 
     def load_best(self) -> None:
         """Put the weights of the best checkpoint into the model; every process calls it."""
@@ -276,7 +309,8 @@ class Trainer:
             ) from error
         if self.world.is_first:
             self.folder.cut_metrics(self.state.step)
-        self.notes.append(f"continued after step {self.state.step} of {self.total_steps}")
+        self.last_words.append(f"continued after step {self.state.step} of {self.total_steps}")
+        self.notes.append(self.last_words[-1])
 
     def _restore_state(self, saved: Checkpoint) -> None:
         unpack_optimizer(self.stepper, saved.tensors, saved.state["optimizer"])
@@ -321,6 +355,8 @@ class Trainer:
             cores=count_cores(),
             ranks=self.world.size,
             num_evals=self.state.num_evals,
+            busy=self._busy,
+            is_gpu=self.device.type == "cuda",
         )
         main, _ = score_that_chooses(self.workload.val)
         return {
@@ -333,8 +369,10 @@ class Trainer:
             "seconds": time.perf_counter() - self._time,
             "samples_per_second": self._num_samples / max(self._seconds_running, 1e-9),
             "timing_seconds": seconds,
+            "busy_share": self._busy,
             "advice": [str(entry) for entry in advice],
             "notes": self.notes,
+            "last_words": self.last_words,
         }
 
 

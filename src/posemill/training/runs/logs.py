@@ -1,8 +1,9 @@
-"""What a running training says: a progress bar, lines of JSON, TensorBoard."""
+"""What a running training says: a progress bar, its log, lines of JSON, TensorBoard."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, TextIO
@@ -10,9 +11,14 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from posemill.machine.live_files import LogFile, Speedometer, read_live, write_live
 from posemill.terminal import printable
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.runs.live import LOG_NAME
 from posemill.training.runs.run_folder import RunFolder
+
+_LIVE_SECONDS = 1.0
+_LOG_SECONDS = 10.0  # between two lines about the loss
 
 
 def say(text: str) -> None:
@@ -37,15 +43,26 @@ class TrainingLog:
         self._progress: Progress | None = None
         self._folder = folder
         self._wants_board = config.tensorboard and find_spec("tensorboard") is not None
+        self._epochs = config.epochs
+        self._text: LogFile | None = None
+        self._live: dict[str, Any] = {}
+        self._speed = Speedometer()
+        self._live_at = self._text_at = 0.0
 
     def say(self, text: str) -> None:
-        """Print a line to stderr."""
+        """Print a line to stderr, and write it into the log."""
+        if self._text:
+            self._text.write(text)
         self._console.print(printable(text), highlight=False, markup=False)
 
     def start(self, total_steps: int, done: int = 0) -> None:
         """Open the files and show the progress bar."""
         if self._is_first:
             self._file = self._folder.metrics_path.open("a", encoding="utf-8")
+            self._text = LogFile(self._folder.path / LOG_NAME)
+            self._live = read_live(self._folder.path)  # who trains; the rest is of now
+            self._live |= {"step": done, "total_steps": total_steps, "epochs": self._epochs}
+            self._live_at = 0.0
         if self._is_first and self._wants_board:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -65,10 +82,27 @@ class TrainingLog:
         )
         self._progress.start()
 
+    def note(self, **values: Any) -> None:
+        """Leave values for `posemill status`, with what is there already."""
+        if self._text:
+            self._live |= values
+            self._live_at = time.monotonic()
+            write_live(self._folder.path, self._live)
+
     def advance(self, epoch: int) -> None:
         """Move the bar by one step."""
+        if self._text:
+            self._live |= {"step": self._live["step"] + 1, "epoch": epoch + 1}
+            if time.monotonic() - self._live_at > _LIVE_SECONDS:
+                self._note_speed()
         if self._progress:
             self._progress.update(self._task, advance=1, epoch=epoch + 1)
+
+    def _note_speed(self) -> None:
+        step = self._live["step"]
+        speed = self._speed.see(step)
+        left = (self._live["total_steps"] - step) / speed if speed else None
+        self.note(seconds_left=left)
 
     def record(self, event: str, step: int, epoch: int, values: Mapping[str, float]) -> None:
         """Write one line of the log, and show it.
@@ -88,12 +122,17 @@ class TrainingLog:
         if self._board:
             for name, value in values.items():
                 self._board.add_scalar(f"{event}/{name}", value, step)
-        if event == "train" and self._progress:
+        if event == "train":
             text = (
                 f"loss {values['loss']:.4f}  {values['samples_per_second']:.0f} samples/s  "
                 f"data wait {values['data_wait']:.0%}"
             )
-            self._progress.update(self._task, text=text)
+            self._live["samples_per_second"] = values["samples_per_second"]
+            if self._progress:
+                self._progress.update(self._task, text=text)
+            if self._text and time.monotonic() - self._text_at > _LOG_SECONDS:
+                self._text_at = time.monotonic()
+                self._text.write(f"epoch {epoch + 1}, step {step}: {text}")
         if event == "eval":
             listed = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
             self.say(f"epoch {epoch + 1}: {listed}")
@@ -104,5 +143,9 @@ class TrainingLog:
             self._progress.stop()
         if self._file:
             self._file.close()
+        if self._text:
+            self.note()
+            self._text.close()
+            self._text = None
         if self._board:
             self._board.close()

@@ -4,6 +4,7 @@ config.toml       all settings, with where each came from
 run.json          marker; the model, its classes, mode, precision, versions
 metrics.jsonl     one line for each logged step and evaluation
 checkpoints/      last and best
+log.txt           what it said, line by line; live.json: how far it is, and who trains
 summary.json      scores, timing and advice, written at the end
 figures/*.png, tensorboard/
 """
@@ -13,19 +14,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from posemill.errors import RunError, TrainingError
 from posemill.files import atomic_path, check_own_parts, open_plain, parse_json
 from posemill.machine.disk import disk_message, is_of_the_disk
-from posemill.machine.locks import try_lock
+from posemill.machine.live_files import LIVE_NAME, LogFile
 from posemill.training.runs.checkpoints import CheckpointFolder
+from posemill.training.runs.live import FILES, FOLDERS, KIND, LOCK_NAME, LOG_NAME, hold
 
-_KIND = "posemill-training"
-_FILES = ("run.json", "config.toml", "metrics.jsonl", "summary.json", ".lock")
-_FOLDERS = ("checkpoints", "figures", "tensorboard")
 # What `run.json` says that others rely on.
 _FACTS: dict[str, type] = {
     "identity": dict, "class_names": list, "mode": str, "processes": int, "threads": int,
@@ -49,7 +48,7 @@ class RunFolder:
 
         A folder that holds another training, or something else, is a `RunError`.
         """
-        check_own_parts(self.path, _FILES, _FOLDERS)
+        check_own_parts(self.path, FILES, FOLDERS)
         marker = self.path / "run.json"
         if marker.is_file():
             if not resume:
@@ -61,7 +60,7 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path} is a file; --out names a folder")
         # What a start that failed before its marker leaves behind.
-        begun = (".lock", "config.toml")
+        begun = (LOCK_NAME, "config.toml", LOG_NAME, LIVE_NAME, f".{LIVE_NAME}.tmp")
         if self.path.is_dir() and any(path.name not in begun for path in self.path.iterdir()):
             raise RunError(
                 f"{self.path} holds files that are not a training of posemill; choose another --out"
@@ -73,31 +72,11 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
-    def made_and_locked(self) -> Iterator[None]:
-        """Make the folder, and keep other trainings out of it for the block."""
+    def made_and_locked(self) -> Iterator[LogFile]:
+        """Make the folder, keep other trainings out of it for the block; yield its log."""
         self.make()
-        with self.locked():
-            yield
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other trainings out of the folder for the block; a dead holder's lock is free."""
-        flags = os.O_RDWR | os.O_CREAT
-        with os.fdopen(open_plain(self.path / ".lock", flags), "r+b") as handle:
-            try:
-                # Its own: a lock of the file itself would be kept alive by forked loaders.
-                is_ours = try_lock(handle.fileno(), is_own=True)
-            except OSError as error:
-                raise RunError(
-                    f"{self.path}: its file system cannot lock files ({error.strerror}); put the "
-                    "training on another disk"
-                ) from error
-            if not is_ours:
-                raise RunError(
-                    f"{self.path} is being trained by another process; wait for it, end it, or "
-                    "choose another --out"
-                )
-            yield
+        with hold(self.path, what="training"), closing(LogFile(self.path / LOG_NAME)) as log:
+            yield log
 
     @contextmanager
     def naming_the_disk(self) -> Iterator[None]:
@@ -117,11 +96,11 @@ class RunFolder:
 
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         """Write `run.json`."""
-        self._write("run.json", {"kind": _KIND, **facts})
+        self._write("run.json", {"kind": KIND, **facts})
 
     def read_facts(self) -> dict[str, Any]:
         """Return `run.json`; a folder without one is a `RunError`."""
-        check_own_parts(self.path, _FILES, _FOLDERS)
+        check_own_parts(self.path, FILES, FOLDERS)
         facts = self._read("run.json", "is not the folder of a training (no run.json)")
         for name, kind in _FACTS.items():
             if not isinstance(facts.get(name), kind):

@@ -1,0 +1,116 @@
+"""The GPUs of this machine, as NVIDIA's library sees them; none where it does not answer.
+
+`nvidia-ml-py` is not needed for anything else: where it is not installed nothing is shown.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU now.
+
+    Args:
+        index: As the driver counts them; CUDA may count others, see `place_workers`.
+        uuid: `GPU-…`.
+        busy_share: Of the last moment in which it computed, 0 to 1; None where it is not told.
+        memory_used: Bytes, as is `memory_total`.
+        workers: Which of a run's workers, or ranks of a training, are on it.
+    """
+
+    index: int
+    name: str
+    uuid: str
+    busy_share: float | None
+    memory_used: int
+    memory_total: int
+    workers: tuple[int, ...] = ()
+
+    def describe(self) -> str:
+        """Return one line: `GPU 0 NVIDIA A100: 87 % busy, 3.9 of 40.0 GB, workers 0, 2`."""
+        busy = "" if self.busy_share is None else f"{self.busy_share:.0%} busy, "
+        used, total = self.memory_used / (1 << 30), self.memory_total / (1 << 30)
+        on = ", ".join(str(index) for index in self.workers)
+        workers = f", worker{'s' * (len(self.workers) > 1)} {on}" if on else ""
+        return f"GPU {self.index} {self.name}: {busy}{used:.1f} of {total:.1f} GB{workers}"
+
+
+def read_gpus() -> list[Gpu]:
+    """Return every GPU that NVIDIA's library tells of."""
+    try:
+        import pynvml
+    except ImportError:
+        return []
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:  # no driver
+        return []
+    try:
+        return [_read(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+    except pynvml.NVMLError:
+        return []
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _read(pynvml: Any, index: int) -> Gpu:
+    device = pynvml.nvmlDeviceGetHandleByIndex(index)
+    memory = pynvml.nvmlDeviceGetMemoryInfo(device)
+    busy = None
+    with suppress(pynvml.NVMLError):  # one that is cut into several does not tell
+        busy = pynvml.nvmlDeviceGetUtilizationRates(device).gpu / 100
+    name, uuid = pynvml.nvmlDeviceGetName(device), pynvml.nvmlDeviceGetUUID(device)
+    return Gpu(index, _text(name), _text(uuid), busy, int(memory.used), int(memory.total))
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def place_workers(devices: Sequence[str]) -> dict[str, list[int]]:
+    """Return which workers are on which GPU, by the GPU's number or the start of its `GPU-…` name.
+
+    Args:
+        devices: Of each worker, `cuda:1`; those on a CPU are left out. CUDA counts only the GPUs
+            that `CUDA_VISIBLE_DEVICES` of this process names.
+    """
+    visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    visible = [name for name in visible if name]
+    found: dict[str, list[int]] = {}
+    for worker, device in enumerate(devices):
+        kind, _, number = device.partition(":")
+        if kind == "cuda":
+            place = int(number or 0)
+            name = visible[place] if place < len(visible) else str(place)
+            found.setdefault(name, []).append(worker)
+    return found
+
+
+def with_workers(placed: Any) -> list[Gpu]:
+    """Return the GPUs with the workers on them; none where no worker is on one.
+
+    Args:
+        placed: What `place_workers` returned, out of a file that may be a stranger's.
+    """
+    if not isinstance(placed, Mapping) or not placed:
+        return []
+    return [replace(gpu, workers=_workers_on(gpu, placed)) for gpu in read_gpus()]
+
+
+def _workers_on(gpu: Gpu, placed: Mapping[str, Any]) -> tuple[int, ...]:
+    for name, workers in placed.items():
+        is_this = name == str(gpu.index) or (len(name) > 4 and gpu.uuid.startswith(name))
+        if is_this and isinstance(workers, list):
+            return tuple(index for index in workers if isinstance(index, int))
+    return ()
+
+
+def as_rows(gpus: Sequence[Gpu]) -> list[dict[str, Any]]:
+    """Return them as plain values."""
+    return [asdict(gpu) for gpu in gpus]

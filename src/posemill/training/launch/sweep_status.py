@@ -1,0 +1,173 @@
+"""How a sweep stands: the trainings its record names, each read from its own folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posemill.errors import RunError
+from posemill.files import atomic_path, check_own_parts
+from posemill.machine.live_files import LIVE_NAME, last_lines, read_live
+from posemill.training.runs.live import LOCK_NAME, LOG_NAME, SWEEP_NAME, is_held
+from posemill.training.runs.status import TrainStatus, read_object, read_train_status
+
+if TYPE_CHECKING:
+    from posemill.training.launch.sweep import Sweep
+
+SWEEP_FILES = (SWEEP_NAME, LOCK_NAME, LOG_NAME, LIVE_NAME)
+_LAST_LINES = 5
+_EVENT = re.compile(r"^\S+ (\d+-[0-9a-f]{8}) (started|done|failed)(?:: (.*))?$")
+
+
+def flatten(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes with the model's options beside the other settings."""
+    plain = {name: value for name, value in changes.items() if name != "model_options"}
+    return {**plain, **changes.get("model_options", {})}
+
+
+def write_record(sweep: Sweep, num_jobs: int) -> None:
+    """Write `sweep.json`: which trainings there are, and from which file."""
+    record = {
+        "kind": "posemill-sweep",
+        "file": str(sweep.path.resolve()),
+        "workers": num_jobs,
+        "trainings": [{"name": job.name, "changes": dict(job.changes)} for job in sweep.jobs],
+    }
+    with atomic_path(sweep.out / SWEEP_NAME) as temporary:
+        temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+@dataclass(frozen=True)
+class SweepStatus:
+    """How a sweep stands.
+
+    Args:
+        state: As of a training; `finished` where all its trainings are done.
+        file: The TOML file that describes it.
+        trainings: A row each: `job`, what it has different, `state` (`waiting`, `running`,
+            `stopped`, `failed`, `done`), `epoch`, `step`, the best score, `reason`.
+        last_lines: Of its log.
+    """
+
+    folder: Path
+    state: str
+    pid: int | None
+    file: str
+    workers: int
+    trainings: tuple[Mapping[str, Any], ...]
+    last_lines: tuple[str, ...] = ()
+
+    def headline(self) -> str:
+        """Return one line about it."""
+        who = f", pid {self.pid}" if self.state == "running" else ""
+        ends = "stopped before its end" if self.state == "stopped" else self.state
+        return f"{self.folder}: {ends}{who}"
+
+    def describe(self) -> str:
+        """Return one line on how far it is: `3/8 trainings done, 2 running, 1 failed`."""
+        states = [str(row["state"]) for row in self.trainings]
+        parts = [f"{states.count('done')}/{len(states)} trainings done"]
+        others = ("running", "stopped", "failed", "waiting")
+        parts += [f"{states.count(name)} {name}" for name in others if name in states]
+        return ", ".join(parts)
+
+    def next_command(self) -> str:
+        """Return the command that a user would give next."""
+        if self.state == "running":
+            return f"posemill status {shlex.quote(str(self.folder))} --watch"
+        if self.state == "finished" and self.trainings:
+            first = self.folder / str(self.trainings[0]["job"])
+            return f"posemill status {shlex.quote(str(first))}"
+        again = f"posemill sweep {shlex.quote(self.file)} --out {shlex.quote(str(self.folder))}"
+        return again + (f" --workers {self.workers}" if self.workers > 1 else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**values, "folder": str(self.folder), "next": self.next_command()}
+
+
+def read_sweep_status(folder: Path) -> SweepStatus:
+    """Return how the sweep in a folder stands.
+
+    Raises:
+        RunError: Its record is not what posemill wrote, or a part of it leads outside.
+    """
+    check_own_parts(folder, SWEEP_FILES, ())
+    is_running = is_held(folder)
+    record = read_object(folder / SWEEP_NAME)
+    listed = record.get("trainings")
+    if not isinstance(listed, list) or not all(map(_is_training, listed)):
+        raise RunError(
+            f"{folder / SWEEP_NAME} is not what posemill wrote; run the same posemill sweep "
+            "command again, or look at its trainings one by one"
+        )
+    failures = _failures(folder)
+    rows = tuple(_row(folder, each, failures) for each in listed)
+    state = "unknown" if is_running is None else "running" if is_running else "stopped"
+    if state == "stopped" and all(row["state"] == "done" for row in rows):
+        state = "finished"
+    pid, workers = read_live(folder).get("pid"), record.get("workers")
+    return SweepStatus(
+        folder,
+        state,
+        pid if isinstance(pid, int) else None,
+        str(record.get("file", "")),
+        workers if isinstance(workers, int) else 1,
+        rows,
+        tuple(last_lines(folder / LOG_NAME, _LAST_LINES)),
+    )
+
+
+def _is_training(entry: Any) -> bool:
+    """Whether an entry of the record is one: its name is a folder's, and leads nowhere else."""
+    changes = entry.get("changes") if isinstance(entry, dict) else None
+    if not isinstance(changes, dict) or not isinstance(changes.get("model_options", {}), dict):
+        return False
+    name = entry.get("name")
+    return isinstance(name, str) and re.fullmatch(r"\d+-[0-9a-f]{8}", name) is not None
+
+
+def _failures(folder: Path) -> dict[str, str]:
+    """Return why trainings failed, by the last word of the sweep's log on each."""
+    found: dict[str, str] = {}
+    for line in last_lines(folder / LOG_NAME, 10_000):
+        if event := _EVENT.match(line):
+            name, what, reason = event.groups()
+            found.pop(name, None)
+            if what == "failed":
+                found[name] = reason or ""
+    return found
+
+
+def _row(folder: Path, entry: Mapping[str, Any], failures: Mapping[str, str]) -> dict[str, Any]:
+    name = entry["name"]
+    row: dict[str, Any] = {"job": name, **flatten(entry["changes"])}
+    check_own_parts(folder, (), (name,))
+    check_own_parts(folder / name, (), ("run",))
+    if not (folder / name / "run").is_dir():
+        status = None
+        row["state"] = "waiting"
+    else:
+        status = read_train_status(folder / name / "run")
+        row["state"] = "done" if status.state == "finished" else status.state
+    if row["state"] in ("waiting", "stopped") and name in failures:
+        row |= {"state": "failed", "reason": failures[name]}
+    return row | (_progress(status) if status else {})
+
+
+def _progress(status: TrainStatus) -> dict[str, Any]:
+    """Return how far a training is, in columns."""
+    steps = None if status.step is None else f"{status.step}/{status.total_steps}"
+    epochs = None if status.epoch is None else f"{status.epoch}/{status.epochs}"
+    row: dict[str, Any] = {"epoch": epochs, "step": steps}
+    if status.best is not None:
+        row[f"best_{status.chosen_by}"] = status.best
+    for split, scores in status.scores.items():
+        row |= {f"{split}_{name}": value for name, value in scores.items() if name != "loss"}
+    return row

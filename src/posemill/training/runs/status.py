@@ -1,0 +1,197 @@
+"""How a training stands, read from its folder by anyone at any time; nothing here needs torch."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from posemill.errors import ConfigError, RunError
+from posemill.files import check_own_parts, open_plain, parse_json
+from posemill.machine.gpus import Gpu, as_rows, with_workers
+from posemill.machine.live_files import last_lines, read_live
+from posemill.terminal import duration
+from posemill.training.runs.live import FILES, FOLDERS, LOG_NAME, is_held
+
+_LIVE_FOR_SECONDS = 60.0  # a step, or a checkpoint on a slow disk, may take long
+_LAST_LINES = 5
+State = Literal["running", "finished", "stopped", "unknown"]
+
+
+@dataclass(frozen=True)
+class TrainStatus:
+    """How a training stands; what is not known is None.
+
+    Args:
+        state: `running`, `finished`, `stopped`: not finished, and nobody trains; or `unknown`: its
+            lock cannot be looked at.
+        pid: Of the process that trains, or did last.
+        step: Optimizer steps taken, of `total_steps`; as `epoch`, from 1, is of `epochs`.
+        seconds_left: By the speed of the last minute, while it runs.
+        best: Best value so far of the score `chosen_by`, at `best_step`.
+        checkpoint_step: Where `--resume` goes on.
+        scores: By split, at the end.
+        last_lines: Of its log.
+        gpus: With the ranks on them, while it runs on this machine.
+    """
+
+    folder: Path
+    state: State
+    pid: int | None = None
+    host: str | None = None
+    started_at: str | None = None
+    epoch: int | None = None
+    epochs: int | None = None
+    step: int | None = None
+    total_steps: int | None = None
+    samples_per_second: float | None = None
+    seconds_left: float | None = None
+    chosen_by: str | None = None
+    best: float | None = None
+    best_step: int | None = None
+    checkpoint_step: int | None = None
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    last_lines: tuple[str, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+
+    def headline(self) -> str:
+        """Return one line about it."""
+        who = "" if self.pid is None else f"pid {self.pid} on {self.host} since {self.started_at}"
+        if self.state == "running":
+            return f"{self.folder}: running, {who or 'by another process'}"
+        if self.state == "finished":
+            return f"{self.folder}: finished"
+        if self.state == "unknown":
+            return (
+                f"{self.folder}: cannot tell whether somebody trains, its lock cannot be looked at"
+            )
+        return f"{self.folder}: stopped before its end" + (f"; {who} has ended" if who else "")
+
+    def describe(self) -> str:
+        """Return one line on how far it is: `epoch 3/20, step 45/300 (15.0%), …`."""
+        parts = []
+        if self.epoch is not None:
+            parts.append(f"epoch {self.epoch}{_of(self.epochs)}")
+        if self.step is not None:
+            share = f" ({self.step / self.total_steps:.1%})" if self.total_steps else ""
+            parts.append(f"step {self.step}{_of(self.total_steps)}{share}")
+        if self.samples_per_second is not None:
+            parts.append(f"{self.samples_per_second:.0f} samples/s")
+        if self.seconds_left is not None:
+            parts.append(f"{duration(self.seconds_left)} left")
+        if self.best is not None:
+            parts.append(f"best {self.chosen_by} {self.best:.4f} at step {self.best_step}")
+        return ", ".join(parts) or "no step yet"
+
+    def next_command(self) -> str:
+        """Return the command that a user would give next."""
+        folder = shlex.quote(str(self.folder))
+        if self.state == "finished":
+            return f"posemill evaluate {folder} --split {([*self.scores] or ['test'])[-1]}"
+        if self.state == "stopped":
+            return resume_command(self.folder)
+        return f"posemill status {folder} --watch"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        more = {"gpus": as_rows(self.gpus), "next": self.next_command()}
+        return {**values, "folder": str(self.folder), **more}
+
+
+def read_train_status(folder: Path) -> TrainStatus:
+    """Return how the training in a folder stands.
+
+    Raises:
+        RunError: A part of it is a link, a pipe, or not what a training writes.
+    """
+    check_own_parts(folder, FILES, FOLDERS)
+    # In this order: a training that ends in between shows as running, not as stopped.
+    running = is_held(folder)
+    live, summary = read_live(folder), read_object(folder / "summary.json")
+    step, end = _number(live, "step", int), _number(summary, "steps", int)
+    state: State = "unknown" if running is None else "running" if running else "stopped"
+    if state == "stopped" and end is not None and end >= (step or 0):
+        state = "finished"
+    is_fresh = running and time.time() - (_number(live, "written_at") or 0) < _LIVE_FOR_SECONDS
+    is_here = live.get("host") == socket.gethostname()
+    checkpoint = read_object(folder / "checkpoints" / "last.json")
+    return TrainStatus(
+        folder, state,
+        pid=_number(live, "pid", int), host=_word(live, "host"),
+        started_at=_word(live, "started_at"),
+        epoch=_number(live, "epoch", int), epochs=_number(live, "epochs", int),
+        step=end if step is None else step, total_steps=_number(live, "total_steps", int),
+        samples_per_second=_number(live, "samples_per_second") if state != "stopped" else None,
+        seconds_left=_number(live, "seconds_left") if is_fresh else None,
+        chosen_by=_word(live, "chosen_by"), best=_number(live, "best"),
+        best_step=_number(live, "best_step", int),
+        checkpoint_step=_number(checkpoint, "step", int),
+        scores=_scores(summary) if state == "finished" else {},
+        last_lines=tuple(last_lines(folder / LOG_NAME, _LAST_LINES)),
+        gpus=tuple(with_workers(live.get("workers_on")) if running and is_here else ()),
+    )  # fmt: skip
+
+
+def resume_command(folder: Path) -> str:
+    """Return the command that continues a training."""
+    from posemill.training.config.resolve import read_config
+
+    check_own_parts(folder, FILES, FOLDERS)
+    identity = read_object(folder / "run.json").get("identity")
+    if isinstance(identity, dict) and "model" not in identity:
+        return f"posemill.fit(…, out={str(folder)!r}, resume=True)"
+    config = folder / "config.toml"
+    command = f"posemill train {shlex.quote(str(config))} --resume"
+    try:
+        named = read_config(config).get("out", "")
+        is_here = isinstance(named, str) and Path(named).resolve() == folder.resolve()
+    except (ConfigError, OSError, ValueError):
+        is_here = False
+    # It may have been started from elsewhere.
+    return command if is_here else f"{command} --out {shlex.quote(str(folder))}"
+
+
+def _of(total: int | None) -> str:
+    return "" if total is None else f"/{total}"
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file, nothing where there is none."""
+    try:
+        with os.fdopen(open_plain(path), "rb") as handle:
+            found = parse_json(handle.read())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _number(values: Mapping[str, Any], name: str, kind: type = float) -> Any:
+    """Return a number of a file that may be a stranger's; None where it is none."""
+    value = values.get(name)
+    kinds = (int,) if kind is int else (int, float)
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        return None
+    return value if abs(value) < 1e15 else None  # nor NaN
+
+
+def _word(values: Mapping[str, Any], name: str) -> str | None:
+    value = values.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _scores(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    found = summary.get("scores")
+    by_split = found if isinstance(found, dict) else {}
+    return {
+        split: {name: value for name in scores if (value := _number(scores, name)) is not None}
+        for split, scores in by_split.items()
+        if isinstance(scores, dict)
+    }

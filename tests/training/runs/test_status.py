@@ -1,0 +1,262 @@
+"""How a training stands, from outside: while it runs, after a kill, after its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import posemill
+from posemill.api.run_status import follow_log, read_log, stop
+from posemill.cli.app import build_app
+from posemill.errors import ConfigError, RunError
+from posemill.machine.live_files import write_live
+from posemill.machine.processes import python_command
+from posemill.training.launch.start import train
+from posemill.training.loop.trainer import Trainer
+from posemill.training.runs.live import hold, is_held
+from posemill.training.runs.status import TrainStatus, read_train_status
+
+Settings = Callable[..., dict[str, Any]]
+
+
+def cli(*arguments: object) -> str:
+    result = CliRunner().invoke(build_app(), [str(each) for each in arguments])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.stdout
+
+
+def test_status_of_a_training_while_it_runs_and_after_its_end(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[TrainStatus] = []
+    save = Trainer.save
+
+    def look(self: Trainer, *names: str) -> None:
+        self.log._note_speed()
+        seen.append(read_train_status(self.folder.path))
+        save(self, *names)
+
+    monkeypatch.setattr(Trainer, "save", look)
+    out = train(settings()).out
+    assert [each.state for each in seen] == ["running"] * 3
+    assert (seen[1].epoch, seen[1].epochs) == (2, 3)
+    assert (seen[1].step, seen[1].total_steps) == (8, 12)
+    assert f"running, pid {os.getpid()} on {socket.gethostname()} since 20" in seen[0].headline()
+    assert re.match(r"epoch 2/3, step 8/12 \(66.7%\), \d+ samples/s", seen[1].describe())
+    assert seen[1].next_command() == f"posemill status {out} --watch"
+
+    status = posemill.status(out)
+    assert isinstance(status, TrainStatus)
+    assert (status.state, status.step, status.checkpoint_step) == ("finished", 12, 12)
+    assert status.chosen_by == "accuracy"
+    assert status.best is not None
+    text = cli("status", out)
+    assert f"{out}: finished\nepoch 3/3, step 12/12 (100.0%)" in text
+    assert f"best accuracy {status.best:.4f} at step {status.best_step}" in text
+    assert re.search(r"test +\d", text), "the scores"
+    assert "finished: 12 steps" in text, "the last lines"
+    assert f"next: posemill evaluate {out} --split test" in text
+    found = json.loads(cli("status", out, "--json"))
+    assert (found["state"], found["total_steps"], found["pid"]) == ("finished", 12, os.getpid())
+    assert set(found["scores"]) == {"dev", "test"}
+
+
+def test_a_killed_training_says_how_far_it_is_and_the_command_that_continues_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = settings(epochs=2, save_every_steps=2)
+    take = Trainer._report
+
+    def fall(self: Trainer, lr: float) -> None:
+        take(self, lr)
+        if self.state.step == 7:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "_report", fall)
+    with pytest.raises(KeyboardInterrupt):
+        train(fields)
+    status = read_train_status(Path(fields["out"]))
+    assert (status.state, status.step, status.checkpoint_step) == ("stopped", 7, 6)
+    assert "stopped before its end; pid" in status.headline()
+    assert "left" not in status.describe()
+    assert "samples/s" not in status.describe()
+    assert status.last_lines[-1].endswith(" interrupted")
+    command = status.next_command()
+    assert command == f"posemill train {fields['out']}/config.toml --resume"
+
+    monkeypatch.setattr(Trainer, "_report", take)
+    text = cli(*command.split()[1:])
+    assert "continued after step 6 of 8" in text
+    assert read_train_status(Path(fields["out"])).state == "finished"
+
+
+def test_a_training_started_from_elsewhere_or_of_an_own_model_has_its_own_command(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "log.txt").touch()
+    (tmp_path / "config.toml").write_text('out = "elsewhere"\n')
+    assert read_train_status(tmp_path).next_command() == (
+        f"posemill train {tmp_path}/config.toml --resume --out {tmp_path}"
+    )
+    (tmp_path / "run.json").write_text('{"kind": "posemill-training", "identity": {}}')
+    assert read_train_status(tmp_path).next_command() == (
+        f"posemill.fit(…, out={str(tmp_path)!r}, resume=True)"
+    )
+
+
+def test_logs_of_a_training_are_read_and_followed(settings: Settings) -> None:
+    out = train(settings()).out
+    lines = read_log(out)
+    assert f"start: pid {os.getpid()}" in lines[0]
+    assert any("epoch 1, step 1: loss " in line for line in lines)
+    assert any(re.search(r" epoch 3: loss \d", line) for line in lines)
+    assert "finished: 12 steps, best at " in lines[-1]
+    assert cli("logs", out, "-n", 1).strip() == lines[-1]
+    assert list(follow_log(out)) == []
+    with pytest.raises(ConfigError, match=r"is a training; only the workers of extract have logs"):
+        read_log(out, worker=1)
+    with pytest.raises(ConfigError, match=r"is a training: --failures lists clips"):
+        CliRunner().invoke(build_app(), ["status", str(out), "--failures"], catch_exceptions=False)
+
+
+def test_what_went_wrong_is_in_the_log(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fall(self: Trainer, lr: float) -> None:
+        raise posemill.PosemillError("the loss became nan")
+
+    monkeypatch.setattr(Trainer, "_report", fall)
+    fields = settings()
+    with pytest.raises(posemill.PosemillError):
+        train(fields)
+    assert (
+        read_train_status(Path(fields["out"]))
+        .last_lines[-1]
+        .endswith("failed: the loss became nan")
+    )
+
+
+def test_early_stopping_and_resuming_are_said_at_the_end(settings: Settings) -> None:
+    fields = settings(epochs=30, patience=1, lr=1e-9)
+    summary = train(fields).summary
+    (words,) = summary["last_words"]
+    assert words == (
+        f"stopped early after epoch {summary['epochs']} of 30: no better accuracy in 1 evaluation "
+        f"(--patience 1); the best was at step {summary['best_step']}"
+    )
+    assert any(words in line for line in read_log(Path(fields["out"])))
+    text = cli("train", f"{fields['out']}/config.toml", "--resume")
+    assert f"continued after step {summary['steps']} of 120" in text
+
+
+def test_a_training_in_another_process_is_seen_and_can_be_stopped(tmp_path: Path) -> None:
+    script = (
+        "import sys, time\nfrom pathlib import Path\nfrom posemill.training.runs.live import hold\n"
+        "with hold(Path(sys.argv[1]), what='training'):\n    print('ready', flush=True)\n"
+        "    time.sleep(100)\n"
+    )
+    (tmp_path / "log.txt").touch()
+    assert stop(tmp_path) is None
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert is_held(tmp_path)
+        status = read_train_status(tmp_path)
+        assert (status.state, status.pid, status.describe()) == (
+            "running", process.pid, "no step yet",
+        )  # fmt: skip
+        with pytest.raises(RunError, match=r"is being trained by another process; look with: pos"):
+            hold(tmp_path, what="training").__enter__()
+        assert stop(tmp_path) == process.pid
+    assert read_train_status(tmp_path).state == "stopped"
+    assert stop(tmp_path) is None
+
+
+def test_a_signal_goes_only_to_whoever_holds_the_lock(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").touch()
+    with hold(tmp_path, what="training"):
+        for note in (
+            {"pid": 1, "host": "elsewhere"},
+            {"pid": os.getppid(), "host": socket.gethostname()},
+        ):
+            write_live(tmp_path, note)
+            with pytest.raises(RunError, match=r"is not to be found here; nothing was stopped"):
+                stop(tmp_path)
+        for pid in ("x", [1], None):
+            write_live(tmp_path, {"pid": pid, "host": socket.gethostname()})
+            with pytest.raises(RunError, match=r"nothing was stopped|cannot be ended from here"):
+                stop(tmp_path)
+
+
+def test_who_asks_in_the_process_that_trains_does_not_free_its_lock(tmp_path: Path) -> None:
+    with hold(tmp_path, what="training"):
+        assert is_held(tmp_path)
+        code = f"import sys; from pathlib import Path; from posemill.training.runs.live import is_held; sys.exit(3 if is_held(Path({str(tmp_path)!r})) else 0)"  # noqa: E501
+        assert subprocess.run([sys.executable, "-c", code]).returncode == 3
+        with pytest.raises(RunError, match=r"is being trained by another process"):
+            hold(tmp_path, what="training").__enter__()
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        '{"step": "many", "epoch": [], "seconds_left": NaN, "best": 1e999, "pid": true}',
+        '{"step": 1.5, "total_steps": null, "host": 3, "written_at": {}}',
+        "[" * 100_000,
+    ],
+)
+def test_a_strangers_note_is_believed_only_where_it_makes_sense(tmp_path: Path, live: str) -> None:
+    (tmp_path / "log.txt").write_text("evil \x1b]0;title\x07 line\n")
+    (tmp_path / "live.json").write_text(live)
+    (tmp_path / "summary.json").write_text('{"steps": "x", "scores": [1], "advice": 3}')
+    status = read_train_status(tmp_path)
+    assert (status.state, status.step, status.pid) == ("stopped", None, None)
+    assert status.describe() == "no step yet"
+    assert "\x1b" not in cli("status", tmp_path)
+    json.loads(cli("status", tmp_path, "--json"))
+
+
+@pytest.mark.parametrize("name", ["live.json", "log.txt", "summary.json", ".lock", "config.toml"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_parts_that_lead_outside_or_never_end_are_refused(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.json").write_text('{"kind": "posemill-training"}')
+    (tmp_path / "secret").write_text("{}")
+    if kind == "link":
+        (run / name).symlink_to(tmp_path / "secret")
+    else:
+        os.mkfifo(run / name)
+    for ask in (posemill.status, read_log, stop):
+        with pytest.raises(RunError, match=r"expected a file; a run keeps all its parts"):
+            ask(run)
+
+
+def test_status_needs_no_torch() -> None:
+    code = "import sys; from posemill.training.runs.status import read_train_status; import posemill.api.run_status; sys.exit('torch' in sys.modules)"  # noqa: E501
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_watching_a_training_ends_with_it(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").touch()
+    with hold(tmp_path, what="training"):
+        write_live(tmp_path, {"step": 1, "total_steps": 4, "pid": 1, "host": "x"})
+        watching = subprocess.Popen(
+            [*python_command("posemill", "status", str(tmp_path), "--watch")],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with pytest.raises(subprocess.TimeoutExpired):
+            watching.wait(3)
+    assert "stopped before its end" in watching.communicate(timeout=60)[0]
