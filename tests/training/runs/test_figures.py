@@ -168,9 +168,9 @@ def test_curves_hold_what_the_log_says() -> None:
     dev = loss.lines[2]
     assert dev.get_xydata().tolist() == [[2, 1.5]]
     assert (dev.get_label(), dev.get_color()) == ("dev", LEFT_HAND)
-    assert (dev.get_marker(), dev.get_linestyle(), dev.get_markersize()) == ("o", "-", 3)
+    assert (dev.get_marker(), dev.get_linestyle(), dev.get_markersize()) == ("o", "-", 4)
     assert scores.lines[0].get_xydata().tolist() == [[2, 0.75]]
-    assert (scores.lines[0].get_marker(), scores.lines[0].get_markersize()) == ("o", 3)
+    assert (scores.lines[0].get_marker(), scores.lines[0].get_markersize()) == ("o", 4)
     assert scores.get_ylim() == (0, 1.02)
     assert rate.lines[0].get_xydata().tolist() == [[1, 0.1], [2, 0.05]]
     assert rate.lines[0].get_color() == GREY
@@ -195,7 +195,7 @@ def test_a_score_that_is_that_of_a_head_lies_broad_behind_it_and_high_ones_fit()
     loss, scores, _ = draw_curves([row]).axes
     whole, head = scores.lines
     assert [line.get_label() for line in scores.lines] == ["wer", "wer_conv"]
-    assert (whole.get_linewidth(), whole.get_alpha(), whole.get_marker()) == (6, 0.3, "None")
+    assert (whole.get_linewidth(), whole.get_alpha(), whole.get_marker()) == (6, 0.3, "o")
     assert (head.get_alpha(), head.get_marker()) == (None, "o")
     assert scores.get_ylim() == (0, 1.5)
     assert loss.lines[-1].get_ydata().tolist() == [9.0]
