@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -25,6 +27,15 @@ class TestHolistic(EngineContract):
         grey = np.full((48, 64, 3), 128, np.uint8)
         cut = np.ascontiguousarray(photo[:400, 60:])
         return [photo, cut, np.ascontiguousarray(photo[:, ::-1]), grey, grey[:1, :1]]
+
+
+class TestRefinedHolistic(TestHolistic):
+    options: ClassVar = {"refine_face_landmarks": True}
+
+    @pytest.fixture(autouse=True)
+    def _attention(self, need_model: Callable[[str], Path]) -> None:
+        """Skips where the model file cannot be had."""
+        need_model("face_landmark_with_attention")
 
 
 class TestFake(EngineContract):

@@ -41,7 +41,7 @@ class EngineContract:
 
     @pytest.fixture
     def info(self) -> EngineInfo:
-        return engine_info(self.name)
+        return engine_info(self.name, self.options)
 
     @pytest.fixture
     def frames(self) -> list[Frame]:

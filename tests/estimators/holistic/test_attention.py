@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
+import onnxruntime
 import pytest
 
 from posemill.estimators.holistic.attention import (
     REGIONS,
+    AttentionNetwork,
     _back,
     sample,
     settle_irises,
     window_around,
 )
+from posemill.weights.networks import load_onnx
+from posemill.weights.onnx_export import INPUT_NAME
 
 LIPS, RIGHT_EYE, LEFT_EYE = REGIONS
 
@@ -70,6 +77,35 @@ def test_irises_have_the_mean_depth_of_their_eye() -> None:
     points[LEFT_EYE.points[:16], 2] = 2
     settle_irises(points)
     np.testing.assert_array_equal(points[468:, 2], [7.5] * 5 + [2] * 5)
+
+
+def test_a_batch_of_faces_gives_what_each_gives_alone(
+    need_model: Callable[[str], Path], photo: np.ndarray
+) -> None:
+    """As on a GPU, where networks take batches."""
+    need_model("face_landmark_with_attention")
+    network = AttentionNetwork(BatchedPiece)
+    crops = np.stack([photo[50:242, 130:322], photo[40:232, 120:312], photo[:192, :192]])
+    points, logits = network.run(crops)
+    assert points.shape == (3, 478 * 3)
+    assert logits[0] > 0 > logits[2]  # a face, and none
+    for row in range(3):
+        alone, logit = network.run(crops[row : row + 1])
+        np.testing.assert_allclose(points[row], alone[0], atol=1e-2)
+        np.testing.assert_allclose(logits[row], logit[0], atol=1e-3)
+
+
+class BatchedPiece:
+    """A piece on ONNX Runtime, with batches of any size."""
+
+    runs_batches = True
+
+    def __init__(self, name: str) -> None:
+        self._session = onnxruntime.InferenceSession(load_onnx(name))
+        self.size = self._session.get_inputs()[0].shape[1]
+
+    def run(self, pixels: np.ndarray) -> list[np.ndarray]:
+        return list(self._session.run(None, {INPUT_NAME: pixels}))
 
 
 def test_the_regions_are_those_of_the_model_file() -> None:
