@@ -9,7 +9,7 @@ from posemill.training.config.unused import unused_settings
 
 def test_a_setting_that_was_given_and_has_no_effect_is_named_with_its_reason() -> None:
     config = TrainConfig(patience=3, momentum=0.5, fold=2, csv_dims=3, processes=1, beam_width=5,
-                         parallel="single", label_smoothing=0.1, final_lr=0.1)  # fmt: skip
+                         parallel="single", label_smoothing=0.2, final_lr=0.1)  # fmt: skip
     assert unused_settings(config, has_dev=False) == [
         "--momentum 0.5 has no effect: optimizer adamw has none",
         "--processes 1 has no effect: parallel is single",
@@ -19,20 +19,20 @@ def test_a_setting_that_was_given_and_has_no_effect_is_named_with_its_reason() -
         "--patience 3 has no effect: there is no dev split to stop by",
     ]
     used = config.replace(optimizer="sgd", folds=3, data="x.csv", parallel="multi_process",
-                          task="ctc", ctc_decoder="beam", label_smoothing=0.0)  # fmt: skip
+                          task="ctc", ctc_decoder="beam", label_smoothing=0.1)  # fmt: skip
     assert unused_settings(used, has_dev=True) == []
 
 
 def test_the_schedule_the_loss_and_the_cache_have_their_own() -> None:
     config = TrainConfig(scheduler="constant", final_lr=0.5, step_epochs=[3.0], step_gamma=0.5,
-                         task="ctc", label_smoothing=0.1, beam_width=3, cache="none",
+                         task="ctc", label_smoothing=0.2, beam_width=3, cache="none",
                          cache_folder="there")  # fmt: skip
     said = unused_settings(config, has_dev=True)
     assert said == [
         "--step-epochs [3.0] has no effect: scheduler is constant",
         "--step-gamma 0.5 has no effect: scheduler is constant",
         "--final-lr 0.5 has no effect: scheduler is constant",
-        "--label-smoothing 0.1 has no effect: task ctc has no use for it",
+        "--label-smoothing 0.2 has no effect: task ctc has no use for it",
         "--beam-width 3 has no effect: ctc_decoder is greedy",
         "--cache-folder there has no effect: cache is none",
     ]

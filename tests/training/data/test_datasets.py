@@ -290,3 +290,12 @@ def test_real_data_of_three_kinds_is_read(shared: Path, tmp_path: Path) -> None:
     assert (len(jhmdb["train"]), len(jhmdb["test"])) == (433, 176)
     hands = load_sets(DataOptions(str(folder / "hand_gestures" / "keypoint.csv"), folds=5, **cache))
     assert len(hands["train"]) + len(hands["test"]) == 4450
+
+
+def test_depth_is_left_out_where_nobody_asked_for_it_and_the_skeleton_is_known(
+    options: DataOptions,
+) -> None:
+    opened = dataclasses.replace(options, num_dims=None)
+    assert load_sets(opened)["train"].num_dims == 2
+    assert load_sets(dataclasses.replace(opened, skeleton="none"))["train"].num_dims == 3
+    assert load_sets(dataclasses.replace(options, num_dims=0))["train"].num_dims == 3

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import ConfigError, FormatError, PosemillError, TrainingError
-from posemill.training.config.train_config import TrainConfig
+from posemill.training.config.train_config import TrainConfig, open_augmentation
 from posemill.training.launch.start import train
 from posemill.training.tasks.building import build_workload, make_scorer
 from posemill.training.tasks.scorers import ClassScorer, CtcScorer
@@ -165,3 +165,23 @@ def test_a_split_that_is_asked_for_and_not_there_is_an_error(
     flag = f"--{field.replace('_', '-')}"
     message = f"{field} 'misspelt' is not there: .* has clips of train, dev, test; .* {flag}"
     refused(settings(**{field: "misspelt"}), TrainingError, message)
+
+
+def test_what_is_left_open_is_decided_by_the_task_and_the_data(
+    settings: Settings,
+) -> None:
+    def augment_of(**changes: Any) -> Any:
+        batches: Any = build_workload(TrainConfig(**settings(**changes))).train.batches
+        return batches.augment
+
+    assert augment_of() is None, "numbers as they are are not turned"
+    usual = augment_of(normalize="whole")
+    assert (usual.rotate, usual.scale, usual.noise) == (10.0, 0.1, 0.02)
+    assert (usual.time_warp, usual.crop, usual.mirror) == (0.2, 0.1, 0.0)
+    given = augment_of(normalize="whole", augment_rotate=0.0, augment_crop=0.3)
+    assert (given.rotate, given.scale, given.crop) == (0.0, 0.1, 0.3)
+    config = TrainConfig(**settings(normalize="whole", augment_crop=0.3))
+    decided = build_workload(config).decided
+    assert decided["augment_rotate"] == (10.0, "usual for task classify, normalize whole")
+    assert "augment_crop" not in decided
+    assert open_augmentation(TrainConfig(task="ctc"))["augment_time_warp"] == 0.0

@@ -19,6 +19,19 @@ _amount = partial(setting, default=0.0, least=0)
 _share = partial(setting, default=0.0, least=0, most=0.9)
 
 
+# What helped on people that the model had not seen; docs/training.md has the numbers.
+_USUAL_AUGMENTATION = {
+    "rotate": 10.0, "scale": 0.1, "noise": 0.02, "time_warp": 0.2, "crop": 0.1,
+}  # fmt: skip
+
+
+def _usual(help_text: str, name: str, most: float | None = None) -> Any:
+    amount = (
+        f"{_USUAL_AUGMENTATION[name]:g}; 0 for ctc and for numbers as they are (normalize none)"
+    )
+    return setting(help_text, default=None, least=0, most=most, auto=amount)
+
+
 class DataSettings(Settings):
     """What is read, how it is cut into splits, and what happens to a clip once."""
 
@@ -66,8 +79,12 @@ class DataSettings(Settings):
         default="auto",
         choices=("auto", "parts", "whole", "none"),
     )
-    num_dims: int = setting(
-        "Coordinates of a point to use, 2 or 3; 0: all.", default=0, least=0, most=3
+    num_dims: int | None = setting(
+        "Coordinates of a point to use, 2 or 3; 0: all.",
+        default=None,
+        least=0,
+        most=3,
+        auto="x and y of a known skeleton, whose depth is a guess; all of another",
     )
     num_frames: int = setting(
         "Resample every clip to so many frames; 0 keeps lengths.", default=0, least=0
@@ -96,7 +113,7 @@ class ModelSettings(Settings):
 
     name: str = setting(
         "The network.",
-        default="stgcn",
+        default="tcn_bilstm",
         choices="posemill.training.models:known_models",
         is_open=True,
         flat="model",
@@ -106,7 +123,7 @@ class ModelSettings(Settings):
     )
     loss_options: dict[str, Any] = setting("The loss's own settings, as name=value.", default={})
     label_smoothing: float = setting(
-        "Share of the target spread over all classes.", default=0.0, least=0, most=0.9
+        "Share of the target spread over all classes.", default=0.1, least=0, most=0.9
     )
     ctc_decoder: str = setting(
         "How glosses are read out of CTC scores.",
@@ -120,12 +137,12 @@ class ModelSettings(Settings):
 class AugmentationSettings(Settings, flat_prefix="augment_"):
     """What happens to a training clip every epoch; each 0 is off."""
 
-    rotate: float = _amount("Largest turn in the picture plane, degrees.")
-    scale: float = _share("Largest change of size, as a share.")
+    rotate: float | None = _usual("Largest turn in the picture plane, degrees.", "rotate")
+    scale: float | None = _usual("Largest change of size, as a share.", "scale", 0.9)
     shift: float = _amount("Largest shift, in units of the normalised points.")
-    noise: float = _amount("Spread of noise on each point, same units.")
-    time_warp: float = _share("Largest change of speed, as a share.")
-    crop: float = _share("Largest share of a clip cut off at its ends.")
+    noise: float | None = _usual("Spread of noise on each point, same units.", "noise")
+    time_warp: float | None = _usual("Largest change of speed, as a share.", "time_warp", 0.9)
+    crop: float | None = _usual("Largest share of a clip cut off at its ends.", "crop", 0.9)
     joint_dropout: float = _share("Chance that a point is dropped from a clip.")
     part_dropout: float = _share("Chance that a hand or the face goes missing for a while.")
     mirror: float = _amount("Chance of a mirrored clip, left and right swapped.", most=1)
@@ -326,6 +343,19 @@ class TrainConfig(Settings, command="train"):
                 f"parallel = 'single' has one process, but processes = {self.speed.processes}; "
                 "use parallel = 'multi_process'"
             )
+
+
+def open_augmentation(config: TrainConfig) -> dict[str, float]:
+    """Return the amounts that the user left open, by flat name.
+
+    Glosses at the ends of a clip must not be cut off, and what is not centred cannot be turned.
+    """
+    is_usual = config.task == "classify" and config.normalize != "none"
+    return {
+        f"augment_{name}": amount if is_usual else 0.0
+        for name, amount in _USUAL_AUGMENTATION.items()
+        if getattr(config.augmentation, name) is None
+    }
 
 
 def _set_batches(values: dict[str, Any], steps: Any) -> None:

@@ -240,7 +240,8 @@ def _pack(raw: RawClips, skeleton: str | None, options: DataOptions) -> Store:
     transform = preparation(
         normalize=options.normalize,
         skeleton_name=skeleton,
-        num_dims=options.num_dims,
+        # The depth of a picture's points is a guess that differs from recording to recording.
+        num_dims=options.num_dims if options.num_dims is not None else 2 if skeleton else 0,
         num_frames=options.num_frames,
         max_frames=options.max_frames,
     )

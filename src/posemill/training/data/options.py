@@ -29,7 +29,8 @@ class DataOptions:
         skeleton: `auto` (as the file says, or by the number of points), `none`, or a name.
         unit: `clip`, or `frame`: every frame a sample of its own.
         normalize: `auto`, `parts`, `whole` or `none`.
-        num_dims: Use so many coordinates of a point; 0: all.
+        num_dims: Use so many coordinates of a point; 0: all. None: x and y where the skeleton is
+            known, all where it is not.
         num_frames: Resample every clip to so many frames; 0 keeps lengths.
         max_frames: Longer clips are resampled to so many frames; 0 for no limit.
         dev_fraction: Share of the training clips set aside as dev where there is no dev split;
@@ -52,7 +53,7 @@ class DataOptions:
     skeleton: str = "auto"
     unit: str = "clip"
     normalize: str = "auto"
-    num_dims: int = 0
+    num_dims: int | None = 0
     num_frames: int = 0
     max_frames: int = 0
     dev_fraction: float | None = 0.0

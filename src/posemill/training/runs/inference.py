@@ -161,7 +161,7 @@ def predict(
     prepare = preparation(
         normalize=config.normalize,
         skeleton_name=identity["skeleton_name"],
-        num_dims=identity["num_dims"] if config.num_dims else 0,
+        num_dims=0 if config.num_dims == 0 else identity["num_dims"],
         num_frames=config.num_frames,
         max_frames=config.max_frames,
     ).function

@@ -16,7 +16,7 @@ from posemill.errors import ConfigError, TrainingError
 from posemill.geometry import find_points
 from posemill.npz_clips import read_npz_header
 from posemill.records import BoolArray, FloatArray, sort_splits, usual_split
-from posemill.training.config.train_config import FIELDS, TrainConfig
+from posemill.training.config.train_config import FIELDS, TrainConfig, open_augmentation
 from posemill.training.data.augment import Augment
 from posemill.training.data.batches import Batch, BatchMaker
 from posemill.training.data.datasets import KeypointSet, load_sets
@@ -38,7 +38,7 @@ def build_workload(config: TrainConfig) -> Workload:
     identity = model_identity(config, train)
     torch.manual_seed(config.seed)
     model = build_from(identity)
-    augment = Augment.of(config, train.skeleton_name)
+    augment = Augment.of(config.replace(**open_augmentation(config)), train.skeleton_name)
     val = _find_scored(sets, "val_split", config)
     test = _find_scored(sets, "test_split", config)
     return Workload(
@@ -58,10 +58,16 @@ def build_workload(config: TrainConfig) -> Workload:
 
 
 def _decided_by(sets: dict[str, KeypointSet], config: TrainConfig) -> dict[str, tuple[Any, str]]:
-    """Return the share that was set aside where the user left it open, with the reason."""
+    """Return what the user left open and the data decided, with the reason."""
+    found: dict[str, tuple[Any, str]] = {}
     if config.dev_fraction is None and "dev" in sets and sets["dev"].is_share:
-        return {"dev_fraction": (DEV_SHARE, "no dev split in the data")}
-    return {}
+        found["dev_fraction"] = (DEV_SHARE, "no dev split in the data")
+    why = f"usual for task {config.task}, normalize {config.normalize}"
+    found |= {name: (amount, why) for name, amount in open_augmentation(config).items()}
+    train = next(iter(sets.values()))
+    if config.num_dims is None and train.skeleton_name:
+        found["num_dims"] = (train.num_dims, f"the depth of {train.skeleton_name} is a guess")
+    return found
 
 
 def _notes_of(

@@ -69,7 +69,7 @@ def test_distances_of_pairs_are_taken_where_asked_for_and_not_among_many_points(
         torch.testing.assert_close(seen[0][..., -expected.shape[-1] :], expected)
 
 
-def test_every_group_of_a_skeleton_has_a_network_of_its_own() -> None:
+def test_every_group_of_a_skeleton_has_a_network_and_the_hands_one_together() -> None:
     shape = ModelShape(143, 3, 5, skeleton_name="holistic-143")
     encoder = FrameEncoder(shape, 64, features=("points",), dropout=0.0)
     assert len(encoder.groups) == len(encoder.ranges) > 1
@@ -83,3 +83,23 @@ def test_pooling_and_masks_stay_within_each_clip() -> None:
     features = torch.tensor([[[1.0], [3.0], [100.0]], [[1.0], [2.0], [-6.0]]])
     assert pool_time(features, lengths).tolist() == [[2, 3], [-1, 2]]
     assert shorten(torch.tensor([1, 4, 5]), 4).tolist() == [1, 1, 2]
+
+
+def test_a_sign_of_the_other_hand_has_the_same_larger_half() -> None:
+    torch.manual_seed(0)
+    shape = ModelShape(143, 2, 5, skeleton_name="holistic-143")
+    encoder = FrameEncoder(shape, 64, features=("points",), dropout=0.0)
+    (left, left_end), (right, right_end) = (shape.ranges[hand] for hand in shape.hands)
+    seen: list[torch.Tensor] = []
+    encoder.join.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0][..., -32:]))
+    hand = torch.randn(21, 2)
+    for start, end, sign in ((left, left_end, -1.0), (right, right_end, 1.0)):
+        points, mask = torch.zeros(1, 1, 143, 2), torch.zeros(1, 1, 143) > 0
+        points[..., start:end, :] = hand * torch.tensor([sign, 1.0])
+        mask[..., start:end] = True
+        encoder(points, mask)
+    torch.testing.assert_close(seen[0], seen[1])
+    assert encoder.groups[shape.hands[0]] is encoder.groups[shape.hands[1]]
+    assert (
+        ModelShape(15, 2, 5).hands == ModelShape(18, 2, 5, skeleton_name="openpose-18").hands == ()
+    )

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from posemill.errors import ConfigError
+from posemill.skeletons import get_skeleton
 from posemill.training.data.normalize import groups_of
 
 FEATURES = ("points", "motion", "fast_motion", "presence", "distances")
@@ -26,6 +27,21 @@ class ModelShape:
     num_classes: int
     task: str = "classify"
     skeleton_name: str | None = None
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """First point of each part and the one after its last; one part where none are known."""
+        if not self.skeleton_name:
+            return [(0, self.num_points)]
+        return [(group.start, group.stop) for group in groups_of(self.skeleton_name)]
+
+    @property
+    def hands(self) -> tuple[int, ...]:
+        """Which parts are the left and the right hand; empty where there are not both."""
+        parts = get_skeleton(self.skeleton_name).parts if self.skeleton_name else ()
+        sizes = {part.name: (index, len(part)) for index, part in enumerate(parts)}
+        left, right = sizes.get("left_hand"), sizes.get("right_hand")
+        return (left[0], right[0]) if left and right and left[1] == right[1] else ()
 
 
 @dataclass
@@ -135,6 +151,9 @@ def pair_distances(points: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 class FrameEncoder(nn.Module):
     """A vector per frame: a small network for each group of points, joined by a linear layer.
 
+    Both hands have the same network, which sees the left one as a mirror shows it, and the larger
+    of their two results each stands beside them: a sign of the other hand looks alike there.
+
     Args:
         shape: Of the model.
         width: Of the result.
@@ -150,11 +169,7 @@ class FrameEncoder(nn.Module):
             if name not in FEATURES:
                 raise ConfigError(f"features: expected of {', '.join(FEATURES)}, got {name!r}")
         self.features = tuple(features)
-        if shape.skeleton_name:
-            groups = groups_of(shape.skeleton_name)
-            self.ranges = [(group.start, group.stop) for group in groups]
-        else:
-            self.ranges = [(0, shape.num_points)]
+        self.ranges, self.hands = shape.ranges, shape.hands
         widths = [self._width_of(stop - start, shape.num_dims) for start, stop in self.ranges]
         hidden = max(32, width // len(widths))
         self.groups = nn.ModuleList(
@@ -163,7 +178,19 @@ class FrameEncoder(nn.Module):
             )
             for size in widths
         )
-        self.join = nn.Sequential(nn.Linear(hidden * len(widths), width), nn.LayerNorm(width))
+        if self.hands:
+            left, right = self.hands
+            self.groups[right] = self.groups[left]
+        joined = hidden * (len(widths) + bool(self.hands))
+        self.join = nn.Sequential(nn.Linear(joined, width), nn.LayerNorm(width))
+
+    def _mirror_left(self, points: torch.Tensor) -> torch.Tensor:
+        if not self.hands:
+            return points
+        start, stop = self.ranges[self.hands[0]]
+        sign = torch.ones_like(points[0, 0])
+        sign[start:stop, 0] = -1.0
+        return points * sign
 
     def _width_of(self, points: int, dims: int) -> int:
         per_point = sum(
@@ -178,7 +205,7 @@ class FrameEncoder(nn.Module):
 
     def forward(self, points: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Return `(B, T, width)` of points `(B, T, K, D)` and mask `(B, T, K)`."""
-        per_point = point_features(points, mask, self.features)
+        per_point = point_features(self._mirror_left(points), mask, self.features)
         encoded = []
         for (start, stop), network in zip(self.ranges, self.groups, strict=True):
             vector = per_point[:, :, start:stop].flatten(2)
@@ -186,5 +213,8 @@ class FrameEncoder(nn.Module):
                 apart = pair_distances(points[:, :, start:stop], mask[:, :, start:stop])
                 vector = torch.cat([vector, apart], -1)
             encoded.append(network(vector))
+        if self.hands:
+            left, right = self.hands
+            encoded.append(torch.maximum(encoded[left], encoded[right]))
         joined: torch.Tensor = self.join(torch.cat(encoded, -1))
         return joined

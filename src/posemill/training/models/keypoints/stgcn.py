@@ -122,9 +122,7 @@ class PartSums(nn.Module):
 
     def __init__(self, shape: ModelShape, num_sums: int) -> None:
         super().__init__()
-        ranges = [(0, shape.num_points)]
-        if shape.skeleton_name:
-            ranges = [(group.start, group.stop) for group in groups_of(shape.skeleton_name)]
+        ranges = shape.ranges
         self.num_sums = num_sums * len(ranges)
         inside = torch.zeros(self.num_sums, shape.num_points)
         for number, (start, stop) in enumerate(ranges):

@@ -38,10 +38,10 @@ class TcnBilstm(KeypointModel):
         self,
         shape: ModelShape,
         *,
-        width: int = 256,
+        width: int = 128,
         pools: Sequence[int] = (2, 2),
         kernel: int = 5,
-        num_lstm: int = 2,
+        num_lstm: int = 1,
         dropout: float = 0.3,
         features: Sequence[str] = ("points", "motion", "presence"),
     ) -> None:
