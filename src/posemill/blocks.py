@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from posemill.geometry import fill_missing
-from posemill.records import FloatArray, IntArray, PoseClip
+from posemill.records import FloatArray, IntArray, PoseClip, join_people
 
 # Frames in a block, at least: large arrays use numpy well, 40 MB of 543 points use little memory.
 BLOCK_FRAMES = 4096
@@ -69,6 +69,7 @@ def cut_block(frames: PoseClip, clips: Sequence[PoseClip]) -> ClipBlock:
                 points=frames.points[rows],
                 scores=frames.scores[rows],
                 skeleton_name=frames.skeleton_name,
+                others=frames.others and frames.others.of_frames(rows.start, rows.stop),
             )
         )
         start += len(clip)
@@ -87,6 +88,7 @@ def join_clips(clips: Sequence[PoseClip]) -> ClipBlock:
         sizes_wh=np.concatenate([clip.sizes_wh for clip in clips]),
         frame_indices=np.concatenate([clip.frame_indices for clip in clips]),
         image_paths=(),
+        others=join_people([clip.others for clip in clips]),
     )
     return ClipBlock(frames, tuple(clips))
 

@@ -6,7 +6,7 @@ And the names of splits, with one list of aliases for folders, labels, data and 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from os import PathLike
@@ -56,6 +56,58 @@ class Clip:
 
 
 @dataclass(frozen=True, eq=False)
+class OtherPeople:
+    """The people of some frames beside the one whose points stand for the frame.
+
+    Args:
+        counts: `(frames,)` int64: how many others there are in each.
+        points: `(people, keypoints, 3)` float32, as in `Keypoints`: those of the first frame, of
+            the second, …; within a frame the largest first.
+        scores: `(people, keypoints)` float32.
+    """
+
+    counts: IntArray
+    points: FloatArray
+    scores: FloatArray
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """`(frames + 1,)`: the people of frame i are rows `starts[i]:starts[i + 1]`."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.counts)])
+
+    def as_skeleton(self, source_name: str, target_name: str) -> OtherPeople:
+        """Return the same people in another layout, see `PoseClip.as_skeleton`."""
+        if source_name == target_name:
+            return self
+        return OtherPeople(
+            self.counts, *_as_layout(self.points, self.scores, source_name, target_name)
+        )
+
+    def of_frames(self, start: int, stop: int) -> OtherPeople:
+        """Return those of some frames that follow each other."""
+        rows = slice(self.starts[start], self.starts[stop])
+        return OtherPeople(self.counts[start:stop], self.points[rows], self.scores[rows])
+
+
+def nobody_else(num_frames: int, num_points: int) -> OtherPeople:
+    """Return the others of frames that have none."""
+    points = np.zeros((0, num_points, 3), np.float32)
+    return OtherPeople(np.zeros(num_frames, np.int64), points, points[..., 0])
+
+
+def join_people(parts: Sequence[OtherPeople | None]) -> OtherPeople | None:
+    """Return the others of frames behind each other; None where any part does not know them."""
+    known = [part for part in parts if part is not None]
+    if not known or len(known) < len(parts):
+        return None
+    return OtherPeople(
+        np.concatenate([part.counts for part in known]),
+        np.concatenate([part.points for part in known]),
+        np.concatenate([part.scores for part in known]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
 class Keypoints:
     """What an estimator says about a batch of frames.
 
@@ -64,11 +116,14 @@ class Keypoints:
             outside 0..1), z in the scale of x; NaN where a point was not found.
         scores: `(frames, keypoints)` float32 in 0..1: visibility or confidence, 0 where not found.
         sizes_wh: `(frames, 2)` int32: width and height of each frame in pixels.
+        others: All people but the largest, whose points the three above are; None from an engine
+            that looks for one person only.
     """
 
     points: FloatArray
     scores: FloatArray
     sizes_wh: npt.NDArray[np.int32]
+    others: OtherPeople | None = None
 
     def __len__(self) -> int:
         return len(self.points)
@@ -91,6 +146,7 @@ class PoseClip:
         interpolated: Gaps of up to this many frames were closed by straight lines.
         run_folder: Of the run it was read from, which knows the pictures; empty for a clip of a
             file.
+        others: The people beside the one whose points these are; None where one was looked for.
     """
 
     points: FloatArray
@@ -107,6 +163,7 @@ class PoseClip:
     normalized: str = "none"
     interpolated: int = 0
     run_folder: str = ""
+    others: OtherPeople | None = None
 
     def __post_init__(self) -> None:
         frames, keypoints = len(self.points), self.skeleton.num_points
@@ -118,8 +175,16 @@ class PoseClip:
             "sizes_wh": (frames, 2),
             "frame_indices": (frames,),
         }
+        got_shapes = {name: getattr(self, name).shape for name in expected}
+        if self.others is not None:
+            people = int(self.others.counts.sum())
+            shapes = {"points": (people, keypoints, 3), "scores": (people, keypoints),
+                      "counts": (frames,)}  # fmt: skip
+            for name, shape in shapes.items():
+                expected[f"others.{name}"] = shape
+                got_shapes[f"others.{name}"] = getattr(self.others, name).shape
         for name, shape in expected.items():
-            got = getattr(self, name).shape
+            got = got_shapes[name]
             if got != shape:
                 raise ValueError(
                     f"{name}: expected shape {shape} for {self.skeleton_name}, got {got}"
@@ -186,15 +251,11 @@ class PoseClip:
         """
         if name == self.skeleton_name:
             return self
-        # Nearly all points are plain copies: all in one go, then the few others.
-        first, others = _copies_and_others(self.skeleton_name, name)
-        points = np.take(self.points, first, axis=1)
-        scores = np.take(self.scores, first, axis=1)
-        for target, chosen in others.items():
-            points[:, target] = self.points[:, chosen].mean(1) if chosen else np.nan
-            scores[:, target] = self.scores[:, chosen].min(1) if chosen else 0
-        scores[np.isnan(points[..., 0])] = 0
-        return dataclasses.replace(self, points=points, scores=scores, skeleton_name=name)
+        points, scores = _as_layout(self.points, self.scores, self.skeleton_name, name)
+        others = self.others and self.others.as_skeleton(self.skeleton_name, name)
+        return dataclasses.replace(
+            self, points=points, scores=scores, skeleton_name=name, others=others
+        )
 
     def to_pandas(self, *, wide: bool = False) -> Any:
         """Return a pandas DataFrame: a row for each point of each frame, x, y, z and score in it.
@@ -270,6 +331,21 @@ def fields_of_recipe(recipe: Any) -> dict[str, Any]:
     if not isinstance(interpolated, int) or interpolated < 0:
         raise ValueError(f"interpolate: expected 0 or more frames, got {interpolated!r:.80}")
     return {"normalized": normalized, "interpolated": interpolated}
+
+
+def _as_layout(
+    points: FloatArray, scores: FloatArray, source_name: str, target_name: str
+) -> tuple[FloatArray, FloatArray]:
+    """Return `(rows, keypoints, 3)` and their scores in another layout."""
+    # Nearly all points are plain copies: all in one go, then the few others.
+    first, others = _copies_and_others(source_name, target_name)
+    new_points = np.take(points, first, axis=1)
+    new_scores = np.take(scores, first, axis=1)
+    for target, chosen in others.items():
+        new_points[:, target] = points[:, chosen].mean(1) if chosen else np.nan
+        new_scores[:, target] = scores[:, chosen].min(1) if chosen else 0
+    new_scores[np.isnan(new_points[..., 0])] = 0
+    return new_points, new_scores
 
 
 @cache

@@ -81,7 +81,7 @@ def test_a_frame_without_anyone_stays_a_frame(tmp_path: Path) -> None:
         ({"keypoints": [1, 2, 3]}, "keypoints: expected 17 points, got 1"),
         ({"keypoints": [1, 2]}, "keypoints: expected a list of 3 numbers a point"),
         ({"face_kpts": "x"}, "face_kpts: expected a list"),
-        ({"scores": [1, 2]}, "could not broadcast"),
+        ({"scores": [1, 2]}, "scores: expected 17 or 133, got 2"),
     ],
 )
 def test_annotations_that_do_not_fit_are_refused(tmp_path, annotation, message: str) -> None:

@@ -19,6 +19,7 @@ from posemill.stores.schema import (
     run_schema,
     skeleton_of,
     table_of,
+    with_people,
 )
 
 MADE = {"skeleton_name": "openpose-18", "normalized": "shoulders", "interpolated": 2}
@@ -46,7 +47,7 @@ def test_the_columns_their_types_and_what_may_be_null():
     assert schema.metadata == {
         b"posemill.schema_version": b"2", b"posemill.skeleton": b"openpose-18",
     }  # fmt: skip
-    assert set(CLIP_COLUMNS) == {*schema.names} - {"split", "clip_id", "has_pose"}
+    assert set(CLIP_COLUMNS) == {*with_people(schema).names} - {"split", "clip_id", "has_pose"}
 
 
 def test_a_schema_says_its_skeleton_if_it_is_one_we_can_read():
@@ -142,7 +143,7 @@ def test_in_a_part_points_that_were_not_found_have_no_score():
     table = table_of(make_clip(num_frames=2))
     whole = block_of(table, [("all", "a")], [2], MADE)
     assert (whole.frames.scores > 0).all()
-    part = block_of(table, [("all", "a")], [2], MADE, is_part=True)
+    part = block_of(table, [("all", "a")], [2], MADE, part_of=MADE["skeleton_name"])
     assert (part.clips[0].scores[1] == 0).all()
     np.testing.assert_array_equal(part.clips[0].scores[0], whole.clips[0].scores[0])
     # The table itself is as it was.

@@ -38,6 +38,7 @@ def prepare(
     fill: Any = None,
     from_format: str | None = None,
     size: Size = None,
+    person: str | int = "main",
     progress: bool | None = None,
 ) -> list[Prepared]:
     """Write `{split}_keypoints.npz`, the input of a model, and `{split}_stats.json`; say which.
@@ -54,11 +55,13 @@ def prepare(
             `interpolate`.
         from_format: Format of a file; found out by default.
         size: `"1280x720"` or `(1280, 720)`: of pictures whose size a file does not say.
+        person: Of several people in a frame: `main`, the largest, followed along the clip; or a
+            number, 2 for the next largest.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
     source, recipe = _open_shaped(
         run, splits=splits, skeleton=skeleton, normalize=normalize, interpolate=interpolate,
-        fill=fill, from_format=from_format, size=size,
+        fill=fill, from_format=from_format, size=size, person=person,
     )  # fmt: skip
     return preparing.prepare(source, Path(out), recipe=recipe, watch=_bar("preparing", progress))
 
@@ -76,6 +79,7 @@ def export(
     from_format: str | None = None,
     size: Size = None,
     replace: Mapping[str, str] | None = None,
+    person: str | int = "main",
     progress: bool | None = None,
 ) -> Summary:
     """Write a run or a file in another format; return what was written and what it cannot hold.
@@ -94,11 +98,12 @@ def export(
         size: See `prepare`.
         replace: `{"frames": "annotation"}`: txt and openpose write `train/annotation/x.txt` for
             `train/frames/x.jpg`.
+        person: See `prepare`; `all` in formats that hold several people.
         progress: See `prepare`.
     """
     source, recipe = _open_shaped(
         run, splits=splits, skeleton=skeleton, normalize=normalize, interpolate=interpolate,
-        fill=fill, from_format=from_format, size=size, replace=replace,
+        fill=fill, from_format=from_format, size=size, replace=replace, person=person,
     )  # fmt: skip
     target = format_of(to, out)
     return export_clips(source, target, Path(out), recipe=recipe, watch=_bar("exporting", progress))
@@ -153,7 +158,7 @@ def import_run(
         progress: See `prepare`.
     """
     source, recipe = _open_shaped(
-        path, splits=splits, skeleton=skeleton, from_format=from_format, size=size
+        path, splits=splits, skeleton=skeleton, from_format=from_format, size=size, person="all"
     )
     return import_clips(
         source, Path(out), recipe=recipe, dry_run=dry_run, watch=_bar("importing", progress)
@@ -203,6 +208,7 @@ def _open_shaped(
     from_format: str | None = None,
     size: Size = None,
     replace: Mapping[str, str] | None = None,
+    person: str | int = "main",
 ) -> tuple[ClipInput, Recipe]:
     layout = None if skeleton is None else str(skeleton)
     recipe = Recipe(
@@ -210,8 +216,9 @@ def _open_shaped(
         replace=dict(replace or {}),
     )  # fmt: skip
     source = ClipInput(
-        Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits)
-    )
+        Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits),
+        person=person,
+    )  # fmt: skip
     _warn_unfinished(source)
     return source, recipe
 

@@ -63,6 +63,7 @@ def visualize(
     originals: AnyPath | None = None,
     from_format: str | None = None,
     size: Size = None,
+    person: str | int = "all",
     progress: bool | None = None,
 ) -> Drawn:
     """Draw sampled frames with contact sheets, or whole clips as movies; return the files.
@@ -78,11 +79,13 @@ def visualize(
         originals: Folder of the original pictures or videos, where it is not the recorded one.
         from_format: See `posemill.view`, as are `size` and `progress`.
         size: Of pictures whose size a file does not say.
+        person: Of several people in a frame: all, or the one that `prepare` would take.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
     material = ClipInput(
-        Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits)
-    )
+        Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits),
+        person=person,
+    )  # fmt: skip
     found = _originals(material.facts(), originals)
     request = DrawRequest(
         num_samples=num_samples, clip_ids=names_of(clips), seed=seed, video=video

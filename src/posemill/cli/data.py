@@ -12,6 +12,7 @@ from posemill.cli.options import (
     AsJson,
     FromFormat,
     OptionalRunOrFile,
+    Person,
     PictureSize,
     RunOrFile,
     Splits,
@@ -119,6 +120,7 @@ def prepare(
     normalize: Normalize = "none",
     interpolate: Interpolate = 0,
     fill: Fill = None,
+    person: Person = "main",
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -127,7 +129,7 @@ def prepare(
 
     shape: dict[str, Any] = {
         "splits": splits, "skeleton": skeleton, "normalize": normalize, "interpolate": interpolate,
-        "fill": fill, "from_format": from_format, "size": size,
+        "fill": fill, "from_format": from_format, "size": size, "person": person,
     }  # fmt: skip
     (path,) = _given("RUN_OR_FILE", [each for each in (path, keypoints_file) if each][:1])
     with warnings_as_notes():
@@ -155,6 +157,7 @@ def export(
     normalize: Normalize = "none",
     interpolate: Interpolate = 0,
     fill: Fill = None,
+    person: Person = "main",
     replace: Annotated[
         list[str] | None,
         typer.Option(
@@ -171,7 +174,7 @@ def export(
 
     shape: dict[str, Any] = {
         "splits": splits, "skeleton": skeleton, "normalize": normalize, "interpolate": interpolate,
-        "fill": fill, "from_format": from_format, "size": size,
+        "fill": fill, "from_format": from_format, "size": size, "person": person,
         "replace": _renames(replace or []),
     }  # fmt: skip
     with warnings_as_notes():

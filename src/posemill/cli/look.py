@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posemill.cli.options import AsJson, FromFormat, PictureSize, RunOrFile, Splits
+from posemill.cli.options import AsJson, FromFormat, Person, PictureSize, RunOrFile, Splits
 from posemill.cli.printing import print_json, print_table, say
 from posemill.language import translate, word
 
@@ -68,6 +68,7 @@ def visualize(
     originals: OriginalsRoot = None,
     from_format: FromFormat = None,
     size: PictureSize = None,
+    person: Person = "all",
     as_json: AsJson = False,
 ) -> None:
     """Draw sampled frames, with contact sheets, or with --video whole clips as movies."""
@@ -75,7 +76,7 @@ def visualize(
 
     drawn = looking.visualize(
         path, out, num_samples=num_samples, splits=splits, clips=clips, seed=seed, video=video,
-        originals=originals, from_format=from_format, size=size,
+        originals=originals, from_format=from_format, size=size, person=person,
     )  # fmt: skip
     if as_json:
         print_json({"paths": drawn.paths, "num_originals_gone": drawn.num_originals_gone})

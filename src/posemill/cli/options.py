@@ -34,6 +34,14 @@ PictureSize = Annotated[
     str | None,
     typer.Option("--size", metavar="WxH", help="Size of the pictures, where it is not known."),
 ]
+Person = Annotated[
+    str,
+    typer.Option(
+        metavar="WHO",
+        help="Of several people in a frame: main (the largest, followed along the clip), a number "
+        "(2: the next largest), or all.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ShowConfig = Annotated[
     bool, typer.Option("--show-config", help="Print all settings and where each came from.")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.blocks import ClipBlock, join_clips
+from posemill.clips.people import choose_person, parse_person
 from posemill.errors import FormatError, PosemillError, RunError
 from posemill.formats import detect_format, get_format
 from posemill.formats.shared.contract import Format, Size
@@ -56,6 +57,7 @@ class ClipInput:
         format_name: Taken as this format; by default it is found out.
         size_wh: The pictures' size, for clips that do not say it.
         splits: Only these; all by default.
+        person: Which of several people in a frame the clips are of, as `parse_person` takes it.
 
     Raises:
         PosemillError: There is nothing, or nothing that can be read, or a split is not there.
@@ -68,8 +70,10 @@ class ClipInput:
         format_name: str | None = None,
         size_wh: Size | None = None,
         splits: Sequence[str] | None = None,
+        person: str | int = "main",
     ) -> None:
         self.path = path
+        self.person = parse_person(person)
         self._size_wh = size_wh
         self._splits = None if splits is None else tuple(dict.fromkeys(splits))
         self.run: Run | None = None
@@ -170,7 +174,7 @@ class ClipInput:
             yield from (each for each in self.clips() if (each.split, each.clip_id) in wanted)
             return
         for split, clip_id in names:
-            yield self.run.clip(clip_id, split).with_size(self._size_wh)
+            yield self._shown(self.run.clip(clip_id, split))
 
     def plan_splits(self) -> dict[str, list[BlockPlan]]:
         """Return the blocks of each split of a run as it is now; nothing for a file."""
@@ -189,9 +193,13 @@ class ClipInput:
         """
         assert self.run is not None
         block = self.run.read_block(plan, skeleton_name=_part_of(self.run, layout))
-        if self._size_wh is None or (block.frames.sizes_wh > 0).all():
+        has_sizes = self._size_wh is None or (block.frames.sizes_wh > 0).all()
+        if has_sizes and block.frames.others is None:
             return block
-        return join_clips([clip.with_size(self._size_wh) for clip in block.clips])
+        return join_clips([self._shown(clip) for clip in block.clips])
+
+    def _shown(self, clip: PoseClip) -> PoseClip:
+        return choose_person(clip.with_size(self._size_wh), self.person)
 
     def skeleton_of(self, clip: PoseClip) -> str:
         """Return the skeleton a clip has in the input, as whichever `layout` it was read."""
@@ -228,10 +236,10 @@ class ClipInput:
             part = _part_of(self.run, layout)
             for split in self._splits or self.run.splits:
                 for clip in self.run.clips(split, skeleton_name=part):
-                    yield clip.with_size(self._size_wh)
+                    yield self._shown(clip)
         elif self._format is not None:
             for clip in self._format.read(self.path, size_wh=self._size_wh):
-                yield clip.with_size(self._size_wh)
+                yield self._shown(clip)
 
     @property
     def has_loose_pictures(self) -> bool:
@@ -282,6 +290,7 @@ def open_inputs(
             path,
             format_name=None if (path / MANIFEST_NAME).is_file() else format_name,
             size_wh=size_wh,
+            person="all",
         )
         for path in paths
     ]

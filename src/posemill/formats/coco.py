@@ -2,7 +2,9 @@
 
 `keypoints` has the 17 body points as x, y, visibility (2 found, 0 missing), `foot_kpts`,
 `face_kpts`, `lefthand_kpts` and `righthand_kpts` the others. Beside what COCO knows, `videos`
-lists the clips, and every annotation has our `scores`. Plain COCO files (17 points) are read too.
+lists the clips, and every annotation has our `scores`. From bodies of 17 or 18 points: a plain COCO
+file of 17, an annotation for each person. All people of a picture are read, the largest stands for
+it.
 """
 
 from __future__ import annotations
@@ -28,16 +30,20 @@ from posemill.formats.shared.contract import (
     Summary,
     expect_clips,
     header_text,
-    make_clip,
     reading,
 )
-from posemill.formats.shared.folders import fields_of, from_pixels, record_of, to_pixels
+from posemill.formats.shared.folders import (
+    clip_of_people,
+    fields_of,
+    people_in_pixels,
+    record_of,
+)
 from posemill.formats.shared.json_text import is_line_list, load_json, numbers, read_line_list
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.terminal import warn_once
 
-_SKELETON = "coco-133"
+_SKELETON, _BODY = "coco-133", "coco-17"
 _FIELDS = {"keypoints": ("body", 17), "foot_kpts": ("feet", 6), "face_kpts": ("face", 68),
            "lefthand_kpts": ("left_hand", 21), "righthand_kpts": ("right_hand", 21)}  # fmt: skip
 
@@ -47,9 +53,10 @@ class CocoFormat:
 
     name = "coco"
     suffix = ".json"
-    layouts: tuple[str, ...] = (_SKELETON,)
+    layouts: tuple[str, ...] = (_SKELETON, _BODY)
     has_pixels = True
     has_mask = False
+    holds_people = True
     losses: tuple[str, ...] = (
         "z",
         "x and y beyond a thousandth of a pixel; scores beyond a millionth",
@@ -67,20 +74,25 @@ class CocoFormat:
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write one file; videos and annotations wait in temporary files."""
         summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        num_people = 0
         with (
             atomic_path(path) as temporary,
             temporary.open("w", encoding="utf-8") as handle,
             tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as annotations,
             tempfile.TemporaryFile("w+", encoding="utf-8", dir=path.parent) as videos,
         ):
-            header = header_text(self.name, _SKELETON, recipe)
-            handle.write(f'{{"info": {{"description": "posemill", "posemill": {header}}},\n')
-            handle.write(f'"categories": [{json.dumps(_category())}],\n"images": [')
             for clip in clips:
                 check(clip)
-                record = record_of(clip) | {"id": summary.num_clips + 1, "name": clip.clip_id}
+                if not summary.num_clips:
+                    header = header_text(self.name, clip.skeleton_name, recipe)
+                    handle.write(
+                        f'{{"info": {{"description": "posemill", "posemill": {header}}},\n'
+                    )
+                    handle.write(f'"categories": [{json.dumps(_category())}],\n"images": [')
+                record = record_of(clip) | {"id": summary.num_clips + 1, "name": clip.clip_id,
+                                            "skeleton": clip.skeleton_name}  # fmt: skip
                 _put(videos, record, is_first=not summary.num_clips)
-                _write_frames(clip, summary, handle, annotations)
+                num_people = _write_frames(clip, summary, handle, (annotations, num_people))
                 summary.count(clip)
             check.finish(summary)
             for name, waiting in (("annotations", annotations), ("videos", videos)):
@@ -118,35 +130,55 @@ def _category() -> dict[str, Any]:
             "keypoints": list(skeleton.point_names[:17]), "skeleton": bones}  # fmt: skip
 
 
-def _write_frames(clip: PoseClip, summary: Summary, handle: IO[str], annotations: IO[str]) -> None:
+def _write_frames(
+    clip: PoseClip, summary: Summary, handle: IO[str], people: tuple[IO[str], int]
+) -> int:
+    """Write pictures and annotations of a clip; return how many annotations there are now.
+
+    Args:
+        clip: Of one of our layouts.
+        summary: Of what was written before.
+        handle: Takes the pictures.
+        people: Takes the annotations, and how many were written before.
+    """
+    annotations, num_people = people
     paths = clip.image_paths or [f"{clip.clip_id}/{i:06d}" for i in clip.frame_indices.tolist()]
-    for row, points in enumerate(to_pixels(clip)):
+    for row, found in enumerate(people_in_pixels(clip)):
         number = summary.num_frames + row + 1
         width, height = clip.sizes_wh[row].tolist()
         image = {"id": number, "file_name": paths[row], "width": width, "height": height,
-                 "video_id": summary.num_clips + 1, "frame_id": row}  # fmt: skip
+                 "video_id": summary.num_clips + 1, "frame_id": row,
+                 "num_people": len(found)}  # fmt: skip
         _put(handle, image, is_first=number == 1)
-        _put(annotations, _annotation(points, number), is_first=number == 1)
+        for points in found:
+            num_people += 1
+            annotation = {"id": num_people, "image_id": number, **_annotation(points)}
+            _put(annotations, annotation, is_first=num_people == 1)
+    return num_people
 
 
-def _annotation(points: npt.NDArray[np.float64], number: int) -> dict[str, Any]:
-    skeleton = get_skeleton(_SKELETON)
+def _annotation(points: npt.NDArray[np.float64]) -> dict[str, Any]:
+    """Return a person, of 17 points or of 133, without the ids."""
     found = points[:, 2] > 0
     marked = points.copy()
     marked[:, 2] = 2 * found
-    annotation: dict[str, Any] = {"id": number, "image_id": number, "category_id": 1, "iscrowd": 0}
     box = _box(points[found])
-    annotation |= {"bbox": box, "area": round(box[2] * box[3], 3),
-                   "num_keypoints": int(found[:17].sum())}  # fmt: skip
-    for key, (name, _) in _FIELDS.items():
-        part = skeleton.part(name)
-        annotation[key] = marked[part.start : part.stop].ravel().tolist()
-        if key not in ("keypoints", "foot_kpts"):
+    # As evaluations rank people: by the points found, and how sure they are.
+    score = round(float(points[:17, 2].sum()) / 17, 6)
+    annotation: dict[str, Any] = {
+        "category_id": 1, "iscrowd": 0, "bbox": box, "area": round(box[2] * box[3], 3),
+        "num_keypoints": int(found[:17].sum()), "keypoints": marked[:17].ravel().tolist(),
+        "score": score,
+    }  # fmt: skip
+    if len(points) > 17:
+        for key, (name, _) in list(_FIELDS.items())[1:]:
+            part = get_skeleton(_SKELETON).part(name)
             there = found[part.start : part.stop]
+            annotation[key] = marked[part.start : part.stop].ravel().tolist()
             kind = key.removesuffix("_kpts")
-            annotation[f"{kind}_box"] = _box(points[part.start : part.stop][there])
+            if kind != "foot":
+                annotation[f"{kind}_box"] = _box(points[part.start : part.stop][there])
             annotation[f"{kind}_valid"] = bool(there.any())
-    annotation["foot_valid"] = bool(found[17:23].any())
     annotation["scores"] = points[:, 2].tolist()
     return annotation
 
@@ -172,32 +204,37 @@ def _sorted(content: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
     """Return videos, pictures and annotations of a file of ours in the order it had at first."""
     order = {video["id"]: index for index, video in enumerate(content["videos"])}
     images = sorted(content["images"], key=lambda one: (order[one["video_id"]], one["frame_id"]))
-    by_image = {one["image_id"]: one for one in content.get("annotations") or []}
-    found = [by_image[image["id"]] for image in images if image["id"] in by_image]
-    return content["videos"], images, found
+    place = {image["id"]: index for index, image in enumerate(images)}
+    people = [one for one in content.get("annotations") or [] if one["image_id"] in place]
+    people.sort(key=lambda one: (place[one["image_id"]], one["id"]))
+    return content["videos"], images, people
 
 
 def _read_ours(
     path: Path, videos: Iterable[Any], pictures: Iterable[Any], annotations: Iterable[Any]
 ) -> Iterator[PoseClip]:
-    """Read pictures and annotations side by side: the n-th of both belong together."""
+    """Read pictures and annotations side by side: both come in the order of the pictures."""
     images = groupby(pictures, key=lambda image: image["video_id"])
-    annotations = iter(annotations)
-    waiting = next(images, None)
+    people = groupby(annotations, key=lambda person: person["image_id"])
+    waiting, person = next(images, None), next(people, None)
     count = 0
     for record in videos:
-        rows = []
+        rows: list[list[npt.NDArray[np.float64]]] = []
         if waiting is not None and waiting[0] == record["id"]:
             for image in waiting[1]:
-                annotation = next(annotations, None)
-                if annotation is None or annotation["image_id"] != image["id"]:
+                rows.append([])
+                if person is not None and person[0] == image["id"]:
+                    rows[-1] = [_points(each) for each in person[1]]
+                    person = next(people, None)
+                # Files of before people were counted have one annotation for each picture.
+                if len(rows[-1]) != image.get("num_people", 1):
                     raise ValueError(f"picture {image['id']} has no annotation of its own")
-                rows.append(_points(annotation))
             waiting = next(images, None)
-        pixels = np.stack(rows) if rows else np.zeros((0, 133, 3))
-        fields = fields_of(record, len(rows))
         count += 1
-        yield _clip(path, pixels, fields)
+        name = _BODY if record.get("skeleton") == _BODY else _SKELETON
+        yield clip_of_people(path, rows, name, **fields_of(record, len(rows)))
+    if person is not None:
+        raise ValueError(f"annotation of picture {person[0]} is not where the picture is")
     expect_clips(path, count)
 
 
@@ -212,13 +249,12 @@ def _read_plain(path: Path, content: dict[str, Any]) -> Iterator[PoseClip]:
         warn_once(f"{path}: {lost} annotations are of pictures that are not in it; left out")
     ids = _picture_ids([str(image["file_name"]) for image in content["images"]])
     for image, clip_id in zip(content["images"], ids, strict=True):
-        found = people.get(image["id"], [])
-        # The largest person; a picture without any gives a clip without points.
-        best = max(found, key=lambda one: float(one.get("area") or 0), default={})
+        # The largest first; a picture without any gives a clip without points.
+        found = sorted(people.get(image["id"], []), key=lambda one: -float(one.get("area") or 0))
         size = np.array([[image["width"], image["height"]]], np.int32)
         name = str(image["file_name"])
-        fields = {"clip_id": clip_id, "sizes_wh": size, "image_paths": (name,)}
-        yield _clip(path, _points(best)[None], fields)
+        fields: dict[str, Any] = {"clip_id": clip_id, "sizes_wh": size, "image_paths": (name,)}
+        yield clip_of_people(path, [[_points(each) for each in found]], _SKELETON, **fields)
 
 
 def _picture_ids(names: list[str]) -> list[str]:
@@ -246,13 +282,8 @@ def _points(annotation: dict[str, Any]) -> npt.NDArray[np.float64]:
     points[:17, 2] = points[:17, 2] > 0
     points[:, 2] = np.clip(points[:, 2], 0, 1)
     if "scores" in annotation:
-        points[:, 2] = numbers(annotation["scores"], 1, what="scores").ravel()
+        scores = numbers(annotation["scores"], 1, what="scores").ravel()
+        if len(scores) not in (17, skeleton.num_points):
+            raise ValueError(f"scores: expected 17 or {skeleton.num_points}, got {len(scores)}")
+        points[: len(scores), 2] = scores
     return points
-
-
-def _clip(path: Path, pixels: npt.NDArray[np.float64], fields: dict[str, Any]) -> PoseClip:
-    points = from_pixels(path, pixels, fields["sizes_wh"])
-    return make_clip(
-        path, points, np.clip(pixels[..., 2], 0, 1), pixels[..., 2] > 0,
-        skeleton_name=_SKELETON, **fields,
-    )  # fmt: skip

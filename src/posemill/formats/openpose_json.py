@@ -1,8 +1,8 @@
 """OpenPose's JSON: a file per frame in a folder per clip, or everything in one file.
 
 From coco-133: BODY_25 (neck and mid hip are means), 70 face points (no pupils) and both hands.
-From openpose-18: the 18 body points. Frames without a person have an empty list of people. Of
-several people the largest is read.
+From openpose-18: the 18 body points. Frames without a person have an empty list of people. All
+people of a file are read, the largest stands for the frame.
 """
 
 from __future__ import annotations
@@ -26,21 +26,20 @@ from posemill.formats.shared.contract import (
     Summary,
     expect_clips,
     header_text,
-    make_clip,
     reading,
 )
 from posemill.formats.shared.folders import (
+    clip_of_people,
     fields_of,
     frame_files,
     frame_names,
-    from_pixels,
     header_in,
     new_folder,
+    people_in_pixels,
     read_index,
     record_of,
     same_sizes,
     split_and_id,
-    to_pixels,
 )
 from posemill.formats.shared.json_text import (
     is_line_list,
@@ -75,19 +74,17 @@ def _body_25_sources() -> tuple[tuple[int, int], ...]:
     return tuple((where[one], where[other]) for one, other in pairs)
 
 
-def people_of(points: npt.NDArray[np.float64], skeleton_name: str) -> list[dict[str, Any]]:
-    """Return the list of people of one frame: one or none.
+def person_of(points: npt.NDArray[np.float64], skeleton_name: str) -> dict[str, Any]:
+    """Return a person of a frame's list of people.
 
     Args:
         points: `(keypoints, 3)`: x, y in pixels and score, zeros where missing.
         skeleton_name: `coco-133` or `openpose-18`.
     """
-    if not points[:, 2].any():
-        return []
     person: dict[str, Any] = {"person_id": [-1]}
     if skeleton_name == "openpose-18":
         person["pose_keypoints_2d"] = points.ravel().tolist()
-        return [person | {key: [] for key in _PARTS}]
+        return person | {key: [] for key in _PARTS}
     pairs = points[np.array(_body_25_sources())]  # (25, 2, 3)
     body = np.round(pairs.mean(axis=1), 6)
     body[:, 2] = pairs[..., 2].min(axis=1)
@@ -98,24 +95,31 @@ def people_of(points: npt.NDArray[np.float64], skeleton_name: str) -> list[dict[
         whole = np.zeros((count, 3))
         whole[: len(part)] = points[part.start : part.stop]
         person[key] = whole.ravel().tolist()
-    return [person]
+    return person
 
 
-def points_of(frame: Any) -> tuple[str, npt.NDArray[np.float64]]:
-    """Return the skeleton and `(keypoints, 3)` of the largest person; no points for no person."""
+def _frames_of(clip: PoseClip) -> Iterator[list[dict[str, Any]]]:
+    for people in people_in_pixels(clip):
+        yield [person_of(points, clip.skeleton_name) for points in people]
+
+
+def points_of(frame: Any) -> list[tuple[str, npt.NDArray[np.float64]]]:
+    """Return the skeleton and `(keypoints, 3)` of every person, the largest first."""
     if not isinstance(frame, dict) or not isinstance(frame.get("people"), list):
         raise ValueError("expected a frame with a list 'people'")
-    best: tuple[float, str, npt.NDArray[np.float64]] = (-1.0, "", np.zeros((0, 3)))
+    found: list[tuple[float, str, npt.NDArray[np.float64]]] = []
     for person in frame["people"]:
         if not isinstance(person, dict):
             raise ValueError("expected people as objects")
         skeleton_name, points = _person(person)
-        found = points[points[:, 2] > 0]
+        there = points[points[:, 2] > 0]
         with np.errstate(all="ignore"):
-            area = float(np.ptp(found[:, :2], axis=0).prod()) if len(found) else 0.0
-        if area > best[0]:
-            best = (area, skeleton_name, points)
-    return best[1], best[2]
+            area = float(np.ptp(there[:, :2], axis=0).prod()) if len(there) else -1.0
+        found.append((area, skeleton_name, points))
+    found.sort(key=lambda each: -each[0])
+    # People without a point are nobody; one alone still says which skeleton it is.
+    found = [each for each in found if each[0] >= 0] or found[:1]
+    return [(name, points) for _, name, points in found]
 
 
 def _person(person: dict[str, Any]) -> tuple[str, npt.NDArray[np.float64]]:
@@ -143,17 +147,15 @@ def _person(person: dict[str, Any]) -> tuple[str, npt.NDArray[np.float64]]:
 def _clip(path: Path, frames: list[Any], fields: dict[str, Any], skeleton: str | None) -> PoseClip:
     """Return the clip of frames as they come from JSON."""
     read = [points_of(frame) for frame in frames]
-    name = skeleton or next((name for name, _ in read if name == "coco-133"), None)
-    name = name or next((name for name, _ in read if name), "openpose-18")
-    pixels = np.zeros((len(frames), get_skeleton(name).num_points, 3))
-    for index, (said, points) in enumerate(read):
-        if said and said != name:
-            raise ValueError(f"frame {index} is {said}, others are {name}")
-        pixels[index, : len(points)] = points
-    return make_clip(
-        path, from_pixels(path, pixels, fields["sizes_wh"]), np.clip(pixels[..., 2], 0, 1),
-        pixels[..., 2] > 0, skeleton_name=name, **fields,
-    )  # fmt: skip
+    names = [name for people in read for name, _ in people]
+    name = skeleton or ("coco-133" if "coco-133" in names else next(iter(names), "openpose-18"))
+    for index, people in enumerate(read):
+        for said, points in people:
+            if said != name and points[:, 2].any():
+                raise ValueError(f"frame {index} is {said}, others are {name}")
+    return clip_of_people(
+        path, [[points for _, points in people] for people in read], name, **fields
+    )
 
 
 class OpenPoseFolderFormat:
@@ -164,6 +166,7 @@ class OpenPoseFolderFormat:
     layouts: tuple[str, ...] = ("coco-133", "openpose-18")
     has_pixels = True
     has_mask = False
+    holds_people = True
     mirrors = True  # the folders of the source
     losses: tuple[str, ...] = _LOSSES
 
@@ -184,10 +187,9 @@ class OpenPoseFolderFormat:
                 check(clip)
                 folder = index.place(clip)
                 folder.mkdir(parents=True, exist_ok=True)
-                for name, points in zip(
-                    frame_names(clip.image_paths, clip.frame_indices), to_pixels(clip), strict=True
-                ):
-                    frame = {"version": 1.3, "people": people_of(points, clip.skeleton_name)}
+                names = frame_names(clip.image_paths, clip.frame_indices)
+                for name, people in zip(names, _frames_of(clip), strict=True):
+                    frame = {"version": 1.3, "people": people}
                     (folder / f"{name}_keypoints.json").write_text(json.dumps(frame))
                 summary.count(clip)
             check.finish(summary)
@@ -231,6 +233,7 @@ class OpenPoseFileFormat:
     layouts: tuple[str, ...] = ("coco-133", "openpose-18")
     has_pixels = True
     has_mask = False
+    holds_people = True
     losses: tuple[str, ...] = _LOSSES
 
     def sniff(self, path: Path) -> bool:
@@ -251,8 +254,7 @@ class OpenPoseFileFormat:
                     header = header_text(self.name, clip.skeleton_name, recipe.after(clip))
                     handle.write(f'{{"version": 1.3, "posemill": {header}, "clips": [\n')
                 frames = {
-                    str(index): {"people": people_of(points, clip.skeleton_name)}
-                    for index, points in enumerate(to_pixels(clip))
+                    str(index): {"people": people} for index, people in enumerate(_frames_of(clip))
                 }
                 record = record_of(clip) | {"skeleton": clip.skeleton_name, "frames": frames}
                 line = line_of(record, f"{path}: clip {clip.clip_id!r}")

@@ -12,11 +12,11 @@ from typing import Any, Literal
 import numpy as np
 
 from posemill.errors import DecodeError, PosemillError, SourceError
-from posemill.estimators import Estimator, engine_info, open_estimator
+from posemill.estimators import EngineInfo, Estimator, engine_info, open_estimator
 from posemill.files import atomic_path
 from posemill.formats.landmarks_file import landmark_arrays
 from posemill.machine.disk import is_full, reserve
-from posemill.records import Clip, Frame, Keypoints, PoseClip
+from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, nobody_else
 from posemill.skeletons import get_skeleton
 from posemill.sources.frames import ClipFrame, read_clip
 from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
@@ -77,6 +77,7 @@ def estimate_landmarks(
         points=np.concatenate([keypoints.points for keypoints in results]),
         scores=np.concatenate([keypoints.scores for keypoints in results]),
         sizes_wh=np.concatenate([keypoints.sizes_wh for keypoints in results]),
+        others=join_people([keypoints.others for keypoints in results]),
         skeleton_name=info.skeleton_names[0],
         clip_id=source.name,
         image_paths=tuple(paths) if clip.kind != "video" else (),
@@ -132,17 +133,18 @@ def _estimate(
             yield estimator.estimate(batch, None if state is None else [state])
             batch = []
         if frame is None:
-            yield _nothing(estimator.info.skeleton_names[0])
+            yield _nothing(estimator.info)
     if batch:
         yield estimator.estimate(batch)
 
 
-def _nothing(skeleton_name: str) -> Keypoints:
-    num_points = get_skeleton(skeleton_name).num_points
+def _nothing(info: EngineInfo) -> Keypoints:
+    num_points = get_skeleton(info.skeleton_names[0]).num_points
     return Keypoints(
         points=np.full((1, num_points, 3), np.nan, np.float32),
         scores=np.zeros((1, num_points), np.float32),
         sizes_wh=np.zeros((1, 2), np.int32),
+        others=nobody_else(1, num_points) if info.people == "several" else None,
     )
 
 

@@ -4,6 +4,7 @@
 `holistic-553`  the same with the refined face of 478 points: the last ten are the irises
 `holistic-143`  68 face, 21 left hand, 21 right hand, 33 pose: the usual model input
 `openpose-18`   the COCO-18 body of OpenPose
+`coco-17`       the body of COCO
 `coco-133`      COCO-WholeBody: 17 body, 6 feet, 68 face, 21 left hand, 21 right hand
 
 An engine brings another by naming it in its `EngineInfo`; another package may also name one by an
@@ -291,6 +292,12 @@ def _openpose_18() -> Skeleton:
                     _swap_sides(OPENPOSE_NAMES))  # fmt: skip
 
 
+def _coco_17() -> Skeleton:
+    bones = tuple(bone for bone in COCO_BODY_BONES if max(bone) < len(COCO_BODY_NAMES))
+    return Skeleton("coco-17", _lay_out({"body": 17}), COCO_BODY_NAMES, bones,
+                    _swap_sides(COCO_BODY_NAMES))  # fmt: skip
+
+
 _BUILDERS = {
     "holistic-543": lambda: _holistic(
         "holistic-543", 468, ("pose", "face", "left_hand", "right_hand")
@@ -302,6 +309,7 @@ _BUILDERS = {
         "holistic-553", 478, ("pose", "face", "left_hand", "right_hand")
     ),
     "openpose-18": _openpose_18,
+    "coco-17": _coco_17,
     "coco-133": _coco_133,
 }
 SKELETON_NAMES = tuple(_BUILDERS)

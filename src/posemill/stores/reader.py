@@ -234,8 +234,8 @@ class Run:
         part = part_for(self.skeleton_name, wanted)
         table = read_rows(self.folder, plan, self.skeleton_name, CLIP_COLUMNS, part=part)
         made = {"skeleton_name": part, **self._made}
-        is_part = part != self.skeleton_name
-        block = block_of(table, plan.names, plan.lengths, made, is_part=is_part)
+        part_of = self.skeleton_name if part != self.skeleton_name else None
+        block = block_of(table, plan.names, plan.lengths, made, part_of=part_of)
         return block.as_skeleton(wanted)
 
     def clip(self, clip_id: str, split: str | None = None) -> PoseClip:

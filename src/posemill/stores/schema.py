@@ -13,14 +13,16 @@ import pyarrow as pa
 from posemill.blocks import ClipBlock
 from posemill.errors import RunError
 from posemill.files import parse_json
-from posemill.records import PoseClip
+from posemill.records import OtherPeople, PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.stores.names import SCHEMA_VERSION, valid_unicode
 
 # What `block_of` needs; the ledger knows the rest.
 CLIP_COLUMNS = ("frame_index", "image_path", "width", "height", "keypoints", "scores", "label",
-                "fps", "extra")  # fmt: skip
+                "fps", "extra", "other_keypoints", "other_scores")  # fmt: skip
 Integer = TypeVar("Integer", np.int32, np.int64)
+# Of runs whose engine finds several people: all but the one in `keypoints`, behind each other.
+PEOPLE_COLUMNS = CLIP_COLUMNS[-2:]
 _VERSION_KEY, _SKELETON_KEY = b"posemill.schema_version", b"posemill.skeleton"
 
 
@@ -49,6 +51,34 @@ def run_schema(skeleton_name: str) -> pa.Schema:
     ]
     metadata = {_VERSION_KEY: str(SCHEMA_VERSION).encode(), _SKELETON_KEY: skeleton_name.encode()}
     return pa.schema(fields, metadata)
+
+
+def with_people(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a run with several people in a frame, for those of one.
+
+    `other_keypoints` and `other_scores` are lists of any length: the people beside the one in
+    `keypoints`, largest first, each as the one there.
+    """
+    for name in PEOPLE_COLUMNS:
+        schema = schema.append(pa.field(name, pa.list_(pa.float32())))
+    return schema
+
+
+def schema_like(stored: pa.Schema, skeleton_name: str) -> pa.Schema:
+    """Return the columns of the table that a shard can give, of one person or of several."""
+    schema = run_schema(skeleton_name)
+    return with_people(schema) if has_people(stored) else schema
+
+
+def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return rows behind each other; those that know one person only have nobody else."""
+    same = len({has_people(table.schema) for table in tables}) == 1
+    return pa.concat_tables(tables, promote_options="none" if same else "default")
+
+
+def has_people(schema: pa.Schema) -> bool:
+    """Return whether a shard or a table has the columns of several people."""
+    return set(PEOPLE_COLUMNS) <= set(schema.names)
 
 
 def check_schema(schema: pa.Schema, where: str) -> str:
@@ -94,7 +124,42 @@ def table_of(clip: PoseClip) -> pa.Table:
         pa.array([clip.fps] * num_frames, pa.float64()),
         pa.array([extra] * num_frames, pa.string()),
     ]
-    return pa.Table.from_arrays(columns, schema=run_schema(clip.skeleton_name))
+    schema = run_schema(clip.skeleton_name)
+    if clip.others is not None:
+        columns += _columns_of(clip.others, num_points)
+        schema = with_people(schema)
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _columns_of(others: OtherPeople, num_points: int) -> list[pa.Array]:
+    return [
+        pa.ListArray.from_arrays(
+            pa.array((others.starts * size).astype(np.int32)),
+            pa.array(np.ascontiguousarray(values, np.float32).reshape(-1)),
+        )
+        for values, size in ((others.points, 3 * num_points), (others.scores, num_points))
+    ]
+
+
+def people_of(table: pa.Table, num_points: int) -> OtherPeople | None:
+    """Return the others of the rows of a table; None where it does not know them."""
+    if not has_people(table.schema):
+        return None
+    points, scores = (table.column(name).combine_chunks() for name in PEOPLE_COLUMNS)
+    counts, rest = np.divmod(_lengths_of(scores), num_points)
+    people = OtherPeople(
+        counts,
+        numbers_of(points.flatten()).reshape(-1, num_points, 3),
+        numbers_of(scores.flatten()).reshape(-1, num_points),
+    )
+    if rest.any() or (_lengths_of(points) != 3 * num_points * counts).any():
+        raise RunError("the shard is damaged: its people have not as many points as the skeleton")
+    return people
+
+
+def _lengths_of(lists: pa.Array) -> npt.NDArray[np.int64]:
+    ends: npt.NDArray[np.int64] = numbers_of(lists.offsets).astype(np.int64)
+    return ends[1:] - ends[:-1]
 
 
 def _dump_extra(clip: PoseClip) -> str | None:
@@ -112,7 +177,7 @@ def block_of(
     lengths: Sequence[int],
     made: Mapping[str, Any],
     *,
-    is_part: bool = False,
+    part_of: str | None = None,
 ) -> ClipBlock:
     """Return the clips whose rows these are.
 
@@ -122,13 +187,17 @@ def block_of(
         lengths: Frames of each, at least one.
         made: What all clips of the run have in common, as fields of `PoseClip`: their skeleton,
             and how they were normalised and interpolated.
-        is_part: The skeleton is a part of that of the run. The score of a point that was not
-            found is 0 then, as in `PoseClip.as_skeleton`.
+        part_of: The run's skeleton, where that of `made` is a part of it. The score of a point
+            that was not found is 0 then, as in `PoseClip.as_skeleton`.
     """
-    arrays = arrays_of(table, made["skeleton_name"])
+    is_part = part_of is not None
+    whole, skeleton_name = part_of or made["skeleton_name"], made["skeleton_name"]
+    arrays = arrays_of(table, skeleton_name)
     if is_part:
         arrays["scores"] = np.require(arrays["scores"], requirements="W")
-    frames = PoseClip(**arrays, **made, split=names[0][0], clip_id=names[0][1])
+    others = people_of(table, get_skeleton(whole).num_points)
+    others = others and others.as_skeleton(whole, skeleton_name)
+    frames = PoseClip(**arrays, **made, split=names[0][0], clip_id=names[0][1], others=others)
     if is_part:
         np.copyto(frames.scores, 0, where=~frames.mask)
     paths = table.column("image_path").to_pylist()
@@ -149,6 +218,7 @@ def block_of(
                 label=label,
                 fps=fps,
                 extra=_extra_of(extra, clip_id) if extra else {},
+                others=None if others is None else others.of_frames(rows.start, rows.stop),
             )
         )
     return ClipBlock(frames, tuple(clips))

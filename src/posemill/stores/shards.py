@@ -17,7 +17,7 @@ from posemill.blocks import BLOCK_FRAMES
 from posemill.errors import RunError
 from posemill.stores.columns import read_groups
 from posemill.stores.manifest import shard_path
-from posemill.stores.schema import check_schema, integers_of, run_schema
+from posemill.stores.schema import check_schema, integers_of, join_tables, schema_like
 
 # Joined with what a block is chosen by; `rows_of` takes the rows.
 SELECT_ROWS = (
@@ -113,14 +113,14 @@ def read_rows(
         part: The skeleton of the result, if it is only a part: see `columns.part_for`.
     """
     tables = []
-    schema = run_schema(part or skeleton_name)
-    names = [name for name in schema.names if columns is None or name in columns]
-    wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
     for shard, rows in groupby(_joined(plan.rows), key=lambda each: each.shard):
         path = shard_path(folder, shard)
         with _open(path, skeleton_name) as file:
+            schema = schema_like(file.schema_arrow, part or skeleton_name)
+            names = [name for name in schema.names if columns is None or name in columns]
+            wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
             tables += [_read(file, path, each, wanted) for each in rows]
-    table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+    table = tables[0] if len(tables) == 1 else join_tables(tables)
     # A frame that was tried again later has rows of its own, inside the span of others.
     if len(plan.rows) > len(plan.lengths):
         indices = integers_of(table.column("frame_index"), np.int64)
@@ -146,7 +146,8 @@ def _joined(rows: Sequence[ShardRows]) -> Iterator[ShardRows]:
 def read_shard(path: Path, skeleton_name: str) -> pa.Table:
     """Return all rows of a shard, those that no longer count among them."""
     with _open(path, skeleton_name) as file:
-        return _read_groups(file, path, range(file.num_row_groups), run_schema(skeleton_name))
+        schema = schema_like(file.schema_arrow, skeleton_name)
+        return _read_groups(file, path, range(file.num_row_groups), schema)
 
 
 def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) -> pa.Table:

@@ -20,7 +20,7 @@ from posemill.stores.columns import as_stored
 from posemill.stores.commits import CommitLog, Failure, Piece, Shard
 from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder
 from posemill.stores.names import valid_unicode
-from posemill.stores.schema import table_of
+from posemill.stores.schema import join_tables, table_of
 
 ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
 
@@ -33,7 +33,7 @@ def write_table(table: pa.Table, path: Path) -> int:
     """
     buffer = io.BytesIO()
     stored = as_stored(table)
-    floats = [each.name for each in stored.schema if pa.types.is_fixed_size_list(each.type)]
+    floats = [each.name for each in stored.schema if pa.types.is_nested(each.type)]
     pq.write_table(
         stored,
         buffer,
@@ -77,7 +77,7 @@ class ShardWriter:
 
     def write(self, name: str) -> Shard:
         """Write what was collected as the shard of that file name, and start anew."""
-        table = pa.concat_tables(self._tables)
+        table = join_tables(self._tables)
         num_bytes = write_table(table, self._folder / name)
         shard = Shard(name, self.num_rows, num_bytes, tuple(self._pieces))
         self._tables, self._pieces, self.num_rows = [], [], 0

@@ -22,6 +22,10 @@ def same(one: Keypoints, other: Keypoints, rows: Sequence[int]) -> None:
     np.testing.assert_array_equal(one.points, other.points[list(rows)])
     np.testing.assert_array_equal(one.scores, other.scores[list(rows)])
     np.testing.assert_array_equal(one.sizes_wh, other.sizes_wh[list(rows)])
+    if one.others is not None and other.others is not None:
+        parts = [other.others.of_frames(row, row + 1) for row in rows]
+        np.testing.assert_array_equal(one.others.counts, other.others.counts[list(rows)])
+        np.testing.assert_array_equal(one.others.points, np.concatenate([p.points for p in parts]))
 
 
 class EngineContract:
@@ -93,6 +97,12 @@ class EngineContract:
         assert not np.isinf(found.points).any()
         assert (found.scores[is_missing] == 0).all()
         assert ((found.scores >= 0) & (found.scores <= 1)).all()
+        assert (found.others is None) == (info.people == "one")
+        if found.others is not None:
+            assert len(found.others.counts) == len(frames)
+            assert found.others.points.shape == (found.others.counts.sum(), num_points, 3)
+            assert found.others.scores.shape == found.others.points.shape[:2]
+            assert (found.others.scores > 0).any(axis=1).all(), "somebody without a point"
         assert len(engine.estimate([])) == 0
 
     def test_a_frame_gives_the_same_alone_in_a_batch_and_in_reverse(

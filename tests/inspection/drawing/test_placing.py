@@ -64,7 +64,7 @@ def test_some_64_frames_are_looked_at(num_frames: int, expected: bool) -> None:
 
 def test_points_of_a_picture_are_placed_by_its_size() -> None:
     clip = make([(9, 9)] * 18 + [(0.5, 0.25), (19.9, -19.9), (20, 0), (0, -20), (np.inf, 0)])
-    found = place_points(clip, 1, (200, 100), None)
+    found = place_points(clip.points[1], (200, 100), None)
     np.testing.assert_allclose(found[:6], [
         (100, 25), (3980, -1990), *[(np.nan, np.nan)] * 4
     ], rtol=1e-5)  # fmt: skip
@@ -74,11 +74,11 @@ def test_points_of_a_picture_are_placed_by_its_size() -> None:
 def test_points_of_a_model_are_fitted_into_the_middle() -> None:
     bounds = np.array([-1, -1], np.float32), np.array([1, 3], np.float32)
     # 90 % of 100 pixels for a height of 4: 22.5 pixels for 1.
-    found = place_points(make([(1, 3), (0, 1), (-1, -1)]), 0, (200, 100), bounds)
+    found = place_points(make([(1, 3), (0, 1), (-1, -1)]).points[0], (200, 100), bounds)
     np.testing.assert_allclose(found[:3], [(122.5, 95), (100, 50), (77.5, 5)], rtol=1e-5)
 
 
 def test_points_of_a_model_on_one_spot_are_the_middle() -> None:
     spot = np.array([2, 2], np.float32)
-    found = place_points(make([(2, 2), (2.1, 2)]), 0, (200, 100), (spot, spot))
+    found = place_points(make([(2, 2), (2.1, 2)]).points[0], (200, 100), (spot, spot))
     np.testing.assert_allclose(found[:2], [(100, 50), (np.nan, np.nan)])

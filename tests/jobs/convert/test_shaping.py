@@ -96,7 +96,7 @@ def test_without_a_picture_size_there_are_no_lengths_to_normalise_by(how: str) -
     ("format_name", "recipe", "layout"),
     [
         ("npz", Recipe(), "openpose-18"),
-        ("coco", Recipe(), "coco-133"),
+        ("coco", Recipe(), "coco-17"),
         ("npz", Recipe(layout="coco-133"), "coco-133"),
     ],
 )

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -18,9 +19,10 @@ import numpy.typing as npt
 
 from posemill.errors import FormatError
 from posemill.files import atomic_folder
-from posemill.formats.shared.contract import Recipe, Size, header_of
+from posemill.formats.shared.contract import Recipe, Size, header_of, make_clip
 from posemill.formats.shared.json_text import MAX_LINE_BYTES, parse_json
-from posemill.records import SPLIT_NAMES, IntArray, PoseClip, fields_of_recipe
+from posemill.records import SPLIT_NAMES, IntArray, OtherPeople, PoseClip, fields_of_recipe
+from posemill.skeletons import get_skeleton
 
 INDEX = "posemill.jsonl"
 
@@ -220,6 +222,66 @@ def to_pixels(clip: PoseClip) -> npt.NDArray[np.float64]:
     pixels[..., :2][found] = np.round(clip.pixels()[found].astype(np.float64), 3)
     pixels[..., 2][found] = np.round(np.maximum(clip.scores[found].astype(np.float64), 1e-6), 6)
     return pixels
+
+
+def people_in_pixels(clip: PoseClip) -> Iterator[list[npt.NDArray[np.float64]]]:
+    """Yield the people of every frame who have a point, each as `to_pixels` gives one.
+
+    The one that stands for the frame is the first.
+    """
+    others = clip.others
+    rest = None
+    if others is not None:
+        sizes = np.repeat(clip.sizes_wh, others.counts, axis=0)
+        rest = to_pixels(
+            PoseClip(
+                others.points, others.scores, sizes, clip.skeleton_name, normalized=clip.normalized
+            )
+        )
+    for row, points in enumerate(to_pixels(clip)):
+        people = [points]
+        if others is not None and rest is not None:
+            people += list(rest[others.starts[row] : others.starts[row + 1]])
+        yield [each for each in people if each[:, 2].any()]
+
+
+def clip_of_people(
+    path: Path,
+    frames: Sequence[Sequence[npt.NDArray[np.float64]]],
+    skeleton_name: str,
+    *,
+    sizes_wh: npt.NDArray[np.int32],
+    **fields: Any,
+) -> PoseClip:
+    """Return the clip of the people of each frame, of whom the first stands for it.
+
+    Args:
+        path: For messages.
+        frames: Of each frame the people, `(keypoints, 3)`: x and y in pixels and score, zeros
+            where missing; what goes beyond the skeleton is left out.
+        skeleton_name: Of the points.
+        sizes_wh: `(frames, 2)`.
+        fields: The other fields of `PoseClip`.
+    """
+    num_points = get_skeleton(skeleton_name).num_points
+
+    def made(people: Sequence[npt.NDArray[np.float64]], sizes: Any, **known: Any) -> PoseClip:
+        pixels = np.zeros((len(people), num_points, 3))
+        for row, points in enumerate(people):
+            pixels[row, : len(points)] = points[:num_points]
+        return make_clip(
+            path, from_pixels(path, pixels, sizes), np.clip(pixels[..., 2], 0, 1),
+            pixels[..., 2] > 0, skeleton_name=skeleton_name, sizes_wh=sizes, **known,
+        )  # fmt: skip
+
+    nobody = np.zeros((0, 3))
+    clip = made([people[0] if people else nobody for people in frames], sizes_wh, **fields)
+    counts = np.array([max(len(people) - 1, 0) for people in frames], np.int64)
+    if not counts.any():
+        return clip
+    rest = [points for people in frames for points in people[1:]]
+    others = made(rest, np.repeat(sizes_wh, counts, axis=0))
+    return replace(clip, others=OtherPeople(counts, others.points, others.scores))
 
 
 def from_pixels(

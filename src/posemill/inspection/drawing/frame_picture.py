@@ -53,7 +53,15 @@ def draw(
         canvas = _blank(clip, index, min_long_side, _SCALED if bounds is not None else _GONE)
     else:
         canvas = _sized(frame, min_long_side)
-    points = place_points(clip, index, (canvas.shape[1], canvas.shape[0]), bounds)
+    size_wh = canvas.shape[1], canvas.shape[0]
+    if clip.others is not None:
+        rows = slice(*clip.others.starts[index : index + 2])
+        for points, scores in zip(clip.others.points[rows], clip.others.scores[rows], strict=True):
+            placed = place_points(points, size_wh, bounds)
+            paint_keypoints(
+                canvas, clip.skeleton_name, placed, scores >= min_score, line_scale=line_scale
+            )
+    points = place_points(clip.points[index], size_wh, bounds)
     sure = clip.scores[index] >= min_score
     paint_keypoints(canvas, clip.skeleton_name, points, sure, line_scale=line_scale)
     if not legend:

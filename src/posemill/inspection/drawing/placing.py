@@ -30,20 +30,18 @@ def model_bounds(clip: PoseClip) -> tuple[FloatArray, FloatArray] | None:
 
 
 def place_points(
-    clip: PoseClip,
-    index: int,
+    points: FloatArray,
     size_wh: tuple[int, int],
     bounds: tuple[FloatArray, FloatArray] | None,
 ) -> FloatArray:
     """Return `(keypoints, 2)` in pixels of a canvas, NaN where not to be drawn.
 
     Args:
-        clip: Any clip.
-        index: Row of the frame.
+        points: `(keypoints, 2 or more)` of a frame.
         size_wh: Size of the canvas.
         bounds: What `model_bounds` says; then the clip as a whole is fitted into the canvas.
     """
-    points = clip.points[index, :, :2].astype(np.float32)
+    points = points[:, :2].astype(np.float32)
     size = np.array(size_wh, np.float32)
     if bounds is not None:
         low, high = bounds

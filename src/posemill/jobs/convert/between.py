@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
 from posemill.blocks import ClipBlock
 from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, RunError
@@ -22,6 +24,7 @@ from posemill.jobs.convert.shaping import (
     check_recipe,
     dropped_points,
     expect_order,
+    expect_room_for_people,
     layout_for,
     layout_of_run,
     recorded,
@@ -80,6 +83,7 @@ def export_clips(
     form = get_format(format_name)
     recipe = check_recipe(recipe or Recipe(), form)
     expect_order(source, recipe)
+    expect_room_for_people(source, form)
     _expect_name(out, form.suffix)
     shaping = _Shaping(source, form, recipe)
     stream = watch(read_ahead(shaping.clips()), source.num_frames)
@@ -136,6 +140,7 @@ def count_export(
     form = get_format(format_name)
     recipe = check_recipe(recipe, form)
     expect_order(source, recipe)
+    expect_room_for_people(source, form)
     summary, layouts = Summary(Path(), format_name), set()
     check, shaping = SkeletonCheck(form, source.path), _Shaping(source, form, recipe)
     for clip in shaping.shape(watch(shaping.clips(), source.num_frames)):
@@ -370,6 +375,9 @@ def digest_of(clip: PoseClip) -> bytes:
     points[~clip.mask] = 0
     for array in (points, clip.mask, clip.scores, clip.sizes_wh, clip.frame_indices):
         digest.update(array.tobytes())
+    if clip.others is not None and len(clip.others.points):
+        for array in (clip.others.counts, np.nan_to_num(clip.others.points), clip.others.scores):
+            digest.update(array.tobytes())
     return digest.digest()
 
 

@@ -21,6 +21,7 @@ from posemill.jobs.convert.shaping import (
     check_recipe,
     dropped_points,
     expect_order,
+    expect_room_for_people,
     layout_for,
     layout_of_run,
     recorded,
@@ -61,6 +62,7 @@ def prepare(
     """
     recipe = recorded(check_recipe(recipe or Recipe(), NpzFormat()), source)
     expect_order(source, recipe)
+    expect_room_for_people(source, NpzFormat())
     check_splits(source, watch=watch)
     plans = source.plan_splits()
     num_frames = {split: sum(map(len, each)) for split, each in plans.items()}

@@ -10,7 +10,7 @@ from posemill.blocks import ClipBlock, join_clips
 from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError
 from posemill.formats import FORMATS, get_format
-from posemill.formats.shared.contract import Format, Recipe, holds
+from posemill.formats.shared.contract import ANY, Format, Recipe, holds
 from posemill.geometry import (
     interpolate_gaps,
     normalize_by_bbox,
@@ -100,7 +100,35 @@ def layout_for(skeleton_name: str, recipe: Recipe, form: Format) -> str:
     usual = form.layouts[0]
     if holds(form, skeleton_name) and (skeleton_name not in _ALL_POINTS or usual in _ALL_POINTS):
         return skeleton_name
-    return usual
+    return _smallest_as_full(skeleton_name, form)
+
+
+def _smallest_as_full(skeleton_name: str, form: Format) -> str:
+    """Return the format's usual layout, or a smaller one that takes as many points of a skeleton.
+
+    So 18 points become the 17 of COCO, and not 133 of which 116 are missing.
+    """
+    usual = form.layouts[0]
+    if usual == ANY or get_skeleton(skeleton_name).num_points >= get_skeleton(usual).num_points:
+        return usual
+    try:
+        taken = {name: sum(map(bool, point_map(skeleton_name, name)))
+                 for name in form.layouts if name not in (ANY, *_ALL_POINTS)}  # fmt: skip
+    except ValueError:
+        return usual
+    most = taken.get(usual, 0)
+    fitting = [name for name, count in taken.items() if count >= most]
+    return min(fitting, key=lambda name: get_skeleton(name).num_points, default=usual)
+
+
+def expect_room_for_people(source: ClipInput, form: Format) -> None:
+    """Raise if all people are wanted in a format that holds one."""
+    if source.person == "all" and not getattr(form, "holds_people", False):
+        names = [name for name in FORMATS if getattr(get_format(name), "holds_people", False)]
+        raise ConfigError(
+            f"{form.name} holds one person in a frame: choose --person main or a number, or one of "
+            f"{', '.join(names)}"
+        )
 
 
 def layout_of_run(source: ClipInput, recipe: Recipe, form: Format) -> str | None:
@@ -171,4 +199,4 @@ def _normalize(clip: PoseClip, how: str) -> PoseClip:
     else:
         points = normalize_by_bbox(square)
     scores = np.where(np.isnan(points[..., 0]), np.float32(0), clip.scores)
-    return dataclasses.replace(clip, points=points, scores=scores)
+    return dataclasses.replace(clip, points=points, scores=scores, others=None)

@@ -37,7 +37,7 @@ from posemill.jobs.extract.reading import (
     attempt,
 )
 from posemill.machine.disk import disk_message
-from posemill.records import Frame, Keypoints, PoseClip
+from posemill.records import Frame, Keypoints, PoseClip, join_people
 from posemill.stores.writer import ShardWriter
 
 _BEAT_SECONDS = 0.2
@@ -292,7 +292,10 @@ class _TaskRun:
 
 def _row_of(keypoints: Keypoints, row: int) -> Keypoints:
     chosen = slice(row, row + 1)
-    return Keypoints(keypoints.points[chosen], keypoints.scores[chosen], keypoints.sizes_wh[chosen])
+    others = keypoints.others and keypoints.others.of_frames(row, row + 1)
+    return Keypoints(
+        keypoints.points[chosen], keypoints.scores[chosen], keypoints.sizes_wh[chosen], others
+    )
 
 
 def _pose_clip(lane: Lane, skeleton_name: str) -> PoseClip:
@@ -311,4 +314,5 @@ def _pose_clip(lane: Lane, skeleton_name: str) -> PoseClip:
         label=clip.label,
         fps=lane.fps,
         extra=dict(clip.extra),
+        others=join_people([each.others for each in results]),
     )

@@ -1,0 +1,149 @@
+"""Several people in a frame: into the formats that hold them and back, and one of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import posemill
+from posemill.clips.inputs import ClipInput
+from posemill.errors import ConfigError
+from posemill.records import OtherPeople, PoseClip
+from posemill.stores.manifest import Manifest
+from posemill.stores.writer import RunWriter
+
+SIZE = np.array([200, 100], np.int32)
+
+
+def people_clip(counts: list[int], clip_id: str = "a") -> PoseClip:
+    """Return a clip in which people stand in a row, the first of each frame the largest."""
+    rng = np.random.default_rng(len(counts))
+    shape = rng.random((18, 2)).astype(np.float32)
+
+    def person(number: int) -> np.ndarray:
+        size = 0.3 - 0.05 * number
+        flat = shape * size + [0.05 + 0.3 * number, 0.1]
+        return np.concatenate([flat, np.zeros((18, 1))], axis=1).astype(np.float32)
+
+    points = np.stack([person(0) if count else np.full((18, 3), np.nan) for count in counts])
+    rest = [person(number) for count in counts for number in range(1, count)]
+    others = OtherPeople(
+        np.array([max(count - 1, 0) for count in counts], np.int64),
+        np.array(rest, np.float32).reshape(-1, 18, 3),
+        np.full((len(rest), 18), 0.75, np.float32),
+    )
+    scores = np.where(np.isnan(points[..., 0]), 0, 0.5).astype(np.float32)
+    paths = tuple(f"{clip_id}/{row}.jpg" for row in range(len(counts)))
+    return PoseClip(points.astype(np.float32), scores, np.tile(SIZE, (len(counts), 1)),
+                    "openpose-18", clip_id=clip_id, others=others, image_paths=paths)  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    with RunWriter(tmp_path / "run", Manifest("openpose-18", kind="import")) as writer:
+        writer.add(people_clip([3, 0, 1, 2]))
+        writer.add(people_clip([1, 1], "b"))
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(("to", "name"), [("openpose", "out"), ("openpose-file", "out.json")])
+def test_everyone_goes_into_openpose_json_and_comes_back(
+    run: Path, tmp_path: Path, to: str, name: str
+) -> None:
+    posemill.export(run, to, tmp_path / name, person="all", progress=False)
+    (first, _) = ClipInput(tmp_path / name, person="all").clips()
+    expected = people_clip([3, 0, 1, 2])
+    assert first.others is not None
+    assert expected.others is not None
+    assert first.others.counts.tolist() == [2, 0, 0, 1]
+    np.testing.assert_allclose(first.points, expected.points, atol=1e-4)
+    np.testing.assert_allclose(first.others.points, expected.others.points, atol=1e-4)
+    np.testing.assert_allclose(first.others.scores, expected.others.scores, atol=1e-4)
+
+
+def test_everyone_goes_into_plain_coco_that_pycocotools_scores(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "people.json"
+    posemill.export(run, "coco", out, person="all", progress=False)
+    content = json.loads(out.read_text())
+    assert [image["file_name"] for image in content["images"]][:2] == ["a/0.jpg", "a/1.jpg"]
+    by_image = [annotation["image_id"] for annotation in content["annotations"]]
+    assert by_image == [1, 1, 1, 3, 4, 4, 5, 6]
+    assert {len(annotation["keypoints"]) for annotation in content["annotations"]} == {51}
+    assert len(content["categories"][0]["keypoints"]) == 17
+    assert all(0 < annotation["score"] <= 1 for annotation in content["annotations"])
+    back = next(iter(ClipInput(out, person="all").clips()))
+    assert back.skeleton_name == "coco-17"
+    assert back.others is not None
+    assert back.others.counts.tolist() == [2, 0, 0, 1]
+    expected = people_clip([3, 0, 1, 2]).as_skeleton("coco-17")
+    np.testing.assert_allclose(back.points, expected.points, atol=1e-4)
+    coco = pytest.importorskip("pycocotools.coco")
+    evaluate = pytest.importorskip("pycocotools.cocoeval")
+    truth = coco.COCO(str(out))
+    found = truth.loadRes(content["annotations"])
+    scored = evaluate.COCOeval(truth, found, "keypoints")
+    scored.evaluate()
+    scored.accumulate()
+    scored.summarize()
+    assert scored.stats[0] == pytest.approx(1.0)
+
+
+def test_an_annotation_that_is_gone_is_noticed(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "people.json"
+    posemill.export(run, "coco", out, person="all", progress=False)
+    content = json.loads(out.read_text())
+    del content["annotations"][1]
+    out.write_text(json.dumps(content))
+    with pytest.raises(posemill.PosemillError, match="picture 1 has no annotation of its own"):
+        list(ClipInput(out).clips())
+
+
+def test_by_default_formats_get_the_main_person_only(run: Path, tmp_path: Path) -> None:
+    posemill.export(run, "openpose", tmp_path / "out", progress=False)
+    frames = [
+        json.loads((tmp_path / "out/a" / f"{row}_keypoints.json").read_text()) for row in range(4)
+    ]
+    assert [len(frame["people"]) for frame in frames] == [1, 0, 1, 1]
+
+
+def test_another_person_can_be_asked_for(run: Path, tmp_path: Path) -> None:
+    posemill.prepare(run, tmp_path / "data", person=2, progress=False)
+    with np.load(tmp_path / "data" / "all_keypoints.npz") as made:
+        found = made["mask"].any(axis=1) if "mask" in made else made["keypoints"].any(axis=(1, 2))
+    assert found.tolist() == [True, False, False, True, False, False]
+
+
+@pytest.mark.parametrize("to", ["npz", "txt"])
+def test_formats_of_one_person_refuse_all(run: Path, tmp_path: Path, to: str) -> None:
+    with pytest.raises(
+        ConfigError,
+        match=rf"{to} holds one person in a frame: choose --person main or a number, or one of "
+        "openpose, openpose-file, coco",
+    ):
+        posemill.export(run, to, tmp_path / "out", person="all", progress=False)
+    with pytest.raises(ConfigError, match="npz holds one person in a frame"):
+        posemill.prepare(run, tmp_path / "data", person="all", progress=False)
+
+
+def test_a_merge_and_an_import_keep_everyone(run: Path, tmp_path: Path) -> None:
+    posemill.export(run, "openpose", tmp_path / "json", person="all", progress=False)
+    posemill.import_run(tmp_path / "json", tmp_path / "again", progress=False)
+    posemill.merge([run], tmp_path / "merged", progress=False)
+    for name in ("again", "merged"):
+        others = posemill.open_run(tmp_path / name)["a"].others
+        assert others is not None
+        assert others.counts.tolist() == [2, 0, 0, 1]
+
+
+def test_a_picture_shows_everyone_or_the_one_that_is_asked_for(run: Path) -> None:
+    clip = posemill.open_run(run)["a"]
+    from posemill.clips.people import choose_person
+
+    everyone, main = clip.plot(0), choose_person(clip, "main").plot(0)
+    width = everyone.shape[1]
+    assert (everyone != main).any()
+    # The second and third stand right of the first.
+    assert not (everyone[:, : width // 3] != main[:, : width // 3])[: main.shape[0] // 2].any()
