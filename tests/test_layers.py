@@ -32,7 +32,7 @@ ALLOWED = {
 }
 # Heavy packages, and the only folders that wrap them.
 WRAPPED = {
-    "torch": {"training"},
+    "torch": {"training", "estimators"},
     "ray": {"executors"},
     "cv2": {"decoders", "estimators", "inspection", "solutions"},
     "ai_edge_litert": {"estimators"},

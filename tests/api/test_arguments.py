@@ -43,12 +43,12 @@ def test_what_is_no_size_says_what_one_looks_like(size):
 DEFAULTS = {
     "extract": {},
     "status": {},
-    "prepare": {"out": "model_input_data", "normalize": "none", "interpolate": 0},
-    "export": {"out": "", "normalize": "none", "interpolate": 0},
+    "prepare": {"out": "model_input_data", "normalize": "none", "interpolate": 0, "person": "main"},
+    "export": {"out": "", "normalize": "none", "interpolate": 0, "person": "main"},
     "import_run": {"dry_run": False},
     "merge": {"dry_run": False},
     "view": {"detailed": False, "rows": 5},
-    "visualize": {"out": "pictures", "num_samples": 10, "seed": 0},
+    "visualize": {"out": "pictures", "num_samples": 10, "seed": 0, "person": "all"},
     "report": {"out": "report.html"},
     "predict": {"device": "auto", "engine_device": "cpu", "threads": 1},
 }

@@ -143,7 +143,10 @@ def test_any_engine_with_its_options_can_be_asked(
     assert run(pictures, "--out", out, "--engine", "fake", "--engine-option", "second=0") == 2
     assert "engine 'fake' has no option 'second'; it has seconds_per_frame" in one_line(capsys)
     assert run(pictures, "--out", out, "--engine", "fakes") == 2
-    assert "unknown engine 'fakes'; known: holistic, fake; did you mean 'fake'?" in one_line(capsys)
+    assert (
+        "unknown engine 'fakes'; known: holistic, openpose, fake; did you mean 'fake'?"
+        in one_line(capsys)
+    )
 
 
 @pytest.mark.usefixtures("fake_engine")

@@ -29,6 +29,7 @@ class TestHolistic(EngineContract):
         return [photo, cut, np.ascontiguousarray(photo[:, ::-1]), grey, grey[:1, :1]]
 
 
+<<<<<<< HEAD
 class TestRefinedHolistic(TestHolistic):
     options: ClassVar = {"refine_face_landmarks": True}
 
@@ -36,6 +37,28 @@ class TestRefinedHolistic(TestHolistic):
     def _attention(self, need_model: Callable[[str], Path]) -> None:
         """Skips where the model file cannot be had."""
         need_model("face_landmark_with_attention")
+=======
+class TestOpenPose(EngineContract):
+    name = "openpose"
+
+    @pytest.fixture(autouse=True)
+    def _models(self, model_file: Callable[[str], Path]) -> None:
+        """Skips where the model file cannot be had."""
+        model_file("mobilenet_thin")
+
+    @pytest.fixture
+    def frames(self, photo: np.ndarray) -> list[Frame]:
+        """A person, two side by side, grey, a strip, one pixel."""
+        small = np.ascontiguousarray(photo[::2, ::2])
+        grey = np.full((48, 64, 3), 128, np.uint8)
+        return [
+            small,
+            np.concatenate([small, small[:, ::-1]], axis=1),
+            grey,
+            grey[:4],
+            grey[:1, :1],
+        ]
+>>>>>>> 3e058c9 (Find the bodies of all people with OpenPose: maps by OpenCV on a CPU, one vectorised decoder, the user's own ONNX or .pth)
 
 
 class TestFake(EngineContract):
@@ -43,4 +66,4 @@ class TestFake(EngineContract):
 
 
 def test_every_engine_has_its_suite() -> None:
-    assert set(ESTIMATORS) == {TestHolistic.name, TestFake.name}
+    assert set(ESTIMATORS) == {TestHolistic.name, TestOpenPose.name, TestFake.name}

@@ -59,6 +59,7 @@ class Estimator(Protocol):
 # packages add theirs by entry points of the group `posemill.engines`.
 ESTIMATORS = {
     "holistic": "posemill.estimators.holistic:HolisticEstimator",
+    "openpose": "posemill.estimators.openpose:OpenPoseEstimator",
     "fake": "posemill.estimators.fake:FakeEstimator",
 }
 

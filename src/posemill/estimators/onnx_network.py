@@ -6,7 +6,8 @@ Never another device than the one asked for: a GPU that is not there is an error
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,31 +28,13 @@ class OnnxNetwork:
     """One network of the catalogue, loaded. Pictures as bytes in, arrays out."""
 
     def __init__(self, name: str, *, device: str = "cpu", threads: int = 1) -> None:
-        kind, number = _parse_device(device)
-        onnxruntime = import_onnxruntime(device)
-        provider = _provider_of(kind, number, onnxruntime.get_available_providers())
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        # A worker that waits for its threads by spinning takes a core from the next worker.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         # One crop at a time on a CPU: batches gain nothing there, cost memory, and their last bits
         # depend on their size.
-        self.runs_batches = kind != "cpu"
-        if not self.runs_batches:
-            options.add_free_dimension_override_by_name("batch", 1)
-        try:
-            self._session = onnxruntime.InferenceSession(
-                load_onnx(name), options, providers=[provider]
-            )
-        except _onnxruntime_errors() as error:
-            raise _load_error(name, device, error) from error
-        if self._session.get_providers()[0] != (provider if kind == "cpu" else provider[0]):
-            raise DeviceError(
-                f"asked for {device}, but ONNX Runtime put {name} on "
-                f"{self._session.get_providers()[0]}; check the driver and the CUDA libraries"
-            )
+        self.runs_batches = device != "cpu"
+        self._session = open_session(
+            load_onnx(name), name, device=device, threads=threads,
+            fixed={} if self.runs_batches else {"batch": 1},
+        )  # fmt: skip
         picture = self._session.get_inputs()[0]
         self._input_name = picture.name
         self._output_names = [output.name for output in self._session.get_outputs()]
@@ -63,6 +46,46 @@ class OnnxNetwork:
             self._output_names, {self._input_name: pixels}
         )
         return outputs
+
+
+def open_session(
+    model: bytes,
+    name: str,
+    *,
+    device: str,
+    threads: int,
+    fixed: Mapping[str, int] = MappingProxyType({}),
+) -> Any:
+    """Return ONNX Runtime's session of a model on that device, and no other.
+
+    Args:
+        model: The file's content.
+        name: For messages.
+        device: `cpu`, `cuda:N` or `tensorrt:N`.
+        threads: Inside one call.
+        fixed: Sizes of dimensions that the model leaves open, by their names.
+    """
+    kind, number = _parse_device(device)
+    onnxruntime = import_onnxruntime(device)
+    provider = _provider_of(kind, number, onnxruntime.get_available_providers())
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # A worker that waits for its threads by spinning takes a core from the next worker.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    for dimension, size in fixed.items():
+        options.add_free_dimension_override_by_name(dimension, size)
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=[provider])
+    except _onnxruntime_errors() as error:
+        raise _load_error(name, device, error) from error
+    if session.get_providers()[0] != (provider if kind == "cpu" else provider[0]):
+        raise DeviceError(
+            f"asked for {device}, but ONNX Runtime put {name} on "
+            f"{session.get_providers()[0]}; check the driver and the CUDA libraries"
+        )
+    return session
 
 
 def _onnxruntime_errors() -> tuple[type[Exception], ...]:

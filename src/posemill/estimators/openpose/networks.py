@@ -1,0 +1,154 @@
+"""Networks that give OpenPose's 57 maps: the published mobilenet, or a file of the user's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import cv2
+import numpy as np
+
+from posemill.errors import ConfigError, WeightsError
+from posemill.estimators.onnx_network import open_session
+from posemill.estimators.openpose.decoding import NUM_MAPS
+from posemill.files import atomic_path, cache_folder, sha256_of
+from posemill.records import FloatArray
+from posemill.weights.catalogue import get_pinned
+from posemill.weights.frozen_graph import export_frozen_graph
+from posemill.weights.pull import ensure_model
+
+DEFAULT = "mobilenet_thin"
+CONVERTER_VERSION = 1
+_AFFINITIES = 38
+# What a network expects of a pixel's bytes: the factor, and what is added then.
+PIXELS = {"raw": (1.0, 0.0), "centred": (1 / 256, -0.5)}
+
+
+class MapsNetwork(Protocol):
+    """One network, loaded.
+
+    `pixels` is a key of `PIXELS`; `identity` says which file it is and what runs it.
+    """
+
+    pixels: str
+    identity: dict[str, str]
+
+    def run(self, pictures: FloatArray) -> FloatArray:
+        """Return `(batch, 57, height / 8, width / 8)` for `(batch, 3, height, width)` in BGR."""
+
+
+def open_maps_network(network: str, *, device: str, threads: int, pixels: str) -> MapsNetwork:
+    """Return the network of that name or in that file.
+
+    Args:
+        network: `mobilenet_thin`, an .onnx file, or the .pth file of the body network as it is
+            published for PyTorch.
+        device: `cpu`, `cuda:N` or `tensorrt:N`.
+        threads: Inside one call.
+        pixels: A key of `PIXELS`, or `auto`: what the network is known to expect; of an .onnx file
+            that is not known, and `raw` is taken.
+    """
+    chosen = None if pixels == "auto" else pixels
+    if network == DEFAULT:
+        if device == "cpu":
+            return _OpenCvNetwork(chosen or "raw")
+        session = open_session(_converted(), DEFAULT, device=device, threads=threads)
+        return _OnnxMaps(session, DEFAULT, get_pinned(DEFAULT, "model").sha256, chosen or "raw")
+    path = Path(network)
+    if not path.is_file():
+        raise ConfigError(
+            f"network: there is no file {network}; expected {DEFAULT}, or the path of an .onnx or "
+            f".pth file"
+        )
+    if path.suffix == ".onnx":
+        session = open_session(path.read_bytes(), str(path), device=device, threads=threads)
+        return _OnnxMaps(session, str(path), sha256_of(path), chosen or "raw")
+    if path.suffix == ".pth":
+        from posemill.estimators.openpose.body_network import TorchMaps
+
+        return TorchMaps(path, device=device, threads=threads, pixels=chosen or "centred")
+    raise ConfigError(f"network: expected an .onnx or a .pth file, got {network}")
+
+
+class _OpenCvNetwork:
+    """The published graph on OpenCV's dnn, which is in the base install. One picture at a time."""
+
+    def __init__(self, pixels: str) -> None:
+        path = ensure_model(DEFAULT)
+        try:
+            self._net = cv2.dnn.readNetFromTensorflow(str(path))
+        except cv2.error as error:
+            raise WeightsError(
+                f"OpenCV {cv2.__version__} cannot read {path} ({error.err}); "
+                f"posemill[onnx] and runtime=onnxruntime is another way"
+            ) from error
+        self.pixels = pixels
+        self.identity = {"network": DEFAULT, "sha256": get_pinned(DEFAULT, "model").sha256,
+                         "runtime": f"opencv {cv2.__version__}"}  # fmt: skip
+
+    def run(self, pictures: FloatArray) -> FloatArray:
+        """Return the maps; see `MapsNetwork`."""
+        maps = []
+        for picture in pictures:
+            self._net.setInput(picture[None])
+            maps.append(self._net.forward()[0].copy())
+        return np.stack(maps)
+
+
+class _OnnxMaps:
+    """Any ONNX file with 57 maps, in one output or in two, channels first or last."""
+
+    def __init__(self, session: Any, name: str, sha256: str, pixels: str) -> None:
+        self._session = session
+        inputs = session.get_inputs()
+        if len(inputs) != 1 or len(inputs[0].shape) != 4:
+            shapes = ", ".join(str(each.shape) for each in inputs)
+            raise ConfigError(f"network {name}: expected one picture as input, got {shapes}")
+        self._input, self._name = inputs[0], name
+        self._is_last = inputs[0].shape[3] == 3 and inputs[0].shape[1] != 3
+        self.pixels = pixels
+        self.identity = {"network": Path(name).name, "sha256": sha256, "runtime": "onnxruntime"}
+
+    def run(self, pictures: FloatArray) -> FloatArray:
+        """Return the maps; see `MapsNetwork`."""
+        batch = pictures.transpose(0, 2, 3, 1) if self._is_last else pictures
+        outputs = self._session.run(None, {self._input.name: np.ascontiguousarray(batch)})
+        return join_maps(outputs, self._name)
+
+
+def join_maps(outputs: Sequence[Any], name: str) -> FloatArray:
+    """Return heat maps and affinities in our order, however a network gives them."""
+    maps = []
+    for output in outputs:
+        if output.ndim == 4:
+            is_last = output.shape[3] in (NUM_MAPS, NUM_MAPS - _AFFINITIES, _AFFINITIES)
+            is_first = output.shape[1] in (NUM_MAPS, NUM_MAPS - _AFFINITIES, _AFFINITIES)
+            maps.append(output.transpose(0, 3, 1, 2) if is_last and not is_first else output)
+    for each in maps[::-1]:  # of several stages the last counts
+        if each.shape[1] == NUM_MAPS:
+            return np.ascontiguousarray(each, np.float32)
+    heat = [each for each in maps if each.shape[1] == NUM_MAPS - _AFFINITIES]
+    affinities = [each for each in maps if each.shape[1] == _AFFINITIES]
+    if not heat or not affinities:
+        shapes = ", ".join(str(tuple(output.shape)) for output in outputs)
+        raise ConfigError(
+            f"network {name}: expected 57 maps, or 19 heat maps and 38 affinity maps, got {shapes}"
+        )
+    return np.ascontiguousarray(np.concatenate([heat[-1], affinities[-1]], axis=1), np.float32)
+
+
+def _converted() -> bytes:
+    """Return the published graph as ONNX, from the cache or converted now."""
+    source = ensure_model(DEFAULT)
+    digest = get_pinned(DEFAULT, "model").sha256[:16]
+    cached = cache_folder() / "onnx" / f"{DEFAULT}-{digest}-v{CONVERTER_VERSION}.onnx"
+    with contextlib.suppress(OSError):
+        return cached.read_bytes()
+    data = export_frozen_graph(source)
+    with contextlib.suppress(OSError):
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(cached) as temporary:
+            temporary.write_bytes(data)
+    return data

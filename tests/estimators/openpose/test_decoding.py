@@ -1,0 +1,159 @@
+"""People out of maps that were drawn: all of them, whole, and nobody else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from posemill.estimators.openpose.decoding import (
+    _LIMBS,
+    MIRRORED_MAPS,
+    MIRRORED_SIGNS,
+    NUM_MAPS,
+    People,
+    Thresholds,
+    _match,
+    find_people,
+)
+from posemill.records import FloatArray
+from posemill.skeletons import get_skeleton
+from tests.estimators.openpose.drawn_maps import draw, person
+
+USUAL = Thresholds()
+
+
+def close_to(found: People, drawn: list[FloatArray], *, within: float = 0.35) -> None:
+    """Raise unless every drawn person is one that was found, and nobody else was."""
+    assert len(found.points) == len(drawn)
+    left = list(range(len(drawn)))
+    for points in drawn:
+        there = ~np.isnan(points[:, 0])
+        distances = [np.abs(found.points[i][there] - points[there]).max() for i in left]
+        best = int(np.nanargmin(distances))
+        assert distances[best] < within
+        assert (np.isnan(found.points[left[best], :, 0]) == ~there).all()
+        del left[best]
+
+
+def test_one_person_is_found_to_a_third_of_a_cell() -> None:
+    drawn = [person(20.3, 4.6, 38)]
+    found = find_people(draw(drawn, (46, 40)), USUAL)
+    close_to(found, drawn)
+    assert (found.scores > 0.5).all()
+    assert found.totals.shape == (1,)
+    assert 0.9 < found.totals[0] < 2.1  # a mean of peaks below 1 plus limbs below 1
+
+
+@pytest.mark.parametrize("number", [2, 5, 10])
+def test_everyone_of_a_row_of_people_is_found_once(number: int) -> None:
+    drawn = [person(10 + 17.2 * i, 4 + (i % 3), 36) for i in range(number)]
+    close_to(find_people(draw(drawn, (46, 17 * number + 12)), USUAL), drawn)
+
+
+def test_a_crowd_of_forty_is_found() -> None:
+    drawn = [person(9 + 15 * (i % 10), 3 + 46.0 * (i // 10), 38) for i in range(40)]
+    close_to(find_people(draw(drawn, (190, 156)), USUAL), drawn)
+
+
+def test_people_whose_heads_and_shoulders_are_close_keep_their_own_limbs() -> None:
+    drawn = [person(20, 4, 38), person(27.5, 6, 38)]
+    close_to(find_people(draw(drawn, (48, 50)), USUAL), drawn)
+
+
+def test_half_a_person_has_no_points_where_there_are_none() -> None:
+    half = person(20, 5, 38)
+    half[8:14] = np.nan  # hips, knees and ankles are below the edge
+    close_to(find_people(draw([half], (26, 40)), USUAL), [half])
+
+
+def test_two_halves_without_a_neck_are_two_people_and_with_one_they_are_one() -> None:
+    whole = person(20, 5, 38)
+    beheaded = whole.copy()
+    beheaded[1] = np.nan
+    # Arms and head hang together by ears and shoulders; legs by nothing.
+    assert len(find_people(draw([whole], (46, 40)), USUAL).points) == 1
+    found = find_people(draw([beheaded], (46, 40)), USUAL)
+    assert len(found.points) >= 1
+    assert np.isnan(found.points[:, 1]).all()
+
+
+def test_nobody_is_found_in_nothing_and_in_noise_that_is_low() -> None:
+    empty = np.zeros((NUM_MAPS, 12, 9), np.float32)
+    assert len(find_people(empty, USUAL).points) == 0
+    noise = np.random.default_rng(0).random((NUM_MAPS, 46, 60), np.float32) * 0.09
+    found = find_people(noise, USUAL)
+    assert found.points.shape == (0, 18, 2)
+    assert found.scores.shape == (0, 18)
+
+
+def test_loud_noise_is_bounded_and_no_crash() -> None:
+    noise = np.random.default_rng(0).normal(0, 1, (NUM_MAPS, 60, 80)).astype(np.float32)
+    found = find_people(noise, USUAL)
+    assert found.points.shape[1:] == (18, 2)
+    assert ((found.scores >= 0) & (found.scores <= 1)).all()
+
+
+def test_a_cell_of_one_pixel_is_no_crash() -> None:
+    assert len(find_people(np.ones((NUM_MAPS, 1, 1), np.float32), USUAL).points) == 0
+
+
+def test_fewer_parts_than_asked_for_are_nobody() -> None:
+    three = np.full((18, 2), np.nan, np.float32)
+    three[[1, 2, 3]] = person(20, 5, 38)[[1, 2, 3]]
+    maps = draw([three], (46, 40))
+    assert len(find_people(maps, USUAL).points) == 0
+    assert len(find_people(maps, Thresholds(parts=3)).points) == 1
+    assert len(find_people(maps, Thresholds(parts=3, person=3.0)).points) == 0
+
+
+def test_ears_and_shoulders_alone_begin_no_person() -> None:
+    points = np.full((18, 2), np.nan, np.float32)
+    points[[2, 16]] = person(20, 5, 38)[[2, 16]]
+    assert len(find_people(draw([points], (46, 40)), Thresholds(parts=1, person=0)).points) == 0
+
+
+def test_a_limb_longer_than_half_the_picture_is_less_likely() -> None:
+    reaching = person(60, 1, 28)
+    reaching[3, 0] -= 40  # the right elbow
+    low, high = (find_people(draw([reaching], (rows, 90)), USUAL) for rows in (30, 90))
+    # Upper and lower arm count (0.5 * 30 / 40 - 1) less, in a mean over 18 points.
+    assert high.totals[0] - low.totals[0] == pytest.approx(2 * 0.62 / 18, abs=0.01)
+
+
+def test_the_mirror_image_of_maps_gives_the_mirrored_people() -> None:
+    drawn = [person(14.2, 4, 36), person(32.6, 5, 34)]
+    maps = draw(drawn, (46, 48))
+    mirrored = np.ascontiguousarray(maps[MIRRORED_MAPS, :, ::-1] * MIRRORED_SIGNS[:, None, None])
+    swap = list(get_skeleton("openpose-18").mirror)
+    expected = [(np.array([47, 0]) + points * [-1, 1])[swap].astype(np.float32) for points in drawn]
+    close_to(find_people(mirrored, USUAL), expected)
+
+
+def test_each_affinity_channel_is_used_once_and_the_mirror_undoes_itself() -> None:
+    assert sorted(_LIMBS[:, 2]) == list(range(0, 38, 2))
+    assert (MIRRORED_MAPS[MIRRORED_MAPS] == np.arange(NUM_MAPS)).all()
+
+
+def test_matching_is_that_of_going_through_pairs_by_their_score() -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.random((3, 7, 7), np.float32)
+    scores[scores < 0.4] = 0
+    taken = _match(scores)
+    for limb in range(3):
+        rows, columns, expected = set(), set(), set()
+        pairs = sorted(
+            np.argwhere(scores[limb] > 0).tolist(), key=lambda p: -scores[limb][tuple(p)]
+        )
+        for row, column in pairs:
+            if row not in rows and column not in columns:
+                expected.add((row, column))
+                rows.add(row)
+                columns.add(column)
+        assert {tuple(pair) for pair in np.argwhere(taken[limb]).tolist()} == expected
+
+
+def test_equal_scores_take_nobody_twice() -> None:
+    taken = _match(np.ones((1, 4, 4), np.float32))
+    assert taken.sum() == 4
+    assert (taken.sum(1) == 1).all()
+    assert (taken.sum(2) == 1).all()

@@ -1,0 +1,192 @@
+"""Networks that give 57 maps: the published one on two runtimes, files of users, and wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from posemill.errors import ConfigError, MissingExtraError, WeightsError
+from posemill.estimators import open_estimator
+from posemill.estimators.openpose.body_network import layer_shapes
+from posemill.estimators.openpose.networks import join_maps, open_maps_network
+from posemill.weights.frozen_graph import export_frozen_graph, read_frozen_graph
+from posemill.weights.pull import ensure_model
+
+
+def onnx_file(path: Path, channels: tuple[int, ...], *, is_last: bool = False) -> Path:
+    """Write a network of one pooling and one convolution for each output."""
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    rng = np.random.default_rng(0)
+    sizes: list[Any] = (
+        ["batch", "height", "width", 3] if is_last else ["batch", 3, "height", "width"]
+    )
+    nodes = [helper.make_node("Transpose", ["in"], ["first"], perm=[0, 3, 1, 2])] if is_last else []
+    nodes.append(helper.make_node("AveragePool", ["first" if is_last else "in"], ["small"],
+                                  kernel_shape=[8, 8], strides=[8, 8]))  # fmt: skip
+    weights, outputs = [], []
+    for number, count in enumerate(channels):
+        values = rng.normal(0, 0.002, (count, 3, 1, 1)).astype(np.float32)
+        weights.append(onnx.numpy_helper.from_array(values, f"w{number}"))
+        name = f"maps{number}"
+        nodes.append(
+            helper.make_node("Conv", ["small", f"w{number}"], [f"c{number}" if is_last else name])
+        )
+        if is_last:
+            nodes.append(helper.make_node("Transpose", [f"c{number}"], [name], perm=[0, 2, 3, 1]))
+        outputs.append(helper.make_tensor_value_info(name, kind, ["b", "x", "y", "z"]))
+    graph = helper.make_graph(
+        nodes, "maps", [helper.make_tensor_value_info("in", kind, sizes)], outputs, weights
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_our_conversion_gives_what_opencv_gives_of_the_same_file(
+    model_file: Callable[[str], Path],
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = model_file("mobilenet_thin")
+    session = onnxruntime.InferenceSession(
+        export_frozen_graph(path), providers=["CPUExecutionProvider"]
+    )
+    network = cv2.dnn.readNetFromTensorflow(str(path))
+    for size in ((64, 48), (104, 136)):
+        picture = np.random.default_rng(0).integers(0, 256, (1, 3, *size)).astype(np.float32)
+        network.setInput(picture)
+        expected = network.forward()
+        got = session.run(None, {"image": picture})[0]
+        assert got.shape == expected.shape == (1, 57, size[0] // 8, size[1] // 8)
+        np.testing.assert_allclose(got, expected, atol=1e-4 * np.ptp(expected))
+
+
+def test_a_cut_graph_and_another_file_are_named(
+    tmp_path: Path, model_file: Callable[[str], Path]
+) -> None:
+    whole = model_file("mobilenet_thin").read_bytes()
+    (tmp_path / "cut.pb").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(WeightsError, match=r"cut.pb is not a whole frozen TensorFlow graph"):
+        read_frozen_graph(tmp_path / "cut.pb")
+    (tmp_path / "text.pb").write_bytes(b"no graph at all, but a sentence")
+    with pytest.raises(WeightsError, match="not a whole frozen TensorFlow graph"):
+        read_frozen_graph(tmp_path / "text.pb")
+
+
+@pytest.mark.parametrize(
+    ("channels", "is_last"), [((57,), False), ((38, 19), False), ((19, 38), True)]
+)
+def test_maps_of_a_users_file_are_put_in_our_order(
+    tmp_path: Path, channels: tuple[int, ...], is_last: bool
+) -> None:
+    pytest.importorskip("onnxruntime")
+    path = onnx_file(tmp_path / "net.onnx", channels, is_last=is_last)
+    network = open_maps_network(str(path), device="cpu", threads=1, pixels="auto")
+    picture = np.random.default_rng(0).random((1, 3, 24, 16), np.float32)
+    maps = network.run(picture)
+    assert maps.shape == (1, 57, 3, 2)
+    assert network.pixels == "raw"
+    assert network.identity["network"] == "net.onnx"
+
+
+def test_two_outputs_become_heat_maps_and_affinities() -> None:
+    heat, affinity = np.full((1, 19, 2, 3), 1.0), np.full((1, 38, 2, 3), 2.0)
+    for outputs in ([heat, affinity], [affinity, heat]):
+        maps = join_maps(outputs, "net")
+        assert (maps[0, :19] == 1).all()
+        assert (maps[0, 19:] == 2).all()
+    # Of several stages the last one counts.
+    assert (join_maps([heat * 5, affinity, heat], "net")[0, :19] == 1).all()
+    assert (join_maps([np.zeros((1, 57, 2, 3)), np.ones((1, 57, 2, 3))], "net") == 1).all()
+
+
+def test_other_maps_than_ours_are_refused_with_their_shapes(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    network = open_maps_network(
+        str(onnx_file(tmp_path / "net.onnx", (25,))), device="cpu", threads=1, pixels="auto"
+    )
+    with pytest.raises(
+        ConfigError,
+        match=r"expected 57 maps, or 19 heat maps and 38 affinity maps, got \(1, 25, 3, 2\)",
+    ):
+        network.run(np.zeros((1, 3, 24, 16), np.float32))
+
+
+def test_a_users_file_works_as_an_engine(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    path = onnx_file(tmp_path / "net.onnx", (57,))
+    engine = open_estimator("openpose", network=str(path), height=64, second_scale=True)
+    found = engine.estimate([np.full((30, 40, 3), 90, np.uint8)])
+    assert found.points.shape == (1, 18, 3)
+    assert engine.identity()["network"] == "net.onnx"
+
+
+def test_a_missing_or_strange_file_is_named_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"there is no file nowhere.onnx; expected mobilenet_thin"
+    ):
+        open_estimator("openpose", network="nowhere.onnx")
+    (tmp_path / "net.txt").write_text("x")
+    with pytest.raises(ConfigError, match=r"expected an .onnx or a .pth file, got .*net.txt"):
+        open_estimator("openpose", network=str(tmp_path / "net.txt"))
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "net.onnx").write_bytes(b"not onnx")
+    with pytest.raises(WeightsError, match=r"cannot load .*net.onnx"):
+        open_estimator("openpose", network=str(tmp_path / "net.onnx"))
+
+
+def test_a_height_that_no_cell_fits_is_refused() -> None:
+    with pytest.raises(ConfigError, match="height: expected a multiple of 8, got 370"):
+        open_estimator("openpose", height=370)
+
+
+def test_layers_of_the_body_network_are_those_of_the_published_file() -> None:
+    shapes = layer_shapes()
+    assert len(shapes) == 12 + 10 + 5 * 14
+    assert shapes["conv1_1"] == (3, 64, 3)
+    assert shapes["conv4_4_CPM"] == (256, 128, 3)
+    assert shapes["conv5_4_CPM_L1"] == (128, 512, 1)
+    assert shapes["conv5_5_CPM_L2"] == (512, 19, 1)
+    assert shapes["Mconv1_stage2_L1"] == (185, 128, 7)
+    assert shapes["Mconv6_stage6_L2"] == (128, 128, 1)
+    assert shapes["Mconv7_stage6_L1"] == (128, 38, 1)
+
+
+def test_the_body_network_reads_weights_by_their_published_names(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    rng = torch.Generator().manual_seed(0)
+    weights = {}
+    for name, (into, out, side) in layer_shapes().items():
+        weights[f"{name}.weight"] = torch.randn((out, into, side, side), generator=rng) * 0.01
+        weights[f"{name}.bias"] = torch.zeros(out)
+    path = tmp_path / "body_pose_model.pth"
+    torch.save(weights, path)
+    network = open_maps_network(str(path), device="cpu", threads=1, pixels="auto")
+    assert network.pixels == "centred"
+    maps = network.run(np.random.default_rng(0).random((2, 3, 32, 24), np.float32))
+    assert maps.shape == (2, 57, 4, 3)
+    assert np.isfinite(maps).all()
+    del weights["Mconv7_stage6_L1.bias"]
+    torch.save(weights, path)
+    with pytest.raises(WeightsError, match="is not the body network of OpenPose for PyTorch"):
+        open_maps_network(str(path), device="cpu", threads=1, pixels="auto")
+
+
+def test_without_torch_a_pth_file_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "net.pth").write_bytes(b"")
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'posemill\[train\]'"):
+        open_maps_network(str(tmp_path / "net.pth"), device="cpu", threads=1, pixels="auto")
+
+
+def test_the_published_file_is_where_the_catalogue_says(model_file: Callable[[str], Path]) -> None:
+    assert model_file("mobilenet_thin") == ensure_model("mobilenet_thin")
+    assert model_file("mobilenet_thin").name == "mobilenet_thin.pb"
