@@ -202,7 +202,8 @@ def test_a_skeleton_is_checked_or_guessed(caplog: pytest.LogCaptureFixture) -> N
     with pytest.raises(FormatError) as caught:
         skeleton_for(16, PATH)
     assert str(caught.value) == (
-        "here.x: no skeleton is named, so expected [17, 18, 133, 143, 543, 553] points a frame, got 16"
+        "here.x: no skeleton is named, so expected [17, 18, 133, 143, 543, 553] points a frame, "
+        "got 16"
     )
     with pytest.raises(FormatError, match=r"^here\.x: expected 18 points a frame, got 17$"):
         skeleton_for(17, PATH, "openpose-18")
