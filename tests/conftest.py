@@ -61,12 +61,6 @@ def need_model() -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
-def model_file() -> Callable[[str], Path]:
-    """Where a model file of the catalogue is, fetched if need be; skips without a network."""
-    return lambda name: _or_skip(ensure_model, name)
-
-
-@pytest.fixture(scope="session")
 def media() -> Callable[[str], Path]:
     """Where a clip or picture of the catalogue is, fetched if need be; skips without a network."""
     return lambda name: _or_skip(ensure_media, name)

@@ -29,7 +29,6 @@ class TestHolistic(EngineContract):
         return [photo, cut, np.ascontiguousarray(photo[:, ::-1]), grey, grey[:1, :1]]
 
 
-<<<<<<< HEAD
 class TestRefinedHolistic(TestHolistic):
     options: ClassVar = {"refine_face_landmarks": True}
 
@@ -37,14 +36,15 @@ class TestRefinedHolistic(TestHolistic):
     def _attention(self, need_model: Callable[[str], Path]) -> None:
         """Skips where the model file cannot be had."""
         need_model("face_landmark_with_attention")
-=======
+
+
 class TestOpenPose(EngineContract):
     name = "openpose"
 
     @pytest.fixture(autouse=True)
-    def _models(self, model_file: Callable[[str], Path]) -> None:
+    def _models(self, need_model: Callable[[str], Path]) -> None:
         """Skips where the model file cannot be had."""
-        model_file("mobilenet_thin")
+        need_model("mobilenet_thin")
 
     @pytest.fixture
     def frames(self, photo: np.ndarray) -> list[Frame]:
@@ -58,7 +58,6 @@ class TestOpenPose(EngineContract):
             grey[:4],
             grey[:1, :1],
         ]
->>>>>>> 3e058c9 (Find the bodies of all people with OpenPose: maps by OpenCV on a CPU, one vectorised decoder, the user's own ONNX or .pth)
 
 
 class TestFake(EngineContract):

@@ -50,10 +50,10 @@ def onnx_file(path: Path, channels: tuple[int, ...], *, is_last: bool = False) -
 
 
 def test_our_conversion_gives_what_opencv_gives_of_the_same_file(
-    model_file: Callable[[str], Path],
+    need_model: Callable[[str], Path],
 ) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
-    path = model_file("mobilenet_thin")
+    path = need_model("mobilenet_thin")
     session = onnxruntime.InferenceSession(
         export_frozen_graph(path), providers=["CPUExecutionProvider"]
     )
@@ -68,9 +68,9 @@ def test_our_conversion_gives_what_opencv_gives_of_the_same_file(
 
 
 def test_a_cut_graph_and_another_file_are_named(
-    tmp_path: Path, model_file: Callable[[str], Path]
+    tmp_path: Path, need_model: Callable[[str], Path]
 ) -> None:
-    whole = model_file("mobilenet_thin").read_bytes()
+    whole = need_model("mobilenet_thin").read_bytes()
     (tmp_path / "cut.pb").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(WeightsError, match=r"cut.pb is not a whole frozen TensorFlow graph"):
         read_frozen_graph(tmp_path / "cut.pb")
@@ -187,6 +187,6 @@ def test_without_torch_a_pth_file_says_what_to_install(
         open_maps_network(str(tmp_path / "net.pth"), device="cpu", threads=1, pixels="auto")
 
 
-def test_the_published_file_is_where_the_catalogue_says(model_file: Callable[[str], Path]) -> None:
-    assert model_file("mobilenet_thin") == ensure_model("mobilenet_thin")
-    assert model_file("mobilenet_thin").name == "mobilenet_thin.pb"
+def test_the_published_file_is_where_the_catalogue_says(need_model: Callable[[str], Path]) -> None:
+    assert need_model("mobilenet_thin") == ensure_model("mobilenet_thin")
+    assert need_model("mobilenet_thin").name == "mobilenet_thin.pb"
