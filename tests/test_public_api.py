@@ -31,6 +31,7 @@ PUBLIC_NAMES = [
     "Skeleton",
     "TrainConfig",
     "__version__",
+    "cache_dataset",
     "draw",
     "evaluate",
     "fit",

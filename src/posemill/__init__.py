@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from posemill.records import Clip, PoseClip
     from posemill.skeletons import SKELETON_NAMES, Skeleton, get_skeleton
     from posemill.stores.reader import Run, open_run
+    from posemill.training.caching.dataset_cache import cache_dataset
     from posemill.training.config.train_config import TrainConfig
     from posemill.training.data.torch_data import KeypointDataset
     from posemill.training.front import evaluate, fit, load_model, train
@@ -41,6 +42,7 @@ _PUBLIC = {
     "SKELETON_NAMES": "posemill.skeletons",
     "Skeleton": "posemill.skeletons",
     "TrainConfig": "posemill.training.config.train_config",
+    "cache_dataset": "posemill.training.caching.dataset_cache",
     "draw": "posemill.inspection.drawing.frame_picture",
     "evaluate": "posemill.training.front",
     "export": "posemill.api.converting",
@@ -78,6 +80,7 @@ __all__ = [
     "Skeleton",
     "TrainConfig",
     "__version__",
+    "cache_dataset",
     "draw",
     "evaluate",
     "export",

@@ -106,7 +106,7 @@ class Hdf5Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._open: tuple[int, Any, Any] | None = None
-        with _h5py().File(folder / "samples.h5", "r") as file:
+        with import_h5py().File(folder / "samples.h5", "r") as file:
             self.offsets: IntArray = file["offsets"][:]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Hdf5Store:
     def read(self, index: int) -> tuple[FloatArray, BoolArray]:
         """Return points and mask of one sample."""
         if self._open is None or self._open[0] != os.getpid():
-            file = _h5py().File(self.folder / "samples.h5", "r")
+            file = import_h5py().File(self.folder / "samples.h5", "r")
             self._open = (os.getpid(), file["points"], file["mask"])  # finding them takes its time
         start, stop = int(self.offsets[index]), int(self.offsets[index + 1])
         _, points, mask = self._open
@@ -238,7 +238,7 @@ def _write_header(handle: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
 
 def _write_hdf5(samples: Iterable[tuple[FloatArray, BoolArray]], folder: Path) -> None:
     lengths = [0]
-    with _h5py().File(folder / "samples.h5", "w") as file:
+    with import_h5py().File(folder / "samples.h5", "w") as file:
         for points, mask in samples:
             if "points" not in file:
                 for name, array in (("points", points), ("mask", mask)):
@@ -254,7 +254,8 @@ def _write_hdf5(samples: Iterable[tuple[FloatArray, BoolArray]], folder: Path) -
         file["offsets"] = np.cumsum(lengths, dtype=np.int64)
 
 
-def _h5py() -> Any:
+def import_h5py() -> Any:
+    """Return the package h5py, or say which extra brings it."""
     try:
         import h5py
     except ModuleNotFoundError as error:
