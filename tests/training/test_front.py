@@ -11,6 +11,7 @@ from posemill.errors import ConfigError
 from posemill.training import front
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.fitting import fit
 from posemill.training.launch import start
 from posemill.training.runs import inference
 
@@ -29,7 +30,7 @@ class Recorder:
 @pytest.fixture
 def behind(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder()
-    for module, names in {start: ("train", "fit", "load_model"),
+    for module, names in {start: ("train", "load_model"), fit: ("fit",),
                           inference: ("evaluate", "predict", "data_of")}.items():  # fmt: skip
         for name in names:
             monkeypatch.setattr(module, name, recorder)
@@ -61,9 +62,18 @@ def test_a_whole_configuration_is_handed_on_and_takes_nothing_beside_it(behind: 
 
 def test_fit_hands_on_everything(behind: Recorder) -> None:
     model: Any = object()
-    given = {"loss": max, "config": TrainConfig(), "metric": min, "epochs": 3}
-    assert front.fit(model, [1], [2], **given) is behind  # type: ignore[arg-type]
-    assert (behind.args, behind.options) == ((model, [1], [2]), given)
+    options = {
+        "loss": max, "metric": min, "metrics": {"a": min}, "choose_by": "a", "collate_fn": list,
+        "forward": max, "scheduler_by": "step", "steps_per_epoch": 4, "draw_sample": max,
+        "class_names": ("a", "b"),
+    }  # fmt: skip
+    rest = {"config": TrainConfig(), "optimizer": "sgd", "scheduler": sum, "loggers": ["wandb"]}
+    calls = {"on_step": any, "on_evaluate": all, "on_epoch": len}
+    assert front.fit(model, [1], [2], **options, **rest, **calls, epochs=3) is behind  # type: ignore[arg-type]
+    assert behind.args == (model, [1], [2])
+    assert behind.options == {
+        "options": options, **rest, "callbacks": (any, all, len), "settings": {"epochs": 3},
+    }  # fmt: skip
 
 
 def test_the_calls_on_a_run_hand_on_their_options(behind: Recorder) -> None:
@@ -71,8 +81,9 @@ def test_the_calls_on_a_run_hand_on_their_options(behind: Recorder) -> None:
         assert call(*args, **options) is behind
         return behind.args, behind.options
 
-    assert answer(front.load_model, "run") == (("run",), {"checkpoint": "best"})
-    assert answer(front.load_model, "run", checkpoint="last")[1] == {"checkpoint": "last"}
+    assert answer(front.load_model, "run") == (("run",), {"model": None, "checkpoint": "best"})
+    given = {"model": 3, "checkpoint": "last"}
+    assert answer(front.load_model, "run", **given)[1] == given
     assert answer(front.evaluate, "run") == (("run",), {"split": "test"})
     assert answer(front.evaluate, "run", split="dev", device="cpu")[1] == {
         "split": "dev", "device": "cpu",

@@ -62,36 +62,85 @@ def fit(
     val_set: Any = None,
     *,
     loss: Callable[[Any, Any], Any],
-    config: TrainConfig | None = None,
     metric: Callable[[Any, Any], Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    choose_by: str = "",
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    forward: Callable[[nn.Module, Any], Any] | None = None,
+    optimizer: Any = None,
+    scheduler: Any = None,
+    scheduler_by: str = "epoch",
+    steps_per_epoch: int = 0,
+    on_step: Callable[[Any], Any] | None = None,
+    on_evaluate: Callable[[Any], Any] | None = None,
+    on_epoch: Callable[[Any], Any] | None = None,
+    loggers: Iterable[Any] = (),
+    draw_sample: Callable[[Any, Any, Any], None] | None = None,
+    class_names: Iterable[str] = (),
+    config: TrainConfig | None = None,
     **settings: Any,
 ) -> TrainResult:
-    """Return the result of training any torch model on any data set; the model is left trained.
+    """Return the result of training any torch model on any data; the model is left trained.
+
+    Before the first step one batch is tried: what does not fit together is one sentence.
 
     Args:
-        model: Trained in place, left with the best weights.
-        train_set: `len()` and `[index] -> (input, …, target)`; `lengths` is used where it has it.
+        model: Trained in place, left with the best weights. Called with the inputs of a batch; of a
+            dict with the entries that its `forward` names.
+        train_set: A data set (`len()` and `[index]`; `lengths` is used where it has it), an
+            `IterableDataset`, or a ready `DataLoader`. A sample is `(input, …, target)` or a dict;
+            `target` of a dict is the target, and where it has none the whole dict is.
         val_set: The same, to choose the best weights; None keeps the last.
         loss: `loss(output, target)`: the mean over samples, or `(sum, number of samples)`.
+        metric: `metric(output, target)`, the higher the better: short for one of `metrics`.
+        metrics: By name: a function, or `(function, "max" or "min")`. It returns the mean over the
+            batch, or one number for each sample `(B,)`, NaN where a sample has none.
+        choose_by: The metric that chooses the best weights, or `loss`; the first by default.
+        collate_fn: Makes a batch of a list of samples; torch's default where None.
+        forward: `forward(model, batch)` returns the output, where calling the model takes more.
+        optimizer: A name (`adamw`, `adam`, `sgd`), an optimizer of torch or several, which then
+            step together, or `function(model)` that returns them. Its learning rate is its own.
+        scheduler: A name (`cosine` …), a scheduler of torch or several, or `function(optimizer)`
+            that returns them. `ReduceLROnPlateau` is told the score that chooses.
+        scheduler_by: Whether a scheduler of torch moves after each `epoch` or each `step`.
+        steps_per_epoch: Of data without `len()`, which begins again when it is read through.
+        on_step: Called with a `Moment` (step, epoch, model, optimizer, lr, loss, scores, is_first,
+            out) after each step, in every process; True ends the training.
+        on_evaluate: The same after each evaluation, with its `scores`.
+        on_epoch: The same after each epoch.
+        loggers: `tensorboard`, `wandb`, `mlflow`, or objects as in `posemill.training.loggers`.
+        draw_sample: `draw_sample(axes, sample, output)` draws a sample on matplotlib axes.
+        class_names: For the confusion matrix, where the model classifies.
         config: Settings; those of data and model are not used.
-        metric: `metric(output, target)`: its mean over samples, the higher the better.
-        settings: Fields of `TrainConfig`, as a shorter way to write `config`.
+        settings: Fields of `TrainConfig`, as a shorter way to write `config`. Without `out` the run
+            goes to `runs/fit1`, `runs/fit2`, …
     """
-    result: TrainResult = _find("launch.start", "fit")(
-        model, train_set, val_set, loss=loss, config=config, metric=metric, **settings
-    )
+    options = {
+        "loss": loss, "metric": metric, "metrics": metrics, "choose_by": choose_by,
+        "collate_fn": collate_fn, "forward": forward, "scheduler_by": scheduler_by,
+        "steps_per_epoch": steps_per_epoch, "draw_sample": draw_sample,
+        "class_names": tuple(class_names),
+    }  # fmt: skip
+    result: TrainResult = _find("fitting.fit", "fit")(
+        model, train_set, val_set, options=options, config=config,
+        optimizer=optimizer, scheduler=scheduler, callbacks=(on_step, on_evaluate, on_epoch),
+        loggers=loggers, settings=settings,
+    )  # fmt: skip
     return result
 
 
-def load_model(run: Path | str, *, checkpoint: str = "best") -> nn.Module:
+def load_model(
+    run: Path | str, *, model: nn.Module | None = None, checkpoint: str = "best"
+) -> nn.Module:
     """Return the trained model of a run, on the CPU, ready to predict.
 
     Args:
-        run: Folder that `train` wrote.
+        run: Folder that `train` or `fit` wrote.
+        model: For a run of `fit`: a model of the same class and sizes, which gets the weights.
         checkpoint: `best` or `last`.
     """
-    model: nn.Module = _find("launch.start", "load_model")(run, checkpoint=checkpoint)
-    return model
+    loaded: nn.Module = _find("launch.start", "load_model")(run, model=model, checkpoint=checkpoint)
+    return loaded
 
 
 def evaluate(run: Path | str, *, split: str = "test", **options: Any) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
+from posemill.training.fitting.workload import FitOptions, make_user_workload
 from posemill.training.launch.ranks import run_ranks
 from posemill.training.loop.activations import checkpoint_blocks
 from posemill.training.loop.distributed import World
 from posemill.training.loop.precision import Precision
 from posemill.training.loop.stepping import Stepper
 from posemill.training.loop.timing import Clock
-from posemill.training.tasks.own import make_user_workload
 
 CPU = torch.device("cpu")
 CONFIG = TrainConfig(mode="multi_process", processes=2, threads=1, batch_size=8, micro_batch=2,
@@ -55,7 +55,7 @@ def take_epoch(changes: dict[str, Any], world: World) -> dict[str, Any]:
     is_twice = changes.pop("is_twice", False)
     config = CONFIG.replace(**changes)
     torch.manual_seed(world.rank)  # the weights of the first process count
-    workload = make_user_workload(Net(), samples(), loss=nn.MSELoss())
+    workload = make_user_workload(Net(), (samples(), None), FitOptions(nn.MSELoss()), config)
     if is_twice:
         checkpoint_blocks(workload.model)
     stepper = Stepper(workload, config, device=CPU, precision=Precision("fp32", "", "cpu"),
@@ -116,7 +116,7 @@ def test_gradients_are_exchanged_once_a_step_and_while_the_backward_pass_runs() 
 
 def _watch_exchange(config: TrainConfig, world: World) -> dict[str, Any]:
     """Count the exchanges of each step, and see whether one began before `backward` returned."""
-    workload = make_user_workload(Net(), samples(), loss=nn.MSELoss())
+    workload = make_user_workload(Net(), (samples(), None), FitOptions(nn.MSELoss()), config)
     stepper = Stepper(workload, config, device=CPU, precision=Precision("fp32", "", "cpu"),
                       world=world, clock=Clock(CPU))  # fmt: skip
     events: list[str] = []

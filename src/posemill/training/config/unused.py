@@ -10,15 +10,30 @@ from posemill.training.config.train_config import FIELDS, TrainConfig
 _OWN_GROUPS = ("data", "model", "augmentation")
 
 
-def unused_settings(config: TrainConfig, *, has_dev: bool, is_own: bool = False) -> list[str]:
+_OF_OPTIMIZER = (
+    "lr", "optimizer", "weight_decay", "momentum", "scheduler", "warmup_epochs", "final_lr",
+    "step_epochs", "step_gamma",
+)  # fmt: skip
+
+
+def unused_settings(
+    config: TrainConfig,
+    *,
+    has_dev: bool,
+    is_own: bool = False,
+    has_own_optimizer: bool = False,
+) -> list[str]:
     """Return a sentence for each setting that was given and has no effect.
 
     Args:
         config: As it was given; what a preset or a default says is never named.
         has_dev: Whether there is a split that picks the best checkpoint.
         is_own: Whether data and model are the user's own (`fit`).
+        has_own_optimizer: Whether the optimizer is the user's own, too.
     """
     reasons = dict(_reasons(config, is_own=is_own))
+    if has_own_optimizer:
+        reasons |= dict.fromkeys(_OF_OPTIMIZER, "fit() is given its optimizer")
     if not has_dev:
         reasons["patience"] = "there is no dev split to stop by"
     return describe_unused(config, reasons)

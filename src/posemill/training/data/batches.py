@@ -248,7 +248,7 @@ def make_loader(
         arguments |= {
             "persistent_workers": persistent_workers,
             "prefetch_factor": prefetch_factor,
-            "worker_init_fn": _start_worker,
+            "worker_init_fn": start_worker,
         }
     return DataLoader(maker, num_workers=num_workers, pin_memory=pin_memory, **arguments)
 
@@ -257,6 +257,7 @@ def _as_it_is(batch: Batch) -> Batch:
     return batch
 
 
-def _start_worker(_: int) -> None:
+def start_worker(_: int) -> None:
+    """Let a loader process compute with one thread."""
     torch.set_num_threads(1)
     os.environ.update(thread_variables(1))

@@ -14,7 +14,7 @@ from posemill.machine.read_ahead import read_ahead
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import BucketSampler, Draw, make_loader
 from posemill.training.loop.distributed import World
-from posemill.training.tasks.workload import Split
+from posemill.training.tasks.workload import Loader, Split
 
 _BUCKET_BATCHES = 32
 
@@ -45,7 +45,7 @@ class EpochLoader:
             split.lengths,
             config.batch_size,
             micro_batch_size=config.micro_batch,
-            shuffle=shuffle,
+            shuffle=shuffle and split.is_shuffled,
             seed=config.seed,
             rank=world.rank,
             world_size=world.size,
@@ -68,6 +68,10 @@ class EpochLoader:
         """Optimizer steps of an epoch."""
         return self.sampler.num_steps
 
+    def num_micro_batches(self, step: int) -> int:
+        """Return how many micro-batches a step has; the same on all ranks."""
+        return self.sampler.num_micro_batches(step)
+
     def batches(
         self, start: int = 0, stop: int = 1, *, start_step: int = 0
     ) -> Generator[Any, None, None]:
@@ -77,7 +81,7 @@ class EpochLoader:
         before its end, or by an error, it ends its loader processes.
         """
         self._order.place(start, stop, start_step)
-        with _own_child_signals():
+        with own_child_signals():
             source = iter(self._loader)
         is_done = False
         try:
@@ -86,6 +90,21 @@ class EpochLoader:
         finally:
             if not is_done and hasattr(source, "_shutdown_workers"):
                 source._shutdown_workers()
+
+
+def open_loader(
+    split: Split,
+    config: TrainConfig,
+    world: World,
+    *,
+    shuffle: bool,
+    pins: bool = False,
+    in_thread: bool = False,
+) -> Loader:
+    """Return the loader of a split: of its stream, where it comes in an order of its own."""
+    if split.stream is not None:
+        return split.stream.open(config, world, is_training=shuffle, pins=pins, in_thread=in_thread)
+    return EpochLoader(split, config, world, shuffle=shuffle, pins=pins, in_thread=in_thread)
 
 
 class _Order(Sampler[list[Draw]]):
@@ -105,7 +124,7 @@ class _Order(Sampler[list[Draw]]):
 
 
 @contextmanager
-def _own_child_signals() -> Iterator[None]:
+def own_child_signals() -> Iterator[None]:
     """Undo what the block does to SIGCHLD.
 
     torch's loader lets every end of a child process look for dead loaders and raise, wherever the

@@ -7,22 +7,21 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Mapping
-from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Any
 
 import torch
 
-from posemill.errors import TrainingError
+from posemill.errors import ConfigError, TrainingError
 from posemill.machine.limits import count_cores
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.loaders import EpochLoader
+from posemill.training.data.loaders import open_loader
 from posemill.training.launch.modes import ModePlan
 from posemill.training.launch.ranks import run_ranks
 from posemill.training.loop.distributed import World
 from posemill.training.loop.precision import choose_precision
-from posemill.training.loop.random_states import read_random_states, set_random_states
+from posemill.training.loop.random_states import random_states_kept
 from posemill.training.loop.rank import MakeWorkload, numeric_settings
 from posemill.training.loop.stepping import Stepper
 from posemill.training.loop.timing import Clock
@@ -52,7 +51,9 @@ def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> M
     total = _count_steps(workload, config)
     predicted = {mode: total * value for mode, value in seconds.items()}
     quickest = min(predicted.values())
-    if quickest < _PAYS_AFTER_SECONDS:
+    if not can_divide(workload):
+        note = "its order is its own, so that several processes cannot share it"
+    elif quickest < _PAYS_AFTER_SECONDS:
         note = f"{quickest:.0f} s of work: too short for several processes to pay"
     else:
         started = time.perf_counter()
@@ -73,6 +74,21 @@ def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> M
     processes = (config.processes or cores) if best == "multi_process" else 1
     threads = cores if best == "multi_thread" else 1
     return ModePlan(best, processes, threads, reason)
+
+
+def check_divisible(workload: Workload, plan: ModePlan) -> None:
+    """Raise `ConfigError` where several processes are to share what they cannot."""
+    if plan.processes > 1 and not can_divide(workload):
+        raise ConfigError(
+            "the DataLoader of train_set draws an order of its own, which several processes cannot "
+            "share: give its dataset and collate_fn to fit(), or use parallel='multi_thread'"
+        )
+
+
+def can_divide(workload: Workload) -> bool:
+    """Return whether several processes can share the training samples."""
+    stream = workload.train.stream
+    return stream is None or stream.is_divisible
 
 
 def _measure_in_turn(workload: Workload, configs: Mapping[str, TrainConfig]) -> dict[str, float]:
@@ -110,8 +126,8 @@ class _TimedSteps:
             world=world,
             clock=Clock(device),
         )
-        loader = EpochLoader(workload.train, config, world, shuffle=True)
-        self._num_micro = loader.sampler.num_micro_batches(0)
+        loader = open_loader(workload.train, config, world, shuffle=True)
+        self._num_micro = loader.num_micro_batches(0)
         steps = min(2, loader.num_steps)
         self._batches = list(islice(loader.batches(), self._num_micro * steps))
         self._taken: list[float] = []
@@ -122,7 +138,7 @@ class _TimedSteps:
         count = self._num_micro
         rotated = [self._batches[(self._next + i) % len(self._batches)] for i in range(count)]
         self._next += count
-        with numeric_settings(self._config), _random_states_kept():
+        with numeric_settings(self._config), random_states_kept():
             started = time.perf_counter()
             self._stepper.take(iter(rotated), count, self._config.lr)
             self._taken.append(time.perf_counter() - started)
@@ -136,15 +152,6 @@ class _TimedSteps:
 
 
 def _count_steps(workload: Workload, config: TrainConfig) -> int:
-    steps = config.optimisation
-    by_epochs = steps.epochs * -(-len(workload.train) // steps.batch_size)
-    return min(by_epochs, steps.max_steps or by_epochs)
-
-
-@contextmanager
-def _random_states_kept() -> Any:
-    states = read_random_states()
-    try:
-        yield
-    finally:
-        set_random_states(*states)
+    loader = open_loader(workload.train, config, World(), shuffle=True)
+    by_epochs = config.optimisation.epochs * loader.num_steps
+    return min(by_epochs, config.optimisation.max_steps or by_epochs)

@@ -1,11 +1,10 @@
-"""What users call: `train` a configuration, `fit` a model of their own, `load_model` of a run."""
+"""What users call: `train` a configuration, `load_model` of a run; and what `fit` ends in."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,12 +14,14 @@ from torch import nn
 
 from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.machine.live_files import LogFile
+from posemill.training.caching.dataset_cache import describe_uses, live_uses
 from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.config.unused import unused_settings
+from posemill.training.fitting.trial import try_one_batch
 from posemill.training.launch.leave_out import leave_each_out
 from posemill.training.launch.modes import ModePlan, plan_mode, plan_precision
-from posemill.training.launch.probe import probe_mode
+from posemill.training.launch.probe import check_divisible, probe_mode
 from posemill.training.launch.ranks import launch
 from posemill.training.launch.torchrun import is_first_process, under_torchrun
 from posemill.training.loop.precision import Precision, choose_device
@@ -29,7 +30,6 @@ from posemill.training.runs.checkpoints import load_into
 from posemill.training.runs.logs import say
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.building import build_from, build_workload
-from posemill.training.tasks.own import Metric, UserLoss, make_user_workload
 from posemill.training.tasks.workload import Workload
 
 
@@ -71,73 +71,49 @@ def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
         scores = {row["group"]: {found["score"]: row[found["score"]]} for row in found["groups"]
                   if "run" in row}  # fmt: skip
         return TrainResult(Path(resolved.config.out), scores, found)
-    return _train(partial(build_workload, resolved.config), resolved)
+    return run_training(partial(build_workload, resolved.config), resolved)
 
 
-def fit(
-    model: nn.Module,
-    train_set: Any,
-    val_set: Any = None,
-    *,
-    loss: UserLoss,
-    config: TrainConfig | None = None,
-    metric: Metric | None = None,
-    **settings: Any,
-) -> TrainResult:
-    """Train any torch model on any data set, with all modes and settings of `TrainConfig`.
-
-    The model is left with the best weights. A batch is what torch's default collate makes of the
-    samples `(input, …, target)`: the model is called with the inputs.
-
-    Args:
-        model: Trained in place.
-        train_set: `len()` and `[index] -> (input, …, target)`; `lengths` is used where it has it.
-        val_set: The same, to choose the best weights; None chooses the last.
-        loss: `loss(output, target)`: the mean over samples, or `(sum, number of samples)`.
-        config: Settings; those of data and model are not used.
-        metric: `metric(output, target)`: its mean over samples, the higher the better.
-        settings: Fields of `TrainConfig`, as a shorter way to write `config`.
-    """
-    chosen = (config or TrainConfig()).replace(**settings)
-    make = partial(make_user_workload, model, train_set, val_set=val_set, loss=loss, metric=metric)
-    with ExitStack() as stack:
-        if not chosen.out:
-            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="posemill-fit-"))
-            chosen = chosen.replace(out=str(Path(scratch) / "run"), figures=False)
-        result = _train(make, Resolved.of(chosen))
-        best = RunFolder(chosen.out).checkpoints.load_weights("best")
-        load_into(model, best, where="best")
-    return result
-
-
-def load_model(run: Path | str, *, checkpoint: str = "best") -> nn.Module:
+def load_model(
+    run: Path | str, *, model: nn.Module | None = None, checkpoint: str = "best"
+) -> nn.Module:
     """Return the trained model of a run, on the CPU, ready to predict.
 
     Args:
-        run: Folder that `train` wrote.
+        run: Folder that `train` or `fit` wrote.
+        model: For a run of `fit`: a model of the same class and sizes, which gets the weights.
         checkpoint: `best` or `last`.
     """
     folder = RunFolder(run)
-    facts = folder.read_facts()
-    if "model" not in facts["identity"]:
+    identity = folder.read_facts()["identity"]
+    is_own = "model" not in identity
+    if is_own and model is None:
         raise ConfigError(
-            f"{run} was trained by fit() with a model of your own: build it and load "
-            "its weights with safetensors"
+            f"{run} was trained by fit() with a model of your own ({identity.get('class')}): "
+            "build it and give it, load_model(run, model=…)"
         )
+    if not is_own and model is not None:
+        raise ConfigError(
+            f"{run} was trained by train() and says itself what its model is: leave model out"
+        )
+    saved = folder.checkpoints.load_weights(checkpoint)
+    if model is not None:
+        load_into(model, saved, where=str(folder.path))
+        return model.eval()
     try:
-        model = build_from(facts["identity"])
+        built = build_from(identity)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise RunError(
             f"{folder.path / 'run.json'} describes a model that cannot be built ({error!r}); put "
             "it back from a copy, or train again"
         ) from error
-    saved = folder.checkpoints.load_weights(checkpoint)
-    load_into(model, saved, identity=facts["identity"], where=str(folder.path))
-    return model.eval()
+    load_into(built, saved, identity=identity, where=str(folder.path))
+    return built.eval()
 
 
-def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
-    config = resolved.config
+def run_training(make: MakeWorkload, resolved: Resolved) -> TrainResult:
+    """Train a workload in the mode, with the precision and in the folder that settings say."""
+    config, uses = resolved.config, live_uses()
     if resolved.sources["workers"].startswith("machine"):
         config = config.replace(workers=-1)  # decided again, when the mode is known
     folder = RunFolder(config.out)
@@ -150,11 +126,18 @@ def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
     workload = make()  # what is wrong with the data shows here, before anything is written
     precision = (continues and _precision_of(folder, config)) or plan_precision(config)
     config = config.replace(precision=precision.name)
+    is_own = "model" not in workload.identity
+    if is_own:
+        try_one_batch(workload, config, precision)
     if plan is None:
         plan = _plan_of(folder, config) if continues else probe_mode(workload, make, config)
+    check_divisible(workload, plan)
     decided = dict(workload.decided)
     unused = unused_settings(
-        resolved.config, has_dev=workload.val is not None, is_own="model" not in workload.identity
+        resolved.config,
+        has_dev=workload.val is not None,
+        is_own=is_own,
+        has_own_optimizer=workload.make_optimizer is not None,
     )
     notes = [*workload.notes, *unused]
     planned = plan.apply(config).replace(**{name: value for name, (value, _) in decided.items()})
@@ -172,20 +155,27 @@ def _train(make: MakeWorkload, resolved: Resolved) -> TrainResult:
             **{name: text for name, (_, text) in decided.items()},
         }
         _write_settings(folder, resolved, planned, why)
-        for line in (
-            f"start: pid {os.getpid()}",
+        log.write(f"start: pid {os.getpid()}")
+        lines = [
             *(f"note: {note}" for note in notes),
             f"mode {plan.mode}, {plan.processes} x {plan.threads} threads: {plan.reason}",
             f"precision {precision.name}: {precision.reason}",
-        ):
-            log.write(line)
-            if config.progress and not line.startswith("start"):
-                say(line)
+        ]
+        _tell(lines, log, is_shown=config.progress)
         summary = launch(make, planned, folder) | reasons
-        summary["notes"] = notes + summary["notes"]
+        saved = describe_uses(uses)
+        summary["notes"] = notes + summary["notes"] + saved
         folder.write_summary(summary)
+        _tell(saved, log, is_shown=config.progress)
         log.write(f"finished: {summary['steps']} steps, best at {summary['best_step']}")
     return TrainResult(folder.path, summary["scores"], summary)
+
+
+def _tell(lines: list[str], log: LogFile, *, is_shown: bool) -> None:
+    for line in lines:
+        log.write(line)
+        if is_shown:
+            say(line)
 
 
 @contextmanager

@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from posemill.training.data.loaders import EpochLoader
 from posemill.training.loop.distributed import World
 from posemill.training.loop.precision import Precision, as_float
-from posemill.training.tasks.workload import Row, Split, Workload
+from posemill.training.tasks.workload import Loader, Row, Split, Workload
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Evaluation:
 def evaluate_split(
     workload: Workload,
     split: Split,
-    loader: EpochLoader,
+    loader: Loader,
     *,
     device: torch.device,
     precision: Precision,

@@ -30,8 +30,10 @@ def pack_optimizer(stepper: Stepper) -> tuple[dict[str, Tensor], dict[str, Any]]
         "groups": whole["param_groups"],
         "plain": plain,
         "scaler": stepper.scaler.state_dict(),
-        "kind": type(stepper.optimizer).__name__,
+        "kind": _kind_of(stepper.optimizer),
     }
+    if hasattr(stepper.optimizer, "pack_schedulers"):
+        tensors["schedulers"] = stepper.optimizer.pack_schedulers()
     return tensors, packed
 
 
@@ -39,7 +41,7 @@ def unpack_optimizer(
     stepper: Stepper, tensors: Mapping[str, Tensor], packed: Mapping[str, Any]
 ) -> None:
     """Put back what `pack_optimizer` returned."""
-    kind = type(stepper.optimizer).__name__
+    kind = _kind_of(stepper.optimizer)
     if packed["kind"] != kind:
         raise TrainingError(
             f"the checkpoint was written by optimizer {packed['kind']}, this training has {kind}; "
@@ -52,6 +54,8 @@ def unpack_optimizer(
         index, _, key = name.partition(".")
         state.setdefault(int(index), {})[key] = value
     stepper.optimizer.load_state_dict({"state": state, "param_groups": packed["groups"]})
+    if "schedulers" in tensors and hasattr(stepper.optimizer, "unpack_schedulers"):
+        stepper.optimizer.unpack_schedulers(tensors["schedulers"])
     stepper.scaler.load_state_dict(dict(packed["scaler"]))
     if stepper.average:
         average = stepper.average
@@ -61,3 +65,7 @@ def unpack_optimizer(
                     "the checkpoint has no moving average: continue with --ema-decay 0"
                 )
             shadow.copy_(tensors[f"average.{name}"])
+
+
+def _kind_of(optimizer: Any) -> str:
+    return str(getattr(optimizer, "name", type(optimizer).__name__))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -44,3 +45,13 @@ def set_random_states(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) 
     np.random.set_state((name, np.asarray(keys, np.uint32), *rest))  # noqa: NPY002
     version, internal, gauss_next = values["python"]
     random.setstate((version, tuple(internal), gauss_next))
+
+
+@contextmanager
+def random_states_kept() -> Iterator[None]:
+    """Leave all random generators after the block as they were before it."""
+    states = read_random_states()
+    try:
+        yield
+    finally:
+        set_random_states(*states)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import torch
 
 from posemill import __version__
+from posemill.files import atomic_path
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.fitting.scoring import UserScorer
 from posemill.training.loop.distributed import World
 from posemill.training.loop.evaluation import Evaluation
 from posemill.training.loop.precision import choose_device, choose_precision
@@ -64,11 +67,27 @@ def train_rank(
     }
     if world.is_first:
         folder.write_summary(summary)
+        _write_samples(folder, workload, results)
         if config.figures:
+            from posemill.training.fitting.pictures import draw_first_samples
             from posemill.training.runs.figures import draw_training
 
-            draw_training(folder, workload, results)
+            draw_training(folder, workload, results, samples=draw_first_samples(trainer))
     return summary
+
+
+def _write_samples(
+    folder: RunFolder, workload: Workload, results: Mapping[str, Evaluation]
+) -> None:
+    """Write `samples.csv`: the metrics of `fit` that have a value for each sample."""
+    scorer = workload.val.scorer if workload.val is not None else None
+    if not isinstance(scorer, UserScorer) or not results:
+        return
+    if rows := scorer.sample_values(next(iter(results.values())).rows):
+        with atomic_path(folder.samples_path) as temporary, temporary.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 def _final_scores(trainer: Trainer) -> tuple[dict[str, Evaluation], str]:
@@ -76,7 +95,7 @@ def _final_scores(trainer: Trainer) -> tuple[dict[str, Evaluation], str]:
     workload, config = trainer.workload, trainer.config
     results: dict[str, Evaluation] = {}
     head = ""
-    if workload.val:
+    if workload.val is not None:
         results[config.val_split] = trainer.score(workload.val)
         head = best_head(results[config.val_split].scores)
     for name, split in workload.tests.items():

@@ -53,17 +53,20 @@ class Stepper:
         if uses_compile(config, device):
             runner = cast(nn.Module, torch.compile(self.model))
         self._objective = SharedObjective(Objective(workload, runner, precision), world)
-        self.optimizer = build_optimizer(self.model, config, device)
+        make = workload.make_optimizer or build_optimizer
+        self.optimizer: Any = make(self.model, config, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision.needs_scaler)
         decay = config.ema_decay
         self.average = WeightAverage(self.model, decay) if decay else None
         self.steps_taken = 0
-        self._trained = [p for p in self.model.parameters() if p.requires_grad]
+        groups = self.optimizer.param_groups
+        self._trained = [p for group in groups for p in group["params"] if p.requires_grad]
         # Loss sum and number of samples since the last read, over all processes.
         self._totals = torch.zeros(2, dtype=torch.float64, device=device)
+        self._last = self._totals
 
-    def take(self, batches: Iterator[Any], num_micro: int, lr: float) -> None:
-        """Take one step over the next `num_micro` batches."""
+    def take(self, batches: Iterator[Any], num_micro: int, lr: float | None) -> None:
+        """Take one step over the next `num_micro` batches; no `lr` leaves it as it is."""
         clock, counts = self.clock, torch.zeros_like(self._totals)
         self.optimizer.zero_grad(set_to_none=True)
         for number in range(1, num_micro + 1):
@@ -86,10 +89,11 @@ class Stepper:
             clock.lap("backward")
         wait_for_counts()
         self._totals += counts
+        self._last = counts
         self._update(counts[1], lr)
         clock.lap("optimizer")
 
-    def _update(self, count: Tensor, lr: float) -> None:
+    def _update(self, count: Tensor, lr: float | None) -> None:
         self.scaler.unscale_(self.optimizer)
         gradients = [p.grad for p in self._trained if p.grad is not None]
         factor = (self.config.batch_size / count.clamp_min(1e-12)).to(torch.float32)
@@ -99,8 +103,9 @@ class Stepper:
             norm = torch.linalg.vector_norm(norms) * factor
             factor = factor * (self.config.clip_grad_norm / (norm + 1e-6)).clamp(max=1.0)
         torch._foreach_mul_(gradients, factor)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+        if lr is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average:
@@ -112,6 +117,11 @@ class Stepper:
         loss_sum, count = self._totals.tolist()
         self._totals.zero_()
         return (loss_sum / count if count else 0.0), round(count)
+
+    def last_loss(self) -> float:
+        """Return the mean loss of the last step; waits for the device."""
+        loss_sum, count = self._last.tolist()
+        return loss_sum / count if count else 0.0
 
 
 def uses_compile(config: TrainConfig, device: torch.device) -> bool:

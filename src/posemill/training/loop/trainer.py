@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -15,7 +15,8 @@ from posemill.errors import TrainingError
 from posemill.machine.gpus import place_workers
 from posemill.machine.limits import count_cores
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.loaders import EpochLoader
+from posemill.training.data.loaders import open_loader
+from posemill.training.fitting.callbacks import Moment
 from posemill.training.launch.advice import advise
 from posemill.training.loop.activations import checkpoint_blocks
 from posemill.training.loop.busy import BusyMeter
@@ -40,7 +41,7 @@ from posemill.training.runs.checkpoints import (
 from posemill.training.runs.logs import TrainingLog
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.scorers import beats
-from posemill.training.tasks.workload import Split, Workload
+from posemill.training.tasks.workload import Loader, Split, Workload
 
 _OLD_STATE = "course"  # its name in checkpoints of the first version
 
@@ -96,7 +97,7 @@ class Trainer:
         self.workload, self.config, self.world, self.device = workload, config, world, device
         self.folder = folder
         self.state = TrainState()
-        self.log = TrainingLog(config, folder, is_first=world.is_first)
+        self.log = TrainingLog(config, folder, is_first=world.is_first, loggers=workload.loggers)
         seed_everything(config.seed, world.rank)
         workload.model.to(device)
         self.notes: list[str] = []
@@ -111,7 +112,9 @@ class Trainer:
             workload, config, device=device, precision=precision, world=world, clock=self.clock
         )
         self._loader = self._load(workload.train, shuffle=True)
-        self._val_loader = self._load(workload.val, shuffle=False) if workload.val else None
+        self._val_loader = (
+            self._load(workload.val, shuffle=False) if workload.val is not None else None
+        )
         by_epochs = config.epochs * self._loader.num_steps
         self.total_steps = min(by_epochs, config.max_steps or by_epochs)
         self._writer = CheckpointWriter(folder.checkpoints)
@@ -151,33 +154,68 @@ class Trainer:
     def _run_epoch(self, batches: Iterator[Any]) -> None:
         state, config = self.state, self.config
         steps = self._loader.num_steps
+        is_own, on_step = self.workload.make_optimizer, self.workload.callbacks.on_step
         for step in range(state.step_in_epoch, steps):
-            lr = learning_rate(config, state.step, total_steps=self.total_steps, epoch_steps=steps)
-            self.stepper.take(batches, self._loader.sampler.num_micro_batches(step), lr)
+            lr = (
+                None
+                if is_own
+                else learning_rate(
+                    config, state.step, total_steps=self.total_steps, epoch_steps=steps
+                )
+            )
+            self.stepper.take(batches, self._loader.num_micro_batches(step), lr)
             state.step += 1
             state.step_in_epoch += 1
             self.log.advance(state.epoch)
-            is_over = state.step >= self.total_steps
+            if on_step is not None:
+                self._tell(on_step)
+            is_over = state.step >= self.total_steps or state.is_stopped
             is_last = is_over or state.step_in_epoch == steps
             if state.step % config.log_every == 0 or is_last:
-                self._report(lr)
+                self._report()
             if is_last:
                 break
             if config.save_every_steps and state.step % config.save_every_steps == 0:
                 self.save("last")
-        self._end_epoch(is_over=state.step >= self.total_steps)
+        self._end_epoch(is_over=state.step >= self.total_steps or state.is_stopped)
 
     def _end_epoch(self, *, is_over: bool) -> None:
         state, config = self.state, self.config
         if state.step_in_epoch == self._loader.num_steps:
             state.epoch, state.step_in_epoch = state.epoch + 1, 0
+            if self.workload.make_optimizer:
+                self.stepper.optimizer.end_epoch()
         names: list[str] = []
         if is_over or state.epoch % config.eval_every == 0:
             names = ["best"] if self._evaluate() else []
+        if not state.step_in_epoch and (on_epoch := self.workload.callbacks.on_epoch):
+            self._tell(on_epoch)
         if names or is_over or state.is_stopped or state.epoch % config.save_every == 0:
             self.save("last", *names)
 
-    def _report(self, lr: float) -> None:
+    def _tell(self, callback: Callable[[Any], Any], **told: Any) -> None:
+        """Call a user's function; where one process's says True, all stop."""
+        moment = Moment(
+            step=self.state.step,
+            epoch=self.state.epoch,
+            model=self.workload.model,
+            optimizer=self.stepper.optimizer,
+            lr=self._lr,
+            is_first=self.world.is_first,
+            out=self.folder.path,
+            _stepper=self.stepper,
+            **told,
+        )
+        if any(self.world.gather(callback(moment) is True)) and not self.state.is_stopped:
+            self.state.is_stopped = True
+            self.last_words.append(f"a callback ended the training after step {self.state.step}")
+            self.log.say(self.last_words[-1])
+
+    @property
+    def _lr(self) -> float:
+        return float(self.stepper.optimizer.param_groups[0]["lr"])
+
+    def _report(self) -> None:
         """Log the mean loss since the last report; the only place that waits for the device."""
         loss, samples = self.stepper.read_totals()
         seconds = self.clock.read()
@@ -190,7 +228,7 @@ class Trainer:
         self._num_samples += samples
         values = {
             "loss": loss,
-            "lr": lr,
+            "lr": self._lr,
             "samples_per_second": samples / running if running else 0.0,
             "data_wait": passed["data"] / running if running else 0.0,
         }
@@ -215,6 +253,8 @@ class Trainer:
         self.log.record("eval", state.step, max(0, state.epoch - 1), result.scores)
         main, is_higher = score_that_chooses(val)
         value = result.scores[main]
+        if self.workload.make_optimizer:
+            self.stepper.optimizer.end_evaluation(value)
         is_better = beats(result.scores, state.scores, main, is_higher=is_higher)
         if is_better:
             state.best, state.best_step, state.scores = value, state.step, result.scores
@@ -226,6 +266,8 @@ class Trainer:
         if state.is_stopped:
             self.last_words.append(self._why_stopped())
             self.log.say(self.last_words[-1])
+        if on_evaluate := self.workload.callbacks.on_evaluate:
+            self._tell(on_evaluate, scores=result.scores)
         return is_better
 
     def _ranks_on(self) -> dict[str, list[int]]:
@@ -261,7 +303,7 @@ class Trainer:
         self.clock.lap("evaluation")
         return result
 
-    def _evaluate_with(self, split: Split, loader: EpochLoader) -> Evaluation:
+    def _evaluate_with(self, split: Split, loader: Loader) -> Evaluation:
         """Score a split with the moving average of the weights where there is one."""
         average = self.stepper.average
         with average.in_place() if average else nullcontext():
@@ -331,8 +373,8 @@ class Trainer:
                 f"{len(saved.state['random'])}: dropout is drawn anew"
             )
 
-    def _load(self, split: Split, *, shuffle: bool) -> EpochLoader:
-        return EpochLoader(
+    def _load(self, split: Split, *, shuffle: bool) -> Loader:
+        return open_loader(
             split,
             self.config,
             self.world,

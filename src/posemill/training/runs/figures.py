@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from posemill.records import IntArray
 from posemill.skeletons.palette import GREY, grade, part_colour
+from posemill.training.fitting.scoring import UserScorer
 from posemill.training.loop.evaluation import Evaluation
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.metrics import accuracy_per_class, confusion_matrix
@@ -28,7 +30,11 @@ _FEW_POINTS = 12  # each is marked: a line through one point is not to be seen
 
 
 def draw_training(
-    folder: RunFolder, workload: Workload, results: Mapping[str, Evaluation]
+    folder: RunFolder,
+    workload: Workload,
+    results: Mapping[str, Evaluation],
+    *,
+    samples: Figure | None = None,
 ) -> list[Path]:
     """Write the PNGs of a training into its `figures` folder and return their paths.
 
@@ -36,6 +42,7 @@ def draw_training(
         folder: Of the run; its log is read.
         workload: Splits, class names and the skeleton.
         results: Last evaluations by split; the last one (test, where there is one) is drawn.
+        samples: Of a user's own data, drawn already.
     """
     from posemill.training.runs.figure_samples import draw_samples
 
@@ -44,12 +51,19 @@ def draw_training(
     if results:
         name, result = list(results.items())[-1]
         split = workload.tests.get(name, workload.val)
-        if split is not None and isinstance(split.scorer, ClassScorer):
-            confusion = _confusion(split, result, len(workload.class_names))
-            pictures["confusion"] = draw_confusion(confusion, workload.class_names, name)
-            pictures["per_class"] = draw_per_class(confusion, workload.class_names, name)
+        confusion = (
+            _confusion(split, result, len(workload.class_names)) if split is not None else None
+        )
+        if confusion is not None:
+            names = workload.class_names
+            if len(names) != len(confusion):  # a user's own classes without names
+                names = tuple(str(number) for number in range(len(confusion)))
+            pictures["confusion"] = draw_confusion(confusion, names, name)
+            pictures["per_class"] = draw_per_class(confusion, names, name)
         if split is not None:
             pictures["samples"] = draw_samples(workload, split, result, name)
+    if samples is not None:
+        pictures["samples"] = samples
     paths = []
     for name, figure in pictures.items():
         if figure is not None:
@@ -98,7 +112,8 @@ def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
         scores.plot(at, [row[name] for row in evals], label=name, marker="o", **style)
     scores.set_title("dev")
     if names:
-        scores.set_ylim(0, max(1.02, *(row[name] for row in evals for name in names)))
+        known = [row[name] for row in evals for name in names if math.isfinite(row[name])]
+        scores.set_ylim(min([0.0, *known]), max([1.02, *known]))
         scores.legend(frameon=False)
     else:
         scores.text(0.5, 0.5, "no scores", ha="center", va="center", color=GREY)
@@ -164,17 +179,20 @@ def draw_per_class(confusion: IntArray, names: Sequence[str], split: str) -> Fig
     axes.invert_yaxis()
     axes.margins(y=0.01)
     axes.set_xlim(0, 1)
-    axes.set_xlabel("accuracy (number of clips in brackets)")
+    axes.set_xlabel("accuracy (how many there are in brackets)")
     rest = f", the lowest {len(shown)} of {len(order)}" if len(shown) < len(order) else ""
     axes.set_title(f"{split}: accuracy of each class{rest}")
     _plain(axes)
     return figure
 
 
-def _confusion(split: Split, result: Evaluation, num_classes: int) -> IntArray:
+def _confusion(split: Split, result: Evaluation, num_classes: int) -> IntArray | None:
+    """Return the counts of true and predicted classes, None where nothing is classified."""
     scorer = split.scorer
+    if isinstance(scorer, UserScorer):
+        return scorer.confusion(result.rows)
     if not isinstance(scorer, ClassScorer):
-        raise TypeError(f"expected a split with classes, got scorer {type(scorer).__name__}")
+        return None
     indices = np.asarray([index for index, _ in result.rows], np.int64)
     predicted = np.asarray([value[0] for _, value in result.rows], np.int64)
     return confusion_matrix(predicted, scorer.targets[indices], num_classes)

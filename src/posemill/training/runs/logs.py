@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, TextIO
 
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from posemill.machine.live_files import LogFile, Speedometer, read_live, write_live
 from posemill.terminal import printable
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.loggers import Logger, TensorBoardLogger
 from posemill.training.runs.live import LOG_NAME
 from posemill.training.runs.run_folder import RunFolder
 
@@ -33,21 +34,34 @@ class TrainingLog:
         config: `progress`, `tensorboard`, `epochs`.
         folder: Where the files go.
         is_first: False makes every call do nothing.
+        loggers: Get every line, beside TensorBoard.
     """
 
-    def __init__(self, config: TrainConfig, folder: RunFolder, *, is_first: bool) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: RunFolder,
+        *,
+        is_first: bool,
+        loggers: Sequence[Logger] = (),
+    ) -> None:
         self._is_first = is_first
         self._console = Console(stderr=True, quiet=not (is_first and config.progress))
         self._file: TextIO | None = None
-        self._board: Any = None
+        self._loggers: list[Logger] = []
         self._progress: Progress | None = None
         self._folder = folder
-        self._wants_board = config.tensorboard and find_spec("tensorboard") is not None
         self._epochs = config.epochs
         self._text: LogFile | None = None
         self._live: dict[str, Any] = {}
         self._speed = Speedometer()
         self._live_at = self._text_at = 0.0
+        self._settings = config.to_dict()
+        if is_first:
+            self._loggers = list(loggers)
+            has_board = any(isinstance(one, TensorBoardLogger) for one in loggers)
+            if config.tensorboard and not has_board and find_spec("tensorboard") is not None:
+                self._loggers.append(TensorBoardLogger())
 
     def say(self, text: str) -> None:
         """Print a line to stderr, and write it into the log."""
@@ -63,10 +77,8 @@ class TrainingLog:
             self._live = read_live(self._folder.path)  # who trains; the rest is of now
             self._live |= {"step": done, "total_steps": total_steps, "epochs": self._epochs}
             self._live_at = 0.0
-        if self._is_first and self._wants_board:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(str(self._folder.tensorboard), purge_step=done)
+        for logger in self._loggers:
+            logger.start(self._folder.path, self._settings, done)
         if self._console.quiet or not self._console.is_terminal:
             return
         self._progress = Progress(
@@ -119,9 +131,10 @@ class TrainingLog:
             line = {"event": event, "step": step, "epoch": epoch, **values}
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
-        if self._board:
-            for name, value in values.items():
-                self._board.add_scalar(f"{event}/{name}", value, step)
+        if self._loggers:
+            named = {f"{event}/{name}": value for name, value in values.items()}
+            for logger in self._loggers:
+                logger.log(named, step)
         if event == "train":
             text = (
                 f"loss {values['loss']:.4f}  {values['samples_per_second']:.0f} samples/s  "
@@ -147,5 +160,5 @@ class TrainingLog:
             self.note()
             self._text.close()
             self._text = None
-        if self._board:
-            self._board.close()
+        for logger in self._loggers:
+            logger.close()

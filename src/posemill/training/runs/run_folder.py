@@ -6,6 +6,7 @@ metrics.jsonl     one line for each logged step and evaluation
 checkpoints/      last and best
 log.txt           what it said, line by line; live.json: how far it is, and who trains
 summary.json      scores, timing and advice, written at the end
+samples.csv       metrics of each sample of the validation set, for runs of `fit` that have them
 figures/*.png, tensorboard/
 """
 
@@ -42,6 +43,7 @@ class RunFolder:
         self.tensorboard = self.path / "tensorboard"
         self.metrics_path = self.path / "metrics.jsonl"
         self.config_path = self.path / "config.toml"
+        self.samples_path = self.path / "samples.csv"
 
     def check(self, *, resume: bool) -> bool:
         """Return True where there is a checkpoint to continue from; nothing is written.

@@ -121,8 +121,8 @@ def beats(
 
     On a small validation split many evaluations are equal: the first of them is seldom the best.
     """
-    if main not in best:
-        return True
+    if main not in best or best[main] != best[main]:
+        return True  # the first, or the first that is a number
     new, old = scores[main], best[main]
     if new == old:
         return scores.get("loss", 0.0) < best.get("loss", 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -30,6 +30,33 @@ class Scorer(Protocol):
         """Return the scores of a set; `main` is among them."""
 
 
+class Loader(Protocol):
+    """The batches of a split, epoch by epoch, from any position."""
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps of an epoch."""
+
+    def num_micro_batches(self, step: int) -> int:
+        """Return how many batches a step of an epoch has; the same in all processes."""
+
+    def batches(
+        self, start: int = 0, stop: int = 1, *, start_step: int = 0
+    ) -> Generator[Any, None, None]:
+        """Yield the batches of the epochs `start` to `stop` (exclusive), from a step on."""
+
+
+class Stream(Protocol):
+    """Samples that come in an order of their own."""
+
+    is_divisible: bool
+
+    def open(
+        self, config: Any, world: Any, *, is_training: bool, pins: bool, in_thread: bool
+    ) -> Loader:
+        """Return the loader of one process."""
+
+
 @dataclass
 class Split:
     """The samples of one split.
@@ -40,15 +67,28 @@ class Split:
         scorer: Knows the targets of this split; None leaves the loss as the only score.
         show: Returns (clip id, points `(T, K, D)`, mask `(T, K)`) of a sample as it was filmed,
             for figures.
+        stream: Where the samples come in an order of their own; `batches` is not used then.
+        is_shuffled: False where training takes the samples in their order.
     """
 
     batches: Dataset[Any]
     lengths: IntArray
     scorer: Scorer | None = None
     show: Callable[[int], tuple[str, FloatArray, BoolArray]] | None = None
+    stream: Stream | None = None
+    is_shuffled: bool = True
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """A user's functions, each called with a `Moment` in every process; True ends the training."""
+
+    on_step: Callable[[Any], Any] | None = None
+    on_evaluate: Callable[[Any], Any] | None = None
+    on_epoch: Callable[[Any], Any] | None = None
 
 
 @dataclass
@@ -68,6 +108,10 @@ class Workload:
         recipe: How `posemill prepare` made the data, to do the same to new clips.
         notes: Sentences about the data that the user should read.
         decided: Settings that the data decided, by flat name, and why.
+        make_optimizer: The user's own, built for a model; None builds what the settings say.
+        callbacks: Called after steps, evaluations and epochs.
+        loggers: Get every line of the log, see `posemill.training.loggers`.
+        draw_sample: `draw_sample(axes, sample, output)` draws one sample of `fit`.
     """
 
     model: nn.Module
@@ -82,6 +126,10 @@ class Workload:
     recipe: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     decided: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    make_optimizer: Callable[[nn.Module, Any, Any], Any] | None = None
+    callbacks: Callbacks = field(default_factory=Callbacks)
+    loggers: tuple[Any, ...] = ()
+    draw_sample: Callable[[Any, Any, Any], None] | None = None
 
 
 def equal_lengths(count: int) -> IntArray:

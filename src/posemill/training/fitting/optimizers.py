@@ -1,0 +1,226 @@
+"""A user's own optimizers and schedulers, as one optimizer of the loop."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import LBFGS, Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from posemill.training.caching.packing import pack, unpack
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.loop.optimizers import build_optimizer
+
+SCHEDULER_TIMES = ("epoch", "step")
+
+
+class UserOptimizers:
+    """Several optimizers that step together, and the schedulers that move their learning rates.
+
+    Args:
+        optimizers: Each steps once a step.
+        schedulers: Move at the end of each epoch or after each step; `ReduceLROnPlateau` after
+            each evaluation.
+        scheduler_by: `epoch` or `step`.
+    """
+
+    def __init__(
+        self, optimizers: list[Optimizer], schedulers: list[Any], scheduler_by: str = "epoch"
+    ) -> None:
+        self.optimizers, self.schedulers = optimizers, schedulers
+        # The groups themselves: who changes a learning rate here changes it there.
+        self.param_groups = [group for one in optimizers for group in one.param_groups]
+        self._by_step = scheduler_by == "step"
+        self.is_told_scores = any(isinstance(one, ReduceLROnPlateau) for one in schedulers)
+
+    @property
+    def name(self) -> str:
+        """The kinds of the optimizers, for checkpoints."""
+        return "+".join(type(one).__name__ for one in self.optimizers)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients."""
+        for one in self.optimizers:
+            one.zero_grad(set_to_none=set_to_none)
+
+    def step(self) -> None:
+        """Take a step with each."""
+        for one in self.optimizers:
+            one.step()
+        if self._by_step:
+            self._move()
+
+    def end_epoch(self) -> None:
+        """Move the schedulers that go by epochs."""
+        if not self._by_step:
+            self._move()
+
+    def end_evaluation(self, value: float) -> None:
+        """Tell `ReduceLROnPlateau` the score that chooses."""
+        for one in self.schedulers:
+            if isinstance(one, ReduceLROnPlateau):
+                one.step(value)
+
+    def _move(self) -> None:
+        for one in self.schedulers:
+            if not isinstance(one, ReduceLROnPlateau):
+                one.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of all as one: numbers of parameters go on from one to the next."""
+        state: dict[int, Any] = {}
+        groups: list[dict[str, Any]] = []
+        start = 0
+        for one in self.optimizers:
+            whole = one.state_dict()
+            state |= {start + index: entries for index, entries in whole["state"].items()}
+            for group in whole["param_groups"]:
+                groups.append(group | {"params": [start + index for index in group["params"]]})
+            start = sum(len(group["params"]) for group in groups)
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, whole: Mapping[str, Any]) -> None:
+        """Put back what `state_dict` returned."""
+        groups, start = list(whole["param_groups"]), 0
+        for one in self.optimizers:
+            mine = [groups.pop(0) for _ in one.param_groups]
+            count = sum(len(group["params"]) for group in mine)
+            own = {i - start: s for i, s in whole["state"].items() if start <= i < start + count}
+            moved = [g | {"params": [index - start for index in g["params"]]} for g in mine]
+            one.load_state_dict({"state": own, "param_groups": moved})
+            start += count
+        self.param_groups[:] = [group for one in self.optimizers for group in one.param_groups]
+
+    def pack_schedulers(self) -> Tensor:
+        """Return the states of the schedulers as `(bytes,)` uint8."""
+        states = [_plain(one.state_dict()) for one in self.schedulers]
+        return torch.frombuffer(bytearray(pack(states)), dtype=torch.uint8)
+
+    def unpack_schedulers(self, packed: Tensor) -> None:
+        """Put back what `pack_schedulers` returned."""
+        for one, state in zip(self.schedulers, unpack(packed.numpy().tobytes()), strict=True):
+            one.load_state_dict(state)
+
+
+class OptimizerMaker:
+    """Builds a user's optimizers for a copy of the model; travels to other processes.
+
+    Args:
+        model: The user's own.
+        optimizer: An optimizer or several, `function(model)` that returns them, or None for the
+            one of the settings.
+        scheduler: A scheduler or several, `function(optimizer)` that returns them (called with all
+            optimizers where there are several), or None.
+        scheduler_by: `epoch` or `step`.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: Any, scheduler: Any, scheduler_by: str) -> None:
+        self._model, self._optimizer, self._scheduler = model, optimizer, scheduler
+        self._scheduler_by = scheduler_by
+
+    def __call__(
+        self, model: nn.Module, config: TrainConfig, device: torch.device
+    ) -> UserOptimizers:
+        """Return the optimizers of this model."""
+        if self._optimizer is None:
+            found: Any = build_optimizer(model, config, device)
+            schedulers = self._scheduler
+        elif callable(self._optimizer):
+            found, schedulers = self._optimizer(model), self._scheduler
+        else:
+            # Copies whose parameters are those of the model that is trained.
+            pairs = zip(self._model.parameters(), model.parameters(), strict=True)
+            links = {id(old): new for old, new in pairs}
+            given = (self._optimizer, None if callable(self._scheduler) else self._scheduler)
+            found, schedulers = copy.deepcopy(given, links)
+            for one in _as_list(schedulers, LRScheduler, "scheduler"):
+                # A copy would warn in its first step that it does not know the optimizer's.
+                one._step_count = max(2, getattr(one, "_step_count", 2))
+            schedulers = self._scheduler if callable(self._scheduler) else schedulers
+        optimizers = _as_list(found, Optimizer, "optimizer")
+        if callable(schedulers):
+            schedulers = schedulers(optimizers[0] if len(optimizers) == 1 else optimizers)
+        moved = _as_list(schedulers, LRScheduler, "scheduler")
+        for one in optimizers:
+            _check_optimizer(one, model)
+        _check_schedulers(moved, optimizers)
+        return UserOptimizers(optimizers, moved, self._scheduler_by)
+
+
+def make_optimizer_maker(
+    model: nn.Module, optimizer: Any, scheduler: Any, scheduler_by: str
+) -> Callable[[nn.Module, TrainConfig, torch.device], UserOptimizers] | None:
+    """Return what builds a user's optimizers, None where the settings name them.
+
+    What is wrong with them is a `TypeError` or `ValueError` here.
+    """
+    if scheduler_by not in SCHEDULER_TIMES:
+        raise ValueError(f"scheduler_by: expected epoch or step, got {scheduler_by!r}")
+    if optimizer is None and scheduler is None:
+        return None
+    is_made = scheduler is not None and not callable(scheduler)
+    if is_made and (optimizer is None or callable(optimizer)):
+        raise TypeError(
+            "scheduler: a scheduler that is made already belongs to an optimizer that is: give "
+            "that one too, or a function that builds the scheduler of an optimizer"
+        )
+    return OptimizerMaker(model, optimizer, scheduler, scheduler_by)
+
+
+def _as_list(value: Any, kind: type, name: str) -> list[Any]:
+    found = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+    wrong = [type(one).__name__ for one in found if not isinstance(one, kind)]
+    if wrong or (not found and name == "optimizer"):
+        got = ", ".join(wrong) or "none"
+        raise TypeError(
+            f"{name}: expected one of torch, several, or a function that returns them, got {got}"
+        )
+    return found
+
+
+def _check_optimizer(one: Optimizer, model: nn.Module) -> None:
+    known = {id(parameter) for parameter in model.parameters()}
+    strange = sum(id(p) not in known for group in one.param_groups for p in group["params"])
+    if strange:
+        raise ValueError(
+            f"optimizer: {strange} parameters of {type(one).__name__} are not of the model; build "
+            "it from the parameters of the model that fit() is given"
+        )
+    if isinstance(one, LBFGS):
+        raise ValueError("optimizer: LBFGS calls the loss several times a step, fit() once")
+    try:
+        json.dumps([{**group, "params": []} for group in one.param_groups])
+    except TypeError as error:
+        raise ValueError(
+            f"optimizer: the settings of {type(one).__name__} cannot be written into a checkpoint "
+            f"({error}); give plain numbers"
+        ) from error
+
+
+def _check_schedulers(schedulers: Sequence[Any], optimizers: Sequence[Optimizer]) -> None:
+    for one in schedulers:
+        if not any(one.optimizer is other for other in optimizers):
+            raise ValueError(
+                f"scheduler: {type(one).__name__} moves another optimizer than the one given"
+            )
+        try:
+            pack(_plain(one.state_dict()))
+        except TypeError as error:
+            raise ValueError(
+                f"scheduler: the state of {type(one).__name__} cannot be written into a "
+                f"checkpoint: {error}"
+            ) from error
+
+
+def _plain(value: Any) -> Any:
+    """Return a state with plain dicts in place of counters and their like."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_plain(part) for part in value)
+    return value

@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+from torch.optim.lr_scheduler import StepLR
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
+
+import posemill
+from posemill.errors import ConfigError, TrainingError
+from posemill.training.runs.run_folder import RunFolder
+
+Fit = Callable[..., Any]
+squared = nn.MSELoss()
+
+
+def worst(output: Tensor, target: Tensor) -> Tensor:
+    return (output - target).abs().max()
+
+
+def error(output: Tensor, target: Tensor) -> Tensor:
+    return (output - target).abs()[:, 0]
+
+
+def losses(out: Any) -> list[float]:
+    return [row["loss"] for row in RunFolder(out).read_metrics() if row["event"] == "train"]
+
+
+def linear() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Linear(1, 1)
+
+
+class Named(nn.Module):
+    """Takes its input by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner = nn.Linear(1, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.inner(x)
+        return found
+
+
+class Dicts:
+    """The line as dicts with a name that the model does not take."""
+
+    def __init__(self, line: TensorDataset) -> None:
+        self.line = line
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        x, y = self.line[index]
+        return {"x": x, "target": y, "file": f"{index}.png"}
+
+
+class Stream(IterableDataset[Any]):
+    """The line, sample by sample."""
+
+    def __init__(self, line: TensorDataset) -> None:
+        self.line = line
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self.line[index] for index in range(len(self.line))])
+
+
+def test_a_model_of_ones_own_is_trained_in_place(fit: Fit, line: TensorDataset) -> None:
+    model = nn.Linear(1, 1)
+    result = fit(model, line, line, epochs=60, lr=0.1, batch_size=6, eval_every=30, save_every=60)
+    assert model.weight.item() == pytest.approx(3, abs=0.05)
+    assert model.bias.item() == pytest.approx(-1, abs=0.05)
+    assert result.scores["dev"]["loss"] < 1e-3
+
+
+def test_without_out_everything_that_is_returned_stays(
+    fit: Fit, line: TensorDataset, tmp_path: Path
+) -> None:
+    first, second = fit(linear(), line, epochs=1), fit(linear(), line, epochs=1)
+    assert (first.out, second.out) == (tmp_path / "runs/fit1", tmp_path / "runs/fit2")
+    assert (first.out / "summary.json").is_file()
+    assert isinstance(posemill.load_model(first, model=nn.Linear(1, 1)), nn.Linear)
+    with pytest.raises(ValueError, match="the model cannot take a batch"):
+        fit(nn.Linear(3, 1), line)
+    assert not (tmp_path / "runs/fit3").exists(), "nothing began"
+
+
+def test_a_folder_that_cannot_be_made_and_torchrun_ask_for_out(
+    fit: Fit, line: TensorDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs").touch()
+    with pytest.raises(ConfigError, match=r"out: cannot make .*fit1 .*; give the folder of the"):
+        fit(linear(), line)
+    monkeypatch.setattr("posemill.training.fitting.fit.under_torchrun", lambda: True)
+    with pytest.raises(ConfigError, match="the processes of torchrun have to agree on it"):
+        fit(linear(), line)
+
+
+def test_dicts_streams_loaders_and_collate_functions_give_the_same_model(
+    fit: Fit, line: TensorDataset
+) -> None:
+    def collate(samples: list[Any]) -> Any:
+        return torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])
+
+    runs = {
+        "list": fit(linear(), DataLoader(line, batch_size=6), line),
+        "stream": fit(linear(), Stream(line), Stream(line), batch_size=6),
+        "micro": fit(linear(), Stream(line), line, batch_size=6, micro_batch=2),
+        "dict": fit(Named(), DataLoader(Dicts(line), batch_size=6), Dicts(line)),
+        "forward": fit(linear(), DataLoader(Dicts(line), batch_size=6), Dicts(line),
+                       forward=lambda model, batch: model(batch["x"])),
+        "as it is": fit(linear(), DataLoader(line, batch_sampler=[list(range(at, min(at + 6, 20)))
+                                                                  for at in (0, 6, 12, 18)]), line),
+        "collate": fit(linear(), Stream(line), line, collate_fn=collate, batch_size=6),
+    }  # fmt: skip
+    expected = losses(runs["list"].out)
+    assert len(expected) == 8
+    for name, result in runs.items():
+        assert losses(result.out) == pytest.approx(expected, abs=1e-6), name
+        assert result.scores["dev"] == pytest.approx(runs["list"].scores["dev"], abs=1e-6), name
+    toml = (runs["list"].out / "config.toml").read_text()
+    assert "batch_size = 6" in toml, "the loader's"
+
+
+def test_processes_fit_the_same_model_as_one(fit: Fit, line: TensorDataset) -> None:
+    models, results = [], []
+    for mode in ("single", "multi_process"):
+        models.append(linear())
+        # 20 samples over two ranks in batches of 9: the last step has one sample on each.
+        results.append(
+            fit(models[-1], Stream(line), line, loss=squared, parallel=mode, epochs=1, batch_size=9,
+                processes=2 if mode == "multi_process" else 0, optimizer=build, scheduler=halve,
+                metrics={"error": (error, "min"), "worst": (worst, "min")}, on_step=never)
+        )  # fmt: skip
+    assert losses(results[1].out) == pytest.approx(losses(results[0].out), abs=1e-5)
+    torch.testing.assert_close(models[0].weight, models[1].weight, atol=1e-5, rtol=1e-5)
+    assert results[1].scores["dev"]["error"] == pytest.approx(results[0].scores["dev"]["error"])
+    rows = [(r.out / "samples.csv").read_text().splitlines() for r in results]
+    assert len(rows[0]) == len(rows[1]) == 21
+
+
+def build(model: nn.Module) -> SGD:
+    return SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+
+def halve(optimizer: Any) -> StepLR:
+    return StepLR(optimizer, 1, gamma=0.5)
+
+
+def never(moment: Any) -> bool:
+    return False
+
+
+def test_a_loader_with_an_order_of_its_own_is_not_divided(fit: Fit, line: TensorDataset) -> None:
+    loader = DataLoader(line, batch_size=4, sampler=WeightedRandomSampler([1.0] * 20, 20))
+    with pytest.raises(ConfigError, match="draws an order of its own, which several processes can"):
+        fit(linear(), loader, parallel="multi_process", processes=2)
+    result = fit(linear(), loader, line)
+    assert "the DataLoader of train_set is used as it is" in result.summary["notes"][0]
+    assert result.summary["steps"] == 10
+    auto = fit(linear(), loader, parallel="auto")
+    assert "several processes cannot share it" in auto.summary["mode_reason"]
+
+
+def test_a_loss_may_give_its_own_sum_and_number(fit: Fit, line: TensorDataset) -> None:
+    def loss(output: Tensor, target: Tensor) -> tuple[Tensor, int]:
+        return (output - target).square().sum(), len(target)
+
+    one, other = linear(), linear()
+    fit(one, line, loss=loss, batch_size=7)
+    fit(other, line, batch_size=7)
+    torch.testing.assert_close(one.weight, other.weight)
+
+
+def test_each_metric_has_its_direction_and_one_chooses(fit: Fit, line: TensorDataset) -> None:
+    metrics = {"worst": (worst, "min"), "error": (error, "min"), "minus": lambda o, t: -worst(o, t)}
+    result = fit(linear(), line, line, metrics=metrics, epochs=4, lr=0.1)
+    assert result.summary["chosen_by"] == "worst"
+    evals = [r for r in RunFolder(result.out).read_metrics() if r["event"] == "eval"]
+    assert result.scores["dev"]["worst"] == pytest.approx(min(row["worst"] for row in evals))
+    assert result.scores["dev"]["minus"] == pytest.approx(-result.scores["dev"]["worst"])
+    with (result.out / "samples.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [int(row["index"]) for row in rows] == list(range(20))
+    mean = np.mean([float(row["error"]) for row in rows])
+    assert result.scores["dev"]["error"] == pytest.approx(mean)
+    by_minus = fit(linear(), line, line, metrics=metrics, choose_by="minus", epochs=1)
+    assert by_minus.summary["chosen_by"] == "minus"
+
+
+def test_own_optimizers_and_schedulers_are_used_and_their_settings_said(
+    fit: Fit, line: TensorDataset
+) -> None:
+    result = fit(linear(), line, optimizer=build, scheduler=halve, epochs=3, lr=0.7)
+    rates = [row["lr"] for row in RunFolder(result.out).read_metrics()]
+    assert rates == [0.05, 0.025, 0.0125]
+    assert any(
+        "--lr 0.7 has no effect: fit() is given its opt" in n for n in result.summary["notes"]
+    )
+    model = linear()
+    optimizer = build(model)
+    fit(model, line, optimizer=optimizer, scheduler=halve(optimizer), epochs=3)
+    expected = linear()
+    fit(expected, line, optimizer=build, scheduler=halve, epochs=3)
+    assert torch.equal(model.weight, expected.weight)
+    assert optimizer.param_groups[0]["lr"] == 0.05, "the user's own is not touched"
+    by_name = fit(linear(), line, optimizer="sgd", scheduler="constant", warmup_epochs=0.0, lr=0.3)
+    assert {row["lr"] for row in RunFolder(by_name.out).read_metrics()} == {0.3}
+    with pytest.raises(ConfigError, match="scheduler = 'cosine' goes with an optimizer by name"):
+        fit(linear(), line, optimizer=build, scheduler="cosine")
+
+
+class Stopped(Exception):
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("kind", ["map", "stream", "loader"])
+def test_a_training_that_goes_on_is_equal_to_an_unbroken_one(
+    fit: Fit, line: TensorDataset, tmp_path: Path, kind: str
+) -> None:
+    data = {"map": line, "stream": Stream(line),
+            "loader": DataLoader(line, batch_size=6,
+                                 sampler=WeightedRandomSampler([1.0] * 20, 20))}[kind]  # fmt: skip
+    same: dict[str, Any] = {"optimizer": build, "scheduler": halve, "batch_size": 6, "epochs": 3,
+                            "save_every_steps": 1}  # fmt: skip
+
+    def stop(moment: Any) -> None:
+        if moment.step == 7:
+            raise Stopped
+
+    whole, broken = linear(), linear()
+    fit(whole, data, line, out=str(tmp_path / "whole"), **same)
+    with pytest.raises(Stopped):
+        fit(broken, data, line, out=str(tmp_path / "cut"), on_step=stop, **same)
+    fit(broken, data, line, out=str(tmp_path / "cut"), resume=True, **same)
+    assert torch.equal(whole.weight, broken.weight)
+    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+
+
+def test_callbacks_are_told_where_the_training_is_and_may_end_it(
+    fit: Fit, line: TensorDataset
+) -> None:
+    told: list[Any] = []
+    result = fit(linear(), line, line, batch_size=10, epochs=5, metric=worst,
+                 on_step=lambda m: told.append(("step", m.step, m.epoch, m.loss)),
+                 on_evaluate=lambda m: told.append(("evaluate", m.epoch, sorted(m.scores))),
+                 on_epoch=lambda m: told.append(("epoch", m.epoch)) or m.epoch == 2)  # fmt: skip
+    names = [entry[0] for entry in told]
+    assert names == ["step", "step", "evaluate", "epoch"] * 2
+    assert [entry[1:3] for entry in told if entry[0] == "step"] == [(1, 0), (2, 0), (3, 1), (4, 1)]
+    assert told[2] == ("evaluate", 1, ["loss", "metric"])
+    assert [t[3] for t in told if t[0] == "step"] == pytest.approx(losses(result.out))
+    assert (result.summary["steps"], result.summary["is_stopped_early"]) == (4, True)
+    cut = fit(linear(), line, batch_size=10, epochs=5, on_step=lambda m: m.step == 3)
+    assert cut.summary["steps"] == 3
+    assert cut.summary["last_words"] == ["a callback ended the training after step 3"]
+    last = fit(linear(), line, line, epochs=5, on_evaluate=lambda m: m.scores["loss"] < 100)
+    assert last.summary["epochs"] == 1
+    with pytest.raises(TypeError, match="on_epoch: expected a function, got int"):
+        fit(linear(), line, on_epoch=3)
+
+
+def test_a_model_of_a_run_of_fit_is_loaded_into_one_that_is_given(
+    fit: Fit, line: TensorDataset
+) -> None:
+    model = linear()
+    result = fit(model, line, line, epochs=3, lr=0.1)
+    loaded = posemill.load_model(result.out, model=nn.Linear(1, 1))
+    assert isinstance(loaded, nn.Linear)
+    assert torch.equal(loaded.weight, model.weight)
+    assert not loaded.training
+    with pytest.raises(ConfigError, match=r"trained by fit.* \(torch.*Linear\): build it and give"):
+        posemill.load_model(result.out)
+    with pytest.raises(TrainingError, match="is of another model: 1 tensors are missing, new or"):
+        posemill.load_model(result.out, model=nn.Linear(2, 1))
+
+
+def test_figures_show_curves_confusion_and_samples(fit: Fit) -> None:
+    torch.manual_seed(0)
+    points = torch.randn(30, 2)
+    data = TensorDataset(points, (points[:, 0] > 0).long())
+    drawn: list[Any] = []
+
+    def draw(axes: Any, sample: Any, output: Any) -> None:
+        drawn.append((tuple(sample[0].shape), int(sample[1]), tuple(output.shape)))
+        axes.set_title(f"{int(sample[1])}")
+
+    result = fit(nn.Linear(2, 2), data, data, loss=nn.CrossEntropyLoss(), figures=True,
+                 draw_sample=draw, class_names=["left", "right"], epochs=3)  # fmt: skip
+    names = sorted(path.name for path in (result.out / "figures").iterdir())
+    assert names == ["confusion.png", "curves.png", "per_class.png", "samples.png"]
+    assert len(drawn) == 9, "one in the trial, eight at the end"
+    assert drawn[-1][::2] == ((2,), (2,))
+    assert [entry[1] for entry in drawn[1:]] == data.tensors[1][:8].tolist()
+
+
+def test_a_cache_says_at_the_end_what_it_saved(fit: Fit, line: TensorDataset) -> None:
+    cached = posemill.cache_dataset(line, key="line", folder="cache")
+    result = fit(linear(), cached, cached, epochs=3)
+    (said,) = (note for note in result.summary["notes"] if note.startswith("cache"))
+    assert said.startswith("cache 'line': ")
+    assert "it saved" in said
+    assert cached.use().num_made == 20
+    assert json.loads((result.out / "summary.json").read_text())["notes"] == result.summary["notes"]
+
+
+def test_a_misspelt_setting_is_named(fit: Fit, line: TensorDataset) -> None:
+    with pytest.raises(ConfigError, match="unknown setting 'epoch'; did you mean 'epochs'"):
+        fit(linear(), line, epoch=3)

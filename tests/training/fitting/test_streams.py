@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.fitting.data_sets import ReadData, settings_of_loader
+from posemill.training.fitting.streams import SampleStream, take_apart
+from posemill.training.loop.distributed import World
+
+NUMBERS = TensorDataset(torch.arange(10.0), torch.arange(10.0))
+QUIET: dict[str, Any] = {"workers": 0, "progress": False}
+
+
+class Numbers(IterableDataset[Any]):
+    """10 numbers, the epoch times 100 added."""
+
+    def __init__(self, count: int = 10, said: int | None = None) -> None:
+        self.count, self.said, self.epoch = count, said, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([(torch.tensor(float(100 * self.epoch + i)), i) for i in range(self.count)])
+
+
+class Counted(Numbers):
+    """The same with a length."""
+
+    def __len__(self) -> int:
+        return self.count if self.said is None else self.said
+
+
+def read(
+    samples: Any,
+    *,
+    steps: int = 0,
+    world: World | None = None,
+    epochs: tuple[int, int] = (0, 1),
+    start_step: int = 0,
+    train: bool = True,
+    **settings: Any,
+) -> list[list[float]]:
+    """Return the inputs of every batch."""
+    config = TrainConfig(**{"batch_size": 4, "micro_batch": 4, **QUIET, **settings})
+    split = ReadData(None, steps, config).split("train_set" if train else "val_set", samples)
+    assert split.stream is not None
+    loader = split.stream.open(config, world or World(), is_training=train, pins=False,
+                               in_thread=False)  # fmt: skip
+    found = loader.batches(*epochs, start_step=start_step)
+    return [batch.values[0].tolist() if batch.counts else [] for batch in found]
+
+
+def test_an_iterable_is_cut_into_steps_epoch_by_epoch() -> None:
+    assert read(Counted(), epochs=(1, 3)) == [
+        [100, 101, 102, 103], [104, 105, 106, 107], [108, 109],
+        [200, 201, 202, 203], [204, 205, 206, 207], [208, 209],
+    ]  # fmt: skip
+    assert read(Counted(), micro_batch=3) == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    assert read(Counted(), epochs=(0, 2), start_step=2)[:2] == [[8, 9], [100, 101, 102, 103]]
+    assert read(Counted(), workers=3) == read(Counted())
+    assert read(Counted(7, 6)) == [[0, 1, 2, 3], [4, 5]], "an epoch is len() samples"
+
+
+def test_that_one_process_reads_an_iterable_is_said() -> None:
+    data = ReadData(None, 0, TrainConfig(workers=3))
+    data.split("train_set", Counted())
+    assert data.notes == ["--workers 3: one loader process reads train_set, as two would read the "
+                          "same samples of an iterable"]  # fmt: skip
+
+
+def test_steps_per_epoch_begin_again_where_the_data_ends() -> None:
+    assert read(Numbers(3), steps=2) == [[0, 1, 2, 0], [1, 2, 0, 1]]
+
+
+def test_processes_share_every_step_of_an_iterable() -> None:
+    one, other = (read(Counted(9), world=World(rank, 2), micro_batch=2) for rank in range(2))
+    assert one == [[0, 2], [4, 6], [8]]
+    assert other == [[1, 3], [5, 7], []], "the last one only fills up"
+    parts = [read(Numbers(9), world=World(rank, 2), micro_batch=2, train=False) for rank in (0, 1)]
+    assert sorted(x for part in parts for batch in part for x in batch) == list(range(9))
+
+
+def test_an_evaluation_needs_no_length() -> None:
+    assert read(Numbers(5), train=False, micro_batch=3) == [[0, 1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("loader", "is_shuffled"),
+    [
+        (DataLoader(NUMBERS, batch_size=3, shuffle=True), True),
+        (DataLoader(NUMBERS, batch_size=3), False),
+    ],
+)
+def test_a_plain_loader_is_taken_apart(loader: Any, is_shuffled: bool) -> None:
+    config = TrainConfig(**QUIET)
+    split = ReadData(None, 0, config).split("train_set", loader)
+    assert split.stream is None
+    assert (len(split), split.is_shuffled) == (10, is_shuffled)
+    assert settings_of_loader(loader, {"workers"}) == {"batch_size": 3, "micro_batch": 3}
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [
+        DataLoader(NUMBERS, batch_size=3, drop_last=True),
+        DataLoader(NUMBERS, batch_sampler=[[0, 1], [5]]),
+        DataLoader(NUMBERS, sampler=WeightedRandomSampler([1.0] * 10, 10)),
+        DataLoader(NUMBERS, sampler=RandomSampler(NUMBERS, replacement=True)),
+        DataLoader(NUMBERS, sampler=RandomSampler(NUMBERS, num_samples=4)),
+        DataLoader(NUMBERS, shuffle=True, generator=torch.Generator()),
+        DataLoader(NUMBERS, num_workers=1, worker_init_fn=print),
+        DataLoader(Numbers()),
+        DataLoader(NUMBERS, batch_sampler=type("Own", (BatchSampler,), {})(
+            SequentialSampler(NUMBERS), 2, False)),
+    ],
+)  # fmt: skip
+def test_a_loader_that_does_more_is_left_whole(loader: Any) -> None:
+    assert take_apart(loader) is None
+    assert settings_of_loader(loader, ()) == {}
+
+
+def test_a_ready_loader_is_used_as_it_is_and_its_draws_follow_from_the_seed() -> None:
+    weights = WeightedRandomSampler([1.0] * 10, 10)
+    loader = DataLoader(NUMBERS, batch_size=4, sampler=weights)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = read(loader, epochs=(0, 2), seed=3)
+    assert torch.equal(before, torch.get_rng_state()), "dropout does not hear of it"
+    torch.manual_seed(2)
+    assert [len(batch) for batch in first] == [4, 4, 2, 4, 4, 2]
+    assert read(loader, epochs=(0, 2), seed=3) == first
+    assert read(loader, epochs=(0, 2), seed=3, start_step=1, batch_size=8) == first[2:]
+    assert read(loader, epochs=(0, 2), seed=4) != first
+    assert read(loader, epochs=(1, 2), seed=3) == first[3:]
+    endless = read(loader, steps=4)
+    assert [len(batch) for batch in endless] == [4, 4, 2, 4]
+
+
+def test_ranks_take_turns_in_evaluating_a_ready_loader() -> None:
+    loader = DataLoader(NUMBERS, batch_size=4, drop_last=True)
+    parts = [read(loader, world=World(rank, 2), train=False) for rank in range(2)]
+    assert parts == [[[0, 1, 2, 3]], [[4, 5, 6, 7]]]
+
+
+def test_a_larger_batch_accumulates_batches_of_a_ready_loader() -> None:
+    loader = DataLoader(NUMBERS, batch_size=2, drop_last=True)
+    config = TrainConfig(batch_size=4, **QUIET)
+    data = ReadData(None, 0, config)
+    split = data.split("train_set", loader)
+    assert split.stream is not None
+    opened = split.stream.open(config, World(), is_training=True, pins=False, in_thread=False)
+    assert opened.num_steps == 3
+    assert [opened.num_micro_batches(step) for step in range(3)] == [2, 2, 1]
+    assert data.notes == [
+        "the DataLoader of train_set is used as it is: its sampler draws the order, and one "
+        "process trains (0 loader processes of its own)"
+    ]
+
+
+def test_wrong_data_is_named() -> None:
+    data, steps = ReadData(None, 0, TrainConfig()), ReadData(None, 5, TrainConfig())
+    with pytest.raises(TypeError, match=r"train_set: expected len\(\) and \[index\], got int"):
+        data.split("train_set", 3)
+    with pytest.raises(ValueError, match="val_set: expected samples, got none"):
+        data.split("val_set", [])
+    with pytest.raises(ValueError, match=r"a Numbers without len\(\) does not say .* steps_per_ep"):
+        data.split("train_set", Numbers())
+    with pytest.raises(ValueError, match=r"a DataLoader without len\(\) does not say"):
+        data.split("train_set", DataLoader(Numbers()))
+    with pytest.raises(TypeError, match="a list_iterator can be read through once only"):
+        data.split("train_set", iter([1]))
+    with pytest.raises(ValueError, match=r"steps_per_epoch is for data without len\(\): .* its 10"):
+        steps.split("train_set", NUMBERS)
+    with pytest.raises(TypeError, match="collate_fn: the DataLoader of train_set has its own"):
+        ReadData(list, 0, TrainConfig()).split("train_set", DataLoader(NUMBERS))
+    with pytest.raises(ValueError, match=r"train_set: len\(\) says 8 samples, but it gave 6"):
+        read(Counted(6, 8))
+    with pytest.raises(ValueError, match=r"train_set: len\(\) says 3 batches, but it gave 2"):
+        read(DataLoader(Counted(6, 10), batch_size=4))
+    texts = DataLoader(["a", "b"], batch_size=None, sampler=[0, 1])
+    with pytest.raises(ValueError, match="cannot tell how many samples a batch of the DataLoader"):
+        read(texts)
+    empty = SampleStream(Numbers(0), "train_set", None, 3)
+    loader = empty.open(TrainConfig(**QUIET), World(), is_training=True, pins=False,
+                        in_thread=False)  # fmt: skip
+    with pytest.raises(ValueError, match="but it gave 0"):
+        next(loader.batches())

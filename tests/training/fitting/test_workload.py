@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.batches import Draw
+from posemill.training.fitting.batches import UserBatch
+from posemill.training.fitting.workload import FitOptions, LossOfSum, make_user_workload
+
+
+class Samples(list[tuple[torch.Tensor, torch.Tensor]]):
+    """Pairs that know how long they are."""
+
+    lengths = (5, 7)
+
+
+PAIRS = Samples((torch.tensor([x]), torch.tensor(x + 1)) for x in (1.0, 3.0))
+
+
+def make(model: Any, data: Any, **options: Any) -> Any:
+    return make_user_workload(model, data, FitOptions(**{"loss": nn.MSELoss()} | options),
+                              TrainConfig())  # fmt: skip
+
+
+def test_a_mean_becomes_a_sum_and_what_fills_up_counts_nothing() -> None:
+    batch = UserBatch((torch.tensor([1.0, 5.0]),), [0, 1])
+    output = torch.zeros(2)
+    total, count = LossOfSum(nn.L1Loss())(output, batch)
+    assert (float(total), count) == (6.0, 2.0)
+    total, count = LossOfSum(lambda o, t: ((t - o).sum(), 7))(output, batch)
+    assert (float(total), count) == (6.0, 7)
+    batch.counts = False
+    total, count = LossOfSum(nn.L1Loss())(output, batch)
+    assert (float(total), count) == (0.0, 0.0)
+    with pytest.raises(ValueError, match=r"loss: expected the mean .* got \(2,\)"):
+        LossOfSum(nn.L1Loss(reduction="none"))(output, batch)
+    with pytest.raises(ValueError, match=r"loss: expected the mean .* got float"):
+        LossOfSum(lambda o, t: 3.0)(output, batch)
+
+
+def test_a_workload_holds_a_copy_of_the_model_and_the_lengths_of_the_samples() -> None:
+    model = nn.Linear(1, 1)
+    workload = make(model, (PAIRS, list(PAIRS)))
+    assert workload.model is not model
+    assert torch.equal(next(workload.model.parameters()), model.weight)
+    np.testing.assert_array_equal(workload.train.lengths, [5, 7])
+    np.testing.assert_array_equal(workload.val.lengths, [1, 1])
+    assert (workload.val.scorer.main, workload.val.scorer.higher_is_better) == ("loss", False)
+    assert workload.identity == {"class": "torch.nn.modules.linear.Linear"}
+    batch = workload.train.batches[Draw(0)]
+    assert torch.equal(workload.forward(workload.model, batch), workload.model(batch.values[0]))
+
+
+def test_the_first_metric_chooses_unless_another_is_named() -> None:
+    metrics = {"a": torch.dist, "b": (torch.dist, "min")}
+    model, data = nn.Linear(1, 1), (PAIRS, PAIRS)
+    assert make(model, data, metrics=metrics).val.scorer.main == "a"
+    scorer = make(model, data, metrics=metrics, choose_by="b").val.scorer
+    assert (scorer.main, scorer.higher_is_better) == ("b", False)
+    assert make(model, data, metrics=metrics, choose_by="loss").val.scorer.main == "loss"
+    with pytest.raises(ValueError, match="choose_by: expected one of a, b, loss, got 'c'"):
+        make(model, data, metrics=metrics, choose_by="c")
+    with pytest.raises(ValueError, match="metrics are of the val_set: give one, or leave a, b out"):
+        make(model, (PAIRS, None), metrics=metrics)
+
+
+def test_what_is_no_model_and_no_loss_is_named() -> None:
+    with pytest.raises(TypeError, match=r"model: expected a torch.nn.Module, got str"):
+        make("resnet", (PAIRS, None))
+    with pytest.raises(TypeError, match="loss: expected a function, got str"):
+        make(nn.Linear(1, 1), (PAIRS, None), loss="mse")
+    with pytest.raises(ValueError, match="expected weights to train, got none"):
+        make(nn.ReLU(), (PAIRS, None))
