@@ -130,8 +130,8 @@ def edge_error(scores: Tensor, batch: dict[str, Tensor]) -> Tensor:
 
 def draw(axes: Any, sample: dict[str, Tensor], scores: Tensor) -> None:
     """Draw the picture, with what the model said as lines."""
-    axes.imshow(sample["picture"][0], cmap="gray")
-    axes.contour(scores.argmax(0), levels=[0.5, 1.5], colors=["#c05621", "#2b6cb0"])
+    axes.imshow(sample["picture"][0].numpy(), cmap="gray")
+    axes.contour(scores.argmax(0).numpy(), levels=[0.5, 1.5], colors=["#c05621", "#2b6cb0"])
 
 
 def main(arguments: list[str] | None = None) -> Any:
@@ -148,6 +148,7 @@ def main(arguments: list[str] | None = None) -> Any:
         slow = WithEdgeDistance(Shapes(count, seed))
         return posemill.cache_dataset(slow, key=key, folder=options.cache, limit_gb=1)
 
+    torch.manual_seed(0)
     return posemill.fit(
         Net(), Flipped(data(options.samples, 0)), data(options.samples // 4, 1),
         loss=edge_loss, metrics={"overlap": overlap, "edge_error": (edge_error, "min")},

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -49,3 +50,19 @@ def test_the_example_of_fit_learns_masks_and_its_cache_pays(tmp_path: Path) -> N
     said = [note for note in again.summary["notes"] if note.startswith("cache")]
     assert len(said) == 2
     assert all("and 0 were made" in note for note in said), "the second training found them all"
+
+
+def test_the_example_of_fit_in_the_docs_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (EXAMPLES.parent / "docs" / "training.md").read_text()
+    (code,) = re.findall(r"```python\n(import torch.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "example.py").write_text(code)
+    found = runpy.run_path(str(tmp_path / "example.py"))
+    assert found["result"].summary["chosen_by"] == "accuracy"
+    assert "'accuracy': " in capsys.readouterr().out
+    assert found["again"] is found["model"]
+    assert {"curves.png", "confusion.png", "samples.png"} <= {
+        path.name for path in (tmp_path / "runs" / "colours" / "figures").iterdir()
+    }

@@ -265,7 +265,8 @@ def test_callbacks_are_told_where_the_training_is_and_may_end_it(
     assert told[2] == ("evaluate", 1, ["loss", "metric"])
     assert [t[3] for t in told if t[0] == "step"] == pytest.approx(losses(result.out))
     assert (result.summary["steps"], result.summary["is_stopped_early"]) == (4, True)
-    cut = fit(linear(), line, batch_size=10, epochs=5, on_step=lambda m: m.step == 3)
+    cut = fit(linear(), line, line, batch_size=10, epochs=5, patience=1, metric=worst,
+              on_step=lambda m: m.step == 3)  # fmt: skip
     assert cut.summary["steps"] == 3
     assert cut.summary["last_words"] == ["a callback ended the training after step 3"]
     last = fit(linear(), line, line, epochs=5, on_evaluate=lambda m: m.scores["loss"] < 100)

@@ -156,13 +156,11 @@ class Trainer:
         steps = self._loader.num_steps
         is_own, on_step = self.workload.make_optimizer, self.workload.callbacks.on_step
         for step in range(state.step_in_epoch, steps):
-            lr = (
-                None
-                if is_own
-                else learning_rate(
+            lr = None  # a user's own optimizer has its own
+            if not is_own:
+                lr = learning_rate(
                     config, state.step, total_steps=self.total_steps, epoch_steps=steps
                 )
-            )
             self.stepper.take(batches, self._loader.num_micro_batches(step), lr)
             state.step += 1
             state.step_in_epoch += 1
@@ -262,10 +260,10 @@ class Trainer:
             self._note_best()
         else:
             state.num_worse += 1
-            state.is_stopped = 0 < self.config.patience <= state.num_worse
-        if state.is_stopped:
-            self.last_words.append(self._why_stopped())
-            self.log.say(self.last_words[-1])
+            if 0 < self.config.patience <= state.num_worse and not state.is_stopped:
+                state.is_stopped = True
+                self.last_words.append(self._why_stopped())
+                self.log.say(self.last_words[-1])
         if on_evaluate := self.workload.callbacks.on_evaluate:
             self._tell(on_evaluate, scores=result.scores)
         return is_better
