@@ -75,6 +75,7 @@ COMMON = Benchmark("datasets.extract_against_common", "--copies 4 --rounds 2 --p
 TASKS = Benchmark("datasets.many_tasks", "--tasks 10000")
 PREPARE_143 = Benchmark("datasets.prepare", "--layout 143 --frames 200000 --rounds 3")
 PREPARE_543 = Benchmark("datasets.prepare", "--layout 543 --frames 200000 --rounds 3")
+FAULTS = Benchmark("datasets.faults", "--kills 100 --damaged 40")
 STATUS = Benchmark("commands.status_speed", "--rounds 5")
 LOOKING = Benchmark("commands.looking", "--report-frames 100000")
 START_UP = Benchmark("commands.start_up", "--rounds 7")
@@ -148,6 +149,12 @@ FIGURES = [
            unit=" ms"),
     Figure("datasets", "growth of its memory from the first task to the last", TASKS,
            "memory_growth_mb", unit=" MB", digits=0),
+    Figure("datasets", "SIGKILLs of coordinators at random moments", FAULTS, "kills", digits=0),
+    Figure("datasets", "runs that differ after them from an unbroken one", FAULTS,
+           "killed_runs_that_differ", at_most=0, digits=0),
+    Figure("datasets", "damaged videos", FAULTS, "damaged_videos", digits=0),
+    Figure("datasets", "those that lost frames without a reason", FAULTS,
+           "missing_without_a_reason", at_most=0, digits=0),
     Figure("datasets", "`posemill status`, a million frames", STATUS, "wall_seconds", at_most=1,
            unit=" s"),
     Figure("input", "`prepare` of 143 points, speed / numpy's of the same bytes", PREPARE_143,

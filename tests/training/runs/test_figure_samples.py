@@ -174,3 +174,13 @@ def test_a_skeleton_is_drawn_with_its_bones_in_the_colours_of_its_parts(name: st
     (dots,) = axes.collections
     assert dots.get_sizes().tolist() == [3]
     assert dots.get_facecolors().tolist() == [list(to_rgba(colour)) for colour in of_point]
+
+
+def test_the_path_of_a_hand_is_the_mean_of_the_points_that_were_found() -> None:
+    points = np.full((3, 143, 2), 0.5, np.float32)
+    mask = np.ones((3, 143), bool)
+    hand = get_skeleton("holistic-143").part("left_hand")
+    mask[0, hand.start + 1 : hand.stop] = False  # one point of 21
+    mask[1, hand.start : hand.stop] = False  # none
+    path = skeleton_axes(points, mask, "holistic-143").lines[0].get_xydata()
+    np.testing.assert_allclose(path, [(0.5, 0.5), (np.nan, np.nan), (0.5, 0.5)])

@@ -75,7 +75,11 @@ def draw_skeleton(
         if part.name.endswith("hand"):
             colour = part_colour(part.name)
             path = seen[:, part.start : part.stop]
-            centre = np.where(np.isnan(path).all(1), np.nan, np.nan_to_num(path).mean(1))
+            found = mask[:, part.start : part.stop].sum(1, keepdims=True)
+            centre = np.divide(
+                np.nan_to_num(path).sum(1), found, out=np.full((len(path), 2), np.nan),
+                where=found > 0,
+            )  # fmt: skip
             axes.plot(centre[:, 0], centre[:, 1], color=colour, alpha=0.35, linewidth=4)
     now = seen[frame]
     if skeleton_name:
