@@ -16,12 +16,12 @@ from posemill.training.config.presets import PRESETS, preset_values
 # Of the fields that presets set, the default is the usual preset's.
 _USUAL = PRESETS["balanced"]
 _amount = partial(setting, default=0.0, least=0)
-_share = partial(setting, default=0.0, least=0, most=0.9)
 
 
 # What helped on people that the model had not seen; docs/training.md has the numbers.
 _USUAL_AUGMENTATION = {
     "rotate": 10.0, "scale": 0.1, "noise": 0.02, "time_warp": 0.2, "crop": 0.1,
+    "joint_dropout": 0.05, "part_dropout": 0.2,
 }  # fmt: skip
 
 
@@ -143,22 +143,26 @@ class AugmentationSettings(Settings, flat_prefix="augment_"):
     noise: float | None = _usual("Spread of noise on each point, same units.", "noise")
     time_warp: float | None = _usual("Largest change of speed, as a share.", "time_warp", 0.9)
     crop: float | None = _usual("Largest share of a clip cut off at its ends.", "crop", 0.9)
-    joint_dropout: float = _share("Chance that a point is dropped from a clip.")
-    part_dropout: float = _share("Chance that a hand or the face goes missing for a while.")
+    joint_dropout: float | None = _usual(
+        "Chance that a point is dropped from a clip.", "joint_dropout", 0.9
+    )
+    part_dropout: float | None = _usual(
+        "Chance that a hand or the face goes missing for a while.", "part_dropout", 0.9
+    )
     mirror: float = _amount("Chance of a mirrored clip, left and right swapped.", most=1)
 
 
 class OptimisationSettings(Settings):
     """The steps: how many, how large, on how many clips."""
 
-    epochs: int = setting("Passes over the training split.", default=40, least=1)
+    epochs: int = setting("Passes over the training split.", default=60, least=1)
     max_steps: int = setting(
         "Stop after this many optimizer steps; 0: by epochs only.", default=0, least=0
     )
     batch_size: int = setting(
         "Clips in one optimizer step, over all processes.", default=64, least=1
     )
-    lr: float = setting("Learning rate at its highest.", default=0.001, least=0)
+    lr: float = setting("Learning rate at its highest.", default=0.002, least=0)
     optimizer: str = setting(
         "How weights follow gradients.", default="adamw", choices=("adamw", "adam", "sgd")
     )
