@@ -229,3 +229,22 @@ def test_every_command_explains_itself() -> None:
         return silent
 
     assert walk(command, "posemill") == []
+
+
+@pytest.mark.parametrize("command", [(), ("extract",), ("train",), ("status",)])
+def test_help_is_whole_and_readable_at_80_columns(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = CliRunner().invoke(build_app(), [*command, "--help"]).stdout
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not re.search(r"<bool>|<list|--\S*…|[│╭]", text), "typer's tables cut names off"
+    assert len(lines) < (60 if not command else 90 if command != ("train",) else 260)
+
+
+def test_engines_for_tests_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    text = CliRunner().invoke(build_app(), ["extract", "--help"]).stdout
+    assert "One of: holistic" in text
+    assert "fake" not in text

@@ -57,7 +57,7 @@ def test_export_and_import_go_there_and_back(run: Path, tmp_path: Path) -> None:
     assert "not kept: scores" in result.stderr
     result = call("import", tmp_path / "a.pkl", "--out", tmp_path / "back", "--size", "64x48")
     assert result.exit_code == 0, result.output
-    assert "train: 1 clips\ndev: 1 clips\n" in result.stdout
+    assert "train: 1 clip\ndev: 1 clip\n" in result.stdout
     assert open_run(tmp_path / "back").clip("clip_1").sizes_wh[0].tolist() == [64, 48]
 
 

@@ -140,7 +140,7 @@ def test_videos_are_counted_before_work_starts(tmp_path):
         result = posemill(
             "extract", str(tmp_path / "videos"), "--out", str(tmp_path / "run"), *FAKE, *more
         )
-        assert "all: 2 clips, 7 frames and 1 videos of unknown length" in result.stderr
+        assert "all: 2 clips, 7 frames and 1 video of unknown length" in result.stderr
     assert result.exit_code == 1
 
 

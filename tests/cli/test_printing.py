@@ -13,6 +13,7 @@ from posemill.cli.printing import (
     print_lines,
     print_note,
     print_table,
+    say,
     warnings_as_notes,
 )
 
@@ -72,3 +73,17 @@ def test_notes_and_warnings_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> 
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == "posemill: slow\nposemill: old file\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("all: 1 clips, 1 frames", "all: 1 clip, 1 frame"),
+        ("all: 21 clips, 1.1 frames", "all: 21 clips, 1.1 frames"),
+        ("1/1 frames (100.0%)", "1/1 frames (100.0%)"),
+        ("1 clipsets", "1 clipsets"),
+    ],
+)
+def test_one_clip_is_no_clips(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    say(text)
+    assert capsys.readouterr().out == f"{said}\n"

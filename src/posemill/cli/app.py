@@ -17,7 +17,7 @@ import typer.core
 from posemill import __version__
 from posemill.cli.printing import say
 from posemill.errors import PosemillError
-from posemill.language import chosen_language, speak_to_click, split_help, translate, word
+from posemill.language import speak_to_click, split_help, translate, word
 from posemill.settings import load_choices
 
 # Each has `register(app)`. They import nothing heavy before a command runs.
@@ -54,8 +54,7 @@ class SpellingCommand(typer.core.TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, with the names of every table (`{module:table}`) it speaks of."""
         _say_help(self)
-        if not _write_chinese(self, ctx, formatter):
-            super().format_help(ctx, formatter)
+        _write_help(self, ctx, formatter)
 
 
 class SpeakingGroup(typer.core.TyperGroup):
@@ -76,8 +75,7 @@ class SpeakingGroup(typer.core.TyperGroup):
         _say_help(self)
         for command in self.commands.values():  # not its flags: their tables would be loaded
             command.help = word(command.help or "")
-        if not _write_chinese(self, ctx, formatter):
-            super().format_help(ctx, formatter)
+        _write_help(self, ctx, formatter)
 
 
 _UsageError: Any = typer.BadParameter.__base__
@@ -93,14 +91,10 @@ def _spoken_errors() -> Iterator[None]:
         raise _UsageError(said, error.ctx) from error
 
 
-def _write_chinese(command: Any, ctx: Any, formatter: Any) -> bool:
-    """Write the help where it is in Chinese; return whether it is."""
-    if chosen_language() == "en":
-        return False
+def _write_help(command: Any, ctx: Any, formatter: Any) -> None:
     from posemill.cli.help_page import help_page
 
     formatter.write(help_page(command, ctx))
-    return True
 
 
 def _say_help(command: Any) -> None:

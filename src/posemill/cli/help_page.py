@@ -1,4 +1,4 @@
-"""Help in Chinese: laid out by the columns that characters take, which typer's tables cut off."""
+"""Help on a page of 80 columns, Chinese too: typer's tables cut names off and leave no room."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from posemill.language import word
+from posemill.language import chosen_language, word
 from posemill.terminal import width_of
 
 _INDENT, _MOST_NAME, _MOST_WIDTH = 2, 24, 100  # columns
@@ -23,7 +23,7 @@ def help_page(command: Any, ctx: Any) -> str:
     usage = command.get_usage(ctx).replace("Usage: ", word("Usage: "), 1)
     lines = [usage, "", *wrapped(command.help or "", width)]
     for title, rows in _sections(command, ctx).items():
-        lines += ["", f"{title}："]
+        lines += ["", title + (":" if chosen_language() == "en" else "：")]
         column = min(_MOST_NAME, max(width_of(name) for name, _ in rows)) + 2 * _INDENT
         for name, text in rows:
             lines += _row(name, text, column=column, width=width)

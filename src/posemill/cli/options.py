@@ -129,6 +129,8 @@ def _parameter(field: Field, *, is_preset: bool) -> inspect.Parameter:
     metavar = meta["metavar"]
     if not metavar and isinstance(meta["choices"], tuple):
         metavar = "|".join(meta["choices"])
+    if not metavar and kind == list[str]:
+        metavar = "NUMBER..." if field.kind is list else "NAME..."
     text = field.help + _say_default(field, is_preset=is_preset)
     if isinstance(meta["choices"], str):
         text += f" {{{meta['choices']}}}"  # the names themselves when the help is asked for

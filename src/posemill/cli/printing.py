@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,9 +19,14 @@ if TYPE_CHECKING:
     from posemill.provenance import Resolved
 
 
+# `1 clips` of a sentence with a number in it, for which the catalogue has one pattern.
+_ONE = re.compile(r"(?<![\d.,/])1 (clip|frame|video|picture|training)s\b")
+
+
 def say(text: object, *, err: bool = False, colour: str | None = None, bold: bool = False) -> None:
     """Print text, on stderr if `err`; what is in it from data does not command the terminal."""
-    typer.secho(printable(translate(str(text))), err=err, fg=colour, bold=bold)
+    said = _ONE.sub(r"1 \1", translate(str(text)))
+    typer.secho(printable(said), err=err, fg=colour, bold=bold)
 
 
 def print_json(value: Any) -> None:

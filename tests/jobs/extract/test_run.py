@@ -310,7 +310,7 @@ def test_the_plan_of_workers_says_processes_threads_and_devices(tmp_path):
     ("changes", "said"),
     [
         ({"mode": "x"}, r"mode: expected auto \| image \| video, got 'x'"),
-        ({"keep": 7}, "unknown skeleton '7'; known: 543, 143, holistic-543"),
+        ({"keep": 7}, "unknown skeleton '7'; known: 543, 143, 553, holistic-543"),
         ({"workers": 0}, "workers: expected at least 1, got 0"),
         ({"split_long_seconds": 0.0}, "split_long_seconds: expected more than 0, got 0.0"),
         ({"workers": 2, "num_gpus": 1}, "workers and num_gpus exclude each other"),

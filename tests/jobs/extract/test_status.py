@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import types
+from contextlib import closing
 
 import psutil
 import pytest
@@ -224,6 +225,25 @@ def test_logs_are_read_from_their_end(make_tree, config_for, tmp_path):
     assert read_log(tmp_path / "run", num_lines=1) == lines[-1:]
     assert read_log(tmp_path / "run", worker=7) == []
     assert list(follow_log(tmp_path / "run")) == []
+
+
+def test_a_run_with_nothing_left_was_finished_when_it_was(make_tree, config_for, tmp_path):
+    tree = make_tree(SIZES)
+    config = config_for(tree)
+    extract(config)
+    with closing(CommitLog(tmp_path / "run")) as log, log.transaction():
+        log.set_meta(finished_at="2020-01-01T00:00:00+00:00")
+    extract(config)
+    assert read_status(tmp_path / "run").finished_at == "2020-01-01T00:00:00+00:00"
+    extract(config.replace(retry_failed=True))
+    assert read_status(tmp_path / "run").finished_at == "2020-01-01T00:00:00+00:00"
+    (tree / "dev" / "d" / "0002.png").write_bytes(b"x")
+    first = tmp_path / "other"
+    extract(config.replace(out=first))
+    with closing(CommitLog(first)) as log, log.transaction():
+        log.set_meta(finished_at="2020-01-01T00:00:00+00:00")
+    extract(config.replace(out=first, retry_failed=True))  # a frame was tried again
+    assert read_status(first).finished_at > "2026"
 
 
 def test_the_log_tells_how_far_a_run_is(make_tree, config_for, tmp_path, monkeypatch):

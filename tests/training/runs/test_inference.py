@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,21 @@ def test_evaluation_of_the_best_checkpoint_gives_the_scores_of_the_training(
     assert posemill.evaluate(trained.out, split="validation")["split"] == "dev"
     with pytest.raises(TrainingError, match="split 'nowhere' is empty"):
         posemill.evaluate(trained.out, split="nowhere")
+
+
+def test_an_evaluation_computes_as_the_training_did_where_the_device_can(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("posemill.training.loop.precision.cpu_has_fast_bf16", lambda: True)
+    result = train(settings(precision="bf16"))
+    scores = posemill.evaluate(result.out)
+    assert scores["precision"] == "bf16"
+    assert scores["loss"] == pytest.approx(result.scores["test"]["loss"], rel=1e-6)
+    monkeypatch.setattr("posemill.training.loop.precision.cpu_has_fast_bf16", lambda: False)
+    assert posemill.evaluate(result.out)["precision"] == "fp32", "emulated it would take long"
+    facts = json.loads((result.out / "run.json").read_text()) | {"precision": "fp16"}
+    (result.out / "run.json").write_text(json.dumps(facts))
+    assert posemill.evaluate(result.out)["precision"] == "fp32", "fp16 is for GPUs"
 
 
 def test_predictions_of_files_are_those_of_the_evaluation(

@@ -141,6 +141,10 @@ class Ledger(CommitLog):
             for clip, (known,) in zip(clips, rows, strict=True)
         )
 
+    def finished_at(self) -> str | None:
+        """Return when the run was finished; None before that, and once it was begun again."""
+        return self._meta("finished_at") or None
+
     def begin_start(self) -> int:
         """Return how often the run was started before, and count this time."""
         starts = int(self._meta("starts") or 0)

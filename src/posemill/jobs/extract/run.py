@@ -174,12 +174,14 @@ def extract(
         started, before = time.monotonic(), _num_done(ledger)
         if clips.tracking is not None:
             log.write(str(clips.tracking))
+        finished_at = ledger.finished_at()
         coordinator = Coordinator(
             folder, ledger, clips, config=config, log=log, on_progress=on_progress
         )
-        _work(coordinator, config, workers, log=log, signals=signals)
+        if _work(coordinator, config, workers, log=log, signals=signals):
+            finished_at = None
         seconds = time.monotonic() - started
-        summary = _finish(folder, ledger, log)
+        summary = _finish(folder, ledger, log, finished_at or now_text())
         num_now = max(0, _num_done(ledger) - before)
         return dataclasses.replace(summary, num_frames_now=num_now, seconds=seconds)
 
@@ -215,10 +217,11 @@ def _work(
     *,
     log: RunLog,
     signals: StopSignals,
-) -> None:
+) -> bool:
+    """Do what is left; return whether anything was."""
     num_tasks = coordinator.plan(workers.num_workers)
     if not num_tasks:
-        return
+        return False
     # One thread per worker: the work is parallel over workers already.
     environment = thread_variables(1)
     if config.temp_dir is not None:
@@ -243,20 +246,21 @@ def _work(
     )
     executor = open_executor(config.executor, min(workers.num_workers, num_tasks), limits)
     coordinator.run(executor, MakeWorker(settings), signals)
+    return True
 
 
 def _num_done(ledger: Ledger) -> int:
     return sum(each.frames_out + each.frames_failed for each in ledger.counts())
 
 
-def _finish(folder: Path, ledger: Ledger, log: RunLog) -> Summary:
+def _finish(folder: Path, ledger: Ledger, log: RunLog, finished_at: str) -> Summary:
     """Tidy up, check that everything adds up, and mark the run as finished."""
     ledger.check_totals()
     compact(folder, ledger)
     remove_uncommitted(folder, ledger)
     _check_shards(folder, ledger)
     with ledger.transaction():
-        ledger.set_meta(finished_at=now_text())
+        ledger.set_meta(finished_at=finished_at)
     summary = Summary(folder, tuple(ledger.counts()), tuple(ledger.reasons()))
     log.write("finished: " + ", ".join(
         f"{each.split} {each.frames_out} frames, "

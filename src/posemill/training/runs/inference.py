@@ -113,6 +113,11 @@ def evaluate(
         warnings.warn(sentence, stacklevel=2)
     head = RunFolder(run).read_summary().get("head") or "sequence" if config.task == "ctc" else ""
     chosen = choose_device(device)
+    # As it was trained, so that the numbers are those of the training, where this device can.
+    is_half = facts["precision"] == "fp16" and chosen.type != "cuda"
+    precision = choose_precision("fp32" if is_half else facts["precision"], chosen)
+    if precision.is_slow:
+        precision = choose_precision("fp32", chosen)
     scored = Split(BatchMaker(clips), clips.lengths, make_scorer(config, clips, head=head))
     workload = Workload(
         model=model.to(chosen),
@@ -127,7 +132,7 @@ def evaluate(
         scored,
         EpochLoader(scored, config, World(), shuffle=False),
         device=chosen,
-        precision=choose_precision("fp32", chosen),
+        precision=precision,
         world=World(),
     )
     scores = {name: value for name, value in result.scores.items() if name != "loss"}
@@ -138,6 +143,7 @@ def evaluate(
         "num_clips": len(clips),
         **({"num_too_short": clips.num_too_short} if config.task == "ctc" else {}),
         "checkpoint": checkpoint,
+        "precision": precision.name,
         "run": str(run),
         **({"head": head} if head else {}),
     }
