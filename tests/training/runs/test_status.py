@@ -77,8 +77,8 @@ def test_a_killed_training_says_how_far_it_is_and_the_command_that_continues_it(
     fields = settings(epochs=2, save_every_steps=2)
     take = Trainer._report
 
-    def fall(self: Trainer, lr: float) -> None:
-        take(self, lr)
+    def fall(self: Trainer, *rest: Any) -> None:
+        take(self, *rest)
         if self.state.step == 7:
             raise KeyboardInterrupt
 
@@ -130,7 +130,7 @@ def test_logs_of_a_training_are_read_and_followed(settings: Settings) -> None:
 
 
 def test_what_went_wrong_is_in_the_log(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fall(self: Trainer, lr: float) -> None:
+    def fall(self: Trainer, *rest: Any) -> None:
         raise posemill.PosemillError("the loss became nan")
 
     monkeypatch.setattr(Trainer, "_report", fall)

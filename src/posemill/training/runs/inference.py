@@ -124,7 +124,7 @@ def evaluate(
         train=scored,
         val=None,
         forward=forward_keypoints,
-        loss=build_loss(config.task, **config.loss_options),
+        loss=build_loss(config.task, label_smoothing=config.label_smoothing, **config.loss_options),
         identity=facts["identity"],
     )
     result = evaluate_split(
