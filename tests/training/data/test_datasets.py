@@ -231,7 +231,7 @@ def test_a_clip_without_frames_is_refused(options: DataOptions, tmp_path: Path) 
     [
         ({"task": "detect"}, "task: expected one of classify, ctc, got 'detect'"),
         ({"unit": "word"}, "unit: expected one of clip, frame"),
-        ({"skeleton": "horse"}, "unknown skeleton 'horse'; known: 543, 143, holistic-543"),
+        ({"skeleton": "horse"}, "unknown skeleton 'horse'; known: 543, 143, 553, holistic-543"),
         ({"normalize": "x"}, "normalize: expected one of auto"),
         ({"cache": "x"}, "cache: expected one of mmap"),
         ({"short_clips": "x"}, "short_clips: expected one of error, drop"),

@@ -178,7 +178,7 @@ def test_what_is_left_open_is_decided_by_the_task_and_the_data(
     usual = augment_of(normalize="whole")
     assert (usual.rotate, usual.scale, usual.noise) == (10.0, 0.1, 0.02)
     assert (usual.time_warp, usual.crop, usual.mirror) == (0.2, 0.1, 0.0)
-    assert (usual.joint_dropout, usual.part_dropout) == (0.05, 0.2)
+    assert (usual.joint_dropout, usual.part_dropout) == (0.0, 0.0)
     given = augment_of(normalize="whole", augment_rotate=0.0, augment_crop=0.3)
     assert (given.rotate, given.scale, given.crop) == (0.0, 0.1, 0.3)
     config = TrainConfig(**settings(normalize="whole", augment_crop=0.3))

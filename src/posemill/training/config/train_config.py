@@ -16,12 +16,12 @@ from posemill.training.config.presets import PRESETS, preset_values
 # Of the fields that presets set, the default is the usual preset's.
 _USUAL = PRESETS["balanced"]
 _amount = partial(setting, default=0.0, least=0)
+_share = partial(setting, default=0.0, least=0, most=0.9)
 
 
 # What helped on people that the model had not seen; docs/training.md has the numbers.
 _USUAL_AUGMENTATION = {
     "rotate": 10.0, "scale": 0.1, "noise": 0.02, "time_warp": 0.2, "crop": 0.1,
-    "joint_dropout": 0.05, "part_dropout": 0.2,
 }  # fmt: skip
 
 
@@ -143,12 +143,8 @@ class AugmentationSettings(Settings, flat_prefix="augment_"):
     noise: float | None = _usual("Spread of noise on each point, same units.", "noise")
     time_warp: float | None = _usual("Largest change of speed, as a share.", "time_warp", 0.9)
     crop: float | None = _usual("Largest share of a clip cut off at its ends.", "crop", 0.9)
-    joint_dropout: float | None = _usual(
-        "Chance that a point is dropped from a clip.", "joint_dropout", 0.9
-    )
-    part_dropout: float | None = _usual(
-        "Chance that a hand or the face goes missing for a while.", "part_dropout", 0.9
-    )
+    joint_dropout: float = _share("Chance that a point is dropped from a clip.")
+    part_dropout: float = _share("Chance that a hand or the face goes missing for a while.")
     mirror: float = _amount("Chance of a mirrored clip, left and right swapped.", most=1)
 
 
