@@ -291,5 +291,5 @@ def test_a_damaged_ledger_is_one_sentence_that_promises_nothing(make_tree, confi
 
 def test_a_skeleton_or_mode_the_engine_has_not_is_said(make_tree, config_for):
     tree = make_tree({"a": 2})
-    with pytest.raises(ConfigError, match=r"unknown skeleton 'coco-18'.* did you mean 'coco-133'"):
+    with pytest.raises(ConfigError, match=r"unknown skeleton 'coco-18'.* did you mean 'coco-17'"):
         extract(config_for(tree, skeleton="coco-18"))
