@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -171,3 +172,12 @@ def test_an_interrupt_before_a_training_has_begun_asks_for_the_same_command(
     with pytest.raises(SystemExit):
         main(["train", "--data", str(tmp_path), "--out", str(tmp_path / "run")])
     assert "had not begun: give the same command again" in capsys.readouterr().err
+
+
+def test_threads_that_wait_sleep_unless_the_user_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    run("train", "--show-config")
+    assert os.environ["OMP_WAIT_POLICY"] == "active"
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    run("train", "--show-config")
+    assert os.environ["OMP_WAIT_POLICY"] == "passive"

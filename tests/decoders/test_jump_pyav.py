@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import av
@@ -10,6 +12,7 @@ import pytest
 
 from posemill.decoders import open_video
 from posemill.decoders.jump_pyav import can_jump, find_target, first_time_at, jump, read_times
+from posemill.decoders.losses_pyav import DamageError
 from posemill.errors import DecodeError
 
 WriteVideo = Callable[..., Path]
@@ -171,3 +174,45 @@ def test_times_are_not_sure_where_frames_lead_or_share_them() -> None:
     assert read_times(Container([key, Packet(5)]), None) is None
     assert read_times(Container([key, Packet(20), Packet(20)]), None) is None
     assert read_times(Container([key, Packet(None)]), None) is None
+
+
+def stream_of(codec: str = "h264") -> Any:
+    """A stream with 1024 units a second."""
+    return SimpleNamespace(codec_context=SimpleNamespace(name=codec), time_base=Fraction(1, 1024))
+
+
+@pytest.mark.parametrize(
+    ("containers", "codecs", "expected"),
+    [
+        ("mov,mp4,m4a,3gp,3g2,mj2", "h264 hevc vp9 av1 libdav1d mjpeg", True),
+        ("matroska,webm", "h264 hevc vp9 av1 libdav1d mjpeg", True),
+        ("matroska,webm", "vp8 mpeg4 mpeg2video gif", False),
+        ("avi", "h264 mjpeg", False),
+        ("mpegts", "h264 hevc", False),
+    ],
+)
+def test_only_what_was_seen_to_be_safe_is_jumped_in(
+    containers: str, codecs: str, expected: bool
+) -> None:
+    container = SimpleNamespace(format=SimpleNamespace(name=containers))
+    found = {codec: can_jump(container, stream_of(codec)) for codec in codecs.split()}
+    assert found == dict.fromkeys(codecs.split(), expected)
+
+
+def test_times_count_from_the_start_of_the_file() -> None:
+    late = SimpleNamespace(start_time=2_000_000)
+    assert first_time_at(late, stream_of(), 1.5) == 3584
+    assert first_time_at(late, stream_of(), 1.5001) == 3585
+    assert first_time_at(SimpleNamespace(start_time=None), stream_of(), 1.5) == 1536
+
+
+def test_a_jump_steps_back_a_second_but_not_before_the_start() -> None:
+    places = []
+
+    def seek(place: int, *, stream: Any, backward: bool) -> None:
+        places.append((place, backward))
+        raise DamageError
+
+    for target in (5000, 1025, 1000):
+        assert jump(SimpleNamespace(seek=seek), stream_of(), target, must_hit=True) is None
+    assert places == [(3976, True), (1, True), (0, True)]

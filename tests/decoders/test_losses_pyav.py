@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import av
 import av.logging
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 from posemill.decoders import open_video
+from posemill.decoders.losses_pyav import DamageError, LossWatch
 from posemill.errors import DecodeError
 
 NUM_FRAMES = 60
@@ -104,3 +107,60 @@ def test_an_avi_that_says_more_frames_than_it_has_is_not_whole(tmp_path: Path) -
     number, error = read(path)
     assert number == NUM_FRAMES
     assert "the file says it has 65 frames, 60 are there" in error
+
+
+def watch_of(container: str = "mpegts", codec: str = "mpeg2video") -> LossWatch:
+    """Watch a stream of 32 frames and 1024 units a second."""
+    stream = SimpleNamespace(
+        time_base=Fraction(1, 1024), average_rate=Fraction(32), frames=0,
+        codec_context=SimpleNamespace(name=codec),
+    )  # fmt: skip
+    form = SimpleNamespace(name=container)
+    return LossWatch(SimpleNamespace(duration=None, start_time=None, format=form), stream)
+
+
+def frame_at(pts: int) -> Any:
+    return SimpleNamespace(pts=pts, is_corrupt=False)
+
+
+@pytest.mark.parametrize(("gap", "missing"), [(56, 0), (57, 1), (96, 2), (2047, 63), (2048, 0)])
+@pytest.mark.parametrize("container", ["mpeg", "mpegts"])
+@pytest.mark.parametrize("codec", ["mpeg1video", "mpeg2video"])
+def test_where_frames_come_at_one_rate_a_gap_is_a_loss_and_a_long_one_a_cut(
+    container: str, codec: str, gap: int, missing: int
+) -> None:
+    watch = watch_of(container, codec)
+    for pts in (0, 32, 64, 64 + gap):
+        watch.check(frame_at(pts))
+    if not missing:
+        watch.finish()
+        return
+    with pytest.raises(DamageError, match=f"^{missing} frames are missing by the times of the"):
+        watch.finish()
+
+
+@pytest.mark.parametrize(
+    ("container", "codec"), [("mpegts", "h264"), ("matroska,webm", "mpeg2video"), ("avi", "mpeg4")]
+)
+def test_elsewhere_a_gap_alone_says_nothing(container: str, codec: str) -> None:
+    watch = watch_of(container, codec)
+    for pts in (0, 32, 64, 160):
+        watch.check(frame_at(pts))
+    watch.finish()
+
+
+def test_a_line_of_the_log_makes_the_next_64_frames_suspicious() -> None:
+    for num_frames, is_found in ((63, True), (64, False)):
+        watch = watch_of(codec="h264")
+        with watch.listen():
+            av.logging.log(av.logging.ERROR, "here", f"broken by {num_frames}")
+        for number in range(num_frames):
+            watch.check(frame_at(32 * number))
+        gap = frame_at(32 * (num_frames + 2))
+        if not is_found:
+            watch.check(gap)
+            continue
+        with pytest.raises(
+            DamageError, match=r"about 2 frames are missing here \(here: broken by 63\)"
+        ):
+            watch.check(gap)

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from posemill.decoders.opening import (
+    MAX_PIXELS,
     REASONS,
     open_regular,
     raise_decode_error,
@@ -97,3 +98,12 @@ def test_any_path_can_be_shown() -> None:
     assert shown("a b\n.png") == "'a b\\n.png'"
     assert shown(Path("a.png")) == "'a.png'"
     shown(os.fsdecode(b"caf\xe9")).encode("utf-8")
+
+
+def test_the_words_of_tables_are_fixed() -> None:
+    assert MAX_PIXELS == 100_000_000
+    assert REASONS == (
+        "missing", "broken link", "not a file", "not a folder", "no permission", "unreadable",
+        "empty file", "not an image", "not a video", "no video stream", "no frames", "zero size",
+        "too large", "truncated", "corrupt", "unsupported",
+    )  # fmt: skip

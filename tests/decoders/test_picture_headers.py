@@ -146,3 +146,29 @@ def test_a_tiff_without_a_size_is_short() -> None:
         read_header(tiff("<", 3, "H", (256, 258)), "TIFF")
     with pytest.raises(ShortHeaderError, match="unpack_from requires"):
         read_header(tiff("<", 3, "H")[:-4], "TIFF")
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (b"\xff\xd8\xff", "JPEG"),
+        (b"\x89PNG\r\n\x1a\n", "PNG"),
+        (b"GIF87a", "GIF"),
+        (b"GIF89a", "GIF"),
+        (b"BM", "BMP"),
+        (b"II*\0", "TIFF"),
+        (b"MM\0*", "TIFF"),
+        (b"II+\0", "TIFF"),
+        (b"MM\0+", "TIFF"),
+        (b"RIFF\0\0\0\0WEBP", "WebP"),
+    ],
+)
+def test_a_format_is_known_by_all_of_its_first_bytes(head: bytes, name: str) -> None:
+    assert sniff_format(head + bytes(16 - len(head))) == name
+    assert sniff_format(head[:-1]) is None
+
+
+@pytest.mark.parametrize("marker", sorted({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}))
+def test_every_kind_of_jpeg_says_its_size(marker: int) -> None:
+    data = jpeg().replace(b"\xff\xc0", bytes([0xFF, marker]))
+    assert read_header(data, "JPEG") == ("JPEG", (30, 20), True)

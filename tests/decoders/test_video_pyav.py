@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import av
@@ -12,6 +13,7 @@ import pytest
 
 from posemill.decoders import open_video
 from posemill.decoders.opening import REASONS
+from posemill.decoders.video_pyav import PyavReader
 from posemill.errors import DecodeError
 from posemill.records import Frame
 
@@ -224,3 +226,26 @@ def test_a_file_of_a_stream_without_frames_has_no_size(tmp_path: Path) -> None:
         pytest.raises(DecodeError, match="no frames: none inside"),
     ):
         _ = video.size_wh
+
+
+@pytest.mark.parametrize("name", ["concat", "concatf", "hls", "dash", "imf"])
+def test_no_kind_of_playlist_is_a_video(tmp_path: Path, write_video: WriteVideo, name: str) -> None:
+    with open_video(write_video(tmp_path / "a.mp4", 3)) as video:
+        assert isinstance(video, PyavReader)
+        container = SimpleNamespace(format=SimpleNamespace(name=name))
+        with pytest.raises(DecodeError, match="not a video: it is a list of other files"):
+            video._choose_stream(container)
+
+
+@pytest.mark.parametrize(
+    ("start_seconds", "start_index", "expected"),
+    [(0, 49, None), (0, 50, 50 * 512), (3.0, 0, None), (3.001, 0, 38413), (3.04, 1, 77 * 512)],
+)
+def test_far_frames_are_jumped_to_and_near_ones_decoded(
+    tmp_path: Path, write_video: WriteVideo, start_seconds: float, start_index: int, expected: Any
+) -> None:
+    path = write_video(tmp_path / "a.mp4", 100)
+    with open_video(path, start_seconds=start_seconds) as video:
+        assert isinstance(video, PyavReader)
+        found = video._find_target(video._container, video._stream, start_index)
+    assert found == expected

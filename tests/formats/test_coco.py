@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import make_clip, make_clips
+from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
-from posemill.formats.coco import CocoFormat
+from posemill.formats.coco import CocoFormat, _annotation
 from posemill.formats.shared.contract import Recipe
+from posemill.skeletons import get_skeleton
 
 COCO = CocoFormat()
 
@@ -120,3 +121,32 @@ def test_the_folder_of_a_picture_is_a_part_of_its_id(tmp_path: Path) -> None:
     path.write_text(json.dumps({"images": images, "annotations": []}))
     assert [clip.clip_id for clip in COCO.read(path)] == [
         "a/0001", "b/0001", "b/0002.jpg", "b/0002.png", "c/d/0001.v2"]  # fmt: skip
+
+
+def test_what_it_holds_is_declared() -> None:
+    assert_declares(
+        COCO,
+        name="coco",
+        suffix=".json",
+        layouts=("coco-133", "coco-17"),
+        has_pixels=True,
+        holds_people=True,
+        losses=("z", "x and y beyond a thousandth of a pixel; scores beyond a millionth"),
+    )
+
+
+def test_a_person_has_boxes_around_what_was_found() -> None:
+    points = np.zeros((133, 3))
+    points[:2] = (10, 20, 0.5), (14.5, 26.25, 0.35)
+    face = get_skeleton("coco-133").part("face").start
+    points[face : face + 2] = (30, 41, 1), (33, 40, 1)
+    found = _annotation(points)
+    assert (found["bbox"], found["area"]) == ([10, 20, 23, 21], 483)
+    assert (found["num_keypoints"], found["score"]) == (2, 0.05)
+    assert (found["face_box"], found["face_valid"]) == ([30, 40, 3, 1], True)
+    assert (found["lefthand_box"], found["lefthand_valid"]) == ([0, 0, 0, 0], False)
+    assert found["foot_valid"] is False
+    assert found["keypoints"][:9] == [10, 20, 2, 14.5, 26.25, 2, 0, 0, 0]
+    body = _annotation(points[:17])
+    assert (body["bbox"], body["area"]) == ([10, 20, 4.5, 6.25], 28.125)
+    assert "face_box" not in body

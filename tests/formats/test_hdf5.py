@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import make_clip, make_clips
+from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError, MissingExtraError
 from posemill.formats.hdf5 import Hdf5Format
@@ -137,3 +137,13 @@ def test_a_disk_that_is_full_gives_one_error_and_keeps_the_old_file(tmp_path: Pa
     assert done.stdout.splitlines() == ["File too large"] * 7
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]
     assert [clip.clip_id for clip in HDF5.read(tmp_path / "a.h5")] == ["clip_0"]
+
+
+def test_what_it_holds_is_declared() -> None:
+    assert_declares(
+        HDF5,
+        name="hdf5",
+        suffix=".h5",
+        layouts=("holistic-543", "any"),
+        has_mask=True,
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import make_clip, make_clips
+from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats.npz import NpzFormat, open_npz
@@ -266,3 +266,13 @@ def test_our_own_points_are_never_taken_for_pixels(tmp_path: Path) -> None:
     NPZ.write([clip], tmp_path / "a.npz", recipe=Recipe())
     (back,) = NPZ.read(tmp_path / "a.npz")
     np.testing.assert_array_equal(back.points, clip.points)
+
+
+def test_what_it_holds_is_declared() -> None:
+    assert_declares(
+        NPZ,
+        name="npz",
+        suffix=".npz",
+        layouts=("holistic-143", "any"),
+        has_mask=True,
+    )

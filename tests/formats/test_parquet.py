@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from format_clips import assert_same, make_clip, make_clips
+from format_clips import assert_declares, assert_same, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats.parquet import ParquetFormat
@@ -125,3 +125,14 @@ def test_a_row_group_larger_than_the_free_memory_is_refused(
     said = r"a row group would unpack to \d+ bytes, and 10000 are free; write it with smaller row"
     with pytest.raises(FormatError, match=said):
         list(PARQUET.read(tmp_path / "a.parquet"))
+
+
+def test_what_it_holds_is_declared() -> None:
+    assert_declares(
+        PARQUET,
+        name="parquet",
+        suffix=".parquet",
+        layouts=("holistic-543", "any"),
+        has_mask=True,
+        losses=("clips without frames",),
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import make_clip, make_clips
+from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats.pkl import PklFormat
@@ -128,3 +128,17 @@ def test_our_own_file_says_itself_that_it_holds_no_pixels(tmp_path: Path) -> Non
     PKL.write([far], tmp_path / "a.pkl", recipe=Recipe())
     (back,) = PKL.read(tmp_path / "a.pkl")
     np.testing.assert_array_equal(back.points, far.points)
+
+
+def test_what_it_holds_is_declared() -> None:
+    assert_declares(
+        PKL,
+        name="pkl",
+        suffix=".pkl",
+        layouts=("holistic-143",),
+        losses=(
+            "scores (1 where found)",
+            "picture sizes, frame positions, label, fps and extra",
+            "clips without frames",
+        ),
+    )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import make_clip, make_clips
+from format_clips import assert_declares, make_clip, make_clips
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format, format_for
@@ -110,3 +110,13 @@ def test_an_ending_that_names_none_or_several_is_said() -> None:
         format_for(Path("a.json"))
     with pytest.raises(FormatError, match=r"out: its ending names none; give the format by --to"):
         format_for(Path("out"))
+
+
+def test_what_it_holds_is_declared() -> None:
+    assert_declares(
+        CSV,
+        name="csv",
+        suffix=".csv",
+        layouts=("holistic-143", "any"),
+        losses=("clips without frames",),
+    )

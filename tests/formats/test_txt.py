@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_clips import make_clip
+from format_clips import assert_declares, make_clip
 
 from posemill.errors import FormatError
 from posemill.formats import detect_format
@@ -136,3 +136,15 @@ def test_folders_may_be_called_otherwise(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
     with pytest.raises(FormatError, match="two clips go to dev/annotation/x: dev/frames/x came ag"):
         TXT.write([*clips, clips[1]], tmp_path / "other", recipe=recipe)
+
+
+def test_what_it_holds_is_declared() -> None:
+    assert_declares(
+        TXT,
+        name="txt",
+        suffix="",
+        layouts=("openpose-18",),
+        has_pixels=True,
+        mirrors=True,
+        losses=("z", "scores (1 where found)", "x and y beyond a thousandth of a pixel"),
+    )

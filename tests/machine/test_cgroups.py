@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,9 @@ def test_without_limits_or_proc_there_is_nothing_to_say(build, tmp_path):
     for ask in (cpu_limit, memory_limit, free_memory):
         assert ask(tmp_path / "nowhere") is None
         assert ask(build("0::/", V2, {"memory.current": "5"})) is None
+
+
+def test_a_limit_of_a_group_stays_as_it_is() -> None:
+    limit = GroupLimit(0.5, Path("cpu.max"))
+    with pytest.raises(FrozenInstanceError):
+        limit.amount = 1.0  # type: ignore[misc]

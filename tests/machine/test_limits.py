@@ -7,6 +7,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,7 @@ import pytest
 
 import posemill
 from posemill.machine import cgroups
-from posemill.machine.limits import core_limit, count_cores, free_memory, memory_limit
+from posemill.machine.limits import Limit, core_limit, count_cores, free_memory, memory_limit
 
 V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
 V1 = """31 23 0:28 / /sys/fs/cgroup ro - tmpfs tmpfs rw,mode=755
@@ -274,3 +275,10 @@ def test_a_process_in_a_real_container_sees_its_limits(
         assert "allows the time of 0.5" in cores
     assert memory.startswith(f"Limit(amount={300 * MB}, ")
     assert 0 < int(free) <= 300 * MB
+
+
+def test_a_limit_stays_as_it_is() -> None:
+    limit = Limit(2)
+    assert limit.reason == ""
+    with pytest.raises(FrozenInstanceError):
+        limit.amount = 3  # type: ignore[misc]

@@ -77,3 +77,7 @@ def test_a_layout_that_does_not_fit_is_refused(tmp_path: Path, make_tree: MakeTr
     assert find_clips(tmp_path / "notes.txt", layout="videos")[0].kind == "video"
     with pytest.raises(SourceError, match=r"is for layout 'pictures'"):
         find_clips(tmp_path / "b.png", layout="list")
+
+
+def test_the_layouts_a_user_may_say_are_fixed() -> None:
+    assert list(LAYOUTS) == ["auto", "frames", "pictures", "videos", "phoenix", "list"]

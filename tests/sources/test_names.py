@@ -4,6 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posemill.sources.names import (
+    LIST_SUFFIXES,
+    PICTURE_SUFFIXES,
+    VIDEO_SUFFIXES,
     natural_key,
     natural_sort,
     readable,
@@ -49,3 +52,12 @@ def test_foreign_bytes_become_readable() -> None:
 
 def test_numbers_of_any_length_can_be_sorted() -> None:
     assert natural_sort(["9" * 5000, "1" + "0" * 5000, "a"]) == ["9" * 5000, "1" + "0" * 5000, "a"]
+
+
+def test_what_a_file_is_stands_in_its_suffix() -> None:
+    assert " ".join(sorted(PICTURE_SUFFIXES)) == "bmp jpeg jpg png tif tiff webp"
+    assert " ".join(sorted(VIDEO_SUFFIXES)) == (
+        "3g2 3gp asf avi f4v flv gif m2ts m2v m4v mjpeg mjpg mkv mov mp4 mpeg mpg mts ogv ts vob "
+        "webm wmv"
+    )
+    assert " ".join(sorted(LIST_SUFFIXES)) == "csv jsonl tsv"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -287,3 +287,9 @@ def test_extra_that_is_no_json_is_refused() -> None:
     for extra in ({"a": {1}}, {"a": circle}):
         with pytest.raises(FormatError, match=r"^clip 'clip_1': extra cannot be written as JSON: "):
             contract.info_text(replace(some_clip(1), extra=extra))
+
+
+def test_a_recipe_stays_as_it_is() -> None:
+    recipe = Recipe()
+    with pytest.raises(FrozenInstanceError):
+        recipe.interpolate = 3  # type: ignore[misc]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError
-from posemill.formats.shared.pickle_reader import array_of, open_pickle
+from posemill.formats.shared.pickle_reader import array_of, has_annotations, open_pickle
 
 
 def read(path: Path, data: bytes):
@@ -140,3 +140,22 @@ def test_only_arrays_and_lists_of_numbers_are_arrays() -> None:
         array_of("x")
     with pytest.raises(ValueError, match="expected an array, got list"):
         array_of(["x"])
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        (b"annotations", True),
+        (b"annotations and keypoints", True),
+        (bytes(4085) + b"annotations", True),
+        (bytes(4086) + b"annotations", False),
+        (b"split", True),
+        (bytes(59) + b"split", True),
+        (bytes(60) + b"split", False),
+        (b"split and keypoints", False),
+        (b"train", False),
+    ],
+)
+def test_pickles_of_pyskl_are_known_by_their_first_words(tmp_path, start, expected: bool) -> None:
+    (tmp_path / "p").write_bytes(start)
+    assert has_annotations(tmp_path / "p") is expected

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
 import torch
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.advice import advise
+from posemill.training.launch.advice import LEAST_SECONDS, Advice, advise
 from posemill.training.loop.timing import PARTS, Clock, shares
 
 
@@ -142,3 +143,70 @@ def test_on_a_gpu_the_clock_reads_events_when_it_is_asked(monkeypatch: pytest.Mo
     assert clock.read()["forward"] == pytest.approx(0.02)
     clock.lap("data")
     assert clock.read()["data"] == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("part", "least", "setting"),
+    [
+        ("data", 10, "workers"),
+        ("transfer", 10, "pin_memory"),
+        ("optimizer", 25, "batch_size"),
+        ("evaluation", 5, "eval_every"),
+        ("checkpoint", 5, "save_every"),
+    ],
+)
+def test_each_part_is_named_from_its_share_on(part: str, least: float, setting: str) -> None:
+    config = TrainConfig(workers=0, pin_memory=False)
+
+    def found(percent: float, num_evals: int = 2) -> list[tuple[str, float]]:
+        seconds = dict.fromkeys(PARTS, 0.0) | {"forward": 100 - percent, part: percent}
+        advice = advise(seconds, config, cores=8, ranks=1, num_evals=num_evals)
+        return [(each.setting, each.weight) for each in advice]
+
+    assert found(least) == [(setting, least / 100)]
+    assert found(least - 0.25) == []
+    # A single evaluation cannot be made rarer.
+    assert bool(found(least, num_evals=1)) == (part != "evaluation")
+
+
+def test_a_training_of_just_a_minute_is_long_enough() -> None:
+    assert LEAST_SECONDS == 60
+    assert advice_of(TrainConfig(workers=0), forward=20.0, backward=15.0, data=25)
+
+
+@pytest.mark.parametrize(
+    ("fields", "cores", "ranks", "changes"),
+    [
+        ({"workers": 7, "prefetch_factor": 3}, 8, 1, ["--prefetch-factor 6"]),
+        ({"workers": 7, "prefetch_factor": 4}, 8, 1, []),
+        ({"workers": 4, "prefetch_factor": 2}, 4, 1, ["--prefetch-factor 4"]),
+        ({"workers": 5}, 4, 1, ["--workers 3"]),
+        ({"workers": 3}, 5, 1, ["--workers 4"]),
+        ({"workers": 1}, 8, 1, ["--workers 2"]),
+        ({"workers": 0}, 8, 4, ["--workers 1"]),
+        ({"workers": 0}, 8, 8, []),
+    ],
+)
+def test_loaders_are_advised_up_to_the_cores_that_a_rank_has_to_spare(
+    fields: dict[str, Any], cores: int, ranks: int, changes: list[str]
+) -> None:
+    config = TrainConfig(cache="ram", **fields)
+    found = advise(split(data=100), config, cores=cores, ranks=ranks, num_evals=1)
+    assert [each.change for each in found] == changes
+
+
+def test_memory_is_not_pinned_twice() -> None:
+    assert advice_of(TrainConfig(workers=0, pin_memory=True), transfer=50) == []
+
+
+@pytest.mark.parametrize(("cores", "setting"), [(1, "batch_size"), (2, "parallel")])
+def test_only_more_than_one_core_can_be_shared_out(cores: int, setting: str) -> None:
+    config = TrainConfig(workers=0, parallel="single", batch_size=8, micro_batch=8)
+    (only,) = advise(split(), config, cores=cores, ranks=1, num_evals=1, busy=0.5)
+    assert (only.setting, only.weight) == (setting, 0.5)
+
+
+def test_advice_stays_as_it_is() -> None:
+    advice = Advice("workers", "--workers 2", "seen", 0.5)
+    with pytest.raises(FrozenInstanceError):
+        advice.weight = 1.0  # type: ignore[misc]

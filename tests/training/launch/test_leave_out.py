@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,9 @@ def test_a_single_person_cannot_be_left_out(people: Path, settings: Settings) ->
         train(TrainConfig(**given))
     with pytest.raises(ConfigError, match="folds = 3 and leave_out = 'signer' both say"):
         TrainConfig(**(given | {"folds": 3}))
+
+
+def test_a_group_left_out_stays_as_it_is() -> None:
+    group = LeftOut("ann", 16, 12)
+    with pytest.raises(FrozenInstanceError):
+        group.num_scored = 16  # type: ignore[misc]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,9 @@ def test_the_precision_is_a_fact_of_the_hardware_not_of_a_stopwatch(
         same = modes.plan_precision(config.replace(deterministic=True))
         assert (same.name, same.reason) == ("fp32", "deterministic: the same on every CPU")
         assert same.device_type == "cpu"
+
+
+def test_a_plan_stays_as_it_is() -> None:
+    plan = ModePlan("single", 1, 2, "why")
+    with pytest.raises(FrozenInstanceError):
+        plan.threads = 3  # type: ignore[misc]

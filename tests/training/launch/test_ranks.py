@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from posemill.errors import RunError, TrainingError
 from posemill.training.config.resolve import write_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch import modes, probe
-from posemill.training.launch.ranks import run_ranks
+from posemill.training.launch.ranks import RankSpec, run_ranks
 from posemill.training.launch.start import train
 from posemill.training.runs.run_folder import RunFolder
 
@@ -141,3 +142,9 @@ def test_torchrun_is_recognised_and_its_world_is_used(settings: Settings, tmp_pa
     assert summary["mode_reason"] == "torchrun started 2 processes"
     expected = losses_of(tmp_path / "single")
     assert losses_of(Path(fields["out"])) == pytest.approx(expected, abs=1e-5)
+
+
+def test_what_a_rank_has_to_know_stays_as_it_is() -> None:
+    spec = RankSpec(0, 2, 1, "cpu")
+    with pytest.raises(FrozenInstanceError):
+        spec.rank = 1  # type: ignore[misc]

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from posemill.errors import ConfigError
-from posemill.training.launch.sweep import read_sweep, summarize, tabulate
+from posemill.training.launch.sweep import Sweep, SweepJob, read_sweep, summarize, tabulate
 
 BASE = 'data = "x"\nmodel = "mlp"\nepochs = 3\nmodel_options = { dropout = 0.1 }\n'
 
@@ -128,3 +129,26 @@ def test_missing_files_and_folders_are_said(folder: Path) -> None:
     (folder / "sweep.toml").write_text("[grid]\nlr = [1.0]\n")
     with pytest.raises(ConfigError, match="expected out = 'folder' in the file, or --out"):
         read_sweep(folder / "sweep.toml")
+
+
+def test_scores_and_what_tells_trainings_apart_are_no_settings() -> None:
+    one = {"job": "a", "fold": 0, "folds": 2, "seed": 1, "data": "x", "labels": "l", "reason": "r",
+           "lr": 0.1, "state": "done", "seconds": 1.0,
+           "train_loss": 3.0, "dev_wer": 0.5, "test_wer": 0.25}  # fmt: skip
+    other = one | {"job": "b", "fold": 1, "folds": 3, "seed": 2, "data": "y", "labels": "m",
+                   "reason": "s", "seconds": 2.0,
+                   "train_loss": 4.0, "dev_wer": 1.0, "test_wer": 0.75}  # fmt: skip
+    assert summarize([one, other, one | {"state": "failed"}]) == [
+        {"lr": 0.1, "trainings": 2, "dev_wer_mean": 0.75, "dev_wer_spread": 0.25,
+         "test_wer_mean": 0.5, "test_wer_spread": 0.25}
+    ]  # fmt: skip
+
+
+def test_a_sweep_and_its_trainings_stay_as_it_is() -> None:
+    job = SweepJob("000-a", {}, Path("out"))
+    assert job.run_folder == Path("out/run")
+    with pytest.raises(FrozenInstanceError):
+        job.name = "001-b"  # type: ignore[misc]
+    sweep = Sweep(Path("s.toml"), Path("out"), None, {}, (job,))
+    with pytest.raises(FrozenInstanceError):
+        sweep.jobs = ()  # type: ignore[misc]

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,9 @@ def test_a_killed_sweep_leaves_no_training_behind(
     process.wait()
     _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
+
+
+def test_a_share_of_the_machine_stays_as_it_is() -> None:
+    share = Share((0, 1), 2, 1 << 30)
+    with pytest.raises(FrozenInstanceError):
+        share.num_threads = 4  # type: ignore[misc]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.loop.distributed import World
-from posemill.training.loop.evaluation import evaluate_split
+from posemill.training.loop.evaluation import Evaluation, evaluate_split
 from posemill.training.loop.precision import Precision
 from posemill.training.tasks.building import build_workload
 
@@ -65,3 +66,9 @@ def test_the_model_is_left_as_it_was(
     assert set(found.scores) == {"loss"}
     assert found.rows == []
     assert all(weight.grad is None for weight in workload.model.parameters())
+
+
+def test_an_evaluation_stays_as_it_is() -> None:
+    found = Evaluation({"loss": 1.0}, [])
+    with pytest.raises(FrozenInstanceError):
+        found.scores = {}  # type: ignore[misc]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import FrozenInstanceError
 from typing import NamedTuple
 
 import pytest
@@ -160,3 +161,10 @@ def test_outputs_in_half_precision_become_fp32() -> None:
     assert as_float(torch.ones(2, dtype=torch.float64)).dtype == torch.float64
     assert (as_float("text"), as_float(Output)) == ("text", Output)
     assert as_float((half, "text"))[1] == "text"
+
+
+def test_a_precision_stays_as_it_is() -> None:
+    chosen = Precision("fp32", "why", "cpu")
+    assert (chosen.is_slow, chosen.needs_scaler) == (False, False)
+    with pytest.raises(FrozenInstanceError):
+        chosen.name = "bf16"  # type: ignore[misc]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import numpy as np
@@ -133,3 +134,24 @@ def test_random_generators_go_on_where_they_were() -> None:
     assert draw() == expected
     seed_everything(3, rank=1)
     assert draw() != expected
+
+
+def test_a_moment_stays_as_it_is() -> None:
+    moment = Checkpoint({})
+    assert (moment.tensors, moment.state) == ({}, {})
+    with pytest.raises(FrozenInstanceError):
+        moment.state = {"step": 2}  # type: ignore[misc]
+
+
+def test_pointers_and_folders_are_named_by_the_step(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    assert folder.save(checkpoint(120), "last") == tmp_path / "step-00000120"
+    assert json.loads((tmp_path / "last.json").read_text()) == {
+        "folder": "step-00000120",
+        "step": 120,
+    }
+    assert (folder.has("last"), folder.has("best")) == (True, False)
+    assert folder.describe() == {
+        "saved": "the checkpoint of step 120 is safe",
+        "again": "run the same command with --resume",
+    }

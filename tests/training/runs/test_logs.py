@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from posemill.machine.live_files import read_live
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.runs.logs import TrainingLog, say
 from posemill.training.runs.run_folder import RunFolder
@@ -62,3 +64,24 @@ def test_a_terminal_shows_loss_speed_and_wait(
 def test_a_line_is_said_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     say("[bold]x[/bold] 1")
     assert capsys.readouterr().err == "[bold]x[/bold] 1\n"
+
+
+def test_the_log_has_the_loss_every_ten_seconds_and_the_note_the_step_every_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("posemill.training.runs.logs.time", clock)
+    folder = RunFolder(tmp_path)
+    log = TrainingLog(TrainConfig(progress=False, tensorboard=False), folder, is_first=True)
+    log.start(9)
+    steps, lines = [], []
+    for seconds in (100.0, 101.0, 101.25, 110.0, 110.25, 111.25, 120.25, 120.5):
+        now = seconds
+        log.advance(0)
+        log.record("train", 1, 0, VALUES)
+        steps.append(read_live(tmp_path)["step"])
+        lines.append(len((tmp_path / "log.txt").read_text().splitlines()))
+    log.close()
+    assert steps == [1, 1, 3, 4, 4, 6, 7, 7]
+    assert lines == [1, 1, 1, 1, 2, 2, 2, 3]

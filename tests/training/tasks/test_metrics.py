@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -90,3 +92,9 @@ def test_counts_that_do_not_match_are_refused() -> None:
         accuracy([1, 2], [1])
     with pytest.raises(ValueError, match="as many predictions as references, got 1, 0"):
         word_error_rate([["a"]], [])
+
+
+def test_counts_of_errors_stay_as_they_are() -> None:
+    errors = WordErrors(1, 2, 3, 20)
+    with pytest.raises(FrozenInstanceError):
+        errors.insertions = 0  # type: ignore[misc]
