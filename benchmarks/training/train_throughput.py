@@ -220,6 +220,9 @@ def make_arms(folder: Path, lengths: Sequence[int], model: dict[str, Any]) -> Ar
         batch_size=16, micro_batch=16, scheduler="constant", warmup_epochs=0.0, mode="single",
         precision="fp32", num_workers=0, log_every=1, progress=False, tensorboard=False,
         figures=False, cache="mmap", cache_folder=str(folder / "cache"), dev_fraction=0.0,
+        # As the other arms have it, whatever is usual.
+        num_dims=0, label_smoothing=0.0, lr=1e-3, augment_rotate=0.0, augment_scale=0.0,
+        augment_noise=0.0, augment_time_warp=0.0, augment_crop=0.0,
     )  # fmt: skip
     return Arms(folder, config)
 

@@ -112,7 +112,8 @@ class ModelSettings(Settings):
     """The network, its loss, and how its scores are read."""
 
     name: str = setting(
-        "The network.",
+        "The network: tcn_bilstm does best on people it has not seen; stgcn is for few points "
+        "(on 143 it computes eight times as much).",
         default="tcn_bilstm",
         choices="posemill.training.models:known_models",
         is_open=True,
