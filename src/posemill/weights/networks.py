@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from posemill.files import atomic_path, cache_folder
@@ -93,11 +94,21 @@ def load_onnx(name: str) -> bytes:
 
     A cache that cannot be written is no error: the conversion takes about a second.
     """
-    source = get_pinned(NETWORKS[name].model, "model")
-    cached = cache_folder() / "onnx" / f"{name}-{source.sha256[:16]}-v{CONVERTER_VERSION}.onnx"
+    version = f"{get_pinned(NETWORKS[name].model, 'model').sha256[:16]}-v{CONVERTER_VERSION}"
+    return cached_onnx(f"{name}-{version}", lambda: convert(name))
+
+
+def cached_onnx(name: str, convert_now: Callable[[], bytes]) -> bytes:
+    """Return an ONNX model of the cache; if it is not there, converted now and kept.
+
+    Args:
+        name: Of the file; with all that decides what is in it.
+        convert_now: Makes it.
+    """
+    cached = cache_folder() / "onnx" / f"{name}.onnx"
     with contextlib.suppress(OSError):
         return cached.read_bytes()
-    data = convert(name)
+    data = convert_now()
     with contextlib.suppress(OSError):
         cached.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(cached) as temporary:

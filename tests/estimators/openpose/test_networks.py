@@ -190,3 +190,19 @@ def test_without_torch_a_pth_file_says_what_to_install(
 def test_the_published_file_is_where_the_catalogue_says(need_model: Callable[[str], Path]) -> None:
     assert need_model("mobilenet_thin") == ensure_model("mobilenet_thin")
     assert need_model("mobilenet_thin").name == "mobilenet_thin.pb"
+
+
+@pytest.mark.parametrize(("size_wh", "seen"), [((40, 30), (88, 64)), ((3000, 10), (512, 8)),
+                                               ((1, 400), (8, 64))])  # fmt: skip
+def test_pictures_are_seen_in_their_shape_and_strips_smaller(
+    tmp_path: Path, size_wh: tuple[int, int], seen: tuple[int, int]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    engine: Any = open_estimator(
+        "openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))), height=64
+    )
+    frame = np.full((size_wh[1], size_wh[0], 3), 90, np.uint8)
+    assert engine._maps_of(frame, 64).shape == (57, seen[1] // 8, seen[0] // 8)
+    larger = engine._maps_of(frame, 96)
+    assert larger.shape[1] >= seen[1] // 8
+    assert larger.shape[2] <= 8 * 96 // 8

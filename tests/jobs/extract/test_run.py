@@ -342,3 +342,8 @@ def test_a_run_continues_from_any_thread(make_tree, config_for, tmp_path):
     thread.start()
     thread.join()
     assert codes == [0]
+
+
+def test_a_folder_for_temporary_files_is_made_with_those_above_it(make_tree, config_for, tmp_path):
+    extract(config_for(make_tree({"train/a": 2}), "run", temp_dir=tmp_path / "new" / "scratch"))
+    assert (tmp_path / "new" / "scratch").is_dir()

@@ -191,3 +191,15 @@ def test_a_share_of_the_machine_stays_as_it_is() -> None:
     share = Share((0, 1), 2, 1 << 30)
     with pytest.raises(FrozenInstanceError):
         share.num_threads = 4  # type: ignore[misc]
+
+
+def test_a_signal_reaches_what_a_job_has_started() -> None:
+    job = subprocess.Popen(
+        ["sh", "-c", "sleep 60 & wait"], start_new_session=True, stdout=subprocess.DEVNULL
+    )
+    wait_until(lambda: bool(psutil.Process(job.pid).children()), job)
+    (child,) = psutil.Process(job.pid).children()
+    sweep_runner._signal(job, signal.SIGTERM)
+    assert job.wait(30) == -signal.SIGTERM
+    child.wait(30)  # TimeoutExpired if it goes on
+    sweep_runner._signal(job, signal.SIGTERM)  # one that has ended is left alone

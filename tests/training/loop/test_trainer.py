@@ -185,6 +185,8 @@ def test_every_logged_step_says_how_fast_it_was(settings: Settings) -> None:
     rows = [row for row in RunFolder(result.out).read_metrics() if row["event"] == "train"]
     assert len(rows) == 4
     assert all(row["samples_per_second"] > 0 for row in rows)
+    # The time of one clip is a part of the time of all.
+    assert sum(1 / row["samples_per_second"] for row in rows) < result.summary["seconds"]
     assert all(0 < row["data_wait"] < 1 for row in rows)
     assert result.summary["samples_per_second"] > 0
 

@@ -120,8 +120,8 @@ class OpenPoseEstimator:
     def _maps_of(self, frame: Frame, height: int) -> FloatArray:
         width = round(frame.shape[1] * height / frame.shape[0] / _STRIDE) * _STRIDE
         if width > _WIDEST * height:  # a strip: its longer side decides
-            height = max(round(height * _WIDEST * height / width / _STRIDE), 1) * _STRIDE
-            width = _WIDEST * self._height
+            widest = _WIDEST * height
+            height, width = max(round(height * widest / width / _STRIDE), 1) * _STRIDE, widest
         width = max(width, _STRIDE)
         is_smaller = height < frame.shape[0]
         picture = cv2.resize(

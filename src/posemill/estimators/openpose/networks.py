@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,10 +12,11 @@ import numpy as np
 from posemill.errors import ConfigError, WeightsError
 from posemill.estimators.onnx_network import open_session
 from posemill.estimators.openpose.decoding import NUM_MAPS
-from posemill.files import atomic_path, cache_folder, sha256_of
+from posemill.files import sha256_of
 from posemill.records import FloatArray
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.frozen_graph import export_frozen_graph
+from posemill.weights.networks import cached_onnx
 from posemill.weights.pull import ensure_model
 
 DEFAULT = "mobilenet_thin"
@@ -81,8 +81,8 @@ class _OpenCvNetwork:
             self._net = cv2.dnn.readNetFromTensorflow(str(path))
         except cv2.error as error:
             raise WeightsError(
-                f"OpenCV {cv2.__version__} cannot read {path} ({error.err}); "
-                f"posemill[onnx] and runtime=onnxruntime is another way"
+                f"OpenCV {cv2.__version__} cannot read {path} ({error.err}); install "
+                "opencv-python-headless 4.13, or name an .onnx file: --engine-option network=FILE"
             ) from error
         self.pixels = pixels
         self.identity = {"network": DEFAULT, "sha256": get_pinned(DEFAULT, "model").sha256,
@@ -141,14 +141,5 @@ def join_maps(outputs: Sequence[Any], name: str) -> FloatArray:
 
 def _converted() -> bytes:
     """Return the published graph as ONNX, from the cache or converted now."""
-    source = ensure_model(DEFAULT)
-    digest = get_pinned(DEFAULT, "model").sha256[:16]
-    cached = cache_folder() / "onnx" / f"{DEFAULT}-{digest}-v{CONVERTER_VERSION}.onnx"
-    with contextlib.suppress(OSError):
-        return cached.read_bytes()
-    data = export_frozen_graph(source)
-    with contextlib.suppress(OSError):
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(cached) as temporary:
-            temporary.write_bytes(data)
-    return data
+    version = f"{get_pinned(DEFAULT, 'model').sha256[:16]}-v{CONVERTER_VERSION}"
+    return cached_onnx(f"{DEFAULT}-{version}", lambda: export_frozen_graph(ensure_model(DEFAULT)))
