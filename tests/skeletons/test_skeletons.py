@@ -148,3 +148,14 @@ def test_a_guess_by_the_number_of_points_is_said_once_for_a_file(caplog) -> None
     assert guess_skeleton(133, "x.npz") == guess_skeleton(133, "x.npz") == "coco-133"
     assert caplog.text.count("x.npz does not name its skeleton; by its number of points it") == 1
     assert guess_skeleton(19, "x.npz") is None
+
+
+def test_the_26_of_halpe_have_a_spine_and_become_the_others() -> None:
+    halpe = get_skeleton("halpe-26")
+    assert halpe.point_names[17:21] == ("head", "neck", "hip", "left_big_toe")
+    assert halpe.mirror[20:26] == (21, 20, 23, 22, 25, 24)
+    assert {(17, 18), (18, 19), (15, 24), (16, 21)} <= {*halpe.bones}
+    assert (5, 11) not in halpe.bones
+    assert point_map("halpe-26", "coco-17") == tuple((index,) for index in range(17))
+    assert point_map("halpe-26", "openpose-18")[1] == (18,)
+    assert point_map("coco-133", "halpe-26")[17:21] == ((), (5, 6), (11, 12), (17,))

@@ -6,6 +6,7 @@
 `openpose-18`   the COCO-18 body of OpenPose
 `coco-17`       the body of COCO
 `coco-133`      COCO-WholeBody: 17 body, 6 feet, 68 face, 21 left hand, 21 right hand
+`halpe-26`      the body of COCO, top of the head, neck, middle of the hips, 6 feet
 
 An engine brings another by naming it in its `EngineInfo`; another package may also name one by an
 entry point of the group `posemill.skeletons`, which is found without loading the engine.
@@ -124,6 +125,11 @@ COCO_BODY_NAMES = tuple(
 COCO_FEET_NAMES = tuple(
     "left_big_toe left_small_toe left_heel right_big_toe right_small_toe right_heel".split()
 )
+# Of the 26 of Halpe, those behind the body of COCO.
+HALPE_NAMES = tuple(
+    "head neck hip left_big_toe right_big_toe left_small_toe right_small_toe left_heel "
+    "right_heel".split()
+)
 
 # The iBUG/dlib 68 points as indices of the 468: jaw 0-16, brows 17-26, nose 27-35, eyes 36-47,
 # outer mouth 48-59, inner mouth 60-67.
@@ -189,6 +195,23 @@ COCO_BODY_BONES: tuple[Bone, ...] = (
     (7, 9), (8, 10), (0, 1), (0, 2), (1, 3), (2, 4), (15, 17), (15, 18), (15, 19), (16, 20),
     (16, 21), (16, 22),
 )  # fmt: skip
+
+# The four sides of the trunk, for which Halpe has a spine.
+_TRUNK = ((11, 12), (5, 11), (6, 12), (5, 6))
+HALPE_BONES: tuple[Bone, ...] = (
+    (17, 18),
+    (18, 5),
+    (18, 6),
+    (18, 19),
+    (19, 11),
+    (19, 12),
+    (15, 20),
+    (15, 22),
+    (15, 24),
+    (16, 21),
+    (16, 23),
+    (16, 25),
+)
 
 
 def _chain_bones(chains: Iterable[Sequence[int]]) -> tuple[Bone, ...]:
@@ -298,6 +321,13 @@ def _coco_17() -> Skeleton:
                     _swap_sides(COCO_BODY_NAMES))  # fmt: skip
 
 
+def _halpe_26() -> Skeleton:
+    names = (*COCO_BODY_NAMES, *HALPE_NAMES)
+    ankles_up = tuple(bone for bone in COCO_BODY_BONES if max(bone) < 17 and bone not in _TRUNK)
+    return Skeleton("halpe-26", _lay_out({"body": 20, "feet": 6}), names,
+                    (*ankles_up, *HALPE_BONES), _swap_sides(names))  # fmt: skip
+
+
 _BUILDERS = {
     "holistic-543": lambda: _holistic(
         "holistic-543", 468, ("pose", "face", "left_hand", "right_hand")
@@ -311,6 +341,7 @@ _BUILDERS = {
     "openpose-18": _openpose_18,
     "coco-17": _coco_17,
     "coco-133": _coco_133,
+    "halpe-26": _halpe_26,
 }
 SKELETON_NAMES = tuple(_BUILDERS)
 _SHORT_NAMES = {name.partition("-")[2]: name for name in SKELETON_NAMES if "holistic" in name}
@@ -399,13 +430,15 @@ _OTHER_NAMES = {
     "right_big_toe": "right_foot_index",
 }
 
+_MIDDLES = {"neck": ("left_shoulder", "right_shoulder"), "hip": ("left_hip", "right_hip")}
+
 
 @cache
 def point_map(source_name: str, target_name: str) -> tuple[tuple[int, ...], ...]:
     """Return, for each point of the target, the source points whose mean it is (empty: none).
 
-    Points of the same name are the same point; the neck is the mean of the shoulders; the 68 face
-    points are picked from the 468.
+    Points of the same name are the same point; neck and hip are the means of shoulders and hips;
+    the 68 face points are picked from the 468.
     """
     source, target = get_skeleton(source_name), get_skeleton(target_name)
     where = {name: index for index, name in enumerate(source.point_names)}
@@ -423,8 +456,8 @@ def point_map(source_name: str, target_name: str) -> tuple[tuple[int, ...], ...]
     for name in target.point_names:
         if name in where:
             sources.append((where[name],))
-        elif name == "neck" and {"left_shoulder", "right_shoulder"} <= {*where}:
-            sources.append((where["left_shoulder"], where["right_shoulder"]))
+        elif name in _MIDDLES and {*_MIDDLES[name]} <= {*where}:
+            sources.append(tuple(where[each] for each in _MIDDLES[name]))
         elif _OTHER_NAMES.get(name) in where:
             sources.append((where[_OTHER_NAMES[name]],))
         else:

@@ -13,12 +13,12 @@ from posemill.estimators.openpose.decoding import (
     MIRRORED_MAPS,
     MIRRORED_SIGNS,
     NUM_POINTS,
-    People,
     Thresholds,
     find_people,
 )
 from posemill.estimators.openpose.networks import DEFAULT, PIXELS, open_maps_network
-from posemill.records import FloatArray, Frame, Keypoints, OtherPeople
+from posemill.estimators.people import gather_people
+from posemill.records import FloatArray, Frame, Keypoints
 
 _STRIDE = 8  # pixels of the input in a cell of the maps
 _SECOND_SCALE = 1.5
@@ -89,24 +89,10 @@ class OpenPoseEstimator:
         self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
     ) -> Keypoints:
         """Return the people of every frame: the largest, and the others by their size."""
-        points = np.full((len(frames), NUM_POINTS, 3), np.nan, np.float32)
-        scores = np.zeros((len(frames), NUM_POINTS), np.float32)
-        rest: list[tuple[FloatArray, FloatArray]] = []
-        for row, frame in enumerate(frames):
-            found_points, found_scores = self._look(frame)
-            if len(found_points):
-                points[row], scores[row] = found_points[0], found_scores[0]
-            rest.append((found_points[1:], found_scores[1:]))
-        others = OtherPeople(
-            np.array([len(each) for each, _ in rest], np.int64),
-            np.concatenate([np.zeros((0, NUM_POINTS, 3), np.float32), *(each for each, _ in rest)]),
-            np.concatenate([np.zeros((0, NUM_POINTS), np.float32), *(each for _, each in rest)]),
-        )
-        sizes_wh = np.array([frame.shape[1::-1] for frame in frames], np.int32).reshape(-1, 2)
-        return Keypoints(points, scores, sizes_wh, others)
+        return gather_people(frames, [self._look(frame) for frame in frames], NUM_POINTS)
 
     def _look(self, frame: Frame) -> tuple[FloatArray, FloatArray]:
-        """Return `(people, 18, 3)` as shares of the picture and their scores, largest first."""
+        """Return `(people, 18, 2)` as shares of the picture, and their scores."""
         maps = self._maps_of(frame, self._height)
         if self._second_scale:
             taller = round(self._height * _SECOND_SCALE / _STRIDE) * _STRIDE
@@ -115,7 +101,10 @@ class OpenPoseEstimator:
             size = larger.shape[2], larger.shape[1]
             first = cv2.resize(maps.transpose(1, 2, 0), size, interpolation=cv2.INTER_CUBIC)
             maps = np.ascontiguousarray((first.transpose(2, 0, 1) + larger) / 2)
-        return _by_size(find_people(maps, self._thresholds), maps.shape, frame)
+        people = find_people(maps, self._thresholds)
+        # The centre of a cell of the maps is the centre of the pixels it stands for.
+        cells = np.array([maps.shape[2], maps.shape[1]], np.float32)
+        return (people.points + 0.5) / cells, people.scores
 
     def _maps_of(self, frame: Frame, height: int) -> FloatArray:
         width = round(frame.shape[1] * height / frame.shape[0] / _STRIDE) * _STRIDE
@@ -149,18 +138,3 @@ class OpenPoseEstimator:
     def close(self) -> None:
         """Free the network."""
         del self._network
-
-
-def _by_size(people: People, shape: tuple[int, ...], frame: Frame) -> tuple[FloatArray, FloatArray]:
-    """Return the people with points as shares of the picture, the largest box first."""
-    cells = np.array([shape[2], shape[1]], np.float32)
-    points = np.full((*people.scores.shape, 3), np.nan, np.float32)
-    # The centre of a cell of the maps is the centre of the pixels it stands for.
-    points[..., :2] = (people.points + 0.5) / cells
-    points[people.scores > 0, 2] = 0
-    if not len(points):
-        return points, people.scores
-    pixels = people.points * (np.array(frame.shape[1::-1], np.float32) / cells)
-    area = (np.nanmax(pixels, axis=1) - np.nanmin(pixels, axis=1)).prod(axis=1)
-    order = np.argsort(-area, kind="stable")
-    return points[order], people.scores[order]

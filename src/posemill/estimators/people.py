@@ -1,0 +1,74 @@
+"""What engines of several people share: one box for each, and people in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.records import FloatArray, Frame, IntArray, Keypoints, OtherPeople
+
+
+def drop_doubles(
+    boxes: npt.NDArray[np.floating],
+    scores: npt.NDArray[np.floating],
+    *,
+    most_overlap: float,
+    rim: float = 0.0,
+) -> IntArray:
+    """Return which boxes to keep, the best first: none overlaps a better one by more.
+
+    Args:
+        boxes: `(boxes, 4)`: left, top, right, bottom.
+        scores: `(boxes,)`. Of equal ones the last is the best.
+        most_overlap: Intersection over union that two people may have.
+        rim: Added to widths and heights: 1 where edges are counted as pixels of the box.
+    """
+    left, top, right, bottom = boxes.T
+    areas = (right - left + rim) * (bottom - top + rim)
+    order = np.argsort(scores, kind="stable")[::-1]
+    kept: list[int] = []
+    while len(order):
+        best, order = order[0], order[1:]
+        kept.append(int(best))
+        across = np.minimum(right[best], right[order]) - np.maximum(left[best], left[order]) + rim
+        down = np.minimum(bottom[best], bottom[order]) - np.maximum(top[best], top[order]) + rim
+        shared = np.maximum(across, 0) * np.maximum(down, 0)
+        order = order[shared <= most_overlap * (areas[best] + areas[order] - shared)]
+    return np.array(kept, np.int64)
+
+
+def gather_people(
+    frames: Sequence[Frame], found: Sequence[tuple[FloatArray, FloatArray]], num_points: int
+) -> Keypoints:
+    """Return the people of every frame: the one with the largest box, and the others by size.
+
+    Args:
+        frames: The pictures.
+        found: For each, points `(people, points, 2)`, x and y as shares of the picture, NaN where
+            not found; and scores `(people, points)`, 0 where not found.
+        num_points: Of a person.
+    """
+    points = np.full((len(frames), num_points, 3), np.nan, np.float32)
+    scores = np.zeros((len(frames), num_points), np.float32)
+    rest_points = [np.zeros((0, num_points, 3), np.float32)]
+    rest_scores = [np.zeros((0, num_points), np.float32)]
+    counts = np.zeros(len(frames), np.int64)
+    sizes_wh = np.array([frame.shape[1::-1] for frame in frames], np.int32).reshape(-1, 2)
+    for row, (places, sure) in enumerate(found):
+        if not len(places):
+            continue
+        low, high = np.nanmin(places, axis=1), np.nanmax(places, axis=1)
+        # In pixels: sizes as shares of the picture order alike, but for the rounding.
+        order = np.argsort(-((high - low) * sizes_wh[row]).prod(axis=1), kind="stable")
+        people = np.full((*sure.shape, 3), np.nan, np.float32)
+        people[..., :2] = places
+        people[sure > 0, 2] = 0
+        people, sure = people[order], sure[order]
+        points[row], scores[row] = people[0], sure[0]
+        rest_points.append(people[1:])
+        rest_scores.append(sure[1:])
+        counts[row] = len(people) - 1
+    others = OtherPeople(counts, np.concatenate(rest_points), np.concatenate(rest_scores))
+    return Keypoints(points, scores, sizes_wh, others)

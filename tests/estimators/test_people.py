@@ -1,0 +1,45 @@
+"""One box for each person, and people in the order of their size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posemill.estimators.people import drop_doubles, gather_people
+
+
+def test_a_box_that_overlaps_a_better_one_too_much_is_dropped() -> None:
+    boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [20, 0, 30, 10], [0, 5, 10, 15]], np.float32)
+    scores = np.array([0.8, 0.9, 0.5, 0.7], np.float32)
+    assert drop_doubles(boxes, scores, most_overlap=0.45).tolist() == [1, 3, 2]
+    assert drop_doubles(boxes, scores, most_overlap=0.2).tolist() == [1, 2]
+    assert drop_doubles(boxes, scores, most_overlap=1.0).tolist() == [1, 0, 3, 2]
+    assert drop_doubles(boxes[:0], scores[:0], most_overlap=0.5).tolist() == []
+
+
+def test_edges_count_as_pixels_where_they_are_said_to() -> None:
+    # Of 3 x 1 and 3 x 1, two columns shared: a half; with edges 4 x 2 each, three columns: 0.6.
+    boxes = np.array([[0, 0, 3, 1], [1, 0, 4, 1]], np.float32)
+    scores = np.array([0.9, 0.8], np.float32)
+    assert drop_doubles(boxes, scores, most_overlap=0.55).tolist() == [0, 1]
+    assert drop_doubles(boxes, scores, most_overlap=0.55, rim=1).tolist() == [0]
+    # Equal scores: the last is the best.
+    assert drop_doubles(boxes, scores[[0, 0]], most_overlap=0.1).tolist() == [1]
+
+
+def test_the_largest_box_in_pixels_stands_for_the_frame() -> None:
+    # In a picture of 200 x 10: wide, tall, and a single point.
+    wide, tall, dot = [[0, 0], [0.5, 0.4]], [[0, 0], [0.1, 1.0]], [[0.2, 0.2], [np.nan, np.nan]]
+    points = np.array([dot, tall, wide], np.float32)
+    scores = np.array([[0.5, 0], [0.6, 0.7], [0.8, 0.9]], np.float32)
+    frames = [np.zeros((10, 200, 3), np.uint8), np.zeros((4, 5, 3), np.uint8)]
+    found = gather_people(frames, [(points, scores), (points[:0], scores[:0])], 2)
+    np.testing.assert_array_equal(found.points[0], np.insert(points[2], 2, 0, axis=1))
+    assert found.scores[0].tolist() == scores[2].tolist()
+    assert found.sizes_wh.tolist() == [[200, 10], [5, 4]]
+    assert np.isnan(found.points[1]).all()
+    assert (found.scores[1] == 0).all()
+    assert found.others is not None
+    assert found.others.counts.tolist() == [2, 0]
+    np.testing.assert_array_equal(found.others.points[..., :2], points[[1, 0]])
+    np.testing.assert_array_equal(found.others.points[1, :, 2], [0, np.nan])
+    assert found.others.scores.tolist() == scores[[1, 0]].tolist()
