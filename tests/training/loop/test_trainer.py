@@ -16,9 +16,7 @@ import torch
 import posemill
 from posemill.errors import RunError, TrainingError
 from posemill.training.config.resolve import write_config
-from posemill.training.data.batches import BatchMaker
 from posemill.training.launch.start import load_model, train
-from posemill.training.loop import trainer as trainer_module
 from posemill.training.loop.stepping import Stepper
 from posemill.training.runs.run_folder import RunFolder
 
@@ -197,13 +195,6 @@ def test_the_best_checkpoint_holds_the_moving_average(settings: Settings) -> Non
     assert any(not torch.equal(trained[name], averaged[name]) for name in trained)
 
 
-def test_early_stopping_stops_after_evaluations_without_a_better_one(settings: Settings) -> None:
-    result = train(settings(lr=0.0, epochs=20, patience=2))
-    assert result.summary["is_stopped_early"]
-    assert result.summary["epochs"] == 3
-    assert result.summary["best_step"] == 4
-
-
 def test_max_steps_ends_in_the_middle_of_an_epoch(settings: Settings) -> None:
     result = train(settings(max_steps=6))
     assert result.summary["steps"] == 6
@@ -220,71 +211,6 @@ def test_without_a_validation_split_the_last_weights_are_the_best(settings: Sett
     result = train(settings(val_split=""))
     assert torch.equal(*(weights_of(result.out, n)["head.weight"] for n in ("last", "best")))
     assert set(result.scores) == {"test"}
-
-
-def test_a_loss_that_is_not_a_number_stops_the_training(settings: Settings) -> None:
-    with pytest.raises(TrainingError, match=r"the loss became .*lower --lr \(now 1e\+30\)"):
-        train(settings(lr=1e30, clip_grad_norm=0, optimizer="sgd", warmup_epochs=0.0))
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        torch.OutOfMemoryError("CUDA out of memory"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
-    ],
-)
-def test_out_of_memory_says_what_to_lower(
-    error: Exception, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(trainer_module.Stepper, "take", fail)
-    with pytest.raises(
-        TrainingError, match=r"out of memory with micro_batch = 8: try --micro-batch 4"
-    ):
-        train(settings())
-
-
-def test_a_failed_compilation_names_the_setting(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kind = type("InductorError", (RuntimeError,), {"__module__": "torch._inductor.exc"})
-
-    def fail(*_: object) -> None:
-        raise kind("InvalidCxxCompiler: no working C++ compiler found")
-
-    monkeypatch.setattr(trainer_module.Stepper, "take", fail)
-    with pytest.raises(TrainingError, match=r"torch.compile failed \(InvalidCxx.*--compile off"):
-        train(settings())
-
-
-def test_a_loader_process_that_dies_is_named(settings: Settings) -> None:
-    fields = settings(num_workers=1, epochs=50)
-    plain = BatchMaker.__getitems__
-
-    def die(self: BatchMaker, draws: Any) -> Any:
-        if draws[0].epoch == 1:
-            os._exit(1)
-        return plain(self, draws)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BatchMaker, "__getitems__", die)
-        with pytest.raises(TrainingError, match=r"a loader process died .*lower --workers"):
-            train(fields)
-
-
-def test_other_runtime_errors_are_not_taken_for_memory(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
-    monkeypatch.setattr(trainer_module.Stepper, "take", fail)
-    with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        train(settings())
 
 
 def test_a_checkpoint_of_another_model_or_optimizer_is_refused(settings: Settings) -> None:
@@ -314,7 +240,3 @@ def test_presets_take_the_same_steps(preset: str, settings: Settings, tmp_path: 
     train(fields | {"out": str(tmp_path / preset), "num_workers": 0})
     train(fields | {"out": str(tmp_path / "b"), "num_workers": 0, "preset": "balanced"})
     assert losses_of(tmp_path / preset) == pytest.approx(losses_of(tmp_path / "b"), abs=1e-5)
-
-
-def test_without_a_scorer_the_lowest_loss_chooses() -> None:
-    assert trainer_module.score_that_chooses(None) == ("loss", False)

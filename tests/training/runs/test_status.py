@@ -22,7 +22,8 @@ from posemill.errors import ConfigError, RunError
 from posemill.machine.live_files import write_live
 from posemill.machine.processes import python_command
 from posemill.training.launch.start import train
-from posemill.training.loop.trainer import Trainer
+from posemill.training.loop.reporting import Reporter
+from posemill.training.loop.trainer import Trainer, TrainState
 from posemill.training.runs.live import hold, is_held
 from posemill.training.runs.status import TrainStatus, read_train_status
 
@@ -42,7 +43,7 @@ def test_status_of_a_training_while_it_runs_and_after_its_end(
     save = Trainer.save
 
     def look(self: Trainer, *names: str) -> None:
-        self.log._note_speed()
+        self.reporter.log._note_speed()
         seen.append(read_train_status(self.folder.path))
         save(self, *names)
 
@@ -75,14 +76,14 @@ def test_a_killed_training_says_how_far_it_is_and_the_command_that_continues_it(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fields = settings(epochs=2, save_every_steps=2)
-    take = Trainer._report
+    take = Reporter.report_loss
 
-    def fall(self: Trainer, *rest: Any) -> None:
-        take(self, *rest)
-        if self.state.step == 7:
+    def fall(self: Reporter, state: TrainState, *rest: Any, **more: Any) -> None:
+        take(self, state, *rest, **more)
+        if state.step == 7:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Trainer, "_report", fall)
+    monkeypatch.setattr(Reporter, "report_loss", fall)
     with pytest.raises(KeyboardInterrupt):
         train(fields)
     status = read_train_status(Path(fields["out"]))
@@ -94,7 +95,7 @@ def test_a_killed_training_says_how_far_it_is_and_the_command_that_continues_it(
     command = status.next_command()
     assert command == f"posemill train {fields['out']}/config.toml --resume"
 
-    monkeypatch.setattr(Trainer, "_report", take)
+    monkeypatch.setattr(Reporter, "report_loss", take)
     text = cli(*command.split()[1:])
     assert "continued after step 6 of 8" in text
     assert read_train_status(Path(fields["out"])).state == "finished"
@@ -130,10 +131,10 @@ def test_logs_of_a_training_are_read_and_followed(settings: Settings) -> None:
 
 
 def test_what_went_wrong_is_in_the_log(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fall(self: Trainer, *rest: Any) -> None:
+    def fall(self: Reporter, *rest: Any, **more: Any) -> None:
         raise posemill.PosemillError("the loss became nan")
 
-    monkeypatch.setattr(Trainer, "_report", fall)
+    monkeypatch.setattr(Reporter, "report_loss", fall)
     fields = settings()
     with pytest.raises(posemill.PosemillError):
         train(fields)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 
 from posemill.errors import TrainingError
-from posemill.machine.gpus import place_workers
-from posemill.machine.limits import count_cores
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import open_loader
 from posemill.training.fitting.callbacks import Moment
-from posemill.training.launch.advice import advise
 from posemill.training.loop.activations import checkpoint_blocks
-from posemill.training.loop.busy import BusyMeter
 from posemill.training.loop.distributed import World
 from posemill.training.loop.evaluation import Evaluation, evaluate_split
 from posemill.training.loop.optimizer_state import pack_optimizer, unpack_optimizer
@@ -29,6 +23,7 @@ from posemill.training.loop.random_states import (
     seed_everything,
     set_random_states,
 )
+from posemill.training.loop.reporting import Reporter, readable_errors, score_that_chooses
 from posemill.training.loop.schedules import learning_rate
 from posemill.training.loop.stepping import Stepper
 from posemill.training.loop.timing import Clock
@@ -38,7 +33,6 @@ from posemill.training.runs.checkpoints import (
     copy_tensors,
     load_into,
 )
-from posemill.training.runs.logs import TrainingLog
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.scorers import beats
 from posemill.training.tasks.workload import Loader, Split, Workload
@@ -97,17 +91,17 @@ class Trainer:
         self.workload, self.config, self.world, self.device = workload, config, world, device
         self.folder = folder
         self.state = TrainState()
-        self.log = TrainingLog(config, folder, is_first=world.is_first, loggers=workload.loggers)
         seed_everything(config.seed, world.rank)
         workload.model.to(device)
-        self.notes: list[str] = []
-        self.last_words: list[str] = []
+        self.clock = Clock(device)
+        self.reporter = Reporter(
+            workload, config, world=world, device=device, folder=folder, clock=self.clock
+        )
         if precision.is_slow:
-            self.notes.append(f"precision {precision.name}: {precision.reason}")
+            self.reporter.notes.append(f"precision {precision.name}: {precision.reason}")
         if config.activation_checkpointing:
             blocks = checkpoint_blocks(workload.model)
-            self.notes.append(f"activation checkpointing: {blocks} blocks")
-        self.clock = Clock(device)
+            self.reporter.notes.append(f"activation checkpointing: {blocks} blocks")
         self.stepper = Stepper(
             workload, config, device=device, precision=precision, world=world, clock=self.clock
         )
@@ -118,25 +112,13 @@ class Trainer:
         by_epochs = config.epochs * self._loader.num_steps
         self.total_steps = min(by_epochs, config.max_steps or by_epochs)
         self._writer = CheckpointWriter(folder.checkpoints)
-        self._busy: float | None = None
-        self._seconds_before: Mapping[str, float] = self.clock.read()
-        self._seconds_running = 0.0
-        self._num_samples = 0
-        self._time = time.perf_counter()
 
     def run(self) -> None:
         """Train to the end; the best and the last checkpoint are on the disk afterwards."""
-        self.log.start(self.total_steps, self.state.step)
-        for note in self.notes:
-            self.log.say(note)
-        self._note_best()
-        self.log.note(workers_on=self._ranks_on())
-        meter = BusyMeter(self.device)
-        meter.start()
+        self.reporter.start(self.state, self.total_steps)
         try:
-            with _readable_errors(self.config):
+            with readable_errors(self.config):
                 self.workload.model.train()
-                self._time = time.perf_counter()
                 self.clock.restart()
                 state = self.state
                 batches = self._loader.batches(
@@ -147,8 +129,7 @@ class Trainer:
                         self._run_epoch(batches)
             self._finish_writing()
         finally:
-            self._busy = meter.stop()
-            self.log.close()
+            self.reporter.stop()
             self._writer.close()
 
     def _run_epoch(self, batches: Iterator[Any]) -> None:
@@ -164,13 +145,13 @@ class Trainer:
             self.stepper.take(batches, self._loader.num_micro_batches(step), lr)
             state.step += 1
             state.step_in_epoch += 1
-            self.log.advance(state.epoch)
+            self.reporter.log.advance(state.epoch)
             if on_step is not None:
                 self._tell(on_step)
             is_over = state.step >= self.total_steps or state.is_stopped
             is_last = is_over or state.step_in_epoch == steps
             if state.step % config.log_every == 0 or is_last:
-                self._report()
+                self.reporter.report_loss(state, *self.stepper.read_totals(), lr=self._lr)
             if is_last:
                 break
             if config.save_every_steps and state.step % config.save_every_steps == 0:
@@ -206,37 +187,11 @@ class Trainer:
         )
         if any(self.world.gather(callback(moment) is True)) and not self.state.is_stopped:
             self.state.is_stopped = True
-            self.last_words.append(f"a callback ended the training after step {self.state.step}")
-            self.log.say(self.last_words[-1])
+            self.reporter.say_last(f"a callback ended the training after step {self.state.step}")
 
     @property
     def _lr(self) -> float:
         return float(self.stepper.optimizer.param_groups[0]["lr"])
-
-    def _report(self) -> None:
-        """Log the mean loss since the last report; the only place that waits for the device."""
-        loss, samples = self.stepper.read_totals()
-        seconds = self.clock.read()
-        passed = {part: seconds[part] - self._seconds_before[part] for part in seconds}
-        self._seconds_before = seconds
-        running = sum(
-            passed[part] for part in ("data", "transfer", "forward", "backward", "optimizer")
-        )
-        self._seconds_running += running
-        self._num_samples += samples
-        values = {
-            "loss": loss,
-            "lr": self._lr,
-            "samples_per_second": samples / running if running else 0.0,
-            "data_wait": passed["data"] / running if running else 0.0,
-        }
-        self.log.record("train", self.state.step, self.state.epoch, values)
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"the loss became {loss} before step {self.state.step}: lower --lr (now "
-                f"{self.config.lr}), lower --clip-grad-norm (now {self.config.clip_grad_norm}), "
-                "or use --precision fp32"
-            )
 
     def _evaluate(self) -> bool:
         """Score the validation split; return True where it is the best so far."""
@@ -248,7 +203,7 @@ class Trainer:
         result = self._evaluate_with(val, self._val_loader)
         self.clock.lap("evaluation")
         state.num_evals += 1
-        self.log.record("eval", state.step, max(0, state.epoch - 1), result.scores)
+        self.reporter.log.record("eval", state.step, max(0, state.epoch - 1), result.scores)
         main, is_higher = score_that_chooses(val)
         value = result.scores[main]
         if self.workload.make_optimizer:
@@ -257,35 +212,15 @@ class Trainer:
         if is_better:
             state.best, state.best_step, state.scores = value, state.step, result.scores
             state.num_worse = 0
-            self._note_best()
+            self.reporter.note_best(state)
         else:
             state.num_worse += 1
             if 0 < self.config.patience <= state.num_worse and not state.is_stopped:
                 state.is_stopped = True
-                self.last_words.append(self._why_stopped())
-                self.log.say(self.last_words[-1])
+                self.reporter.say_last(self.reporter.why_stopped(state))
         if on_evaluate := self.workload.callbacks.on_evaluate:
             self._tell(on_evaluate, scores=result.scores)
         return is_better
-
-    def _ranks_on(self) -> dict[str, list[int]]:
-        """Which ranks of this machine are on which GPU, for `posemill status`."""
-        if self.world.size == 1 or self.device.type != "cuda":
-            return place_workers([str(self.device)])
-        num_here = min(self.world.size, torch.cuda.device_count())
-        return place_workers([f"cuda:{index}" for index in range(num_here)])
-
-    def _note_best(self) -> None:
-        main, _ = score_that_chooses(self.workload.val)
-        self.log.note(best=self.state.best, best_step=self.state.best_step, chosen_by=main)
-
-    def _why_stopped(self) -> str:
-        (main, _), count = score_that_chooses(self.workload.val), self.state.num_worse
-        return (
-            f"stopped early after epoch {self.state.epoch} of {self.config.epochs}: no better "
-            f"{main} in {count} evaluation{'s' * (count > 1)} (--patience {self.config.patience}); "
-            f"the best was at step {self.state.best_step}"
-        )
 
     def load_best(self) -> None:
         """Put the weights of the best checkpoint into the model; every process calls it."""
@@ -349,8 +284,9 @@ class Trainer:
             ) from error
         if self.world.is_first:
             self.folder.cut_metrics(self.state.step)
-        self.last_words.append(f"continued after step {self.state.step} of {self.total_steps}")
-        self.notes.append(self.last_words[-1])
+        said = f"continued after step {self.state.step} of {self.total_steps}"
+        self.reporter.last_words.append(said)
+        self.reporter.notes.append(said)
 
     def _restore_state(self, saved: Checkpoint) -> None:
         unpack_optimizer(self.stepper, saved.tensors, saved.state["optimizer"])
@@ -366,7 +302,7 @@ class Trainer:
             }
             set_random_states(tensors, saved.state["random"][self.world.rank])
         else:
-            self.notes.append(
+            self.reporter.notes.append(
                 f"continued with {self.world.size} processes instead of "
                 f"{len(saved.state['random'])}: dropout is drawn anew"
             )
@@ -388,68 +324,4 @@ class Trainer:
 
     def summary(self) -> dict[str, Any]:
         """Return scores, timing and advice, ready for JSON."""
-        seconds = dict(self.clock.read())
-        advice = advise(
-            seconds,
-            self.config,
-            cores=count_cores(),
-            ranks=self.world.size,
-            num_evals=self.state.num_evals,
-            busy=self._busy,
-            is_gpu=self.device.type == "cuda",
-        )
-        main, _ = score_that_chooses(self.workload.val)
-        return {
-            "steps": self.state.step,
-            "epochs": self.state.epoch,
-            "is_stopped_early": self.state.is_stopped,
-            "chosen_by": main,
-            "best_step": self.state.best_step or self.state.step,
-            "best_scores": self.state.scores,
-            "seconds": time.perf_counter() - self._time,
-            "samples_per_second": self._num_samples / max(self._seconds_running, 1e-9),
-            "timing_seconds": seconds,
-            "busy_share": self._busy,
-            "advice": [str(entry) for entry in advice],
-            "notes": self.notes,
-            "last_words": self.last_words,
-        }
-
-
-def score_that_chooses(val: Split | None) -> tuple[str, bool]:
-    """Return (name of the score that picks the best checkpoint, True where higher is better)."""
-    if val is None or val.scorer is None:
-        return "loss", False
-    return val.scorer.main, val.scorer.higher_is_better
-
-
-@contextmanager
-def _readable_errors(config: TrainConfig) -> Iterator[None]:
-    """Say what to lower when memory runs out, and what may have killed a loader process."""
-    try:
-        yield
-    except (MemoryError, RuntimeError, ConnectionError, EOFError) as error:
-        first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        # A batch of a loader that has just died is a broken connection.
-        is_broken = isinstance(error, (ConnectionError, EOFError)) and config.workers > 0
-        if is_broken or "DataLoader worker" in first_line:
-            raise TrainingError(
-                f"a loader process died ({first_line}); where memory is short, lower --workers "
-                f"(now {config.workers}) or use --cache mmap. Continue with --resume"
-            ) from error
-        if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
-            raise TrainingError(
-                f"torch.compile failed ({first_line}); use --compile off, or see that a C++ "
-                "compiler is installed"
-            ) from error
-        is_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
-            "can't allocate memory" in first_line
-        )
-        if not is_memory:
-            raise
-        lower = max(1, config.micro_batch // 2)
-        raise TrainingError(
-            f"out of memory with micro_batch = {config.micro_batch}: try --micro-batch {lower} "
-            "(the global batch stays the same), --activation-checkpointing, --cache mmap, or "
-            f"--preset memory-limited. The cause: {first_line}"
-        ) from error
+        return self.reporter.summary(self.state)

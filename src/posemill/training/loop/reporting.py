@@ -1,0 +1,197 @@
+"""What a training says: rows of its log, why it stopped, its summary, errors in plain words."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from posemill.errors import TrainingError
+from posemill.machine.gpus import place_workers
+from posemill.machine.limits import count_cores
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.launch.advice import advise
+from posemill.training.loop.busy import BusyMeter
+from posemill.training.loop.distributed import World
+from posemill.training.loop.timing import Clock
+from posemill.training.runs.logs import TrainingLog
+from posemill.training.runs.run_folder import RunFolder
+from posemill.training.tasks.workload import Split, Workload
+
+if TYPE_CHECKING:
+    from posemill.training.loop.trainer import TrainState
+
+_STEP_PARTS = ("data", "transfer", "forward", "backward", "optimizer")
+
+
+class Reporter:
+    """Writes and keeps what one process of a training has to say.
+
+    Args:
+        workload: Its scores and loggers.
+        config: The settings, `workers` resolved.
+        world: The processes that train together.
+        device: Where this process computes.
+        folder: Where the log goes.
+        clock: Where the time of the training goes.
+
+    Attributes:
+        log: The log of the folder, and the progress bar.
+        notes: What works, but not as it should; said at the start and in the summary.
+        last_words: What is said again at the end.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        config: TrainConfig,
+        *,
+        world: World,
+        device: torch.device,
+        folder: RunFolder,
+        clock: Clock,
+    ) -> None:
+        self._config, self._world, self._device, self._clock = config, world, device, clock
+        self._main, _ = score_that_chooses(workload.val)
+        self.log = TrainingLog(config, folder, is_first=world.is_first, loggers=workload.loggers)
+        self.notes: list[str] = []
+        self.last_words: list[str] = []
+        self._meter = BusyMeter(device)
+        self._busy: float | None = None
+        self._seconds_before: Mapping[str, float] = clock.read()
+        self._seconds_running = 0.0
+        self._num_samples = 0
+        self._time = time.perf_counter()
+
+    def start(self, state: TrainState, total_steps: int) -> None:
+        """Open the log, say the notes, and begin to measure."""
+        self.log.start(total_steps, state.step)
+        for note in self.notes:
+            self.log.say(note)
+        self.note_best(state)
+        self.log.note(workers_on=self._ranks_on())
+        self._meter.start()
+        self._time = time.perf_counter()
+
+    def stop(self) -> None:
+        """Close the log."""
+        self._busy = self._meter.stop()
+        self.log.close()
+
+    def say_last(self, text: str) -> None:
+        """Say why a training ends, now and in its last words."""
+        self.last_words.append(text)
+        self.log.say(text)
+
+    def report_loss(self, state: TrainState, loss: float, samples: int, *, lr: float) -> None:
+        """Log the mean loss since the last report, over so many samples."""
+        seconds = self._clock.read()
+        passed = {part: seconds[part] - self._seconds_before[part] for part in seconds}
+        self._seconds_before = seconds
+        running = sum(passed[part] for part in _STEP_PARTS)
+        self._seconds_running += running
+        self._num_samples += samples
+        values = {
+            "loss": loss,
+            "lr": lr,
+            "samples_per_second": samples / running if running else 0.0,
+            "data_wait": passed["data"] / running if running else 0.0,
+        }
+        self.log.record("train", state.step, state.epoch, values)
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"the loss became {loss} before step {state.step}: lower --lr (now "
+                f"{self._config.lr}), lower --clip-grad-norm (now {self._config.clip_grad_norm}), "
+                "or use --precision fp32"
+            )
+
+    def _ranks_on(self) -> dict[str, list[int]]:
+        """Which ranks of this machine are on which GPU, for `posemill status`."""
+        if self._world.size == 1 or self._device.type != "cuda":
+            return place_workers([str(self._device)])
+        num_here = min(self._world.size, torch.cuda.device_count())
+        return place_workers([f"cuda:{index}" for index in range(num_here)])
+
+    def note_best(self, state: TrainState) -> None:
+        """Leave the best score for `posemill status`."""
+        self.log.note(best=state.best, best_step=state.best_step, chosen_by=self._main)
+
+    def why_stopped(self, state: TrainState) -> str:
+        """Return why patience ended a training."""
+        config, count = self._config, state.num_worse
+        return (
+            f"stopped early after epoch {state.epoch} of {config.epochs}: no better {self._main} "
+            f"in {count} evaluation{'s' * (count > 1)} (--patience {config.patience}); "
+            f"the best was at step {state.best_step}"
+        )
+
+    def summary(self, state: TrainState) -> dict[str, Any]:
+        """Return scores, timing and advice, ready for JSON."""
+        seconds = dict(self._clock.read())
+        advice = advise(
+            seconds,
+            self._config,
+            cores=count_cores(),
+            ranks=self._world.size,
+            num_evals=state.num_evals,
+            busy=self._busy,
+            is_gpu=self._device.type == "cuda",
+        )
+        return {
+            "steps": state.step,
+            "epochs": state.epoch,
+            "is_stopped_early": state.is_stopped,
+            "chosen_by": self._main,
+            "best_step": state.best_step or state.step,
+            "best_scores": state.scores,
+            "seconds": time.perf_counter() - self._time,
+            "samples_per_second": self._num_samples / max(self._seconds_running, 1e-9),
+            "timing_seconds": seconds,
+            "busy_share": self._busy,
+            "advice": [str(entry) for entry in advice],
+            "notes": self.notes,
+            "last_words": self.last_words,
+        }
+
+
+def score_that_chooses(val: Split | None) -> tuple[str, bool]:
+    """Return (name of the score that picks the best checkpoint, True where higher is better)."""
+    if val is None or val.scorer is None:
+        return "loss", False
+    return val.scorer.main, val.scorer.higher_is_better
+
+
+@contextmanager
+def readable_errors(config: TrainConfig) -> Iterator[None]:
+    """Say what to lower when memory runs out, and what may have killed a loader process."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, ConnectionError, EOFError) as error:
+        first_line = next(iter(str(error).splitlines()), type(error).__name__)
+        # A batch of a loader that has just died is a broken connection.
+        is_broken = isinstance(error, (ConnectionError, EOFError)) and config.workers > 0
+        if is_broken or "DataLoader worker" in first_line:
+            raise TrainingError(
+                f"a loader process died ({first_line}); where memory is short, lower --workers "
+                f"(now {config.workers}) or use --cache mmap. Continue with --resume"
+            ) from error
+        if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            raise TrainingError(
+                f"torch.compile failed ({first_line}); use --compile off, or see that a C++ "
+                "compiler is installed"
+            ) from error
+        is_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+            "can't allocate memory" in first_line
+        )
+        if not is_memory:
+            raise
+        lower = max(1, config.micro_batch // 2)
+        raise TrainingError(
+            f"out of memory with micro_batch = {config.micro_batch}: try --micro-batch {lower} "
+            "(the global batch stays the same), --activation-checkpointing, --cache mmap, or "
+            f"--preset memory-limited. The cause: {first_line}"
+        ) from error
