@@ -20,7 +20,11 @@ __all__ = ["ESTIMATORS", "ClipState", "EngineInfo", "EngineOption", "Estimator",
 
 
 class ClipState(Protocol):
-    """What an engine remembers between the frames of one clip."""
+    """What an engine remembers between the frames of one clip.
+
+    One that can be neither copied nor written, and says so in `EngineInfo.saves_states`, raises
+    in `copy` and gives no bytes.
+    """
 
     def copy(self) -> ClipState:
         """Return a state that later frames of this one do not change. Cheap: made every frame."""
@@ -60,6 +64,7 @@ class Estimator(Protocol):
 ESTIMATORS = {
     "holistic": "posemill.estimators.holistic:HolisticEstimator",
     "openpose": "posemill.estimators.openpose:OpenPoseEstimator",
+    "mediapipe": "posemill.estimators.stock_mediapipe:StockHolisticEstimator",
     "fake": "posemill.estimators.fake:FakeEstimator",
 }
 

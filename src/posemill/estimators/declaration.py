@@ -98,6 +98,8 @@ class EngineInfo:
         modes: `image` (frames stand alone), `video` (frames of a clip are tracked), or both.
         devices: Kinds of device it can run on: `cpu`, `cuda`, `tensorrt`.
         options: The keywords of its class beside `device` and `threads`.
+        saves_states: Whether a clip can go on elsewhere from the bytes of its state. Where not, a
+            clip that was interrupted is looked at again from its start, which gives the same.
     """
 
     summary: str
@@ -106,6 +108,7 @@ class EngineInfo:
     modes: tuple[str, ...] = ("image", "video")
     devices: tuple[str, ...] = ("cpu",)
     options: tuple[EngineOption, ...] = ()
+    saves_states: bool = True
 
     @property
     def skeleton_names(self) -> tuple[str, ...]:

@@ -136,11 +136,26 @@ class EngineContract:
             engine.estimate([frame], [cut])
         data = cut.to_bytes()
         assert isinstance(data, bytes)
+        if not info.saves_states:
+            assert data == b"", "bytes that are not a state"
+            return
         kept = cut.copy()
         same(engine.estimate([frames[1]], [engine.load_state(data)]),
              engine.estimate([frames[1]], [uncut]), [0])  # fmt: skip
         engine.estimate([frames[1]], [cut])
         assert kept.to_bytes() == data, "a copy must not change with the state it was made of"
+
+    def test_a_clip_seen_again_from_its_start_gives_the_same(
+        self, engine: Estimator, info: EngineInfo, frames: list[Frame]
+    ) -> None:
+        if "video" not in info.modes:
+            pytest.skip("the engine has no video mode")
+        first = engine.new_state()
+        found = [engine.estimate([frame], [first]) for frame in (frames[0], frames[1])]
+        del first
+        again = engine.new_state()
+        for frame, before in zip((frames[0], frames[1]), found, strict=True):
+            same(engine.estimate([frame], [again]), before, [0])
 
     def test_clips_side_by_side_know_nothing_of_each_other(
         self, engine: Estimator, info: EngineInfo, frames: list[Frame]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import cv2
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from posemill.executors import NUM_SLOTS, Progress
@@ -100,8 +101,8 @@ def work(make_tree, tmp_path):
     return run
 
 
-def unit(tree, number, *, name="a", stop=12, start=0, is_chain=False, **more):
-    clip = Clip(name, str(tree / "train" / name), "frames", "train")
+def unit(tree, number, *, name="a", stop=12, start=0, is_chain=False, length=None, **more):
+    clip = Clip(name, str(tree / "train" / name), "frames", "train", length)
     more = {"next_frame": start, "state": None, **more}
     return Unit(number, number + 10, clip, start, stop, is_chain=is_chain, **more)
 
@@ -172,6 +173,48 @@ def test_a_frame_the_engine_fails_at_is_the_only_one_that_is_lost(work, is_chain
     (commit,) = work({"is_chain": is_chain}, settings=mishaps)
     assert summary([commit]) == [(11, [(1, 12, True, 11, [5])])]
     assert "the fake engine was told to fail" in commit.units[0].lost[0].message
+
+
+@pytest.fixture
+def forgetful(monkeypatch):
+    """The fake engine as one that cannot write its states."""
+    from posemill.estimators.fake import FakeEstimator, FakeState
+
+    info = dataclasses.replace(FakeEstimator.info, saves_states=False)
+    monkeypatch.setattr(FakeEstimator, "info", info)
+    monkeypatch.setattr(FakeState, "to_bytes", lambda state: b"")
+    monkeypatch.setattr(FakeState, "copy", lambda state: pytest.fail("it cannot be copied"))
+
+
+def test_a_clip_whose_state_cannot_be_saved_goes_on_as_if_nothing_had_been(
+    work, forgetful, tmp_path
+):
+    shards = tmp_path / "run" / "shards"
+    mishaps = {"engine_options": {"mishaps": {"ff0000": "error"}}}  # at frame 5
+    whole = work({"is_chain": True}, {"name": "b", "stop": 3, "is_chain": True}, settings=mishaps)
+    assert summary(whole) == [(14, [(1, 12, True, 11, [5]), (2, 3, True, 3, [])])]
+    expected = pq.read_table(shards / "t-0000.parquet").to_pylist()[6:11]
+    commits = work({"is_chain": True}, settings=mishaps, piece_frames=4)
+    assert summary(commits)[0] == (4, [(1, 4, False, 4, [])])
+    assert [commit.units[0].state for commit in commits] == [b"", b"", None]
+    # Frames 0 to 6 are read again, and frame 5 is not lost a second time.
+    (again,) = work({"is_chain": True, "next_frame": 7, "state": b""}, settings=mishaps)
+    assert summary([again]) == [(5, [(1, 12, True, 5, [])])]
+    assert pq.read_table(shards / "t-0000.parquet").to_pylist() == expected
+
+
+def test_a_commit_on_the_way_back_to_where_it_was_does_not_lose_the_place(work, forgetful):
+    progress = Progress([0] * NUM_SLOTS)
+    progress.ask_to_stop()
+    (commit,) = work({"is_chain": True, "next_frame": 7, "state": b""}, progress=progress)
+    assert summary([commit]) == [(None, [(1, 7, False, 0, [])])]
+
+
+def test_what_is_gone_on_the_way_back_is_lost_from_where_it_was(work, forgetful):
+    (commit,) = work({"is_chain": True, "next_frame": 7, "state": b"", "name": "x", "length": 12})
+    (unit,) = commit.units
+    assert (unit.next_frame, unit.is_done, unit.num_rows) == (12, True, 0)
+    assert [(lost.frame_index, lost.num_frames) for lost in unit.lost] == [(None, 5)]
 
 
 def test_a_tracker_that_failed_begins_anew_and_the_others_go_on(work):

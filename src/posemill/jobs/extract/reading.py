@@ -48,6 +48,7 @@ class Lane:
         position: Of the unit within its task.
         next_frame: The first one that was not taken yet.
         state: The tracker's, None where each frame stands alone.
+        keep_from: Frames before it are committed, and read again only for the tracker's sake.
         waiting: Frames that were read and not yet shown to the engine.
     """
 
@@ -55,6 +56,7 @@ class Lane:
     position: int
     next_frame: int
     state: ClipState | None
+    keep_from: int = 0
     fps: float | None = None
     found: list[tuple[int, str | None, Keypoints]] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
@@ -151,7 +153,7 @@ class FrameReader:
 
     def _lose_rest(self, lane: Lane, reader: VideoReader | None, failed: Failed) -> None:
         """Note that nothing more of a unit comes, with how many frames that is."""
-        unit, index = lane.unit, lane.next_frame
+        unit, index = lane.unit, max(lane.next_frame, lane.keep_from)
         total = unit.clip.num_frames
         if total is None and reader is not None:
             counted = attempt(reader.count_frames)

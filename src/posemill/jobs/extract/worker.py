@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections import deque
@@ -109,7 +110,9 @@ class _TaskRun:
         self._estimator = estimator
         self._task = task
         self._progress = progress
-        self._batch_size = 1 if task.is_careful else settings.batch_size
+        # Of states that cannot be copied one is at risk at a time.
+        is_careful = task.is_careful or not estimator.info.saves_states
+        self._batch_size = 1 if is_careful else settings.batch_size
         self._writer = ShardWriter(Path(settings.folder))
         self._finished: list[UnitProgress] = []
         self._reader = FrameReader(settings.decoder, self._at, listing)
@@ -171,11 +174,14 @@ class _TaskRun:
         )
 
     def _open_lane(self, position: int, unit: Unit) -> _OpenLane:
-        state = None
-        if unit.is_chain:
-            engine = self._estimator
-            state = engine.new_state() if unit.state is None else engine.load_state(unit.state)
-        lane = Lane(unit, position, unit.next_frame, state)
+        engine, state, keep_from = self._estimator, None, unit.next_frame
+        if unit.is_chain and (unit.state is None or not engine.info.saves_states):
+            state = engine.new_state()
+            if unit.state is not None:  # all again, to come to where it was
+                unit = dataclasses.replace(unit, next_frame=unit.start_frame)
+        elif unit.is_chain and unit.state is not None:
+            state = engine.load_state(unit.state)
+        lane = Lane(unit, position, unit.next_frame, state, keep_from=keep_from)
         return lane, self._reader.read(lane)
 
     def _at(self, place: tuple[int, int, int], seconds: float = 0.0) -> None:
@@ -208,8 +214,7 @@ class _TaskRun:
         elif unit.give_up is not None and index >= unit.give_up[0]:
             frame = Failed("crashed the worker", unit.give_up[1])
         if isinstance(frame, Failed):
-            lane.lose(index, frame, path=path or unit.clip.path)
-            self._num_frames += 1
+            self._lose(lane, index, frame, path=path)
         else:
             lane.waiting.append((index, path, frame))
 
@@ -231,9 +236,15 @@ class _TaskRun:
             self._lose_failing(waiting, saved, result)
             return
         for row, (lane, (index, path, _)) in enumerate(waiting):
-            lane.found.append((index, path, _row_of(result, row)))
-        self._num_rows += len(waiting)
-        self._num_frames += len(waiting)
+            if index >= lane.keep_from:
+                lane.found.append((index, path, _row_of(result, row)))
+                self._num_rows += 1
+                self._num_frames += 1
+
+    def _lose(self, lane: Lane, index: int, failed: Failed, *, path: str | None) -> None:
+        if index >= lane.keep_from:
+            lane.lose(index, failed, path=path or lane.unit.clip.path)
+            self._num_frames += 1
 
     def _lose_failing(
         self, waiting: list[_Waiting], saved: list[ClipState], failed: Failed
@@ -241,9 +252,8 @@ class _TaskRun:
         """Find the frame of a batch that the engine failed at: by itself, each in its turn."""
         if len(waiting) == 1:
             lane, (index, path, _) = waiting[0]
-            lane.lose(index, failed, path=path or lane.unit.clip.path)
+            self._lose(lane, index, failed, path=path)
             lane.state = None if lane.state is None else self._estimator.new_state()
-            self._num_frames += 1
             return
         for number, (lane, frame) in enumerate(waiting):
             if saved:
@@ -270,7 +280,8 @@ class _TaskRun:
             )
         lane.found, lane.lost = [], []
         state = None if is_done or lane.state is None else lane.state.to_bytes()
-        return UnitProgress(unit.unit_no, unit.clip_no, unit.clip.split, lane.next_frame, state,
+        next_frame = max(lane.next_frame, lane.keep_from)
+        return UnitProgress(unit.unit_no, unit.clip_no, unit.clip.split, next_frame, state,
                             is_done, len(found), tuple(lost))  # fmt: skip
 
     def _commit(self, lanes: list[_OpenLane]) -> Commit:

@@ -1,0 +1,236 @@
+"""MediaPipe's own Holistic as an engine: a tiny stand-in for the package, and the real one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.decoders import open_video
+from posemill.errors import DeviceError, MissingExtraError, WeightsError
+from posemill.estimators import open_estimator, stock_mediapipe
+from posemill.skeletons import get_skeleton
+from posemill.testing import EngineContract
+
+ROOT = Path(__file__).parents[2]
+STOCK_PYTHON = ROOT / ".bench" / "mediapipe-0.10.21" / "bin" / "python"
+# As much of the package as the engine uses. Points are of a frame's mean, and of how many frames
+# were seen since the graph began; a frame of one pixel shows nobody, a black one breaks the graph.
+HOLISTIC = """
+from types import SimpleNamespace as Record
+made = []
+
+class Holistic:
+    def __init__(self, **options):
+        if options["model_complexity"] != 1:
+            print("Downloading model")
+            raise ConnectionError("no network")
+        made.append(self)
+        self.options, self.seen = options, 0
+
+    def reset(self):
+        assert self.seen >= 0, "a graph that failed"
+        self.seen = 0
+
+    def process(self, frame):
+        self.seen += 1
+        if not frame.any():
+            self.seen = -1
+            raise RuntimeError("CalculatorGraph::Run() failed")
+        def points(number):
+            if frame.size == 3:
+                return None
+            each = [Record(x=frame.mean() / 255, y=self.seen / 8, z=i, visibility=0.25)
+                    for i in range(number)]
+            return Record(landmark=each)
+        face = 478 if self.options["refine_face_landmarks"] else 468
+        return Record(pose_landmarks=points(33), face_landmarks=points(face),
+                      left_hand_landmarks=points(21), right_hand_landmarks=None)
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts a package `mediapipe` of some version on the path, with this as its Holistic."""
+
+    def put(version: str, holistic: str | None = HOLISTIC) -> None:
+        folder = tmp_path / "mediapipe" / "python" / "solutions"
+        folder.mkdir(parents=True)
+        for each in (folder, *folder.parents[:2]):
+            (each / "__init__.py").touch()
+        if holistic is not None:
+            (folder / "holistic.py").write_text(holistic)
+        info = tmp_path / f"mediapipe-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: mediapipe\nVersion: {version}\n"
+        )
+        for name in [each for each in sys.modules if each.split(".")[0] == "mediapipe"]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.syspath_prepend(str(tmp_path))
+
+    yield put
+    for name in [each for each in sys.modules if each.split(".")[0] == "mediapipe"]:
+        del sys.modules[name]
+
+
+class TestMediapipe(EngineContract):
+    name = "mediapipe"
+
+    @pytest.fixture(autouse=True)
+    def _installed(self, install: Callable[..., None]) -> None:
+        install("0.10.21")
+
+    @pytest.fixture
+    def frames(self) -> list[np.ndarray]:
+        return [np.full((4, 6, 3), shade, np.uint8) for shade in (40, 90, 140)] + [
+            np.full((1, 1, 3), 200, np.uint8)
+        ]
+
+
+def test_without_mediapipe_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(stock_mediapipe, "version", missing)
+    message = (
+        r"needs mediapipe 0\.10\.21 or older, which is not installed; run: pip install "
+        r"'posemill\[mediapipe\]' \(Python 3\.12 or older, numpy below 2.*or use --engine holistic"
+    )
+    with pytest.raises(MissingExtraError, match=message):
+        open_estimator("mediapipe")
+
+
+def test_a_mediapipe_without_the_legacy_solutions_is_named(install: Callable[..., None]) -> None:
+    install("0.10.35", holistic=None)
+    message = r"which mediapipe 0\.10\.35 no longer has: 0\.10\.21 was the last one; run: pip"
+    with pytest.raises(MissingExtraError, match=message):
+        open_estimator("mediapipe")
+
+
+def test_a_mediapipe_that_cannot_be_imported_says_why(install: Callable[..., None]) -> None:
+    install("0.10.9", "import no_such_package_of_its_own\n")
+    message = r"mediapipe 0\.10\.9 is installed, but cannot be imported \(No module named "
+    with pytest.raises(MissingExtraError, match=message + r"'no_such.*; numpy is \d"):
+        open_estimator("mediapipe")
+
+
+def test_a_network_that_mediapipe_cannot_fetch_is_said_before_the_work(
+    install: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("0.10.21")
+    with pytest.raises(WeightsError, match=r"network for model_complexity=2 \(no network\); it ne"):
+        open_estimator("mediapipe", model_complexity=2)
+    assert capsys.readouterr() == ("", "Downloading model\n")  # stdout is for data
+    with pytest.raises(DeviceError, match="engine 'mediapipe' runs on the cpu only"):
+        open_estimator("mediapipe", device="cuda:0")
+
+
+def test_parts_lie_where_the_skeleton_has_them(install: Callable[..., None]) -> None:
+    install("0.10.21")
+    grey = np.full((4, 6, 3), 51, np.uint8)
+    engine = open_estimator("mediapipe", refine_face_landmarks=True, smooth_landmarks=False)
+    found = engine.estimate([grey])
+    skeleton = get_skeleton("holistic-553")
+    assert found.points.shape == (1, 553, 3)
+    for part in skeleton.parts:
+        points = found.points[0, part.start : part.stop]
+        if part.name == "right_hand":
+            assert np.isnan(points).all()
+            continue
+        np.testing.assert_allclose(points[:, 0], 0.2)
+        assert points[:, 2].tolist() == list(range(len(part)))
+        scores = set(found.scores[0, part.start : part.stop].tolist())
+        assert scores == ({0.25} if part.name == "pose" else {1.0})
+    assert engine.identity() == {
+        "engine": "mediapipe", "mediapipe": "0.10.21", "min_detection_confidence": "0.5",
+        "min_tracking_confidence": "0.5", "smooth_landmarks": "False", "model_complexity": "1",
+        "refine_face_landmarks": "True",
+    }  # fmt: skip
+
+
+def test_each_clip_has_a_graph_and_a_graph_that_failed_is_never_used_again(
+    install: Callable[..., None],
+) -> None:
+    install("0.10.21")
+    grey, black = np.full((4, 6, 3), 51, np.uint8), np.zeros((4, 6, 3), np.uint8)
+    engine = open_estimator("mediapipe")
+    made = sys.modules["mediapipe.python.solutions.holistic"].made
+    one, other = engine.new_state(), engine.new_state()
+    found = [engine.estimate([grey], [one]) for _ in range(3)]
+    assert [each.points[0, 0, 1] for each in found] == [0.125, 0.25, 0.375]
+    assert engine.estimate([grey], [other]).points[0, 0, 1] == 0.125
+    with pytest.raises(TypeError, match="a graph of mediapipe cannot be copied"):
+        one.copy()
+    del one
+    again = engine.new_state()
+    assert engine.estimate([grey], [again]).points[0, 0, 1] == 0.125
+    assert len(made) == 2, "an object is used again"
+    with pytest.raises(RuntimeError, match="failed"):
+        engine.estimate([black], [again])
+    del again
+    assert engine.estimate([grey], [engine.new_state()]).points[0, 0, 1] == 0.125
+    assert len(made) == 3
+    with pytest.raises(RuntimeError, match="failed"):
+        engine.estimate([black])
+    assert engine.estimate([grey]).points[0, 0, 1] == 0.125
+    assert [each.options["static_image_mode"] for each in made] == [False] * 3 + [True] * 2
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from posemill.estimators import open_estimator
+frames = np.load(sys.argv[1])
+engine = open_estimator("mediapipe")
+image = engine.estimate(list(frames["image"]))
+videos = []
+for _ in range(2):  # the second time with a graph that is used again
+    state = engine.new_state()
+    videos.append([engine.estimate([frame], [state]) for frame in frames["video"]])
+    del state
+engine = open_estimator("mediapipe", refine_face_landmarks=True)
+refined = engine.estimate(list(frames["image"][1:2]))
+np.savez(sys.argv[2], image=image.points, image_scores=image.scores, refined=refined.points,
+         video=np.concatenate([each.points for each in videos[0]]),
+         again=np.concatenate([each.points for each in videos[1]]))
+"""
+
+
+def test_the_real_one_gives_what_stock_gave(media: Callable[[str], Path], tmp_path: Path) -> None:
+    if not STOCK_PYTHON.exists():
+        pytest.skip(f"no {STOCK_PYTHON}: stock MediaPipe is installed there by `make bench`")
+    with np.load(Path(__file__).parent / "holistic" / "stock_jumper.npz") as stored:
+        stock = dict(stored)
+    with open_video(media("jumper")) as video:
+        frames = list(islice(video, int(stock["image_frames"].max()) + 1))
+    few = 12  # of the video
+    if [zlib.crc32(frame) for frame in frames[:few]] != stock["video_crc32"][:few].tolist():
+        pytest.skip("this decoder gives other pixels than the file was made of")
+    asked, answer = tmp_path / "frames.npz", tmp_path / "found.npz"
+    chosen = [frames[index] for index in stock["image_frames"]]
+    np.savez(asked, image=np.stack(chosen), video=np.stack(frames[:few]))
+    done = subprocess.run(
+        [STOCK_PYTHON, "-c", SCRIPT, asked, answer], env={"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    with np.load(answer) as stored:
+        found = dict(stored)
+    for mode, rows in (("image", slice(None)), ("video", slice(few))):
+        for part in get_skeleton("holistic-543").parts:
+            expected = stock[f"{mode}_{part.name}"][rows]
+            np.testing.assert_array_equal(found[mode][:, part.start : part.stop], expected[..., :3])
+            if mode == "image" and part.name == "pose":
+                np.testing.assert_array_equal(
+                    found["image_scores"][:, :33], np.nan_to_num(expected[..., 3])
+                )
+    np.testing.assert_array_equal(found["again"], found["video"])
+    assert found["refined"].shape == (1, 553, 3)
