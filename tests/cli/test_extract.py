@@ -20,9 +20,9 @@ from posemill.cli.app import build_app
 from posemill.cli.options import arguments_of
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, RunError
-from posemill.jobs.extract.forecast import Forecast
 from posemill.jobs.extract.snapshot import Snapshot, describe
 from posemill.jobs.extract.status import read_status
+from posemill.jobs.forecast import Forecast
 from posemill.provenance import read_toml
 from posemill.stores.commits import SplitCounts
 from posemill.stores.reader import open_run
@@ -219,7 +219,7 @@ def test_plan_measures_and_prints_hours_and_disk(tree):
 
 def test_a_forecast_is_in_proportion_to_what_was_measured(monkeypatch):
     found = Forecast(10, 36_000, 500, {1: 10.0, 2: 19.0}, 5000.0, 4)
-    monkeypatch.setattr("posemill.jobs.extract.forecast.forecast", lambda *_, **__: found)
+    monkeypatch.setattr("posemill.jobs.forecast.forecast", lambda *_, **__: found)
     rows = [line.split() for line in posemill("plan", "anything").stdout.splitlines()]
     assert "10 clips, 36000 frames".split() in rows
     assert ["1", "1.0", "1:00:00", "0.18", "10.0", "measured"] in rows

@@ -170,7 +170,7 @@ def plan(
     flags: dict[str, Any],
 ) -> None:
     """Measure a sample on this machine; print hours and disk for 1, 2, 4, 8 … workers."""
-    from posemill.jobs.extract.forecast import forecast
+    from posemill.jobs.forecast import forecast
 
     config = ExtractConfig(source, Path(), **flags)
     say(f"measuring a sample, about {3 * sample_seconds:.0f} s …", err=True)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from posemill.jobs.extract import messages
+from posemill.jobs.extract.keypoints import KeypointSettings
 from posemill.records import Clip
 from posemill.stores.commits import Shard
 
@@ -22,7 +23,7 @@ MESSAGES = [
     DONE,
     messages.Commit(Shard("s.parquet", 6, 1000, ()), (DONE,)),
     messages.Fatal("DeviceError", "no GPU"),
-    messages.WorkerSettings("run", "fake", {}, ("cpu",), "holistic-543", "auto", 4, 1 << 30),
+    KeypointSettings("run", "auto", ("cpu",), 4, 1 << 30, "fake", {}, "holistic-543"),
 ]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from posemill.executors import NUM_SLOTS, Progress
 from posemill.jobs.extract import worker
+from posemill.jobs.extract.keypoints import KeypointSettings
 from posemill.jobs.extract.messages import (
     ESTIMATING,
     STARTING,
@@ -21,13 +22,12 @@ from posemill.jobs.extract.messages import (
     Fatal,
     Task,
     Unit,
-    WorkerSettings,
 )
 from posemill.jobs.extract.reading import SLOW_STEP_SECONDS
 from posemill.jobs.extract.worker import MakeWorker, disk_message
 from posemill.records import Clip
 
-SETTINGS = WorkerSettings(
+SETTINGS = KeypointSettings(
     folder="run",
     engine="fake",
     engine_options={},
@@ -50,7 +50,7 @@ def opened(monkeypatch):
 
         raise DeviceError(f"{options['device']} is not there")
 
-    monkeypatch.setattr("posemill.jobs.extract.worker.open_estimator", refuse)
+    monkeypatch.setattr("posemill.jobs.extract.keypoints.open_estimator", refuse)
     return seen
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from posemill.records import Clip
+from posemill.estimators import ClipState
+from posemill.records import Clip, Frame
 from posemill.stores.commits import Shard
+
+if TYPE_CHECKING:
+    from posemill.jobs.extract.reading import Lane
 
 # The third number of a worker's place: what it is doing with the frame.
 STARTING, DECODING, ESTIMATING, WRITING = range(4)
@@ -99,8 +104,39 @@ class Fatal:
     message: str
 
 
+class FrameHandler(Protocol):
+    """What a worker does with the frames it reads: finds keypoints in them, keeps them as pictures.
+
+    Args:
+        writes_to: For the message about a disk that refuses.
+        saves_states: Whether a unit goes on by the bytes of its state; if not, it is read again
+            from its start.
+    """
+
+    writes_to: str
+    saves_states: bool
+
+    def begin(self, unit: Unit) -> ClipState | None:
+        """Return what is known of the frames of a unit before the next; None if nothing has to."""
+
+    def state_after_failure(self, state: ClipState) -> ClipState:
+        """Return the state to go on with behind a frame that `compute` failed at."""
+
+    def compute(self, frames: list[Frame], states: list[ClipState] | None) -> Sequence[Any]:
+        """Return a result for each frame. Whatever it raises is the reason why a frame is lost."""
+
+    def keep(self, lane: Lane, index: int, path: str | None, result: Any) -> None:
+        """Add a result to `lane.found`. Who writes here raises `OSError`, which ends the run."""
+
+    def collect(self, lane: Lane) -> None:
+        """Make `lane.found`, which is not empty, part of the next commit."""
+
+    def write(self, name: str) -> Shard | None:
+        """Make all that was collected durable under that name; None if there is nothing."""
+
+
 @dataclass(frozen=True)
-class WorkerSettings:
+class WorkerSettings(ABC):
     """What every worker of a run needs to know.
 
     Args:
@@ -109,10 +145,11 @@ class WorkerSettings:
     """
 
     folder: str
-    engine: str
-    engine_options: Mapping[str, Any]
-    devices: tuple[str, ...]
-    skeleton_name: str
     decoder: str
+    devices: tuple[str, ...]
     batch_size: int
     memory_bytes: int
+
+    @abstractmethod
+    def open(self, device: str) -> FrameHandler:
+        """Return what handles the frames of a worker. Called in the worker."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from posemill.decoders import VideoReader, open_video
 from posemill.decoders.pictures import read_picture
 from posemill.errors import DecodeError
 from posemill.estimators import ClipState
 from posemill.jobs.extract.messages import DECODING, Lost, Unit
-from posemill.records import Clip, Frame, Keypoints
+from posemill.records import Clip, Frame
 from posemill.sources.frames import frame_path, list_frames
 
 SLOW_STEP_SECONDS = 600.0  # loading models for the first time, writing to a busy disk
@@ -47,9 +47,10 @@ class Lane:
     Args:
         position: Of the unit within its task.
         next_frame: The first one that was not taken yet.
-        state: The tracker's, None where each frame stands alone.
-        keep_from: Frames before it are committed, and read again only for the tracker's sake.
-        waiting: Frames that were read and not yet shown to the engine.
+        state: What the handler knows of the frames before, None where each stands alone.
+        keep_from: Frames before it are committed, and read again only for the state's sake.
+        found: Number, file and result of each frame since the last commit.
+        waiting: Frames that were read and not yet handled.
     """
 
     unit: Unit
@@ -58,7 +59,7 @@ class Lane:
     state: ClipState | None
     keep_from: int = 0
     fps: float | None = None
-    found: list[tuple[int, str | None, Keypoints]] = field(default_factory=list)
+    found: list[tuple[int, str | None, Any]] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     waiting: list[tuple[int, str | None, Frame]] = field(default_factory=list)
 

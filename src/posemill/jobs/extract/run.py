@@ -18,9 +18,9 @@ from posemill.decoders import find_decoder
 from posemill.errors import RunError
 from posemill.executors import Limits, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
+from posemill.jobs.extract.keypoints import KeypointSettings
 from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.log import RunLog
-from posemill.jobs.extract.messages import WorkerSettings
 from posemill.jobs.extract.opening import open_ledger, settled
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.snapshot import Snapshot, failed_text
@@ -227,7 +227,7 @@ def _work(
     if config.temp_dir is not None:
         config.temp_dir.mkdir(parents=True, exist_ok=True)
         environment["TMPDIR"] = str(config.temp_dir)
-    settings = WorkerSettings(
+    settings = KeypointSettings(
         folder=str(config.out),
         engine=config.engine,
         engine_options=dict(config.engine_options),

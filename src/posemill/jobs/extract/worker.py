@@ -1,21 +1,17 @@
-"""A worker: decodes, estimates and writes by itself, and says what it committed."""
+"""A worker: reads frames, hands them to what makes something of them, says what is committed."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import psutil
 
 from posemill.errors import ConfigError, PosemillError
-from posemill.estimators import ClipState, Estimator, open_estimator
+from posemill.estimators import ClipState
 from posemill.executors import Progress
 from posemill.jobs.extract.messages import (
     ESTIMATING,
@@ -23,6 +19,7 @@ from posemill.jobs.extract.messages import (
     WRITING,
     Commit,
     Fatal,
+    FrameHandler,
     Task,
     Unit,
     UnitProgress,
@@ -38,8 +35,7 @@ from posemill.jobs.extract.reading import (
     attempt,
 )
 from posemill.machine.disk import disk_message
-from posemill.records import Frame, Keypoints, PoseClip, join_people
-from posemill.stores.writer import ShardWriter
+from posemill.records import Frame
 
 _BEAT_SECONDS = 0.2
 
@@ -57,37 +53,35 @@ class MakeWorker:
 
 
 class Worker:
-    """Has one engine, opened at the first task, and does one task after the other."""
+    """Has one handler, opened at the first task, and does one task after the other."""
 
     def __init__(self, settings: WorkerSettings, device: str) -> None:
         self.settings = settings
         self._device = device
-        self._estimator: Estimator | None = None
+        self._handler: FrameHandler | None = None
         self._listing = Listing()
 
     def __call__(self, task: Task, progress: Progress) -> Iterator[Commit | Fatal | None]:
         """Yield a commit for every shard written; None now and then."""
         progress.at(-1, -1, STARTING, 0, seconds=SLOW_STEP_SECONDS)
         try:
-            estimator = self._open()
+            handler = self._open()
         except PosemillError as error:
             yield Fatal(type(error).__name__, str(error))
             return
-        yield from _TaskRun(self.settings, estimator, task, progress, listing=self._listing).run()
+        yield from _TaskRun(self.settings, handler, task, progress, listing=self._listing).run()
 
-    def _open(self) -> Estimator:
-        if self._estimator is None:
+    def _open(self) -> FrameHandler:
+        if self._handler is None:
             settings = self.settings
-            self._estimator = open_estimator(
-                settings.engine, device=self._device, threads=1, **settings.engine_options
-            )
+            self._handler = settings.open(self._device)
             used = psutil.Process().memory_info().rss
             if settings.memory_bytes and used > settings.memory_bytes:
                 raise ConfigError(
                     f"memory limit: the engine alone needs {used >> 20} MB, allowed are "
                     f"{settings.memory_bytes >> 20} MB; give more with --memory-limit-mb"
                 )
-        return self._estimator
+        return self._handler
 
 
 _OpenLane = tuple[Lane, Generator[Item, None, None]]
@@ -100,20 +94,19 @@ class _TaskRun:
     def __init__(
         self,
         settings: WorkerSettings,
-        estimator: Estimator,
+        handler: FrameHandler,
         task: Task,
         progress: Progress,
         *,
         listing: Listing,
     ) -> None:
         self._settings = settings
-        self._estimator = estimator
+        self._handler = handler
         self._task = task
         self._progress = progress
         # Of states that cannot be copied one is at risk at a time.
-        is_careful = task.is_careful or not estimator.info.saves_states
+        is_careful = task.is_careful or not handler.saves_states
         self._batch_size = 1 if is_careful else settings.batch_size
-        self._writer = ShardWriter(Path(settings.folder))
         self._finished: list[UnitProgress] = []
         self._reader = FrameReader(settings.decoder, self._at, listing)
         self._num_rows = 0
@@ -126,8 +119,8 @@ class _TaskRun:
         try:
             yield from self._run()
         except OSError as error:
-            # Only writing raises here: reading and estimating go through `attempt`.
-            yield Fatal("RunError", self._describe(error))
+            # Only writing raises here: reading and computing go through `attempt`.
+            yield Fatal("RunError", disk_message(error, self._handler.writes_to))
 
     def _run(self) -> Iterator[Commit | None]:
         """Take units in their order, several tracked ones side by side if the batch allows."""
@@ -174,13 +167,10 @@ class _TaskRun:
         )
 
     def _open_lane(self, position: int, unit: Unit) -> _OpenLane:
-        engine, state, keep_from = self._estimator, None, unit.next_frame
-        if unit.is_chain and (unit.state is None or not engine.info.saves_states):
-            state = engine.new_state()
-            if unit.state is not None:  # all again, to come to where it was
-                unit = dataclasses.replace(unit, next_frame=unit.start_frame)
-        elif unit.is_chain and unit.state is not None:
-            state = engine.load_state(unit.state)
+        state, keep_from = self._handler.begin(unit), unit.next_frame
+        if unit.state is not None and not self._handler.saves_states:
+            # all again, to come to where it was
+            unit = dataclasses.replace(unit, next_frame=unit.start_frame)
         lane = Lane(unit, position, unit.next_frame, state, keep_from=keep_from)
         return lane, self._reader.read(lane)
 
@@ -188,7 +178,7 @@ class _TaskRun:
         self._progress.at(*place, self._num_frames, seconds=seconds)
 
     def _advance(self, lanes: list[_OpenLane]) -> list[_OpenLane]:
-        """Take the next frames of all lanes, run the engine on them; return the unfinished ones."""
+        """Take the next frames of all lanes, have them handled; return the unfinished lanes."""
         over = []
         for lane, items in lanes:
             for _ in range(1 if lane.unit.is_chain else self._batch_size):
@@ -197,15 +187,15 @@ class _TaskRun:
                     over.append(lane)
                     break
                 self._take(lane, item)
-        self._estimate([lane for lane, _ in lanes if lane.unit.is_chain])
+        self._handle([lane for lane, _ in lanes if lane.unit.is_chain])
         for lane, _ in lanes:
             if not lane.unit.is_chain:
-                self._estimate([lane])
+                self._handle([lane])
         self._finished += [self._collect(lane, is_done=True) for lane in over]
         return [each for each in lanes if each[0] not in over]
 
     def _take(self, lane: Lane, item: Item) -> None:
-        """Let a frame wait for the engine, or note why there is none."""
+        """Let a frame wait for the handler, or note why there is none."""
         index, path, frame = item
         unit = lane.unit
         lane.next_frame = index + 1
@@ -218,8 +208,8 @@ class _TaskRun:
         else:
             lane.waiting.append((index, path, frame))
 
-    def _estimate(self, lanes: list[Lane]) -> None:
-        """Run the engine once on all frames that wait in these lanes, tracked or not, not mixed."""
+    def _handle(self, lanes: list[Lane]) -> None:
+        """Hand on all frames that wait in these lanes at once, tracked or not, not mixed."""
         waiting = [(lane, frame) for lane in lanes for frame in lane.waiting]
         for lane in lanes:
             lane.waiting = []
@@ -228,16 +218,16 @@ class _TaskRun:
         first, (index, _, _) = waiting[0]
         self._at((first.position, index, ESTIMATING))
         states = [lane.state for lane, _ in waiting if lane.state is not None] or None
-        # An engine that throws leaves nobody's state to be trusted.
+        # Whoever throws leaves nobody's state to be trusted.
         saved = [state.copy() for state in states or ()] if len(waiting) > 1 else []
         frames = [frame for _, (_, _, frame) in waiting]
-        result = attempt(lambda: self._estimator.estimate(frames, states))
-        if isinstance(result, Failed):
-            self._lose_failing(waiting, saved, result)
+        results = attempt(lambda: self._handler.compute(frames, states))
+        if isinstance(results, Failed):
+            self._lose_failing(waiting, saved, results)
             return
-        for row, (lane, (index, path, _)) in enumerate(waiting):
+        for (lane, (index, path, _)), result in zip(waiting, results, strict=True):
             if index >= lane.keep_from:
-                lane.found.append((index, path, _row_of(result, row)))
+                self._handler.keep(lane, index, path, result)
                 self._num_rows += 1
                 self._num_frames += 1
 
@@ -249,17 +239,18 @@ class _TaskRun:
     def _lose_failing(
         self, waiting: list[_Waiting], saved: list[ClipState], failed: Failed
     ) -> None:
-        """Find the frame of a batch that the engine failed at: by itself, each in its turn."""
+        """Find the frame of a batch that failed: by itself, each in its turn."""
         if len(waiting) == 1:
             lane, (index, path, _) = waiting[0]
             self._lose(lane, index, failed, path=path)
-            lane.state = None if lane.state is None else self._estimator.new_state()
+            if lane.state is not None:
+                lane.state = self._handler.state_after_failure(lane.state)
             return
         for number, (lane, frame) in enumerate(waiting):
             if saved:
                 lane.state = saved[number]
             lane.waiting = [frame]
-            self._estimate([lane])
+            self._handle([lane])
 
     def _should_leave(self) -> bool:
         if self._progress.is_stopping:
@@ -274,10 +265,7 @@ class _TaskRun:
         """Move what a lane has to the shard, and return how far the unit is."""
         unit, found, lost = lane.unit, lane.found, lane.lost
         if found:
-            clip = _pose_clip(lane, self._estimator.info.skeleton_names[0])
-            self._writer.add(
-                unit.clip_no, clip.as_skeleton(self._settings.skeleton_name), unit_no=unit.unit_no
-            )
+            self._handler.collect(lane)
         lane.found, lane.lost = [], []
         state = None if is_done or lane.state is None else lane.state.to_bytes()
         next_frame = max(lane.next_frame, lane.keep_from)
@@ -288,42 +276,8 @@ class _TaskRun:
         """Write the shard; return it with the units finished since the last, and those begun."""
         units = [*self._finished, *(self._collect(lane, is_done=False) for lane, _ in lanes)]
         self._progress.at(-1, -1, WRITING, self._num_frames, seconds=SLOW_STEP_SECONDS)
-        shard = None
-        if self._writer.num_rows:
-            shard = self._writer.write(f"{self._task.name}-{self._num_shards:04d}.parquet")
-            self._num_shards += 1
+        shard = self._handler.write(f"{self._task.name}-{self._num_shards:04d}")
+        self._num_shards += shard is not None
         self._finished, self._num_rows, self._num_frames = [], 0, 0
         self._progress.at(-1, -1, WRITING, 0)  # from here on they count as committed
         return Commit(shard, tuple(units))
-
-    def _describe(self, error: OSError) -> str:
-        where = os.path.join(self._settings.folder, "shards")  # noqa: PTH118
-        return disk_message(error, where)
-
-
-def _row_of(keypoints: Keypoints, row: int) -> Keypoints:
-    chosen = slice(row, row + 1)
-    others = keypoints.others and keypoints.others.of_frames(row, row + 1)
-    return Keypoints(
-        keypoints.points[chosen], keypoints.scores[chosen], keypoints.sizes_wh[chosen], others
-    )
-
-
-def _pose_clip(lane: Lane, skeleton_name: str) -> PoseClip:
-    clip = lane.unit.clip
-    results: list[Any] = [keypoints for _, _, keypoints in lane.found]
-    paths = tuple(path for _, path, _ in lane.found if path is not None)
-    return PoseClip(
-        np.concatenate([each.points for each in results]),
-        np.concatenate([each.scores for each in results]),
-        np.concatenate([each.sizes_wh for each in results]),
-        skeleton_name,
-        clip_id=clip.clip_id,
-        split=clip.split,
-        frame_indices=np.array([index for index, _, _ in lane.found], np.int64),
-        image_paths=paths,
-        label=clip.label,
-        fps=lane.fps,
-        extra=dict(clip.extra),
-        others=join_people([each.others for each in results]),
-    )

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from posemill.jobs.extract import forecast as module
-from posemill.jobs.extract.forecast import Forecast, _sample, forecast
+from posemill.jobs import forecast as module
+from posemill.jobs.forecast import Forecast, _sample, forecast
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList
 

@@ -1,0 +1,105 @@
+"""Frames to keypoints: what the workers of `extract` do with what they read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posemill.estimators import ClipState, open_estimator
+from posemill.jobs.extract.messages import Unit, WorkerSettings
+from posemill.jobs.extract.reading import Lane
+from posemill.records import Frame, Keypoints, PoseClip, join_people
+from posemill.stores.commits import Shard
+from posemill.stores.manifest import SHARDS_NAME
+from posemill.stores.writer import ShardWriter
+
+
+@dataclass(frozen=True)
+class KeypointSettings(WorkerSettings):
+    """What a worker of `extract` needs to know: the engine beside all that every worker does."""
+
+    engine: str
+    engine_options: Mapping[str, Any]
+    skeleton_name: str
+
+    def open(self, device: str) -> KeypointHandler:
+        """Return the handler with an engine of its own on that device."""
+        return KeypointHandler(self, device)
+
+
+class KeypointHandler:
+    """An engine, and the shard that its results are collected for."""
+
+    def __init__(self, settings: KeypointSettings, device: str) -> None:
+        self.writes_to = os.path.join(settings.folder, SHARDS_NAME)  # noqa: PTH118
+        self._estimator = open_estimator(
+            settings.engine, device=device, threads=1, **settings.engine_options
+        )
+        self.saves_states = self._estimator.info.saves_states
+        self._skeleton_name = settings.skeleton_name
+        self._writer = ShardWriter(Path(settings.folder))
+
+    def begin(self, unit: Unit) -> ClipState | None:
+        """Return the state of the tracker where a unit goes on; None if its frames stand alone."""
+        if not unit.is_chain:
+            return None
+        engine = self._estimator
+        if unit.state is None or not self.saves_states:
+            return engine.new_state()
+        return engine.load_state(unit.state)
+
+    def state_after_failure(self, state: ClipState) -> ClipState:
+        """Return a fresh state: an engine that threw leaves nobody's to be trusted."""
+        return self._estimator.new_state()
+
+    def compute(self, frames: list[Frame], states: list[ClipState] | None) -> Sequence[Keypoints]:
+        """Return the keypoints of each frame; states move on."""
+        found = self._estimator.estimate(frames, states)
+        return [_row_of(found, row) for row in range(len(frames))]
+
+    def keep(self, lane: Lane, index: int, path: str | None, result: Keypoints) -> None:
+        """Let the keypoints of a frame wait for the next commit."""
+        lane.found.append((index, path, result))
+
+    def collect(self, lane: Lane) -> None:
+        """Move what a lane has to the shard."""
+        clip = _pose_clip(lane, self._estimator.info.skeleton_names[0])
+        unit = lane.unit
+        self._writer.add(unit.clip_no, clip.as_skeleton(self._skeleton_name), unit_no=unit.unit_no)
+
+    def write(self, name: str) -> Shard | None:
+        """Write what was collected as a shard of that name; None if there is nothing."""
+        return self._writer.write(f"{name}.parquet") if self._writer.num_rows else None
+
+
+def _row_of(keypoints: Keypoints, row: int) -> Keypoints:
+    chosen = slice(row, row + 1)
+    others = keypoints.others and keypoints.others.of_frames(row, row + 1)
+    return Keypoints(
+        keypoints.points[chosen], keypoints.scores[chosen], keypoints.sizes_wh[chosen], others
+    )
+
+
+def _pose_clip(lane: Lane, skeleton_name: str) -> PoseClip:
+    clip = lane.unit.clip
+    results: list[Keypoints] = [keypoints for _, _, keypoints in lane.found]
+    paths = tuple(path for _, path, _ in lane.found if path is not None)
+    return PoseClip(
+        np.concatenate([each.points for each in results]),
+        np.concatenate([each.scores for each in results]),
+        np.concatenate([each.sizes_wh for each in results]),
+        skeleton_name,
+        clip_id=clip.clip_id,
+        split=clip.split,
+        frame_indices=np.array([index for index, _, _ in lane.found], np.int64),
+        image_paths=paths,
+        label=clip.label,
+        fps=lane.fps,
+        extra=dict(clip.extra),
+        others=join_people([each.others for each in results]),
+    )
