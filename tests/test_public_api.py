@@ -22,6 +22,8 @@ PACKAGE = Path(posemill.__file__).parent
 PUBLIC_NAMES = [
     "SKELETON_NAMES",
     "Clip",
+    "ClipAugment",
+    "ClipTransform",
     "Holistic",
     "ExtractConfig",
     "KeypointDataset",
@@ -30,6 +32,7 @@ PUBLIC_NAMES = [
     "Run",
     "Skeleton",
     "TrainConfig",
+    "VideoClips",
     "__version__",
     "cache_dataset",
     "draw",

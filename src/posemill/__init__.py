@@ -29,10 +29,15 @@ if TYPE_CHECKING:
     from posemill.training.config.train_config import TrainConfig
     from posemill.training.data.torch_data import KeypointDataset
     from posemill.training.front import evaluate, fit, load_model, train
+    from posemill.training.video.augment import ClipAugment
+    from posemill.training.video.transform import ClipTransform
+    from posemill.training.video.video_clips import VideoClips
 
 # Public name -> module that has it. Imported at first use: `import posemill` stays light.
 _PUBLIC = {
     "Clip": "posemill.records",
+    "ClipAugment": "posemill.training.video.augment",
+    "ClipTransform": "posemill.training.video.transform",
     "Holistic": "posemill.estimators.holistic.legacy",
     "ExtractConfig": "posemill.config",
     "KeypointDataset": "posemill.training.data.torch_data",
@@ -42,6 +47,7 @@ _PUBLIC = {
     "SKELETON_NAMES": "posemill.skeletons",
     "Skeleton": "posemill.skeletons",
     "TrainConfig": "posemill.training.config.train_config",
+    "VideoClips": "posemill.training.video.video_clips",
     "cache_dataset": "posemill.training.caching.dataset_cache",
     "draw": "posemill.inspection.drawing.frame_picture",
     "evaluate": "posemill.training.front",
@@ -71,6 +77,8 @@ _PACKAGES = ("framework", "python", "solutions")
 __all__ = [
     "SKELETON_NAMES",
     "Clip",
+    "ClipAugment",
+    "ClipTransform",
     "ExtractConfig",
     "Holistic",
     "KeypointDataset",
@@ -79,6 +87,7 @@ __all__ = [
     "Run",
     "Skeleton",
     "TrainConfig",
+    "VideoClips",
     "__version__",
     "cache_dataset",
     "draw",

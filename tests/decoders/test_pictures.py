@@ -334,3 +334,25 @@ def test_a_thumbnail_is_32_by_32_grey_and_decodes_no_more_than_it_needs(
     size, small = pictures.read_thumbnail(tmp_path / "a.jpg")
     assert (size, asked, small.shape, small.dtype) == (size_wh, [flags], (32, 32), np.uint8)
     assert np.abs(small[16].astype(int) - np.linspace(4, 251, 32)).max() < 8
+
+
+@pytest.mark.parametrize(("least_side", "factor"), [(13, 1), (12, 2), (6, 4), (4, 4), (3, 8)])
+def test_a_jpeg_is_decoded_smaller_for_who_needs_no_more(
+    least_side: int, factor: int, scene: Frame, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jpg").write_bytes(encode(scene, ".jpg"))
+    (tmp_path / "a.png").write_bytes(encode(scene, ".png"))
+    small = read_picture(tmp_path / "a.jpg", least_side=least_side)
+    assert small.shape == (24 // factor, 40 // factor, 3)
+    means = scene.reshape(24 // factor, factor, 40 // factor, factor, 3).mean((1, 3))
+    assert np.abs(small - means).max() < 12
+    assert read_picture(tmp_path / "a.png", least_side=least_side).shape == scene.shape
+
+
+def test_frames_are_averaged_where_they_become_much_smaller(scene: Frame) -> None:
+    assert pictures.resize_frame(scene, (40, 24)) is scene
+    means = scene.reshape(6, 4, 10, 4, 3).mean((1, 3))
+    small = pictures.resize_frame(scene, (10, 6))
+    assert np.abs(small - means).max() <= 0.5
+    wide = pictures.resize_frame(scene, (80, 24))
+    np.testing.assert_array_equal(wide, cv2.resize(scene, (80, 24)))

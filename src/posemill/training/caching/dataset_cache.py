@@ -102,6 +102,11 @@ class CachedDataset:
                 "cache_dataset: key: expected a text that names the data, the step and its "
                 "settings, got nothing; without it an old result would be taken for a new one"
             )
+        if getattr(dataset, "is_random", False) or getattr(dataset, "may_drop", False):
+            raise ValueError(
+                "cache_dataset: this data set draws its samples at random, or leaves some out: one "
+                "draw would be kept for good; give is_training=False and on_error='replace'"
+            )
         if store not in STORES:
             raise ValueError(f"cache_dataset: store: expected mmap, ram or hdf5, got {store!r}")
         if limit_gb is not None and not limit_gb > 0:
@@ -140,8 +145,9 @@ class CachedDataset:
         return len(self.dataset)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "lengths" and "dataset" in self.__dict__:  # what `fit` sorts by, where it is
-            return self.dataset.lengths
+        # what `fit` sorts by, and how it makes batches, where a data set says so
+        if name in ("lengths", "collate_fn") and "dataset" in self.__dict__:
+            return getattr(self.dataset, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __getitem__(self, index: int) -> Any:

@@ -63,11 +63,14 @@ class UserBatches(Dataset[UserBatch]):
 
     Args:
         samples: `[index]` gives a sample.
-        collate: Makes a batch of a list of samples.
+        collate: Makes a batch of a list of samples; by default the data set's own `collate_fn`,
+            or torch's.
     """
 
     def __init__(self, samples: Any, collate: Collate | None = None) -> None:
-        self.samples, self.collate = samples, collate or default_collate
+        self.samples = samples
+        own = getattr(samples, "collate_fn", None)
+        self.collate: Collate = collate or own or default_collate
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -76,9 +79,26 @@ class UserBatches(Dataset[UserBatch]):
         return self.__getitems__([draw])
 
     def __getitems__(self, draws: Sequence[Draw]) -> UserBatch:
-        """Return the batch of these draws."""
-        values = self.collate([self.samples[draw.clip] for draw in draws])
-        return UserBatch(values, [draw.clip for draw in draws], counts=bool(draws[0].weight))
+        """Return the batch of these draws.
+
+        A data set with `at_epoch(index, epoch)` is asked so: its draws are then the same wherever
+        a training goes on. One that may drop samples returns None for them; a batch of nothing
+        else has a replacement that does not count.
+        """
+        samples, counts = [self._sample(draw) for draw in draws], bool(draws[0].weight)
+        if getattr(self.samples, "may_drop", False):
+            draws = [draw for draw, one in zip(draws, samples, strict=True) if one is not None] or [
+                draws[0]._replace(weight=0.0)
+            ]
+            samples = [one for one in samples if one is not None]
+            if not samples:
+                samples, counts = [self.samples.replacement(*draws[0][:2])], False
+        return UserBatch(self.collate(samples), [draw.clip for draw in draws], counts)
+
+    def _sample(self, draw: Draw) -> Any:
+        if hasattr(self.samples, "at_epoch"):
+            return self.samples.at_epoch(draw.clip, draw.epoch)
+        return self.samples[draw.clip]
 
 
 class CallModel:

@@ -31,6 +31,7 @@ from posemill.training.runs.logs import say
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.building import build_from, build_workload
 from posemill.training.tasks.workload import Workload
+from posemill.training.video.problems import describe_problems, live_problems
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def load_model(
 
 def run_training(make: MakeWorkload, resolved: Resolved) -> TrainResult:
     """Train a workload in the mode, with the precision and in the folder that settings say."""
-    config, uses = resolved.config, live_uses()
+    config, uses, unread = resolved.config, live_uses(), live_problems()
     if resolved.sources["workers"].startswith("machine"):
         config = config.replace(workers=-1)  # decided again, when the mode is known
     folder = RunFolder(config.out)
@@ -163,7 +164,7 @@ def run_training(make: MakeWorkload, resolved: Resolved) -> TrainResult:
         ]
         _tell(lines, log, is_shown=config.progress)
         summary = launch(make, planned, folder) | reasons
-        saved = describe_uses(uses)
+        saved = [*describe_uses(uses), *describe_problems(unread)]
         summary["notes"] = notes + summary["notes"] + saved
         folder.write_summary(summary)
         _tell(saved, log, is_shown=config.progress)

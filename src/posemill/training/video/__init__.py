@@ -1,0 +1,1 @@
+"""Clips of pixels for training: which there are, reading them, batches, augmentation."""

@@ -1,0 +1,231 @@
+"""Which clips there are: a list, what `posemill frames` wrote, or a folder of videos or frames."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
+from posemill.errors import SourceError
+from posemill.records import SPLIT_NAMES, Clip
+from posemill.tables import TableError, find_encoding, read_table
+
+INDEX_NAME = "index.csv"
+_LEDGER_NAME = "ledger.sqlite"
+_OF_CLIP = ("path", "clip_id", "split", "label", "start_seconds", "end_seconds")
+_OF_FRAMES = ("format", "offset", "num_frames", "width", "height", "fps", "frame_indices")
+
+
+@dataclass(frozen=True, slots=True)
+class ClipPlace:
+    """A clip, and where its frames are.
+
+    Args:
+        clip_id: Its name.
+        path: A video, a folder of pictures, or a pack.
+        kind: `video`, `frames` (pictures) or `packed`.
+        split: `all` where there are none.
+        label: Empty where it has none.
+        num_frames: Where it is known without opening it.
+        fps: The same.
+        size_wh: Width and height of its frames; always known of a pack.
+        offset: Where it begins in its pack, in bytes.
+        suffix: Of its pictures, `000000.jpg` and so on; empty where their names are to be looked
+            up.
+        start_seconds: Where to begin in a video.
+        end_seconds: Where to end, exclusive.
+        extra: Further columns of a list.
+    """
+
+    clip_id: str
+    path: str
+    kind: str
+    split: str = "all"
+    label: str = ""
+    num_frames: int | None = None
+    fps: float | None = None
+    size_wh: tuple[int, int] | None = None
+    offset: int = 0
+    suffix: str = ""
+    start_seconds: float = 0.0
+    end_seconds: float | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+class Index(NamedTuple):
+    """The clips that are there, and the names and paths of those that are not."""
+
+    clips: list[ClipPlace]
+    missing: list[tuple[str, str]]
+
+
+def read_index(index: str | os.PathLike[str] | Iterable[Clip]) -> Index:
+    """Return the clips that a path or a list of `Clip`s names. Nothing is decoded.
+
+    Args:
+        index: A table (CSV or TSV with a column `path`, relative to it; `split`, `label`,
+            `clip_id`, `start_seconds`, `end_seconds` where it has them), a folder that
+            `posemill frames` wrote, a folder of videos or of folders of pictures (the folder of a
+            split first, then one for each label, where there are such), or `Clip`s.
+
+    Raises:
+        SourceError: There are no clips, or a row does not say where one is.
+    """
+    if not isinstance(index, (str, os.PathLike)):
+        return _of_clips(index)
+    path = Path(index)
+    if path.is_dir():
+        if (path / INDEX_NAME).is_file():
+            return _of_table(path / INDEX_NAME)
+        if (path / _LEDGER_NAME).is_file():
+            raise SourceError(
+                f"{path} has no {INDEX_NAME}: `posemill frames` has not finished; give the same "
+                "command again"
+            )
+        return _of_folder(path)
+    if not path.exists():
+        raise SourceError(f"{path} is not there: expected a list of clips or a folder")
+    if suffix_of(path.name) in VIDEO_SUFFIXES:
+        return Index([ClipPlace(path.stem, str(path), "video")], [])
+    return _of_table(path)
+
+
+def _of_clips(clips: Iterable[Clip]) -> Index:
+    found, missing = [], []
+    for clip in clips:
+        if not isinstance(clip, Clip):
+            raise TypeError(
+                f"index: expected a path or posemill.Clip objects, got {type(clip).__name__}"
+            )
+        place = ClipPlace(
+            clip.clip_id, clip.path, "video" if clip.kind == "video" else "frames", clip.split,
+            clip.label or "", clip.num_frames, start_seconds=clip.start_seconds,
+            end_seconds=clip.end_seconds, extra=clip.extra,
+        )  # fmt: skip
+        if Path(clip.path).exists():
+            found.append(place)
+        else:
+            missing.append((clip.clip_id, clip.path))
+    return _checked(Index(found, missing), "index")
+
+
+def _of_table(path: Path) -> Index:
+    found, missing = [], []
+    try:
+        encoding = find_encoding(path) or "utf-8"
+        names = (*_OF_CLIP, *_OF_FRAMES)
+        for number, row in read_table(path, names=names, encoding=encoding):
+            place = _of_row(row, path.parent, f"{path}, line {number}: ")
+            if place is None:
+                missing.append((_id_of(row), row["path"]))
+            else:
+                found.append(place)
+    except TableError as error:
+        raise SourceError(f"{path}, {error}") from error
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from error
+    return _checked(Index(found, missing), str(path))
+
+
+def _checked(index: Index, where: str) -> Index:
+    if not index.clips:
+        if index.missing:
+            raise SourceError(
+                f"{where}: none of its {len(index.missing)} clips is there; the first should be "
+                f"{index.missing[0][1]}"
+            )
+        raise SourceError(f"{where}: expected clips, got none")
+    return index
+
+
+def _id_of(row: Mapping[str, str]) -> str:
+    return row.get("clip_id") or _without_suffix(row["path"])
+
+
+def _without_suffix(name: str) -> str:
+    return name.rpartition(".")[0] if suffix_of(name) in VIDEO_SUFFIXES else name
+
+
+def _of_row(row: Mapping[str, str], folder: Path, where: str) -> ClipPlace | None:
+    """Return the clip of a row; None where its file is missing."""
+    if "path" not in row:
+        raise SourceError(f"{where}expected a column 'path', got {list(row)}")
+    if not row["path"].strip():
+        label = row.get("label", "")
+        raise SourceError(f"{where}'path' is empty" + (f" beside label {label!r}" * bool(label)))
+    path = os.path.join(folder, row["path"])  # noqa: PTH118
+    is_packed = row.get("format") == "rgb"
+    kind = "packed" if is_packed else "frames" if os.path.isdir(path) else "video"  # noqa: PTH112
+    if not os.path.exists(path):  # noqa: PTH110
+        return None
+    size_wh = _number(row, "width", where), _number(row, "height", where)
+    num_frames = _number(row, "num_frames", where)
+    if is_packed and not (all(size_wh) and num_frames and "offset" in row):
+        raise SourceError(
+            f"{where}expected num_frames, width, height and offset of a packed clip; write the "
+            "frames again"
+        )
+    end = row.get("end_seconds", "").strip()
+    return ClipPlace(
+        _id_of(row),
+        path,
+        kind,
+        row.get("split", "").strip() or "all",
+        row.get("label", "").strip(),
+        # of the frames on disk: a list of videos may count as it likes
+        int(num_frames) if num_frames and kind != "video" else None,
+        _number(row, "fps", where) or None,
+        (int(size_wh[0]), int(size_wh[1])) if all(size_wh) else None,
+        int(_number(row, "offset", where)),
+        row.get("format", "") if kind == "frames" else "",
+        _number(row, "start_seconds", where),
+        _number(row, "end_seconds", where) if end else None,
+        {name: value for name, value in row.items() if name not in (*_OF_CLIP, *_OF_FRAMES)},
+    )
+
+
+def _number(row: Mapping[str, str], column: str, where: str) -> float:
+    """Return a number of a row, 0 where it has none."""
+    text = row.get(column, "").strip()
+    try:
+        value = float(text or 0)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise SourceError(f"{where}{column}: expected a number, 0 or more, got {text!r}")
+    return value
+
+
+def _of_folder(root: Path) -> Index:
+    """Return the videos below a folder or, where there are none, its folders of pictures."""
+    videos: list[tuple[tuple[str, ...], str]] = []
+    folders: list[tuple[tuple[str, ...], str]] = []
+    for folder, below, names in os.walk(root, followlinks=True):
+        below[:] = natural_sort(name for name in below if not name.startswith("."))
+        parts = Path(folder).relative_to(root).parts
+        kinds = {name: suffix_of(name) for name in names if not name.startswith(".")}
+        for name in natural_sort(name for name in kinds if kinds[name] in VIDEO_SUFFIXES):
+            videos.append(((*parts, name), os.path.join(folder, name)))  # noqa: PTH118
+        if parts and PICTURE_SUFFIXES & set(kinds.values()):
+            folders.append((parts, folder))
+    if videos and folders:
+        raise SourceError(
+            f"{root} holds both {len(videos)} videos and {len(folders)} folders of pictures; give "
+            "the folder of the ones, or a list"
+        )
+    kind = "video" if videos else "frames"
+    found = [_in_folder(parts, path, kind) for parts, path in videos or folders]
+    if not found:
+        raise SourceError(f"{root}: no videos and no folders of pictures, at any depth")
+    return Index(found, [])
+
+
+def _in_folder(parts: tuple[str, ...], path: str, kind: str) -> ClipPlace:
+    split = parts[0].lower() if parts[0].lower() in SPLIT_NAMES and len(parts) > 1 else "all"
+    rest = parts if split == "all" else parts[1:]
+    clip_id = _without_suffix("/".join(rest))
+    return ClipPlace(clip_id, path, kind, split, rest[-2] if len(rest) > 1 else "")

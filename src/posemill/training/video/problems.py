@@ -1,0 +1,125 @@
+"""Clips that could not be read: counted over all processes, and told at the end of a training."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from posemill.terminal import printable, warn_once
+
+
+class ClipProblem(NamedTuple):
+    """A clip that could not be read, why, and how often that was found."""
+
+    clip_id: str
+    message: str
+    times: int
+
+
+class SharedNumber:
+    """A whole number in a file; None until it is set."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def set(self, value: int) -> None:
+        """Set it for every process."""
+        # No moment without its eight bytes: others read it meanwhile.
+        place = os.open(self._path, os.O_WRONLY | os.O_CREAT)
+        try:
+            os.write(place, value.to_bytes(8, "little"))
+        finally:
+            os.close(place)
+
+    def get(self) -> int | None:
+        """Return what it was set to."""
+        try:
+            return int.from_bytes(self._path.read_bytes(), "little")
+        except OSError:
+            return None
+
+
+class Problems:
+    """What loader processes note in one file beside each other; goes with who made it.
+
+    Args:
+        rule: What is done with such a clip: `replaced` or `left out`.
+    """
+
+    def __init__(self, rule: str) -> None:
+        self.rule = rule
+        self._folder = Path(tempfile.mkdtemp(prefix="posemill-clips-"))
+        weakref.finalize(self, _remove, self._folder, os.getpid())
+        _LIVE.add(self)
+
+    def add(self, clip_id: str, message: str, rule: str = "") -> None:
+        """Note that a clip could not be read, and log it; with the rule where it is another."""
+        warn_once(f"{message}; clip {clip_id!r} is {rule or self.rule}")
+        line = json.dumps([clip_id, message]).encode() + b"\n"
+        try:
+            # One write to the end of a file: lines of several processes stay whole.
+            place = os.open(self._folder / "problems", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            try:
+                os.write(place, line)
+            finally:
+                os.close(place)
+        except OSError:
+            return  # a counter is not worth a training; the log has it
+
+    def found(self) -> list[ClipProblem]:
+        """Return the clips that could not be read so far, in all processes."""
+        counts: dict[str, tuple[str, int]] = {}
+        try:
+            text = (self._folder / "problems").read_text()
+        except FileNotFoundError:
+            return []
+        for line in text.splitlines():
+            clip_id, message = json.loads(line)
+            counts[clip_id] = (message, counts.get(clip_id, ("", 0))[1] + 1)
+        return [ClipProblem(name, *rest) for name, rest in counts.items()]
+
+    def shared_number(self, name: str) -> SharedNumber:
+        """Return a number that every process sees as it was last set."""
+        return SharedNumber(self._folder / name)
+
+    @property
+    def num_times(self) -> int:
+        """How often a clip could not be read."""
+        return sum(problem.times for problem in self.found())
+
+
+def live_problems() -> dict[Problems, int]:
+    """Return how often each data set of this process met a clip that could not be read."""
+    return {problems: problems.num_times for problems in list(_LIVE)}
+
+
+def describe_problems(before: Mapping[Problems, int]) -> list[str]:
+    """Return a line for each data set with clips that could not be read since `before`."""
+    lines = []
+    for problems, times in live_problems().items():
+        since = times - before.get(problems, 0)
+        if not since:
+            continue
+        found = problems.found()
+        clips = "clip" if len(found) == 1 else "clips"
+        first = "; ".join(printable(problem.message) for problem in found[:3])
+        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+        lines.append(
+            f"{len(found)} {clips} could not be read, {since} times in all, each was "
+            f"{problems.rule}: {first}{more}"
+        )
+    return lines
+
+
+def _remove(folder: Path, pid: int) -> None:
+    if os.getpid() == pid:  # a forked loader drops its copy, too
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_LIVE: weakref.WeakSet[Problems] = weakref.WeakSet()

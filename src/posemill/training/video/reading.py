@@ -1,0 +1,273 @@
+"""The frames of one clip, out of a video, a folder of pictures or a pack, in the size asked for."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.decoders import VideoReader, open_video
+from posemill.decoders.opening import (
+    PICTURE_SUFFIXES,
+    natural_sort,
+    raise_decode_error,
+    raise_for_os_error,
+    suffix_of,
+)
+from posemill.decoders.pictures import read_picture, resize_frame
+from posemill.decoders.sampling import Sampling
+from posemill.records import Frame, IntArray
+from posemill.training.video.index import ClipPlace
+
+Frames = npt.NDArray[np.uint8]  # (frames, height, width, 3), RGB
+RESIZES = ("crop", "stretch")
+
+
+@dataclass(frozen=True)
+class FrameSize:
+    """The size in which frames are given.
+
+    Args:
+        size_wh: Width and height; None leaves them as they are.
+        resize: `crop` keeps the proportions and cuts off what stands out, on both sides alike;
+            `stretch` keeps all of the picture.
+    """
+
+    size_wh: tuple[int, int] | None
+    resize: str = "crop"
+
+    def __post_init__(self) -> None:
+        if self.resize not in RESIZES:
+            raise ValueError(f"resize: expected crop or stretch, got {self.resize!r}")
+        if self.size_wh is not None and min(self.size_wh) < 1:
+            raise ValueError(f"size: expected 1 pixel or more, got {self.size_wh}")
+
+    def scaled_wh(self, size_wh: tuple[int, int]) -> tuple[int, int]:
+        """Return the size a frame of that size is brought to, before anything is cut off."""
+        if self.size_wh is None or self.resize == "stretch":
+            return self.size_wh or size_wh
+        (width, height), (to_width, to_height) = size_wh, self.size_wh
+        if width * to_height >= height * to_width:  # wider than asked for
+            return max(to_width, round(width * to_height / height)), to_height
+        return to_width, max(to_height, round(height * to_width / width))
+
+    def cut(self, frames: Frames) -> Frames:
+        """Return the middle of scaled frames `(…, height, width, 3)`, a view."""
+        if self.size_wh is None:
+            return frames
+        width, height = self.size_wh
+        top, left = (frames.shape[-3] - height) // 2, (frames.shape[-2] - width) // 2
+        return frames[..., top : top + height, left : left + width, :]
+
+    def apply(self, frame: Frame) -> Frame:
+        """Return a frame in the size."""
+        return self.cut(resize_frame(frame, self.scaled_wh((frame.shape[1], frame.shape[0]))))
+
+
+class ClipReader:
+    """Reads clips, and keeps the files of the last few open.
+
+    Files are closed before a fork and opened again by whoever reads next: a decoder does not
+    survive one. Sent to another process it arrives without any.
+
+    Args:
+        size: Of the frames it gives.
+        decoder: Of videos.
+        max_open: Files that stay open.
+    """
+
+    def __init__(self, size: FrameSize, *, decoder: str, max_open: int) -> None:
+        if max_open < 1:
+            raise ValueError(f"max_open: expected 1 or more, got {max_open}")
+        self.size, self.decoder, self.max_open = size, decoder, max_open
+        self._forget()
+        _LIVE.add(self)
+
+    def _forget(self) -> None:
+        self._open: OrderedDict[Any, Any] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = ("_open", "_lock")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+        _LIVE.add(self)
+
+    def read(
+        self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
+    ) -> tuple[Frames, IntArray]:
+        """Return `(frames, height, width, 3)` uint8 RGB of a clip, and which of its frames.
+
+        Raises:
+            DecodeError: The clip cannot be read.
+        """
+        with self._lock:
+            if place.kind == "packed":
+                return self._read_packed(place, sampling, rng)
+            if place.kind == "frames":
+                return self._read_pictures(place, sampling, rng)
+            return self._read_video(place, sampling, rng)
+
+    @property
+    def num_open(self) -> int:
+        """Files that are open in this process."""
+        return len(self._open)
+
+    def close(self) -> None:
+        """Close all files; the next reading opens them again."""
+        with self._lock:
+            while self._open:
+                _close(self._open.popitem()[1])
+
+    def _kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what is open under a key; the longest unused is closed for a new one."""
+        if key in self._open:
+            self._open.move_to_end(key)
+            return self._open[key]
+        while len(self._open) >= self.max_open:
+            _close(self._open.popitem(last=False)[1])
+        found = self._open[key] = make()
+        return found
+
+    def _read_packed(
+        self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
+    ) -> tuple[Frames, IntArray]:
+        num_frames, (width, height) = place.num_frames or 0, place.size_wh or (0, 0)
+        pack: Frames = self._kept(place.path, lambda: _map_pack(place.path))
+        end = place.offset + num_frames * height * width * 3
+        if end > len(pack):
+            raise_decode_error(
+                place.path,
+                "truncated",
+                f"clip {place.clip_id!r} should end at byte {end:,} of {len(pack):,}; write the "
+                "frames again",
+            )
+        indices = sampling.indices(num_frames, rng=rng, fps=place.fps)
+        stored = pack[place.offset : end].reshape(num_frames, height, width, 3)
+        scaled = self.size.scaled_wh((width, height))
+        if scaled == (width, height):
+            return np.ascontiguousarray(self.size.cut(stored)[indices]), indices
+        return np.stack([self.size.apply(stored[number]) for number in indices]), indices
+
+    def _read_pictures(
+        self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
+    ) -> tuple[Frames, IntArray]:
+        names = None
+        if not (place.suffix and place.num_frames):
+            names = self._kept(place.path, lambda: _list_pictures(place.path))
+        num_frames = len(names) if names is not None else place.num_frames or 0
+        indices = sampling.indices(num_frames, rng=rng, fps=place.fps)
+        pictures: dict[int, Frame] = {}
+        for number in indices.tolist():
+            if number not in pictures:
+                name = names[number] if names is not None else f"{number:06d}.{place.suffix}"
+                pictures[number] = self._read_picture(os.path.join(place.path, name))  # noqa: PTH118
+        return _stack([pictures[number] for number in indices.tolist()], place.path), indices
+
+    def _read_picture(self, path: str) -> Frame:
+        if self.size.size_wh is None:
+            return read_picture(path)
+        return self.size.apply(read_picture(path, least_side=max(self.size.size_wh)))
+
+    def _read_video(
+        self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
+    ) -> tuple[Frames, IntArray]:
+        key = place.path, place.start_seconds, place.end_seconds
+        video: _OpenVideo = self._kept(key, lambda: _OpenVideo(place, self.decoder))
+        indices = sampling.indices(video.num_frames, rng=rng, fps=video.reader.fps)
+        return video.frames_at(indices, self.size), indices
+
+
+class _OpenVideo:
+    """A video with its number of frames, which some containers do not say."""
+
+    def __init__(self, place: ClipPlace, decoder: str) -> None:
+        self.path = place.path
+        self.reader: VideoReader = open_video(
+            place.path, decoder=decoder, threads=1, start_seconds=place.start_seconds,
+            end_seconds=place.end_seconds,
+        )  # fmt: skip
+        self.num_frames = self.reader.num_frames or self.reader.count_frames()
+        if not self.num_frames:
+            self.reader.close()
+            raise_decode_error(place.path, "no frames", "none inside", frame_index=0)
+
+    def frames_at(self, indices: IntArray, size: FrameSize) -> Frames:
+        """Return these frames in a size."""
+        wanted, last = set(indices.tolist()), int(indices.max())
+        found: dict[int, Frame] = {}
+        for number, frame in enumerate(self.reader.read_frames()):
+            if number in wanted:
+                found[number] = size.apply(frame)
+            if number == last:
+                break
+        return _stack([found[number] for number in indices.tolist()], self.path)
+
+
+def _stack(frames: list[Frame], path: str) -> Frames:
+    shapes = {frame.shape for frame in frames}
+    if len(shapes) > 1:
+        sizes = " and ".join(f"{width} x {height}" for height, width, _ in sorted(shapes)[:2])
+        raise_decode_error(path, "unsupported", f"frames of {sizes} in one clip; give a size")
+    return np.stack(frames)
+
+
+def _map_pack(path: str) -> Frames:
+    try:
+        return np.memmap(path, np.uint8, "r")
+    except OSError as error:
+        raise_for_os_error(path, error)
+    except ValueError as error:  # nothing can be mapped of a file without bytes
+        raise_decode_error(path, "empty file", "it has 0 bytes; write it again", cause=error)
+
+
+def _list_pictures(path: str) -> list[str]:
+    try:
+        names = natural_sort(
+            name
+            for name in os.listdir(path)  # noqa: PTH208
+            if suffix_of(name) in PICTURE_SUFFIXES and not name.startswith(".")
+        )
+    except OSError as error:
+        raise_for_os_error(path, error)
+    if not names:
+        raise_decode_error(path, "no frames", "a folder without pictures", frame_index=0)
+    return names
+
+
+def _close(opened: Any) -> None:
+    if isinstance(opened, _OpenVideo):
+        opened.reader.close()
+    # A map is closed with its last view, which a caller may still hold.
+
+
+_LIVE: weakref.WeakSet[ClipReader] = weakref.WeakSet()
+_HELD: list[ClipReader] = []
+
+
+def _before_fork() -> None:
+    for reader in list(_LIVE):
+        reader._lock.acquire()
+        reader.close()
+        _HELD.append(reader)
+
+
+def _after_fork() -> None:
+    while _HELD:
+        _HELD.pop()._lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )

@@ -1,0 +1,129 @@
+"""`ClipTransform`: a batch of bytes to the floats a network takes, augmented, on its device."""
+
+from __future__ import annotations
+
+from posemill.training.extra import naming_the_extra
+from posemill.training.video.augment import COLOUR, CROP, ERASED, MIRROR, VIEW_SIZE
+
+with naming_the_extra():
+    import torch
+    from torch import Tensor, nn
+    from torch.nn import functional
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+LAYOUTS = ("btchw", "bcthw")
+_GREY = (0.299, 0.587, 0.114)  # how bright red, green and blue look
+
+
+class ClipTransform(nn.Module):
+    """Makes of `(B, T, height, width, 3)` uint8 what a network takes; it has nothing to train.
+
+    Each clip's `view` (see `ClipAugment`) is done to all of its frames alike: cut and brought to
+    size in one pass, mirrored by the same, colours, a part greyed out; then normalised. Nothing is
+    drawn here, so the result does not depend on the device's random state.
+
+    Args:
+        size: Height and width of the result; that of the frames by default.
+        mean: Of red, green and blue, 0 to 1, which becomes 0.
+        std: Of the same, which becomes 1.
+        layout: `btchw` gives `(B, T, 3, height, width)`, for networks that look at frames;
+            `bcthw` gives `(B, 3, T, height, width)`, for those with 3D kernels.
+    """
+
+    def __init__(
+        self,
+        size: int | None = None,
+        *,
+        mean: tuple[float, float, float] = IMAGENET_MEAN,
+        std: tuple[float, float, float] = IMAGENET_STD,
+        layout: str = "btchw",
+    ) -> None:
+        super().__init__()
+        if layout not in LAYOUTS:
+            raise ValueError(f"layout: expected btchw or bcthw, got {layout!r}")
+        if size is not None and size < 1:
+            raise ValueError(f"size: expected 1 or more, got {size}")
+        self.size, self.layout = size, layout
+        for name, values in (("mean", mean), ("std", std), ("grey", _GREY)):
+            given = torch.tensor(values, dtype=torch.float32).reshape(1, 1, 3, 1, 1)
+            self.register_buffer(name, given, persistent=False)
+
+    mean: Tensor
+    std: Tensor
+    grey: Tensor
+
+    def forward(self, frames: Tensor, view: Tensor | None = None) -> Tensor:
+        """Return the batch as floats.
+
+        Args:
+            frames: `(B, T, height, width, 3)` uint8.
+            view: `(B, 12)` float32, or None for clips as they are.
+        """
+        if frames.dtype != torch.uint8 or frames.ndim != 5 or frames.shape[-1] != 3:
+            raise ValueError(
+                f"frames: expected (B, T, height, width, 3) uint8, got {tuple(frames.shape)} "
+                f"{str(frames.dtype).removeprefix('torch.')}"
+            )
+        if view is not None and view.shape != (len(frames), VIEW_SIZE):
+            raise ValueError(
+                f"view: expected ({len(frames)}, {VIEW_SIZE}), got {tuple(view.shape)}"
+            )
+        # In one pass, in the order that all that follows reads: (B, T, 3, H, W), 0 to 1
+        batch, length, height, width, _ = frames.shape
+        clips = torch.empty(
+            (batch, length, 3, height, width), dtype=torch.float32, device=frames.device
+        )
+        clips.copy_(frames.permute(0, 1, 4, 2, 3)).div_(255)
+        size = (self.size, self.size) if self.size else (height, width)
+        clips = self._cut(clips, view, size)
+        if view is not None:
+            clips = self._colour(clips, view[:, COLOUR])
+        clips = (clips - self.mean) / self.std
+        if view is not None:
+            clips = clips * _kept(view[:, ERASED], size)
+        return clips.transpose(1, 2) if self.layout == "bcthw" else clips
+
+    def _cut(self, clips: Tensor, view: Tensor | None, size: tuple[int, int]) -> Tensor:
+        """Return the seen part of each clip in the size, mirrored where it is."""
+        batch, length = clips.shape[:2]
+        if view is None:
+            if clips.shape[-2:] == size:
+                return clips
+            flat = functional.interpolate(
+                clips.flatten(0, 1), size, mode="bilinear", align_corners=False, antialias=True
+            )
+            return flat.reshape(batch, length, 3, *size)
+        left, top, width, height = view[:, CROP].unbind(1)
+        side = 1 - 2 * view[:, MIRROR]
+        nothing = torch.zeros_like(left)
+        # Places of the result, -1 to 1, to those of the frame
+        across = torch.stack([width * side, nothing, 2 * left + width - 1], 1)
+        down = torch.stack([nothing, height, 2 * top + height - 1], 1)
+        grid = functional.affine_grid(
+            torch.stack([across, down], 1), [batch, 1, *size], align_corners=False
+        )
+        # The frames of a clip are the channels of one picture: one grid serves all of them.
+        flat = functional.grid_sample(
+            clips.flatten(1, 2), grid, padding_mode="border", align_corners=False
+        )
+        return flat.reshape(batch, length, 3, *size)
+
+    def _colour(self, clips: Tensor, factors: Tensor) -> Tensor:
+        """Return clips with their brightness, contrast and saturation changed, 0 to 1."""
+        brightness, contrast, saturation = factors.reshape(-1, 3, 1, 1, 1, 1).unbind(1)
+        clips = clips * brightness
+        grey = (clips * self.grey).sum(2, keepdim=True)
+        middle = grey.mean((1, 3, 4), keepdim=True)
+        # Saturation moves colours away from the grey of their pixel, contrast from that of the clip
+        clips = (grey + (clips - grey) * saturation - middle) * contrast + middle
+        return clips.clamp(0, 1)
+
+
+def _kept(boxes: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return `(B, 1, 1, height, width)`: 0 in the box of each clip, 1 elsewhere."""
+    left, top, width, height = boxes.reshape(-1, 4, 1, 1).unbind(1)
+    y = (torch.arange(size[0], device=boxes.device) + 0.5).reshape(1, -1, 1) / size[0]
+    x = (torch.arange(size[1], device=boxes.device) + 0.5).reshape(1, 1, -1) / size[1]
+    inside = (x >= left) & (x < left + width) & (y >= top) & (y < top + height)
+    return (~inside)[:, None, None].to(torch.float32)

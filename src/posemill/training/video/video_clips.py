@@ -1,0 +1,267 @@
+"""`VideoClips`: clips of pixels as a PyTorch data set, read when they are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from posemill.decoders import find_decoder
+from posemill.decoders.pictures import use_one_thread
+from posemill.decoders.sampling import Sampling
+from posemill.errors import DecodeError, SourceError, TrainingError
+from posemill.records import Clip, match_splits, usual_split
+from posemill.training.extra import naming_the_extra
+from posemill.training.video.augment import ClipAugment, plain_view
+from posemill.training.video.index import ClipPlace, read_index
+from posemill.training.video.problems import ClipProblem, Problems
+from posemill.training.video.reading import ClipReader, FrameSize
+
+with naming_the_extra():
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+    from torch.utils.data import Dataset, default_collate, get_worker_info
+
+Item = dict[str, Any]
+_RULES = {"replace": "replaced by another of its label", "drop": "left out", "raise": "an error"}
+_MOST_TRIES = 20
+
+
+class VideoClips(Dataset[Item | None]):
+    """The clips of a list or a folder by index; frames are read in the process that asks for them.
+
+    An item is a dict: `frames` `(T, height, width, 3)` uint8 RGB, `target` (the number of its
+    label in `classes`, -1 where no clip has one), `length` (T), `index` (which clip it is) and
+    `view` `(12,)` float32, which says how `ClipTransform` augments it. A batch of `fit`, or of a
+    `DataLoader`, has `frames` `(B, T, height, width, 3)`: still bytes, to be made floats and
+    augmented on the device, once for the batch, by `ClipTransform`.
+
+    Draws depend on seed, epoch and clip alone in `fit`, and after `set_epoch`; else on torch's
+    random state, as those of other data sets. Loader workers may be forked or spawned.
+
+    Args:
+        index: A table with columns `path`, `split`, `label`; a folder that `posemill frames` wrote;
+            a folder of videos or of folders of pictures; or `Clip`s.
+        split: Only this split; all by default.
+        sampling: Which frames: `segments:8`, `segments:8x5`, `dense:32/64`, `uniform:16`,
+            `stride:2`, `fps:12.5`, `all`. The last three give clips of different lengths, which
+            `collate_fn` pads with black.
+        size: Width and height of the frames in pixels, one number for a square; None leaves them.
+        resize: `crop` keeps the proportions and the middle, `stretch` all of the picture.
+        is_training: Draw frames and augmentation at random; by default if `split` is `train`.
+        augment: How training clips are augmented.
+        decoder: Of videos; see `posemill doctor`.
+        classes: Labels in the order of their numbers; by default those of all splits, sorted.
+        on_error: What is done with a clip that cannot be read: `replace` it by the next one of its
+            label that can, `drop` it from its batch (a batch of nothing else gets one replaced),
+            or `raise`. It is logged and counted; see `problems`.
+        seed: Of all draws.
+        max_open: Files that a process keeps open.
+
+    Raises:
+        SourceError: There are no clips, or those of a list are not there.
+        TrainingError: Labels and classes do not go together.
+    """
+
+    def __init__(
+        self,
+        index: str | os.PathLike[str] | Iterable[Clip],
+        *,
+        split: str | None = None,
+        sampling: str | Sampling = "segments:8",
+        size: int | tuple[int, int] | None = 112,
+        resize: str = "crop",
+        is_training: bool | None = None,
+        augment: ClipAugment | None = None,
+        decoder: str = "pyav",
+        classes: Sequence[str] | None = None,
+        on_error: str = "replace",
+        seed: int = 0,
+        max_open: int = 8,
+    ) -> None:
+        if on_error not in _RULES:
+            raise ValueError(f"on_error: expected replace, drop or raise, got {on_error!r}")
+        self.sampling = Sampling.parse(sampling)
+        size_wh = (size, size) if isinstance(size, int) else size
+        find_decoder(decoder)
+        self._reader = ClipReader(FrameSize(size_wh, resize), decoder=decoder, max_open=max_open)
+        found = read_index(index)
+        self.classes = _find_classes(found.clips, classes)
+        self.clips = _of_split(found.clips, split)
+        self.is_training = split is not None and usual_split(split) == "train"
+        if is_training is not None:
+            self.is_training = is_training
+        self.augment = augment if self.is_training else None
+        self._mirrored = augment.mirrored_classes(self.classes) if augment else None
+        self.on_error, self.seed, self.split = on_error, seed, split
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        self._targets = [numbers.get(clip.label, -1) for clip in self.clips]
+        self._by_target: dict[int, list[int]] = {}
+        for place, target in enumerate(self._targets):
+            self._by_target.setdefault(target, []).append(place)
+        self._problems = Problems(_RULES[on_error])
+        self._epoch = self._problems.shared_number("epoch")
+        for clip_id, path in found.missing:
+            if on_error == "raise":
+                raise SourceError(f"{path} is not there: clip {clip_id!r} of {index}")
+            self._problems.add(clip_id, f"{path!r}: missing: no such file", "left out")
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def __repr__(self) -> str:
+        return (
+            f"VideoClips({len(self)} clips, {len(self.classes)} classes, sampling "
+            f"{str(self.sampling)!r}, size {self._reader.size.size_wh})"
+        )
+
+    @property
+    def labels(self) -> list[str]:
+        """The label of every clip; empty where it has none."""
+        return [clip.label for clip in self.clips]
+
+    @property
+    def targets(self) -> list[int]:
+        """The number of every clip's label."""
+        return self._targets
+
+    @property
+    def is_random(self) -> bool:
+        """Whether two readings of a clip may differ."""
+        is_drawn = self.sampling.kind in ("segments", "dense")
+        return self.is_training and (is_drawn or self.augment is not None)
+
+    @property
+    def may_drop(self) -> bool:
+        """Whether an item may be None."""
+        return self.on_error == "drop"
+
+    @property
+    def lengths(self) -> list[int] | None:
+        """Frames of every item; None where only opening the clips would tell."""
+        if self.sampling.num_frames is not None:
+            return [self.sampling.num_frames] * len(self)
+        counts = [clip.num_frames for clip in self.clips]
+        if self.sampling.kind == "fps" or not all(counts):
+            return None
+        return [len(self.sampling.indices(count)) for count in counts if count]
+
+    def problems(self) -> list[ClipProblem]:
+        """Return the clips that could not be read so far, in all processes: id, why, how often."""
+        return self._problems.found()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let all draws follow from seed, epoch and clip, also in loader processes that run."""
+        self._epoch.set(epoch)
+
+    def close(self) -> None:
+        """Close the files of this process; reading goes on opening them."""
+        self._reader.close()
+
+    def __getitem__(self, index: int) -> Item | None:
+        epoch = self._epoch.get()
+        if epoch is None:
+            # torch seeds each loader process anew in every epoch
+            epoch = int(torch.randint(1 << 31, ())) if self.is_random else 0
+        return self.at_epoch(index, epoch)
+
+    def at_epoch(self, index: int, epoch: int) -> Item | None:
+        """Return the item of a clip in an epoch; `[index]` with the epoch said."""
+        index = int(index) + (len(self) if index < 0 else 0)
+        if not 0 <= index < len(self):
+            raise IndexError(f"clip {index} of {len(self)}")
+        try:
+            return self._read(index, epoch)
+        except DecodeError as error:
+            if self.on_error == "raise":
+                raise
+            self._problems.add(self.clips[index].clip_id, str(error))
+            return None if self.may_drop else self.replacement(index, epoch)
+
+    def replacement(self, index: int, epoch: int = 0) -> Item:
+        """Return the item of the next clip with the label of that one that can be read."""
+        same = self._by_target[self._targets[index]]
+        begin = same.index(index) + 1
+        order = [*same[begin:], *same[: begin - 1]]
+        order += [other for other in range(len(self)) if other not in set(same)]
+        last = None
+        for other in order[:_MOST_TRIES]:
+            try:
+                return self._read(other, epoch)
+            except DecodeError as error:
+                last = error
+        raise TrainingError(
+            f"clip {self.clips[index].clip_id!r} cannot be read, and none of the "
+            f"{min(len(order), _MOST_TRIES)} that could stand for it: {last or 'there is none'}"
+        ) from last
+
+    def _read(self, index: int, epoch: int) -> Item:
+        if get_worker_info() is not None:
+            use_one_thread()
+        rng = np.random.default_rng([self.seed, epoch, index]) if self.is_training else None
+        frames, _ = self._reader.read(self.clips[index], self.sampling, rng)
+        target, view = self._targets[index], plain_view()
+        if self.augment is not None and rng is not None:
+            view = self.augment.draw(rng)
+            if self._mirrored is not None and self.augment.is_mirrored(view):
+                target = self._mirrored[target]
+        return {
+            "frames": torch.from_numpy(frames),
+            "target": target,
+            "length": len(frames),
+            "index": index,
+            "view": torch.from_numpy(view),
+        }
+
+    def collate_fn(self, items: Sequence[Item | None]) -> Item:
+        """Return the batch of some items: shorter clips padded with black, dropped ones left out.
+
+        `fit` uses it by itself; for a loader of torch: `DataLoader(clips,
+        collate_fn=clips.collate_fn)`, or torch's own where every clip has as many frames.
+        """
+        there = [item for item in items if item is not None]
+        there = there or [self.replacement(0)]
+        sizes = {tuple(item["frames"].shape[1:3]) for item in there}
+        if len(sizes) > 1:
+            some = " and ".join(f"{width} x {height}" for height, width in sorted(sizes)[:2])
+            raise ValueError(f"clips of {some} pixels do not fit into one batch; give a size")
+        if len({item["length"] for item in there}) > 1:
+            padded = pad_sequence([item["frames"] for item in there], batch_first=True)
+            there = [{**item, "frames": frames} for item, frames in zip(there, padded, strict=True)]
+        batch: Item = default_collate(there)
+        return batch
+
+
+def _find_classes(clips: Sequence[ClipPlace], wanted: Sequence[str] | None) -> list[str]:
+    """Return the labels in the order of their numbers."""
+    counts = Counter(clip.label for clip in clips)
+    bare = counts.pop("", 0)
+    if counts and bare:
+        first = next(clip.clip_id for clip in clips if not clip.label)
+        raise TrainingError(
+            f"{bare} of {len(clips)} clips have no label, the first is {first!r}; give them one, "
+            "or leave them out of the list"
+        )
+    if wanted is None:
+        return sorted(counts)
+    names = list(wanted)
+    if unknown := sorted(set(counts) - set(names)):
+        raise TrainingError(f"classes: expected all labels, {unknown[0]!r} is not among them")
+    if idle := [name for name in names if name not in counts]:
+        raise TrainingError(
+            f"classes: there is no clip with label {idle[0]!r}; leave it out, or check its spelling"
+        )
+    return names
+
+
+def _of_split(clips: list[ClipPlace], split: str | None) -> list[ClipPlace]:
+    if split is None:
+        return clips
+    there = {clip.split for clip in clips}
+    wanted, _ = match_splits([split], there)
+    if not wanted:
+        raise SourceError(f"no clips of split {split!r}; there are {', '.join(sorted(there))}")
+    return [clip for clip in clips if clip.split in wanted]

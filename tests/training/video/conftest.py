@@ -1,0 +1,60 @@
+"""The same nine clips as videos, as folders of pictures and as a pack."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from posemill.testing.decoders import write_video
+
+sys.path.insert(0, str(Path(__file__).parent))
+from numbered_clips import HEIGHT, NUM_FRAMES, ROWS, WIDTH, frames_of, write_rows
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Path:
+    """A folder as `posemill frames --pack` writes it."""
+    folder = tmp_path / "packed"
+    (folder / "packs").mkdir(parents=True)
+    stored = np.stack([frames_of(clip) for clip in range(len(ROWS))])
+    (folder / "packs" / "000000.rgb").write_bytes(stored.tobytes())
+    size = stored[0].nbytes
+    rows = [
+        ("packs/000000.rgb", *row, "rgb", size * number, NUM_FRAMES, WIDTH, HEIGHT, 25, "0-11",
+         f"day{number % 2}")
+        for number, row in enumerate(ROWS)
+    ]  # fmt: skip
+    header = "path,clip_id,split,label,format,offset,num_frames,width,height,fps,frame_indices,day"
+    write_rows(folder / "index.csv", header, rows)
+    return folder
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """A folder as `posemill frames --format png` writes it."""
+    folder = tmp_path / "pictures"
+    rows: list[tuple[object, ...]] = []
+    for number, (name, split, label) in enumerate(ROWS):
+        path = folder / split / name
+        path.mkdir(parents=True)
+        for place, frame in enumerate(frames_of(number)):
+            cv2.imwrite(str(path / f"{place:06d}.png"), frame[..., ::-1])
+        rows.append((f"{split}/{name}", name, split, label, "png", "", NUM_FRAMES, WIDTH, HEIGHT,
+                     25, "0-11"))  # fmt: skip
+    header = "path,clip_id,split,label,format,offset,num_frames,width,height,fps,frame_indices"
+    write_rows(folder / "index.csv", header, rows)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A list of nine videos of 12 numbered frames."""
+    folder = tmp_path_factory.mktemp("videos")
+    for name, _, _ in ROWS:
+        write_video(folder / f"{name}.mp4", num_frames=NUM_FRAMES)
+    rows: list[tuple[object, ...]] = [(f"{name}.mp4", *rest) for name, *rest in ROWS]
+    return write_rows(folder / "videos.csv", "path,split,label", rows)

@@ -1,0 +1,155 @@
+"""Which clips there are, in a list, a folder, or what `posemill frames` wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from posemill.errors import SourceError
+from posemill.records import Clip
+from posemill.training.video.index import ClipPlace, read_index
+
+
+def touch(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x")
+    return path
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_list_names_videos_and_folders_relative_to_itself(tmp_path: Path) -> None:
+    touch(tmp_path / "a" / "one.v2.mp4")
+    touch(tmp_path / "b.dir" / "000.png")
+    path = write(
+        tmp_path / "list.csv",
+        "Path;Split;label;recorded_at;start_seconds;end_seconds",
+        "a/one.v2.mp4;train;wave;monday;0.5;2",
+        "b.dir;;stop;friday;;",
+    )
+    clips, missing = read_index(path)
+    assert missing == []
+    assert clips == [
+        ClipPlace(
+            "a/one.v2", str(tmp_path / "a" / "one.v2.mp4"), "video", "train", "wave",
+            start_seconds=0.5, end_seconds=2.0, extra={"recorded_at": "monday"},
+        ),
+        ClipPlace(
+            "b.dir", str(tmp_path / "b.dir"), "frames", "all", "stop",
+            extra={"recorded_at": "friday"},
+        ),
+    ]  # fmt: skip
+
+
+def test_the_index_of_packed_frames_says_all_that_reading_needs(packed: Path) -> None:
+    clips, _ = read_index(packed)
+    assert len(clips) == 9
+    one = clips[7]
+    assert one == ClipPlace(
+        "clip7", str(packed / "packs" / "000000.rgb"), "packed", "dev", "right_swipe", 12, 25.0,
+        (48, 32), 7 * 12 * 32 * 48 * 3, extra={"day": "day1"},
+    )  # fmt: skip
+
+
+def test_the_index_of_pictures_says_their_names_and_number(pictures: Path) -> None:
+    clips, _ = read_index(pictures)
+    assert (clips[0].kind, clips[0].suffix, clips[0].num_frames) == ("frames", "png", 12)
+
+
+def test_missing_files_are_told_apart_from_those_that_are_there(tmp_path: Path) -> None:
+    touch(tmp_path / "a.mp4")
+    path = write(tmp_path / "list.csv", "path,label", "a.mp4,x", "gone/b.mp4,y")
+    clips, missing = read_index(path)
+    assert [clip.clip_id for clip in clips] == ["a"]
+    assert missing == [("gone/b", "gone/b.mp4")]
+
+
+def test_a_list_of_nothing_but_missing_files_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "list.csv", "path,label", "b.mp4,y", "c.mp4,y")
+    with pytest.raises(SourceError, match=r"none of its 2 clips is there; the first should be b"):
+        read_index(path)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (" ,wave,,", r"line 2: 'path' is empty beside label 'wave'"),
+        (" ,,1,", r"line 2: 'path' is empty$"),
+        ("a.mp4,wave,x,", r"line 2: start_seconds: expected a number, 0 or more, got 'x'"),
+        ("a.mp4,wave,-1,", r"start_seconds: expected a number, 0 or more, got '-1'"),
+        ("a.mp4,wave,0,rgb", r"expected num_frames, width, height and offset of a packed clip"),
+        ("a.mp4,wave", r"line 2: expected 4 fields"),
+    ],
+)
+def test_a_row_that_does_not_name_a_clip_says_why(row: str, message: str, tmp_path: Path) -> None:
+    touch(tmp_path / "a.mp4")
+    path = write(tmp_path / "list.csv", "path,label,start_seconds,format", row)
+    with pytest.raises(SourceError, match=message):
+        read_index(path)
+
+
+def test_tables_that_are_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="is not there: expected a list of clips or a folder"):
+        read_index(tmp_path / "nothing.csv")
+    with pytest.raises(SourceError, match="expected clips, got none"):
+        read_index(write(tmp_path / "empty.csv", "path,label"))
+    with pytest.raises(SourceError, match="expected a column 'path'"):
+        read_index(write(tmp_path / "other.csv", "label,split", "a,b"))
+
+
+def test_folders_of_videos_name_split_and_label(tmp_path: Path) -> None:
+    for name in ("train/wave/b10.mp4", "train/wave/b2.mp4", "Dev/stop/c.webm", "loose.avi"):
+        touch(tmp_path / name)
+    touch(tmp_path / "notes.txt")
+    clips, _ = read_index(tmp_path)
+    found = sorted((clip.clip_id, clip.split, clip.label, clip.kind) for clip in clips)
+    assert found == [
+        ("loose", "all", "", "video"),
+        ("stop/c", "dev", "stop", "video"),
+        ("wave/b10", "train", "wave", "video"),
+        ("wave/b2", "train", "wave", "video"),
+    ]
+    names = [clip.clip_id for clip in clips if clip.split == "train"]
+    assert names == ["wave/b2", "wave/b10"], "in natural order"
+
+
+def test_folders_of_pictures_are_clips(tmp_path: Path) -> None:
+    touch(tmp_path / "train" / "wave" / "one.v1" / "0.jpg")
+    (one,), _ = read_index(tmp_path)
+    assert (one.clip_id, one.split, one.label, one.kind) == (
+        "wave/one.v1", "train", "wave", "frames",
+    )  # fmt: skip
+
+
+def test_folders_that_cannot_be_clips_say_why(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no videos and no folders of pictures, at any depth"):
+        read_index(tmp_path)
+    touch(tmp_path / "a.mp4")
+    touch(tmp_path / "b" / "0.jpg")
+    with pytest.raises(SourceError, match="holds both 1 videos and 1 folders of pictures"):
+        read_index(tmp_path)
+
+
+def test_frames_that_are_not_finished_are_refused(tmp_path: Path) -> None:
+    touch(tmp_path / "ledger.sqlite")
+    with pytest.raises(SourceError, match=r"has no index.csv: `posemill frames` has not finished"):
+        read_index(tmp_path)
+
+
+def test_clips_of_the_library_are_taken(tmp_path: Path) -> None:
+    there = Clip("a", str(touch(tmp_path / "a.mp4")), "video", "dev", label="x", end_seconds=2.0)
+    gone = Clip("b", str(tmp_path / "b"), "frames")
+    clips, missing = read_index([there, gone])
+    assert clips == [ClipPlace("a", there.path, "video", "dev", "x", end_seconds=2.0)]
+    assert missing == [("b", gone.path)]
+    with pytest.raises(TypeError, match=r"expected a path or posemill.Clip objects, got str"):
+        read_index(["a.mp4"])  # type: ignore[list-item]
+
+
+def test_one_video_is_a_set_of_one(tmp_path: Path) -> None:
+    (one,), _ = read_index(touch(tmp_path / "a.mp4"))
+    assert (one.clip_id, one.kind) == ("a", "video")

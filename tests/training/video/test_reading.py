@@ -1,0 +1,181 @@
+"""Frames out of videos, pictures and packs: the same ones, in the size asked for."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import psutil
+import pytest
+from numbered_clips import frames_of
+
+from posemill.decoders.sampling import Sampling
+from posemill.errors import DecodeError
+from posemill.testing.decoders import number_of
+from posemill.training.video.index import read_index
+from posemill.training.video.reading import ClipReader, FrameSize
+
+ALL, THREE = Sampling.parse("all"), Sampling.parse("uniform:3")
+AS_IT_IS = FrameSize(None)
+
+
+def reader(size: FrameSize = AS_IT_IS, max_open: int = 4) -> ClipReader:
+    return ClipReader(size, decoder="pyav", max_open=max_open)
+
+
+@pytest.mark.parametrize("source", ["packed", "pictures"])
+def test_packs_and_pictures_give_the_very_pixels(
+    source: str, request: pytest.FixtureRequest
+) -> None:
+    clips, _ = read_index(request.getfixturevalue(source))
+    for number in (0, 7):
+        frames, indices = reader().read(clips[number], ALL, None)
+        np.testing.assert_array_equal(frames, frames_of(number))
+        assert indices.tolist() == list(range(12))
+    frames, indices = reader().read(clips[3], THREE, None)
+    assert indices.tolist() == [0, 6, 11]
+    np.testing.assert_array_equal(frames, frames_of(3)[[0, 6, 11]])
+    assert frames.flags.writeable
+
+
+def test_videos_give_the_frames_asked_for_and_repeats(videos: Path) -> None:
+    clips, _ = read_index(videos)
+    frames, _ = reader().read(clips[0], Sampling.parse("uniform:15"), None)
+    wanted = Sampling.parse("uniform:15").indices(12)
+    assert [number_of(frame) for frame in frames] == wanted.tolist()
+
+
+def test_a_window_of_a_video_is_a_clip(videos: Path) -> None:
+    clips, _ = read_index(videos)
+    window = replace(clips[0], start_seconds=0.08, end_seconds=0.2)
+    frames, _ = reader().read(window, ALL, None)
+    assert [number_of(frame) for frame in frames] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("source", ["packed", "pictures", "videos"])
+@pytest.mark.parametrize("resize", ["crop", "stretch"])
+def test_every_source_comes_in_the_size_asked_for(
+    source: str, resize: str, request: pytest.FixtureRequest
+) -> None:
+    clips, _ = read_index(request.getfixturevalue(source))
+    frames, _ = reader(FrameSize((20, 24), resize)).read(clips[0], THREE, None)
+    assert frames.shape == (3, 24, 20, 3)
+
+
+def test_cropping_keeps_the_middle_and_the_proportions() -> None:
+    size = FrameSize((16, 16))
+    assert size.scaled_wh((48, 32)) == (24, 16)
+    assert size.scaled_wh((32, 48)) == (16, 24)
+    assert size.scaled_wh((1000, 10)) == (1600, 16)
+    assert FrameSize((30, 10)).scaled_wh((20, 20)) == (30, 30)
+    across = np.zeros((16, 24, 3), np.uint8)
+    across[:, :, 0] = np.arange(24)
+    assert size.apply(across)[0, :, 0].tolist() == list(range(4, 20))
+    assert FrameSize((16, 16), "stretch").scaled_wh((48, 32)) == (16, 16)
+
+
+def test_sizes_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="resize: expected crop or stretch, got 'fill'"):
+        FrameSize((16, 16), "fill")
+    with pytest.raises(ValueError, match=r"size: expected 1 pixel or more, got \(0, 16\)"):
+        FrameSize((0, 16))
+    with pytest.raises(ValueError, match="max_open: expected 1 or more, got 0"):
+        reader(max_open=0)
+
+
+def test_no_more_files_stay_open_than_allowed(videos: Path) -> None:
+    clips, _ = read_index(videos)
+    mine, process = reader(max_open=3), psutil.Process()
+    before = process.num_fds()
+    for _ in range(2):
+        for clip in clips:
+            mine.read(clip, THREE, None)
+            assert mine.num_open <= 3
+            assert process.num_fds() <= before + 3
+    mine.close()
+    assert mine.num_open == 0
+    assert process.num_fds() == before
+
+
+def test_a_file_that_fails_to_open_is_not_kept(tmp_path: Path, videos: Path) -> None:
+    clips, _ = read_index(videos)
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"nothing that moves")
+    mine = reader()
+    with pytest.raises(DecodeError, match="not a video"):
+        mine.read(replace(clips[0], path=str(broken)), ALL, None)
+    assert mine.num_open == 0
+
+
+def test_a_reader_arrives_in_another_process_without_files(videos: Path) -> None:
+    clips, _ = read_index(videos)
+    mine = reader()
+    mine.read(clips[0], THREE, None)
+    there = pickle.loads(pickle.dumps(mine))
+    assert there.num_open == 0
+    assert there.read(clips[0], THREE, None)[0].shape == (3, 48, 64, 3)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_files_are_closed_before_a_fork(videos: Path) -> None:
+    clips, _ = read_index(videos)
+    mine = reader()
+    mine.read(clips[0], THREE, None)
+    child = os.fork()
+    if not child:
+        is_right = mine.num_open == 0 and len(mine.read(clips[1], THREE, None)[0]) == 3
+        os._exit(0 if is_right else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert mine.num_open == 0
+    assert len(mine.read(clips[0], THREE, None)[0]) == 3
+
+
+def test_a_pack_that_is_too_short_or_empty_or_gone_says_so(packed: Path) -> None:
+    clips, _ = read_index(packed)
+    pack = packed / "packs" / "000000.rgb"
+    whole = pack.read_bytes()
+    pack.write_bytes(whole[:-1])
+    assert len(reader().read(clips[7], ALL, None)[0]) == 12
+    with pytest.raises(DecodeError, match=r"truncated: clip 'clip8' should end at byte 497,664 of"):
+        reader().read(clips[8], ALL, None)
+    pack.write_bytes(b"")
+    with pytest.raises(DecodeError, match=r"empty file: it has 0 bytes; write it again"):
+        reader().read(clips[8], ALL, None)
+    pack.unlink()
+    with pytest.raises(DecodeError, match="missing: no such file"):
+        reader().read(clips[8], ALL, None)
+
+
+def test_a_folder_without_pictures_has_no_frames(pictures: Path) -> None:
+    clips, _ = read_index(pictures)
+    bare = replace(clips[0], suffix="", num_frames=None)
+    assert len(reader().read(bare, ALL, None)[0]) == 12, "names are looked up"
+    for path in Path(bare.path).iterdir():
+        path.unlink()
+    with pytest.raises(DecodeError, match="no frames: a folder without pictures"):
+        reader().read(bare, ALL, None)
+    with pytest.raises(DecodeError, match=r"000000.png': missing"):
+        reader().read(clips[0], ALL, None)
+
+
+def test_frames_of_different_sizes_in_a_clip_need_a_size(pictures: Path) -> None:
+    clips, _ = read_index(pictures)
+    small = np.zeros((8, 8, 3), np.uint8)
+    cv2.imwrite(str(Path(clips[0].path) / "000005.png"), small)
+    with pytest.raises(DecodeError, match=r"frames of 8 x 8 and 48 x 32 in one clip; give a size"):
+        reader().read(clips[0], ALL, None)
+    assert reader(FrameSize((16, 16))).read(clips[0], ALL, None)[0].shape == (12, 16, 16, 3)
+
+
+def test_large_jpegs_are_decoded_small_and_look_the_same(tmp_path: Path, pictures: Path) -> None:
+    y, x = np.mgrid[0:240, 0:320]
+    scene = np.stack([x // 2, y, (x + y) // 3], -1).astype(np.uint8)
+    cv2.imwrite(str(tmp_path / "000000.jpg"), scene[..., ::-1])
+    clip = replace(read_index(pictures)[0][0], path=str(tmp_path), suffix="jpg", num_frames=1)
+    frames, _ = reader(FrameSize((60, 60))).read(clip, ALL, None)
+    whole = cv2.resize(scene, (80, 60), interpolation=cv2.INTER_AREA)[:, 10:70]
+    assert np.abs(frames[0].astype(int) - whole).max() <= 6

@@ -1,0 +1,118 @@
+"""A batch of bytes to floats: cut, mirrored, coloured, erased, normalised, by value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from posemill.training.video.augment import COLOUR, CROP, ERASED, MIRROR, ClipAugment, plain_view
+from posemill.training.video.transform import IMAGENET_MEAN, IMAGENET_STD, ClipTransform
+
+PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+
+
+def frames(batch: int = 2, length: int = 3, height: int = 8, width: int = 10) -> Tensor:
+    random = torch.Generator().manual_seed(0)
+    shape = (batch, length, height, width, 3)
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=random)
+
+
+def view(**changes: object) -> Tensor:
+    """A plain view with some entries changed."""
+    found = torch.from_numpy(plain_view())
+    places = {"crop": CROP, "mirror": MIRROR, "colour": COLOUR, "erased": ERASED}
+    for name, value in changes.items():
+        found[places[name]] = torch.tensor(value, dtype=torch.float32)
+    return found
+
+
+def test_bytes_become_normalised_floats_in_the_layout_asked_for() -> None:
+    given = frames()
+    mean, std = torch.tensor(IMAGENET_MEAN), torch.tensor(IMAGENET_STD)
+    wanted = ((given / 255 - mean) / std).permute(0, 1, 4, 2, 3)
+    torch.testing.assert_close(ClipTransform()(given), wanted)
+    other = ClipTransform(layout="bcthw")(given)
+    assert other.shape == (2, 3, 3, 8, 10)
+    torch.testing.assert_close(other, wanted.transpose(1, 2))
+
+
+def test_a_plain_view_changes_nothing() -> None:
+    given = frames()
+    plain = torch.stack([view(), view()])
+    torch.testing.assert_close(
+        ClipTransform()(given, plain), ClipTransform()(given), atol=1e-5, rtol=1e-5
+    )
+
+
+def test_each_clip_is_cut_mirrored_and_brought_to_size_by_its_own_view() -> None:
+    given = frames(2, 3, 8, 8)
+    # Whole pixels: the right half of the lower half, as large as it is
+    views = torch.stack([view(crop=(0.5, 0.5, 0.5, 0.5)), view(crop=(0, 0, 0.5, 0.5), mirror=1)])
+    found = ClipTransform(4, **PLAIN)(given, views)
+    assert found.shape == (2, 3, 3, 4, 4)
+    floats = (given / 255).permute(0, 1, 4, 2, 3)
+    torch.testing.assert_close(found[0], floats[0, :, :, 4:, 4:], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found[1], floats[1, :, :, :4, :4].flip(-1), atol=1e-5, rtol=1e-5)
+
+
+def test_clips_without_a_view_are_brought_to_size() -> None:
+    grey = torch.full((1, 2, 16, 12, 3), 51, dtype=torch.uint8)
+    found = ClipTransform(8, **PLAIN)(grey)
+    torch.testing.assert_close(found, torch.full((1, 2, 3, 8, 8), 0.2))
+
+
+def test_colours_change_as_the_view_says() -> None:
+    given = torch.zeros((3, 1, 1, 2, 3), dtype=torch.uint8)
+    given[:, :, :, 0] = torch.tensor([204, 102, 51], dtype=torch.uint8)
+    given[:, :, :, 1] = 102
+    views = torch.stack([view(colour=(0.5, 1, 1)), view(colour=(1, 1, 0)), view(colour=(1, 0, 1))])
+    bright, grey, flat = ClipTransform(**PLAIN)(given, views)[:, 0, :, 0]
+    torch.testing.assert_close(bright[:, 0], torch.tensor([0.4, 0.2, 0.1]))
+    tone = 0.299 * 0.8 + 0.587 * 0.4 + 0.114 * 0.2
+    torch.testing.assert_close(grey[:, 0], torch.full((3,), tone))
+    # without contrast only what a pixel's colour differs from its grey is … nothing at all
+    torch.testing.assert_close(flat, torch.full((3, 2), (tone + 0.4) / 2))
+
+
+def test_an_erased_part_is_grey_in_all_frames_of_its_clip_alone() -> None:
+    given = frames(2, 3, 8, 8)
+    views = torch.stack([view(erased=(0.25, 0.5, 0.5, 0.25)), view()])
+    found, whole = ClipTransform()(given, views), ClipTransform()(given)
+    inside = torch.zeros(8, 8, dtype=torch.bool)
+    inside[4:6, 2:6] = True
+    assert not found[0][..., inside].any()
+    torch.testing.assert_close(found[0][..., ~inside], whole[0][..., ~inside], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found[1], whole[1], atol=1e-5, rtol=1e-5)
+
+
+def test_it_has_nothing_to_train_or_to_save_and_compiles_to_one_graph() -> None:
+    transform = ClipTransform(6)
+    assert not list(transform.parameters())
+    assert not transform.state_dict()
+    augment, rng = ClipAugment(erase=1.0), np.random.default_rng(0)
+    views = torch.stack([torch.from_numpy(augment.draw(rng)) for _ in range(2)])
+    graph = torch.export.export(transform, (frames(), views))
+    torch.testing.assert_close(graph.module()(frames(), views), transform(frames(), views))
+
+
+@pytest.mark.parametrize(
+    ("given", "views", "message"),
+    [
+        (torch.zeros(2, 3, 8, 8, 3), None, r"frames: expected \(B, T, height, width, 3\) uint8, "
+         r"got \(2, 3, 8, 8, 3\) float32"),
+        (torch.zeros(2, 3, 3, 8, 8, dtype=torch.uint8), None, r"got \(2, 3, 3, 8, 8\) uint8"),
+        (frames(), torch.zeros(1, 12), r"view: expected \(2, 12\), got \(1, 12\)"),
+    ],
+)  # fmt: skip
+def test_other_tensors_are_refused(given: Tensor, views: Tensor | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ClipTransform()(given, views)
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="layout: expected btchw or bcthw, got 'cthw'"):
+        ClipTransform(layout="cthw")
+    with pytest.raises(ValueError, match="size: expected 1 or more, got 0"):
+        ClipTransform(0)
