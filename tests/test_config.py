@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,13 @@ def test_what_holds_where_nothing_is_said():
     config = make()
     names = (
         "layout", "splits", "engine", "engine_options", "mode", "skeleton", "decoder",
-        "split_long_seconds", "workers", "executor", "num_gpus", "num_workers_per_gpu",
+        "resize", "split_long_seconds", "workers", "executor", "num_gpus", "num_workers_per_gpu",
         "batch_size", "task_frames", "timeout_seconds", "memory_limit_mb", "max_tries",
         "retry_failed", "temp_dir",
     )  # fmt: skip
     assert [getattr(config, name) for name in names] == [
-        "auto", None, "holistic", {}, "auto", "auto", "pyav", None, None, "processes", 0, 1, None,
-        512, 120.0, None, 3, False, None,
+        "auto", None, "holistic", {}, "auto", "auto", "pyav", None, None, None, "processes", 0, 1,
+        None, 512, 120.0, None, 3, False, None,
     ]  # fmt: skip
 
 
@@ -80,9 +81,35 @@ def test_workers_share_the_devices_there_are():
 
 def test_what_decides_the_result():
     assert make().deciding_options() == {
-        "mode": "auto", "decoder": "pyav", "split_long_seconds": None, "splits": None,
+        "mode": "auto", "decoder": "pyav", "resize": None, "split_long_seconds": None,
+        "splits": None,
     }  # fmt: skip
-    config = make(mode="image", decoder="opencv", split_long_seconds=9.5, splits=("dev", "test"))
+    config = make(
+        mode="image", decoder="opencv", resize=256, split_long_seconds=9.5, splits=("dev", "test")
+    )
     assert config.deciding_options() == {
-        "mode": "image", "decoder": "opencv", "split_long_seconds": 9.5, "splits": ["dev", "test"],
+        "mode": "image", "decoder": "opencv", "resize": "256x256", "split_long_seconds": 9.5,
+        "splits": ["dev", "test"],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "size"),
+    [(256, "256x256"), ("256", "256x256"), ("320x240", "320x240"), ("0320X240", "320x240"),
+     ((320, 240), "320x240"), ([8, 8192], "8x8192"), (None, None)],
+)  # fmt: skip
+def test_a_size_to_resize_to_is_a_side_or_width_and_height(said, size):
+    assert make(resize=said).resize == size
+
+
+@pytest.mark.parametrize(
+    "said", ["", "x", "7", 8193, "256x", "x256", "1x2x3", "-256", "25.6", 25.6, "256 x 256",
+             "²", (), (1, 2, 3), (256, 4), True],
+)  # fmt: skip
+def test_what_is_no_size_to_resize_to_is_refused(said):
+    expected = re.escape(
+        "resize: expected a side (256: 256 x 256) or WIDTHxHEIGHT, each of 8 to 8192 pixels, got "
+        f"{said!r}"
+    )
+    with pytest.raises(ConfigError, match=f"^{expected}$"):
+        make(resize=said)

@@ -152,6 +152,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 video.mux(stream.encode(frame))
             video.mux(stream.encode())
         lines.append(f"{name},{'talk' if number % 2 else 'listen'}")
+    (folder / "frames" / "train").mkdir(parents=True)
+    for number in (0, 40):
+        picture = folder / "frames" / "train" / f"{number}.png"
+        av.VideoFrame.from_ndarray(frames[number], format="rgb24").to_image().save(picture)
     (folder / "labels.csv").write_text("\n".join(lines) + "\n")
     return folder
 
@@ -186,6 +190,9 @@ def test_every_command_and_every_python_block_runs_as_it_stands(workspace: Path)
     for block in blocks_of(ENGLISH):
         if block.language == "bash":
             said = run(["bash", "-euo", "pipefail", "-c", block.text], workspace)
+            if "--style openpose" in block.text:
+                assert len((workspace / "annotation/train/0.txt").read_text().splitlines()) == 18
+                assert (workspace / "maps/train/40.png").is_file()
             if "posemill evaluate" in block.text:
                 assert re.search(r"^accuracy +[01]\.[0-9]+$", said, flags=re.MULTILINE), said
         elif block.language == "python":

@@ -16,6 +16,32 @@ def skeleton_of(value: object) -> str:
     return "auto" if value == "auto" else full_name(str(value))
 
 
+def resize_of(value: object) -> str | None:
+    """Return `WIDTHxHEIGHT` of a size: `256` is 256x256. None for None."""
+    if value is None:
+        return None
+    sides = value if isinstance(value, (tuple, list)) else str(value).lower().split("x")
+    sides = [str(side) for side in sides] * (2 if len(sides) == 1 else 1)
+    is_size = len(sides) == 2 and all(side.isascii() and side.isdecimal() for side in sides)
+    if not is_size or not all(_LEAST_SIDE <= int(side) <= _MOST_SIDE for side in sides):
+        raise ConfigError(
+            f"resize: expected a side (256: 256 x 256) or WIDTHxHEIGHT, each of {_LEAST_SIDE} to "
+            f"{_MOST_SIDE} pixels, got {value!r}"
+        )
+    return "x".join(str(int(side)) for side in sides)
+
+
+_LEAST_SIDE, _MOST_SIDE = 8, 8192
+
+
+def size_of(resize: str | None) -> tuple[int, int] | None:
+    """Return width and height of what `resize_of` gives; None for None."""
+    if resize is None:
+        return None
+    width, height = map(int, resize.split("x"))
+    return width, height
+
+
 class ExtractConfig(Settings, command="extract"):
     """What to extract, into which folder, how, and with how many workers.
 
@@ -63,6 +89,11 @@ class ExtractConfig(Settings, command="extract"):
         choices="posemill.decoders:known_decoders",
         is_open=True,
     )
+    resize: str | None = setting(
+        "Bring every picture to this size first, as 256 (256 x 256) or 320x240; keypoints then are "
+        "those of the resized picture.",
+        default=None, convert=resize_of, metavar="SIZE", auto="as they are",
+    )  # fmt: skip
     split_long_seconds: float | None = setting(
         "Cut longer videos into pieces of about this length that know nothing of each other.",
         default=None, above=0, flags=("--split-long",), metavar="SECONDS", auto="never",
@@ -124,6 +155,7 @@ class ExtractConfig(Settings, command="extract"):
         return {
             "mode": self.mode,
             "decoder": self.decoder,
+            "resize": self.resize,
             "split_long_seconds": self.split_long_seconds,
             "splits": None if self.splits is None else list(self.splits),
         }

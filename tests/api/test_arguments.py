@@ -48,7 +48,14 @@ DEFAULTS = {
     "import_run": {"dry_run": False},
     "merge": {"dry_run": False},
     "view": {"detailed": False, "rows": 5},
-    "visualize": {"out": "pictures", "num_samples": 10, "seed": 0, "person": "all"},
+    "visualize": {
+        "out": "pictures",
+        "num_samples": 10,
+        "seed": 0,
+        "person": "all",
+        "style": "keypoints",
+        "all": False,
+    },
     "report": {"out": "report.html"},
     "predict": {"device": "auto", "engine_device": "cpu", "threads": 1},
 }

@@ -138,7 +138,12 @@ DEFAULTS = {
     "prepare": {"out": Path("model_input_data"), "normalize": "none", "person": "main"},
     "export": {"normalize": "none", "person": "main"},
     "view": {"rows": 5},
-    "visualize": {"out": Path("pictures"), "num_samples": 10, "person": "all"},
+    "visualize": {
+        "out": Path("pictures"),
+        "num_samples": 10,
+        "person": "all",
+        "style": "keypoints",
+    },
     "report": {"out": Path("report.html")},
     "evaluate": {"split": "test", "checkpoint": "best", "device": "auto"},
     "predict": {"device": "auto", "engine_device": "cpu", "threads": 1},

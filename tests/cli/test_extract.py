@@ -369,3 +369,31 @@ def test_a_run_in_which_nothing_was_found_is_warned_of(tree, tmp_path):
     failed = posemill("extract", str(tree), "--out", str(tmp_path / "other"), *FAKE)
     assert failed.exit_code == 1
     assert "found in" not in failed.stderr
+
+
+def test_resized_pictures_give_the_keypoints_of_pictures_that_were_resized_before(tree, tmp_path):
+    small = tmp_path / "small"
+    for path in sorted(tree.rglob("*.png")):
+        place = small / path.relative_to(tree)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        resized = cv2.resize(cv2.imread(str(path)), (24, 16), interpolation=cv2.INTER_LINEAR)
+        assert cv2.imwrite(str(place), resized)
+    run, before = str(tmp_path / "run"), str(tmp_path / "before")
+    assert posemill("extract", str(tree), "--out", run, *FAKE, "--resize", "24x16").exit_code == 0
+    assert posemill("extract", str(small), "--out", before, *FAKE).exit_code == 0
+    one, other = open_run(run).to_numpy(), open_run(before).to_numpy()
+    assert (one["sizes_wh"] == (24, 16)).all()
+    np.testing.assert_array_equal(one["points"], other["points"])
+    manifest = open_run(run).manifest
+    assert manifest.options["resize"] == manifest.extraction["resize"] == "24x16"
+    assert "resize" not in open_run(before).manifest.extraction
+
+
+def test_a_run_goes_on_only_with_the_size_it_was_begun_with(tree, tmp_path):
+    command = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE]
+    assert posemill(*command, "--resize", "16").exit_code == 0
+    with pytest.raises(RunError, match=r"resize: the run has '16x16', now it is None"):
+        posemill(*command)
+    assert posemill(*command, "--resize", "16x16").exit_code == 0
+    with pytest.raises(ConfigError, match=r"^resize: expected a side .*, got '16x'$"):
+        posemill(*command, "--resize", "16x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 import posemill
 from posemill.clips.inputs import ClipInput
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, FormatError
 from posemill.records import OtherPeople, PoseClip
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter
@@ -62,6 +63,51 @@ def test_everyone_goes_into_openpose_json_and_comes_back(
     np.testing.assert_allclose(first.points, expected.points, atol=1e-4)
     np.testing.assert_allclose(first.others.points, expected.others.points, atol=1e-4)
     np.testing.assert_allclose(first.others.scores, expected.others.scores, atol=1e-4)
+
+
+def test_everyone_goes_into_pose_files_and_comes_back(run: Path, tmp_path: Path) -> None:
+    posemill.export(run, "pose", tmp_path / "out", person="all", progress=False)
+    posemill.import_run(tmp_path / "out", out=tmp_path / "back", progress=False)
+    for clip in posemill.open_run(tmp_path / "back").clips():
+        expected = posemill.open_run(run)[clip.clip_id]
+        for a, b in ((clip, expected), (clip.others, expected.others)):
+            np.testing.assert_allclose(a.points, b.points, atol=1e-6)
+            np.testing.assert_allclose(a.scores, b.scores, atol=1e-6)
+        assert clip.others.counts.tolist() == expected.others.counts.tolist()
+    pose_format = pytest.importorskip("pose_format")
+    body = pose_format.Pose.read((tmp_path / "out" / "a.pose").read_bytes()).body
+    assert body.data.shape == (4, 3, 18, 2)
+    assert (body.confidence > 0).any(axis=2).sum(axis=1).tolist() == [3, 0, 1, 2]
+    first = body.data.filled(np.nan)[0, 2] / SIZE
+    expected = people_clip([3, 0, 1, 2]).others
+    np.testing.assert_allclose(first, expected.points[1, :, :2], atol=1e-5)
+
+
+def test_people_of_pose_files_of_other_makers_are_kept_the_surest_first(tmp_path: Path) -> None:
+    from posemill.formats.pose_file import decode_clip, encode_clip
+
+    clip = people_clip([3, 2])
+    scores = np.full((3, 18), 0.75, np.float32)
+    scores[[0, 2]] = 0.9  # who is second in both frames
+    others = OtherPeople(clip.others.counts, clip.others.points, scores)
+    path = tmp_path / "theirs.pose"
+    path.write_bytes(encode_clip(dataclasses.replace(clip, others=others)))
+    found = decode_clip(path)
+    np.testing.assert_allclose(found.points, clip.others.points[[0, 2]], atol=1e-6)
+    np.testing.assert_allclose(
+        found.others.points, [clip.points[0], clip.others.points[1], clip.points[1]], atol=1e-6
+    )
+    assert found.others.counts.tolist() == [2, 1]
+
+
+def test_more_people_than_a_pose_file_counts_are_refused() -> None:
+    from posemill.formats.pose_file import encode_clip
+
+    clip = people_clip([1])
+    many = np.zeros((65535, 18, 3), np.float32)
+    others = OtherPeople(np.array([65535]), many, many[..., 0])
+    with pytest.raises(FormatError, match=r"^clip 'a': 65536 people are too many for \.pose$"):
+        encode_clip(dataclasses.replace(clip, others=others))
 
 
 def test_everyone_goes_into_plain_coco_that_pycocotools_scores(run: Path, tmp_path: Path) -> None:

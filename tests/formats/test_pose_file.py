@@ -171,6 +171,7 @@ def test_what_it_holds_is_declared() -> None:
         suffix="",
         layouts=("holistic-543", "holistic-143", "coco-133", "openpose-18"),
         has_pixels=True,
+        holds_people=True,
         losses=(
             "digits beyond float32 pixels; scores below 0.000001 (they become that)",
             "sizes of frames that differ from the first of their clip",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,8 @@ def test_every_picture_has_18_lines_of_pixels_in_mirrored_folders(tmp_path: Path
     lines = text.splitlines()
     assert len(lines) == 18
     assert lines[3] == "-1 -1"
+    header = json.loads((tmp_path / "out" / "posemill.jsonl").read_text().splitlines()[0])
+    assert header["missing"] == "-1 -1"
     x, y = map(float, lines[0].split())
     np.testing.assert_allclose((x, y), clip.points[0, 0, :2] * (640, 480), atol=1e-3)
 

@@ -11,7 +11,7 @@ import pytest
 from posemill.clips.inputs import ClipInput
 from posemill.config import ExtractConfig
 from posemill.decoders.pictures import read_picture
-from posemill.errors import DecodeError, SourceError
+from posemill.errors import ConfigError, DecodeError, SourceError
 from posemill.estimators.fake import FakeEstimator
 from posemill.jobs import landmarks
 from posemill.jobs.convert.prepare import prepare
@@ -109,3 +109,13 @@ def test_clips_are_called_as_extract_calls_them_and_a_bad_one_does_not_end_the_o
     assert clip.clip_id == "c"
     with pytest.raises(DecodeError, match="empty file"):
         list(clips_like(tmp_path / "videos" / "bad.mp4", "holistic-543", HOW))
+
+
+def test_new_clips_are_resized_as_those_of_the_models_data_were(
+    make_tree: Callable[..., Path],
+) -> None:
+    root, how = make_tree({"a": 2}), {**HOW["extraction"], "resize": "32x8"}
+    ((clip, _),) = clips_like(root / "a", "holistic-543", {"extraction": how})
+    assert clip.sizes_wh.tolist() == [[32, 8]] * 2
+    with pytest.raises(ConfigError, match=r"^resize: expected a side"):
+        list(clips_like(root / "a", "holistic-543", {"extraction": {**how, "resize": "nothing"}}))

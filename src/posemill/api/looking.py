@@ -64,6 +64,8 @@ def visualize(
     from_format: str | None = None,
     size: Size = None,
     person: str | int = "all",
+    style: str = "keypoints",
+    all: bool = False,
     progress: bool | None = None,
 ) -> Drawn:
     """Draw sampled frames with contact sheets, or whole clips as movies; return the files.
@@ -80,6 +82,9 @@ def visualize(
         from_format: See `posemill.view`, as are `size` and `progress`.
         size: Of pictures whose size a file does not say.
         person: Of several people in a frame: all, or the one that `prepare` would take.
+        style: `keypoints` on the pictures with a legend, or `openpose`: skeletons on black in the
+            colours that pose-driven generators expect, a file for each picture, folders as theirs.
+        all: Every frame, or with `video` every clip, instead of samples.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
     material = ClipInput(
@@ -88,7 +93,8 @@ def visualize(
     )  # fmt: skip
     found = _originals(material.facts(), originals)
     request = DrawRequest(
-        num_samples=num_samples, clip_ids=names_of(clips), seed=seed, video=video
+        num_samples=None if all else num_samples, clip_ids=names_of(clips), seed=seed, video=video,
+        style=style,
     )  # fmt: skip
     folder = Path(out)
     is_free = folder.is_dir() and not any(folder.iterdir())

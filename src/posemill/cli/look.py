@@ -69,6 +69,17 @@ def visualize(
     from_format: FromFormat = None,
     size: PictureSize = None,
     person: Person = "all",
+    style: Annotated[
+        str,
+        typer.Option(
+            metavar="keypoints|openpose",
+            help="openpose: skeletons on black as pose-driven generators expect them, a file for "
+            "each picture, folders as theirs.",
+        ),
+    ] = "keypoints",
+    all_frames: Annotated[
+        bool, typer.Option("--all", help="Every frame; with --video, every clip.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw sampled frames, with contact sheets, or with --video whole clips as movies."""
@@ -77,6 +88,7 @@ def visualize(
     drawn = looking.visualize(
         path, out, num_samples=num_samples, splits=splits, clips=clips, seed=seed, video=video,
         originals=originals, from_format=from_format, size=size, person=person,
+        style=style, all=all_frames,
     )  # fmt: skip
     if as_json:
         print_json({"paths": drawn.paths, "num_originals_gone": drawn.num_originals_gone})

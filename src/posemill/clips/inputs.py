@@ -246,6 +246,13 @@ class ClipInput:
         """Whether a run says that pictures it was made of do not follow each other in time."""
         return self.run is not None and _has_loose_pictures(self.run.manifest.source)
 
+    @property
+    def pictures_root(self) -> str:
+        """The folder that the pictures of a run were found in; empty for anything else."""
+        source = {} if self.run is None else self.run.manifest.source
+        is_tree = source.get("layout") in ("frames", "pictures")
+        return str(source.get("path") or "") if is_tree else ""
+
     def failures(self) -> list[Failure]:
         """Return what gave no keypoints in the chosen splits of a run; a file does not say."""
         found = [] if self.run is None else self.run.failures()

@@ -2,7 +2,8 @@
 
 Header: version, width/height/depth, components (name, points, limbs, colours, "XYZC"). Body: fps,
 frames, people, coordinates in pixels, confidences (0 = missing). Depth is the width: our z has
-the scale of x. Names are those pose-format gives the same points, in ASCII.
+the scale of x. Names are those pose-format gives the same points, in ASCII. The people of a frame
+are those found in it, the one that stands for it first; they are not followed along a clip.
 
 Behind the body, where readers of version 0.2 do not look as they know its length, stands what the
 format has no place for: `posemill`, a length (uint32), and as much JSON: version, skeleton, recipe
@@ -14,6 +15,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,7 @@ from posemill.formats.shared.folders import (
     split_and_id,
 )
 from posemill.formats.shared.json_text import line_of, parse_json
-from posemill.records import PoseClip
+from posemill.records import FloatArray, OtherPeople, PoseClip
 from posemill.skeletons import Part, Skeleton, get_skeleton
 
 _VERSION = 0.2
@@ -66,6 +68,7 @@ class PoseFormat:
     layouts: tuple[str, ...] = ("holistic-543", "holistic-143", "coco-133", "openpose-18")
     has_pixels = True
     has_mask = False
+    holds_people = True
     losses: tuple[str, ...] = (
         "digits beyond float32 pixels; scores below 0.000001 (they become that)",
         "sizes of frames that differ from the first of their clip",
@@ -111,7 +114,7 @@ class PoseFormat:
         return summary
 
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
-        """Yield the clips, of several people the one with the highest mean confidence."""
+        """Yield the clips with all people, those of other makers the surest first."""
         with reading(path, self.name):
             if path.is_file():
                 yield decode_clip(path)
@@ -145,16 +148,34 @@ def encode_clip(clip: PoseClip) -> bytes:
     names = next(names for names, known in _COMPONENTS.items() if known == clip.skeleton_name)
     parts = _parts(clip.skeleton)
     is_flat = clip.skeleton_name in ("openpose-18", "coco-133")
-    dims = 2 if is_flat and not np.nan_to_num(clip.points[..., 2]).any() else 3
+    points, scores = _people_of(clip)
+    dims = 2 if is_flat and not np.nan_to_num(points[..., 2]).any() else 3
     header = [struct.pack("<fHHHH", _VERSION, width, height, width if dims == 3 else 0, len(parts))]
     for name, part in zip(names, parts, strict=True):
         header.append(_encode_component(clip.skeleton, name, part, "XYZC"[:dims] + "C"))
     scale = np.array([width, height, width], np.float32)[:dims]
-    found = clip.mask
-    data = np.where(found[..., None], clip.points[..., :dims] * scale, 0).astype("<f4")
-    confidence = np.where(found, np.maximum(clip.scores, _LEAST_SCORE), 0).astype("<f4")
-    body = struct.pack("<fIH", clip.fps or 0, len(clip), 1)
+    found = ~np.isnan(points[..., 0])
+    data = np.where(found[..., None], points[..., :dims] * scale, 0).astype("<f4")
+    confidence = np.where(found, np.maximum(scores, _LEAST_SCORE), 0).astype("<f4")
+    body = struct.pack("<fIH", clip.fps or 0, len(clip), points.shape[1])
     return b"".join((*header, body, data.tobytes(), confidence.tobytes()))
+
+
+def _people_of(clip: PoseClip) -> tuple[FloatArray, FloatArray]:
+    """Return points `(frames, people, keypoints, 3)`, NaN where there is nobody, and scores."""
+    others = clip.others
+    if others is None or not others.counts.any():
+        return clip.points[:, None], clip.scores[:, None]
+    most = int(others.counts.max())
+    if most >= 65535:
+        raise FormatError(f"clip {clip.clip_id!r}: {most + 1} people are too many for .pose")
+    rows = np.repeat(np.arange(len(clip)), others.counts)
+    places = np.arange(len(rows)) - others.starts[rows]
+    points = np.full((len(clip), 1 + most, *clip.points.shape[1:]), np.nan, np.float32)
+    scores = np.zeros(points.shape[:3], np.float32)
+    points[:, 0], scores[:, 0] = clip.points, clip.scores
+    points[rows, 1 + places], scores[rows, 1 + places] = others.points, others.scores
+    return points, scores
 
 
 def encode_note(clip: PoseClip, recipe: Recipe) -> bytes:
@@ -262,14 +283,14 @@ def decode_clip(path: Path, fields: Mapping[str, Any] | None = None) -> PoseClip
     confidence = cursor.floats(frames, people, num_points)
     if not np.isfinite(confidence).all():
         raise FormatError(f"{path}: a confidence is infinite or not a number")
-    with np.errstate(all="ignore"):
-        person = int(confidence.mean(axis=(0, 2)).argmax()) if frames else 0
-    scores = confidence[:, person]
+    note = cursor.note()
+    if frames and people > 1 and not note:
+        with np.errstate(all="ignore"):
+            surest = np.argsort(-confidence.mean(axis=(0, 2)), kind="stable")
+        data, confidence = data[:, surest], confidence[:, surest]
     with np.errstate(all="ignore"):
         scale = np.array([width or 1, height or 1, depth or width or 1], np.float32)
-        points = data[:, person] / scale[:dims]
-    found = scores > 0
-    note = cursor.note()
+        points = data / scale[:dims]
     noted = fields_of(note["clip"], frames) if note else {}
     given = {
         "clip_id": path.stem,
@@ -278,7 +299,32 @@ def decode_clip(path: Path, fields: Mapping[str, Any] | None = None) -> PoseClip
         **noted,
         **(fields or {}),
     }
-    return make_clip(path, points, np.clip(scores, 0, 1), found, skeleton_name=skeleton, **given)
+    return _clip_of_people(path, points, confidence, skeleton_name=skeleton, **given)
+
+
+def _clip_of_people(
+    path: Path, points: FloatArray, scores: FloatArray, *, sizes_wh: Any, **fields: Any
+) -> PoseClip:
+    """Return the clip of `(frames, people, keypoints, 2 or 3)`: of each frame those found in it."""
+    is_there = np.asarray((scores > 0).any(axis=2))
+    order = np.argsort(~is_there, axis=1, kind="stable")
+    rows = np.arange(len(points))[:, None]
+    points, scores, is_there = points[rows, order], scores[rows, order], is_there[rows, order]
+
+    def made(chosen: Any, sizes: Any, **known: Any) -> PoseClip:
+        found = scores[chosen] > 0
+        return make_clip(
+            path, points[chosen], np.clip(scores[chosen], 0, 1), found, sizes_wh=sizes, **known
+        )
+
+    clip = made(np.s_[:, 0], sizes_wh, **fields)
+    is_there[:, :1] = False
+    counts = is_there.sum(axis=1)
+    if not counts.any():
+        return clip
+    name = clip.skeleton_name
+    rest = made(is_there, np.repeat(sizes_wh, counts, axis=0), skeleton_name=name)
+    return replace(clip, others=OtherPeople(counts, rest.points, rest.scores))
 
 
 def _read_component(cursor: _Cursor) -> tuple[str, int, str]:

@@ -1,6 +1,7 @@
 """Text: a file per picture, 18 lines `x y` in pixels (openpose-18), the folders as in the source.
 
-A joint that was not found is `-1 -1`; `posemill.jsonl` says so and holds what the lines cannot.
+A joint that was not found is `-1 -1`; the first line of `posemill.jsonl` says so (`missing`), the
+others hold what the lines cannot. One person a picture.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class TxtFormat:
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write a folder per clip."""
         summary, check = Summary(path, self.name), SkeletonCheck(self, path)
-        with new_folder(path, self.name, recipe) as (_, index):
+        with new_folder(path, self.name, recipe, missing=_MISSING) as (_, index):
             for clip in clips:
                 check(clip)
                 folder = index.place(clip)

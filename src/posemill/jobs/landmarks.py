@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from posemill.config import resize_of, size_of
+from posemill.decoders.pictures import resize_frame
 from posemill.errors import DecodeError, PosemillError, SourceError
 from posemill.estimators import EngineInfo, Estimator, engine_info, open_estimator
 from posemill.files import atomic_path
@@ -36,6 +38,7 @@ def estimate_landmarks(
     engine: str = "holistic",
     engine_options: Mapping[str, Any] | None = None,
     decoder: str = "pyav",
+    resize: str | None = None,
     device: str = "cpu",
     threads: int = 1,
     on_frame: Callable[[], None] = lambda: None,
@@ -51,11 +54,12 @@ def estimate_landmarks(
         engine: One of `posemill.estimators.known_engines`.
         engine_options: Its own options.
         decoder: For videos; one of `posemill.decoders.known_decoders`.
+        resize: `WIDTHxHEIGHT` that frames are brought to first; None: as they are.
         device: For the engine.
         threads: For the engine.
         on_frame: Called after each frame.
     """
-    clip = clip_at(source)
+    clip, size = clip_at(source), size_of(resize_of(resize))
     info = engine_info(engine, engine_options)
     chosen = choose_mode(source, engine)[0] if mode is None or mode == "auto" else mode
     info.check_mode(engine, chosen)
@@ -63,7 +67,10 @@ def estimate_landmarks(
     errors: list[DecodeError] = []
     paths: list[str] = []
     results: list[Keypoints] = []
-    frames = _noting(read_clip(clip, decoder=decoder), errors, paths)
+    frames = (
+        frame if frame is None or size is None else resize_frame(frame, size)
+        for frame in _noting(read_clip(clip, decoder=decoder), errors, paths)
+    )
     try:
         for keypoints in _estimate(estimator, frames, chosen):
             results.append(keypoints)

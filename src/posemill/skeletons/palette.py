@@ -31,6 +31,13 @@ COLOURS: dict[str, Colour] = {
     "right_hand": _RIGHT_HAND,
     "face": (168, 40, 236),
 }
+# Of the 18 points of OpenPose, and of its limbs, on the black maps that generators of pictures were
+# taught: once around the hues.
+OPENPOSE_COLOURS: tuple[Colour, ...] = (
+    (255, 0, 0), (255, 85, 0), (255, 170, 0), (255, 255, 0), (170, 255, 0), (85, 255, 0),
+    (0, 255, 0), (0, 255, 85), (0, 255, 170), (0, 255, 255), (0, 170, 255), (0, 85, 255),
+    (0, 0, 255), (85, 0, 255), (170, 0, 255), (255, 0, 255), (255, 0, 170), (255, 0, 85),
+)  # fmt: skip
 # On the dark ground of legends and contact sheets, and on white paper.
 BACKGROUND: Colour = (27, 30, 36)
 BRIGHT: Colour = (236, 238, 242)

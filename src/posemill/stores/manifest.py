@@ -89,7 +89,8 @@ class Manifest:
 
     @property
     def extraction(self) -> dict[str, Any]:
-        """How the keypoints were found: engine, engine_options, mode (image or video), decoder.
+        """How the keypoints were found: engine, engine_options, mode (image or video), decoder;
+        resize where frames were.
 
         Of a merged run what all its inputs have in common; empty where it is not known.
         """
@@ -147,6 +148,7 @@ def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
             "engine_options": dict(options.get("engine_options") or {}),
             "mode": mode,
             "decoder": options.get("decoder"),
+            **({"resize": options["resize"]} if options.get("resize") else {}),
         }
     inputs = source.get("inputs") or ()
     found = [extraction_of(each.get("manifest") or {}) for each in inputs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from posemill import __version__
 from posemill.errors import FormatError
 from posemill.formats.shared import folders
 from posemill.formats.shared.contract import Recipe
-from posemill.formats.shared.folders import IndexWriter, new_folder, place_of
+from posemill.formats.shared.folders import IndexWriter, new_folder, picture_folder, place_of
 
 
 def test_an_index_has_a_header_and_a_line_a_clip(tmp_path: Path) -> None:
@@ -231,3 +232,32 @@ def test_one_size_for_all_frames() -> None:
     assert folders.same_sizes(None, 1).tolist() == [[0, 0]]
     assert folders.same_sizes(None, 0).shape == (0, 2)
     assert folders.same_sizes((4, 3), 2).dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("root", "split", "clip_id", "picture", "place"),
+    [
+        ("/data/frames", "all", "frames", "/data/frames/1.jpg", ""),
+        ("/data/frames", "all", "frames", "frames/1.jpg", ""),
+        ("/data/frames", "all", "frames", "1.jpg", ""),
+        ("/data/frames", "all", "x", "frames/x/1.jpg", "x"),
+        ("/data/frames", "all", "frames", "/data/frames/frames/1.jpg", "frames"),
+        ("/data/frames", "train", "train", "frames/train/1.jpg", "train"),
+        ("/data/frames", "train", "Train", "/data/frames/Train/1.jpg", "train"),
+        ("/data/frames", "train", "train", "train/1.jpg", "train"),
+        ("/data/frames", "train", "train", "frames/train/train/1.jpg", "train/train"),
+        ("/data/frames", "train", "x", "frames/train/x/1.jpg", "train/x"),
+        ("/data/frames", "train", "x/train", "frames/train/x/train/1.jpg", "train/x/train"),
+        ("", "train", "train", "frames/train/1.jpg", "train/train"),
+        ("", "all", "frames", "frames/1.jpg", "frames"),
+    ],
+)  # fmt: skip
+def test_files_of_pictures_lie_as_the_pictures_do(root, split, clip_id, picture, place):
+    made = make_clip(1)
+    clip = replace(made, clip_id=clip_id, split=split, image_paths=(picture,) * len(made))
+    assert picture_folder(clip, root) == place
+    assert picture_folder(replace(clip, image_paths=()), root) == place_of(clip)
+
+
+def test_where_the_pictures_were_is_not_recorded():
+    assert "root" not in Recipe(root="/home/someone").to_dict()

@@ -61,6 +61,8 @@ class Recipe:
             "annotation"}` writes `train/annotation/x.txt` for `train/frames/x.jpg`.
         extraction: How the keypoints were found (`Manifest.extraction` of the run); empty where
             it is not known.
+        root: The folder the pictures were found in, for formats with a file per picture; empty
+            where it is not known. Not recorded.
     """
 
     layout: str | None = None
@@ -69,6 +71,7 @@ class Recipe:
     fill: Fill | None = None
     replace: Mapping[str, str] = field(default_factory=dict)
     extraction: Mapping[str, Any] = field(default_factory=dict)
+    root: str = ""
 
     def __post_init__(self) -> None:
         if self.layout is not None:
@@ -82,6 +85,7 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, for JSON."""
         fields = asdict(self)
+        del fields["root"]
         for name in ("replace", "extraction"):
             if not fields[name]:
                 del fields[name]

@@ -28,10 +28,17 @@ INDEX = "posemill.jsonl"
 
 
 class IndexWriter:
-    """Writes `posemill.jsonl` and says where each clip's files go."""
+    """Writes `posemill.jsonl` and says where each clip's files go.
 
-    def __init__(self, folder: Path, format_name: str, recipe: Recipe) -> None:
-        self._folder = folder
+    Args:
+        folder: Where it is written.
+        format_name: For its first line, as are the rest.
+        recipe: What was done to the clips.
+        facts: What else a reader has to know.
+    """
+
+    def __init__(self, folder: Path, format_name: str, recipe: Recipe, **facts: str) -> None:
+        self._folder, self._facts = folder, facts
         self._format_name, self._recipe = format_name, recipe
         self._handle: IO[str] | None = None
         self._taken: set[str] = set()
@@ -43,10 +50,10 @@ class IndexWriter:
         if self._handle is None:
             self._handle = (self._folder / INDEX).open("w", encoding="utf-8")
             header = header_of(self._format_name, clip.skeleton_name, self._recipe.after(clip))
-            self._handle.write(json.dumps(header) + "\n")
-        relative = key = place_of(clip)
+            self._handle.write(json.dumps(header | self._facts) + "\n")
+        relative = key = picture_folder(clip, self._recipe.root)
         if self._recipe.replace:
-            relative, key = self._mirror(clip, relative)
+            relative, key = self._mirror(clip, place_of(clip))
         if key in self._taken:
             raise FormatError(f"two clips go to {key}: {clip.split}/{clip.clip_id} came again")
         self._taken.add(key)
@@ -85,11 +92,13 @@ class IndexWriter:
 
 
 @contextmanager
-def new_folder(path: Path, format_name: str, recipe: Recipe) -> Iterator[tuple[Path, IndexWriter]]:
+def new_folder(
+    path: Path, format_name: str, recipe: Recipe, **facts: str
+) -> Iterator[tuple[Path, IndexWriter]]:
     """Yield a temporary folder and its index; it becomes `path` when the block ends well."""
     try:
         with atomic_folder(path, marker=INDEX) as folder:
-            index = IndexWriter(folder, format_name, recipe)
+            index = IndexWriter(folder, format_name, recipe, **facts)
             try:
                 yield folder, index
                 index.finish()
@@ -114,6 +123,24 @@ def place_of(clip: PoseClip) -> str:
             "holds .. or a NUL; choose a format that is one file (parquet, npz, webdataset …)"
         )
     return "/".join(parts)
+
+
+def picture_folder(clip: PoseClip, root: str) -> str:
+    """Return the folder of a clip with a file for each picture, safe below a folder.
+
+    It is `place_of`, but pictures that lie directly in `root`, or there in the folder of a split,
+    have no folder of their own: their clip only borrowed the name of the one they are in.
+    """
+    place = place_of(clip)
+    if not root or not clip.image_paths or "/" in clip.clip_id:
+        return place
+    above, folder = PurePosixPath(root).parts, PurePosixPath(clip.image_paths[0]).parent.parts
+    # A path that is not absolute began where the extraction was started, at or above the root.
+    if above[len(above) - len(folder) :] == folder and clip.split == "all":
+        return ""
+    *rest, last = folder or ("",)
+    is_split = clip.split == last.lower() and clip.clip_id == last
+    return clip.split if is_split and above[len(above) - len(rest) :] == (*rest,) else place
 
 
 def is_inside(place: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +12,18 @@ import numpy as np
 from posemill.clips.inputs import ClipInput, ClipName, Outline
 from posemill.errors import ConfigError, PosemillError
 from posemill.files import atomic_path
+from posemill.formats.shared.folders import frame_names, picture_folder
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.movies import MOVIE_KINDS, write_movie
 from posemill.inspection.drawing.naming import safe_path, writing
 from posemill.inspection.drawing.originals import Originals
+from posemill.inspection.drawing.pose_maps import pose_maps
 from posemill.inspection.drawing.sheets import Cell, contact_sheet, draw_cell
 from posemill.inspection.drawing.showing import png_bytes
 from posemill.records import Frame, PoseClip
 
 SHEET_FRAMES = 12  # of a whole clip's contact sheet
+STYLES = ("keypoints", "openpose")
 _SHEET_CELLS = 60  # at most on one sheet: more are no longer looked at
 
 
@@ -29,16 +32,18 @@ class DrawRequest:
     """What to draw.
 
     Args:
-        num_samples: Frames of each split; with `video`, clips of each split.
+        num_samples: Frames of each split; with `video`, clips of each split; None for all.
         clip_ids: Only these clips; None for all.
         seed: Another seed draws other samples.
         video: `mp4` or `gif` for whole clips as movies, None for single frames.
+        style: A key of `STYLES`.
     """
 
-    num_samples: int = 10
+    num_samples: int | None = 10
     clip_ids: Sequence[str] | None = None
     seed: int = 0
     video: str | None = None
+    style: str = "keypoints"
 
 
 def draw_gallery(
@@ -47,6 +52,8 @@ def draw_gallery(
     """Write what is asked for below the folder `out`; yield the paths as they are written."""
     if request.video is not None and request.video not in MOVIE_KINDS:
         raise ConfigError(f"video: expected {' or '.join(MOVIE_KINDS)}, got {request.video!r}")
+    if request.style not in STYLES:
+        raise ConfigError(f"style: expected {' or '.join(STYLES)}, got {request.style!r}")
     outlines: Iterable[Outline] = material.outlines()
     if request.clip_ids is not None:
         wanted = set(request.clip_ids)
@@ -61,21 +68,31 @@ def draw_gallery(
             f"{material.path}: no frames to draw; what gave no keypoints, and why: "
             f"posemill view {material.path}"
         )
-    if request.video is None:
+    if request.style == "openpose":
+        yield from draw_maps(material, chosen, out, kind=request.video, on_frame=originals.on_frame)
+    elif request.video is None:
         yield from draw_samples(material, chosen, out, originals=originals)
     else:
         yield from draw_movies(material, chosen, out, kind=request.video, originals=originals)
 
 
 def choose_frames(
-    outlines: Iterable[Outline], num_samples: int, seed: int
+    outlines: Iterable[Outline], num_samples: int | None, seed: int
 ) -> dict[ClipName, list[int]]:
     """Return, by clip, rows drawn at random: `num_samples` a split, or all where there are fewer.
+
+    With None all rows of all clips, in their order.
 
     Clips are drawn first and then a frame of each, so that short clips are seen too; a second
     frame of a clip comes only when every clip has one. The same seed gives the same frames,
     whatever the order of the clips.
     """
+    if num_samples is None:
+        return {
+            (each.split, each.clip_id): list(range(each.num_frames))
+            for each in outlines
+            if each.num_frames
+        }
     by_split: dict[str, list[tuple[str, int]]] = {}
     for outline in outlines:
         if outline.num_frames:
@@ -140,13 +157,52 @@ def draw_movies(
         path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
         kept = set(spread_rows(clip))
         cells: list[Cell] = []
-        fps = clip.fps if clip.fps and 0 < clip.fps <= 1000 else 25.0
         with writing(path):
-            write_movie(path, _drawn(clip, originals, kept, cells), kind=kind, fps=fps)
+            write_movie(path, _drawn(clip, originals, kept, cells), kind=kind, fps=_fps_of(clip))
         yield path
         sheet_path = safe_path(out, clip.split, clip.clip_id, suffix="_contact_sheet.png")
         write_picture(sheet_path, clip_sheet(clip, cells))
         yield sheet_path
+
+
+def draw_maps(
+    material: ClipInput,
+    chosen: dict[ClipName, list[int]],
+    out: Path,
+    *,
+    kind: str | None,
+    on_frame: Callable[[], None],
+) -> Iterator[Path]:
+    """Write the skeletons of the chosen frames on black, one PNG a picture; yield the paths.
+
+    Folders and names are those of the pictures, as `--to txt` has them. With a `kind` of movie each
+    chosen clip is one instead. Nothing else is written: the folder is what a generator reads.
+    """
+    for clip in material.pick(chosen):
+        if kind is not None:
+            path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
+            frames = (frame for _, frame in pose_maps(clip, range(len(clip))))
+            with writing(path):
+                write_movie(path, _told(frames, on_frame), kind=kind, fps=_fps_of(clip))
+            yield path
+            continue
+        files = frame_names(clip.image_paths, clip.frame_indices)
+        folder = picture_folder(clip, material.pictures_root)
+        for row, picture in pose_maps(clip, chosen[clip.split, clip.clip_id]):
+            path = safe_path(out, *filter(None, [folder]), files[row], suffix=".png")
+            write_picture(path, picture)
+            on_frame()
+            yield path
+
+
+def _told(frames: Iterator[Frame], on_frame: Callable[[], None]) -> Iterator[Frame]:
+    for frame in frames:
+        on_frame()
+        yield frame
+
+
+def _fps_of(clip: PoseClip) -> float:
+    return clip.fps if clip.fps and 0 < clip.fps <= 1000 else 25.0
 
 
 def spread_rows(clip: PoseClip) -> list[int]:

@@ -86,7 +86,9 @@ def recorded(recipe: Recipe, source: ClipInput) -> Recipe:
     """Return the recipe as it is written into files: with how the keypoints of a run were found."""
     if source.run is None:
         return recipe
-    return dataclasses.replace(recipe, extraction=source.run.manifest.extraction)
+    return dataclasses.replace(
+        recipe, extraction=source.run.manifest.extraction, root=source.pictures_root
+    )
 
 
 def layout_for(skeleton_name: str, recipe: Recipe, form: Format) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from posemill.decoders.pictures import resize_frame
 from posemill.estimators import ClipState, open_estimator
 from posemill.jobs.extract.messages import Unit, WorkerSettings
 from posemill.jobs.extract.reading import Lane
@@ -21,11 +22,17 @@ from posemill.stores.writer import ShardWriter
 
 @dataclass(frozen=True)
 class KeypointSettings(WorkerSettings):
-    """What a worker of `extract` needs to know: the engine beside all that every worker does."""
+    """What a worker of `extract` needs to know: the engine beside all that every worker does.
+
+    Args:
+        resize_wh: Width and height that frames are brought to before the engine sees them; None:
+            as they are.
+    """
 
     engine: str
     engine_options: Mapping[str, Any]
     skeleton_name: str
+    resize_wh: tuple[int, int] | None = None
 
     def open(self, device: str) -> KeypointHandler:
         """Return the handler with an engine of its own on that device."""
@@ -41,7 +48,7 @@ class KeypointHandler:
             settings.engine, device=device, threads=1, **settings.engine_options
         )
         self.saves_states = self._estimator.info.saves_states
-        self._skeleton_name = settings.skeleton_name
+        self._skeleton_name, self._resize_wh = settings.skeleton_name, settings.resize_wh
         self._writer = ShardWriter(Path(settings.folder))
 
     def begin(self, unit: Unit) -> ClipState | None:
@@ -59,6 +66,8 @@ class KeypointHandler:
 
     def compute(self, frames: list[Frame], states: list[ClipState] | None) -> Sequence[Keypoints]:
         """Return the keypoints of each frame; states move on."""
+        if self._resize_wh is not None:
+            frames = [resize_frame(frame, self._resize_wh) for frame in frames]
         found = self._estimator.estimate(frames, states)
         return [_row_of(found, row) for row in range(len(frames))]
 

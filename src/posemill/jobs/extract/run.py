@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posemill.config import ExtractConfig
+from posemill.config import ExtractConfig, size_of
 from posemill.decoders import find_decoder
 from posemill.errors import RunError
 from posemill.executors import Limits, open_executor
@@ -234,6 +234,7 @@ def _work(
         devices=workers.devices,
         skeleton_name=config.skeleton,
         decoder=config.decoder,
+        resize_wh=size_of(config.resize),
         batch_size=frames_per_call(config),
         memory_bytes=workers.memory_bytes,
     )

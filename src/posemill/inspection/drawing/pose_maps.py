@@ -1,0 +1,79 @@
+"""Skeletons on black, in the colours that pose-driven generators such as ControlNet were taught.
+
+Limbs are ellipses of nine pixels across in 0.6 of their colour, points are dots of radius 4 in
+theirs, whatever the size of the picture: a generator expects no others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import cv2
+import numpy as np
+
+from posemill.errors import ConfigError
+from posemill.records import FloatArray, Frame, PoseClip
+from posemill.skeletons.palette import OPENPOSE_COLOURS
+
+SKELETON = "openpose-18"
+# In the order of their colours. The neck is point 1.
+_LIMBS = ((1, 2), (1, 5), (2, 3), (3, 4), (5, 6), (6, 7), (1, 8), (8, 9), (9, 10), (1, 11),
+          (11, 12), (12, 13), (1, 0), (0, 14), (14, 16), (0, 15), (15, 17))  # fmt: skip
+_HALF_WIDTH, _RADIUS, _WEIGHT = 4, 4, 0.6
+
+
+def pose_maps(clip: PoseClip, rows: Sequence[int]) -> Iterator[tuple[int, Frame]]:
+    """Yield each row with its map, `(height, width, 3)` RGB of the size of its picture.
+
+    All people are drawn, the one that stands for the frame last. Points outside of the picture are
+    left out. Where nobody was found the map is black.
+
+    Args:
+        clip: Of a skeleton that can become openpose-18.
+        rows: Of the frames.
+
+    Raises:
+        ConfigError: The clip cannot be drawn so.
+    """
+    try:
+        clip = clip.as_skeleton(SKELETON)
+    except ValueError as error:
+        raise ConfigError(f"--style openpose: {error}") from error
+    if clip.normalized != "none":
+        raise ConfigError(
+            f"--style openpose: clip {clip.clip_id!r} was normalised by {clip.normalized!r}, so it "
+            "has no place in a picture; take the run it was made of"
+        )
+    others = clip.others
+    for row in rows:
+        width, height = clip.sizes_wh[row].tolist()
+        if width <= 0 or height <= 0:
+            raise ConfigError(
+                f"--style openpose: clip {clip.clip_id!r} does not say how large its pictures are; "
+                "give it by --size WIDTHxHEIGHT"
+            )
+        canvas = np.zeros((height, width, 3), np.uint8)
+        if others is not None:
+            for points in others.points[others.starts[row] : others.starts[row + 1]][::-1]:
+                _paint(canvas, points)
+        _paint(canvas, clip.points[row])
+        yield row, canvas
+
+
+def _paint(canvas: Frame, points: FloatArray) -> None:
+    """Draw a person; `points` are `(18, 3)` as shares of the picture, NaN where not found."""
+    with np.errstate(invalid="ignore"):
+        there = np.asarray(((points[:, :2] >= 0) & (points[:, :2] <= 1)).all(axis=1))
+    pixels = points[:, :2].astype(np.float64) * canvas.shape[1::-1]
+    for (start, stop), colour in zip(_LIMBS, OPENPOSE_COLOURS, strict=False):
+        if there[start] and there[stop]:
+            x, y = ((pixels[start] + pixels[stop]) / 2).tolist()
+            across, down = (pixels[start] - pixels[stop]).tolist()
+            axes = int(math.hypot(across, down) / 2), _HALF_WIDTH
+            angle = int(math.degrees(math.atan2(down, across)))
+            corners = np.asarray(cv2.ellipse2Poly((int(x), int(y)), axes, angle, 0, 360, 1))
+            cv2.fillConvexPoly(canvas, corners, [int(_WEIGHT * channel) for channel in colour])
+    for (x, y), colour in zip(pixels[there].tolist(), np.array(OPENPOSE_COLOURS)[there].tolist(),
+                              strict=True):  # fmt: skip
+        cv2.circle(canvas, (int(x), int(y)), _RADIUS, colour, thickness=-1)
