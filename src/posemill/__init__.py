@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -120,6 +121,8 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'posemill' has no attribute {name!r}")
     value = getattr(import_module(_PUBLIC[name]), name)
+    if isinstance(value, FunctionType):
+        value = import_module("posemill.api.spelling").for_python(value)
     globals()[name] = value
     return value
 

@@ -15,6 +15,7 @@ import typer
 import typer.core
 
 from posemill import __version__
+from posemill.api.spelling import to_flags
 from posemill.cli.printing import say
 from posemill.errors import PosemillError
 from posemill.language import speak_to_click, split_help, translate, word
@@ -50,6 +51,14 @@ class SpellingCommand(typer.core.TyperCommand):
         renamed = _new_flags(args, getattr(self.callback, "old_flags", {}))
         with _spoken_errors():
             return super().parse_args(ctx, _one_spelling(renamed, repeatable))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; errors name the flags that were given."""
+        try:
+            return super().invoke(ctx)
+        except PosemillError as error:
+            error.args = (to_flags(str(error), _flags_given(self, ctx)),)
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, with the names of every table (`{module:table}`) it speaks of."""
@@ -89,6 +98,16 @@ def _spoken_errors() -> Iterator[None]:
         if (said := translate(text := error.format_message())) == text:
             raise
         raise _UsageError(said, error.ctx) from error
+
+
+def _flags_given(command: Any, ctx: Any) -> dict[str, str]:
+    """Return the flags of a command, by parameter, that its line has: the rest is of a file."""
+    return {
+        each.name: each.opts[0]
+        for each in command.params
+        if each.param_type_name == "option"
+        and str(ctx.get_parameter_source(each.name)).endswith("COMMANDLINE")
+    }
 
 
 def _write_help(command: Any, ctx: Any, formatter: Any) -> None:

@@ -143,9 +143,19 @@ def load_model(
     return loaded
 
 
-def evaluate(run: Path | str, *, split: str = "test", **options: Any) -> dict[str, Any]:
+def evaluate(
+    run: Path | str,
+    *,
+    split: str = "test",
+    checkpoint: str = "best",
+    device: str = "auto",
+    data: str = "",
+    labels: str = "",
+) -> dict[str, Any]:
     """Return the scores of a run on a split; see `training.inference.evaluate`."""
-    scores: dict[str, Any] = _find("runs.inference", "evaluate")(run, split=split, **options)
+    scores: dict[str, Any] = _find("runs.inference", "evaluate")(
+        run, split=split, checkpoint=checkpoint, device=device, data=data, labels=labels
+    )
     return scores
 
 
