@@ -55,7 +55,7 @@ _WORD = re.compile(r"^(?!.*_)(?=.*[A-Za-z]{2})")
 _VALUE, _QUOTED = "{{{}}}", "{{{}!r}}"
 # Commands to type, TOML, SQL.
 _NO_MESSAGE = re.compile(
-    r"^--[\w-]+ [\w-]+=|^\$ |^\s*posemill \w* ?\{0\}|--engine-option \{|^# |SELECT |WHERE "
+    r"^\(\[|^--[\w-]+ [\w-]+=|^\$ |^\s*posemill \w* ?\{0\}|--engine-option \{|^# |SELECT |WHERE "
 )
 # Functions, and which argument of theirs has words: there a single one counts too.
 _WORDS = {"print_table": 0, "print_lines": 0, "word": 0, "show_progress": 0, "track": 1}

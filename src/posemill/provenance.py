@@ -76,7 +76,11 @@ class Resolved(Generic[ConfigT]):
 
 
 def resolve(
-    cls: type[ConfigT], file: Path | None = None, flags: Mapping[str, Any] | None = None
+    cls: type[ConfigT],
+    file: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    *,
+    missing: Mapping[str, Any] | None = None,
 ) -> Resolved[ConfigT]:
     """Return the configuration: defaults, then the preset, then the file, then the flags.
 
@@ -84,15 +88,21 @@ def resolve(
         cls: Its class.
         file: TOML with its fields, at the top level or in the tables of its groups.
         flags: Values given by the caller; they win.
+        missing: What stands for fields that must be given, where nobody gave them.
     """
     given = cls.flatten(flags or {})
     from_file = read_toml(cls, file) if file else {}
     values = {**from_file, **given}
-    layers = (("preset", cls.preset_values(values)), ("file", from_file), ("flag", given))
+    layers = (
+        ("to be given", missing or {}),
+        ("preset", cls.preset_values(values)),
+        ("file", from_file),
+        ("flag", given),
+    )
     sources = dict.fromkeys(cls.all_fields(), "default")
     for source, layer in layers:
         sources.update(dict.fromkeys(layer, source))
-    return Resolved(cls(**values), sources)
+    return Resolved(cls(**{**(missing or {}), **values}), sources)
 
 
 def describe_unused(config: Settings, reasons: Mapping[str, str]) -> list[str]:

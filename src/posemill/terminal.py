@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import unicodedata
 from functools import lru_cache
 
@@ -60,3 +61,27 @@ def _escape(mark: str) -> str:
     return "".join(
         f"\\u{units[start]:02x}{units[start + 1]:02x}" for start in range(0, len(units), 2)
     )
+
+
+# `1 clips are`, of a sentence with a number in it: the catalogue has one pattern for all numbers.
+_NOUNS = "clip core epoch evaluation fold frame group picture point process row sample step thread "
+_NOUNS += "training video worker"
+_NOUN = rf"(?<![\w.,/-])(?<!x )1 ({_NOUNS.replace(' ', '|')})"
+_MANY = re.compile(rf"{_NOUN}e?s\b( are\b| were\b| have\b)?")
+_ONE = re.compile(rf"{_NOUN}\b( is\b| was\b| has\b)?")
+_IS = {" are": " is", " were": " was", " have": " has"}
+_ARE = {one: many for many, one in _IS.items()}
+
+
+def in_singular(text: str) -> str:
+    """Return a sentence of ours with `1 clip is` for `1 clips are`."""
+    return _MANY.sub(lambda found: f"1 {found[1]}{_IS.get(found[2], '')}", text)
+
+
+def in_plural(text: str) -> str:
+    """Return what `in_singular` made of a sentence as it was."""
+
+    def many(found: re.Match[str]) -> str:
+        return f"1 {found[1]}{'es' if found[1][-1] == 's' else 's'}{_ARE.get(found[2], '')}"
+
+    return _ONE.sub(many, text)

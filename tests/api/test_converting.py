@@ -63,6 +63,37 @@ def test_a_run_that_is_not_finished_is_used_with_a_warning(run: Path, tmp_path: 
     with pytest.warns(UserWarning, match="is not finished; what it holds so far is used") as seen:
         posemill.export(run, "txt", tmp_path / "points.txt")
     assert seen[0].filename == __file__  # where the user called, not where we warn
+    assert str(seen[0].message) == (
+        f"{run} is not finished; what it holds so far is used (posemill status {run})"
+    )
+
+
+def test_the_warning_about_an_unfinished_run_names_what_is_cut_and_what_is_missing(
+    run: Path, tmp_path: Path
+) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    clips = posemill.open_run(run).clip_ids("train")
+    with closing(sqlite3.connect(run / "ledger.sqlite")) as ledger, ledger:
+        ledger.execute("DELETE FROM meta WHERE key = 'finished_at'")
+        number = "(SELECT clip_no FROM clips WHERE split = 'train' AND clip_id = ?)"
+        ledger.execute(f"DELETE FROM pieces WHERE clip_no = {number}", clips[:1])
+        ledger.execute(f"UPDATE clips SET num_frames = 9 WHERE clip_no = {number}", clips[1:])
+    with pytest.warns(UserWarning, match="is not finished") as seen:
+        posemill.prepare(run, tmp_path / "data", splits="train")
+    assert str(seen[0].message) == (
+        f"{run} is not finished; what it holds so far is used; 1 clip is cut: {clips[1]} (4 of 9 "
+        f"frames); 1 clip is missing: {clips[0]} (posemill status {run})"
+    )
+    with pytest.warns(UserWarning, match=r"so far is used \(posemill"):
+        posemill.prepare(run, tmp_path / "data", splits="dev")
+
+
+def test_a_file_without_an_ending_gets_that_of_its_format(run: Path, tmp_path: Path) -> None:
+    assert posemill.export(run, "npz", tmp_path / "points").path == tmp_path / "points.npz"
+    assert posemill.export(run, "txt", tmp_path / "texts").path == tmp_path / "texts"
+    assert posemill.export(run, "npz", tmp_path / "a.data").path == tmp_path / "a.data"
 
 
 def test_counting_says_what_export_would_write_and_writes_nothing(

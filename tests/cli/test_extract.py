@@ -395,5 +395,15 @@ def test_a_run_goes_on_only_with_the_size_it_was_begun_with(tree, tmp_path):
     with pytest.raises(RunError, match=r"resize: the run has '16x16', now it is None"):
         posemill(*command)
     assert posemill(*command, "--resize", "16x16").exit_code == 0
-    with pytest.raises(ConfigError, match=r"^resize: expected a side .*, got '16x'$"):
+    with pytest.raises(ConfigError, match=r"^--resize: expected a side .*, got '16x'$"):
         posemill(*command, "--resize", "16x")
+
+
+def test_settings_are_shown_before_there_is_a_source() -> None:
+    said = CliRunner().invoke(build_app(), ["extract", "--show-config", "--workers", "2"])
+    assert said.exit_code == 0, said.exception
+    lines = [line.split() for line in said.stdout.splitlines()]
+    assert ["source", "=", '"SOURCE"', "#", "to", "be", "given"] in lines
+    assert ["workers", "=", "2", "#", "flag"] in lines
+    with pytest.raises(ConfigError, match="source is missing; see posemill extract --help"):
+        CliRunner().invoke(build_app(), ["extract"], catch_exceptions=False)

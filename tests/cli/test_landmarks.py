@@ -142,11 +142,24 @@ def test_any_engine_with_its_options_can_be_asked(
     capsys.readouterr()
     assert run(pictures, "--out", out, "--engine", "fake", "--engine-option", "second=0") == 2
     assert "engine 'fake' has no option 'second'; it has seconds_per_frame" in one_line(capsys)
-    assert run(pictures, "--out", out, "--engine", "fakes") == 2
-    assert (
-        "unknown engine 'fakes'; known: holistic, openpose, fake; did you mean 'fake'?"
-        in one_line(capsys)
-    )
+    assert run(pictures, "--out", out, "--engine", "openpos") == 2
+    said = one_line(capsys)
+    assert "unknown engine 'openpos'; known: holistic, openpose" in said
+    assert "; did you mean 'openpose'?" in said
+    assert "fake" not in said, "it is for tests"
+
+
+def test_a_folder_of_videos_names_the_command_for_many(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    for name in ("a.mp4", "b.mp4", "labels.csv"):
+        (videos / name).touch()
+    assert run(videos, "--out", tmp_path / "a.npz") == 2
+    said = one_line(capsys)
+    assert f"{videos} holds 2 videos and no pictures: give one of them, as {videos}/a.mp4" in said
+    assert f"or take all: posemill extract {videos} --out RUN" in said
 
 
 @pytest.mark.usefixtures("fake_engine")

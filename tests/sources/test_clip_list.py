@@ -25,16 +25,14 @@ def test_it_is_a_sequence_with_totals(dataset: Path) -> None:
     assert clips[1:] == (clips[1],)
     assert [clip.split for clip in clips] == ["train", "test"]
     assert clips.totals == {"train": SplitTotals(1, 2, 0), "test": SplitTotals(1, 1, 0)}
-    assert repr(clips).endswith(
-        "layout='frames', train: 1 clips, 2 frames; test: 1 clips, 1 frames)"
-    )
+    assert repr(clips).endswith("layout='frames', train: 1 clip, 2 frames; test: 1 clip, 1 frame)")
 
 
 def test_videos_are_not_counted(tmp_path: Path, make_video: Callable[..., Path]) -> None:
     make_video(tmp_path / "a.mp4")
     clips = find_clips(tmp_path)
     assert clips.totals == {"all": SplitTotals(1, 0, 1)}
-    assert "0 frames and 1 videos not counted" in repr(clips)
+    assert "0 frames and 1 video not counted" in repr(clips)
 
 
 def test_the_fingerprint_stays_when_nothing_changes_or_the_data_moves(dataset: Path) -> None:

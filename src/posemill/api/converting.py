@@ -25,6 +25,9 @@ from posemill.jobs.convert.between import (
     merge_clips,
 )
 from posemill.jobs.convert.prepare import Prepared
+from posemill.terminal import in_singular
+
+_NAMED = 5  # clips of an unfinished run, in a warning
 
 
 def prepare(
@@ -227,10 +230,30 @@ def _warn_unfinished(*sources: ClipInput) -> None:
     for source in sources:
         if source.run is not None and not source.run.is_finished:
             warnings.warn(
-                f"{source.path} is not finished; what it holds so far is used "
-                f"(posemill status {source.path})",
-                stacklevel=4,
+                f"{source.path} is not finished; what it holds so far is used"
+                f"{_describe_unfinished(source)} (posemill status {source.path})",
+                stacklevel=5,
             )
+
+
+def _describe_unfinished(source: ClipInput) -> str:
+    """Return which clips of a run are cut, and which are missing."""
+    assert source.run is not None
+    cut, missing = list[str](), list[str]()
+    for split, clip_id, num_frames, length in source.run.unfinished_clips():
+        if split not in (source.splits or ()):
+            continue
+        if num_frames:
+            cut.append(f"{clip_id} ({num_frames} of {length or '?'} frames)")
+        else:
+            missing.append(clip_id)
+    said = f"; {len(cut)} clips are cut: {_first_of(cut)}" if cut else ""
+    said += f"; {len(missing)} clips are missing: {_first_of(missing)}" if missing else ""
+    return in_singular(said)
+
+
+def _first_of(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + ", …" * (len(names) > _NAMED)
 
 
 def _bar(description: str, progress: bool | None) -> Watch:

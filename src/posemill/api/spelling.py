@@ -15,6 +15,7 @@ from typing import Any
 
 from posemill.errors import PosemillError
 from posemill.plugins import hint
+from posemill.terminal import in_singular
 
 # A command that is quoted stays one: `posemill prepare RUN --out FOLDER`.
 _FLAG = re.compile(
@@ -43,7 +44,7 @@ def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **keywords)
         except PosemillError as error:
-            error.args = (to_keywords(str(error), parameters),)
+            error.args = (in_singular(to_keywords(str(error), parameters)),)
             raise
 
     return call

@@ -46,7 +46,8 @@ def extract(
     if path is not None and "source" in flags:
         raise ConfigError("SOURCE and --dataset-path say the same thing: give one of them")
     given = flags if path is None else {**flags, "source": path}
-    resolved = resolve(ExtractConfig, config_file, given)
+    missing = {"source": Path("SOURCE"), "out": Path("RUN")} if show_config else None
+    resolved = resolve(ExtractConfig, config_file, given, missing=missing)
     if show_config:
         print_config(_with_machine(resolved), as_json=as_json)
     elif dry_run:

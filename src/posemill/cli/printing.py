@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,19 +12,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from posemill.language import translate, word
-from posemill.terminal import escaped, printable, width_of
+from posemill.terminal import escaped, in_singular, printable, width_of
 
 if TYPE_CHECKING:
     from posemill.provenance import Resolved
 
 
-# `1 clips` of a sentence with a number in it, for which the catalogue has one pattern.
-_ONE = re.compile(r"(?<![\d.,/])1 (clip|frame|video|picture|training)s\b")
-
-
 def say(text: object, *, err: bool = False, colour: str | None = None, bold: bool = False) -> None:
     """Print text, on stderr if `err`; what is in it from data does not command the terminal."""
-    said = _ONE.sub(r"1 \1", translate(str(text)))
+    said = in_singular(translate(str(text)))
     typer.secho(printable(said), err=err, fg=colour, bold=bold)
 
 
@@ -72,6 +67,25 @@ def print_records(rows: Iterable[Mapping[str, Any]]) -> None:
     shown = [[_short(row.get(name, "")) for name in columns] for row in rows]
     if shown:
         print_table(columns, shown)
+
+
+def without_constants(
+    rows: Iterable[Mapping[str, Any]], *, keep: Sequence[str]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what all rows have alike, and the rows without it; a single row stays whole.
+
+    Args:
+        rows: By column.
+        keep: Columns that stay in any case.
+    """
+    rows = [dict(row) for row in rows]
+    first = rows[0] if len(rows) > 1 else {}
+    same = {
+        name: _short(value)
+        for name, value in first.items()
+        if name not in keep and all(name in row and row[name] == value for row in rows)
+    }
+    return same, [{name: row[name] for name in row if name not in same} for row in rows]
 
 
 def _short(value: Any) -> Any:

@@ -12,7 +12,7 @@ import typer
 from posemill.api.arguments import run_of
 from posemill.api.run_progress import ProgressView, describe
 from posemill.cli.options import AsJson, with_config_flags
-from posemill.cli.printing import print_json, print_records, print_table, say
+from posemill.cli.printing import print_json, print_records, print_table, say, without_constants
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
 from posemill.terminal import duration, printable
@@ -116,7 +116,11 @@ def _print_training(found: TrainStatus | SweepStatus) -> None:
         _print_gpus(found)
         print_records({"split": split, **scores} for split, scores in found.scores.items())
     else:
-        print_records(found.trainings)
+        same, rows = without_constants(found.trainings, keep=("job", "state"))
+        if same:
+            listed = ", ".join(f"{name} {value}" for name, value in same.items())
+            say(f"the same in all: {printable(listed, keep='')}")
+        print_records(rows)
     for line in found.last_lines:
         say(f"  {printable(line, keep='')}")
     say(f"next: {printable(found.next_command(), keep='')}")

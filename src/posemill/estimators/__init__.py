@@ -102,6 +102,8 @@ def known_engines() -> list[str]:
 
 
 def _find(name: str) -> Any:
+    if name not in plugins.names_of("engine", ESTIMATORS):
+        raise plugins.unknown("engine", name, known_engines())
     found = plugins.load("engine", ESTIMATORS, name)
     if not isinstance(getattr(found, "info", None), EngineInfo):
         raise ConfigError(

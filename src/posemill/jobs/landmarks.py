@@ -21,7 +21,7 @@ from posemill.machine.disk import is_full, reserve
 from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, nobody_else
 from posemill.skeletons import get_skeleton
 from posemill.sources.frames import ClipFrame, read_clip
-from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
+from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
 from posemill.sources.tracking import ONE_PICTURE, judge_folder
 
 Mode = Literal["image", "video"]
@@ -106,11 +106,23 @@ def choose_mode(source: Path, engine: str = "holistic") -> tuple[Mode, str]:
 def clip_at(source: Path) -> Clip:
     """Return the clip that a path names: a folder of pictures, a picture or a video."""
     if source.is_dir():
+        _expect_pictures(source)
         return Clip(source.name, str(source), "frames")
     if not source.exists():
         raise SourceError(f"{source}: no such file or folder; expected pictures or a video")
     is_picture = suffix_of(source.name) in PICTURE_SUFFIXES
     return Clip(source.name, str(source), "pictures" if is_picture else "video")
+
+
+def _expect_pictures(folder: Path) -> None:
+    """Raise where a folder has videos and no pictures: those are many clips."""
+    names = sorted(each.name for each in folder.iterdir())
+    videos = [name for name in names if suffix_of(name) in VIDEO_SUFFIXES]
+    if videos and not any(suffix_of(name) in PICTURE_SUFFIXES for name in names):
+        raise SourceError(
+            f"{folder} holds {len(videos)} videos and no pictures: give one of them, as "
+            f"{folder / videos[0]}, or take all: posemill extract {folder} --out RUN"
+        )
 
 
 def _noting(

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from posemill.terminal import in_plural
+
 DOMAIN, FOLDER = "posemill", Path(__file__).parent
 SETTING = "POSEMILL_LANG"
 _HOLE = re.compile(r"\{(\d+)(!r)?\}")
@@ -50,7 +52,9 @@ def translate(text: str) -> str:
     """
     if chosen_language() == "en" or " " not in text:
         return text
-    return _load(chosen_language()).sentence(text)
+    plural = in_plural(text)
+    said = _load(chosen_language()).sentence(plural)
+    return text if said == plural else said
 
 
 def word(text: str) -> str:

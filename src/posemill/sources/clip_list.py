@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, overload
 from posemill.errors import SourceError
 from posemill.records import Clip, match_splits, sort_splits, usual_split
 from posemill.sources.names import natural_key, readable
+from posemill.terminal import in_singular
 
 if TYPE_CHECKING:
     from posemill.sources.tracking import Tracking
@@ -68,8 +69,10 @@ class ClipList(Sequence[Clip]):
 
     def __repr__(self) -> str:
         parts = [
-            f"{split}: {each.num_clips} clips, {each.num_frames} frames"
-            + (f" and {each.num_uncounted} videos not counted" if each.num_uncounted else "")
+            in_singular(
+                f"{split}: {each.num_clips} clips, {each.num_frames} frames"
+                + (f" and {each.num_uncounted} videos not counted" if each.num_uncounted else "")
+            )
             for split, each in self.totals.items()
         ]
         return f"ClipList({self.root!r}, layout={self.layout!r}, {'; '.join(parts)})"

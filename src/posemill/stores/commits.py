@@ -350,6 +350,19 @@ def read_reasons(database: sqlite3.Connection) -> list[tuple[str, int, int]]:
     ).fetchall()
 
 
+def read_unfinished(database: sqlite3.Connection) -> Iterator[tuple[str, str, int, int | None]]:
+    """Yield (split, clip id, rows, length or None) of clips that lack rows and reasons for it."""
+    rows = database.execute(
+        "WITH made AS (SELECT clip_no, sum(num_rows) AS num FROM pieces GROUP BY clip_no), "
+        "lost AS (SELECT clip_no, sum(num_frames) AS num FROM failures GROUP BY clip_no) "
+        "SELECT split, clip_id, coalesce(made.num, 0), num_frames FROM clips "
+        "LEFT JOIN made USING (clip_no) LEFT JOIN lost USING (clip_no) "
+        "WHERE CASE WHEN num_frames IS NULL THEN lost.num IS NULL "
+        "ELSE coalesce(made.num, 0) + coalesce(lost.num, 0) < num_frames END ORDER BY clip_no"
+    )
+    yield from rows
+
+
 def has_found_counts(database: sqlite3.Connection) -> bool:
     """Return whether the pieces of a ledger can say what was found in them."""
     return any(row[1] == "found" for row in database.execute("PRAGMA table_info(pieces)"))

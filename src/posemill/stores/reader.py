@@ -27,6 +27,7 @@ from posemill.stores.commits import (
     read_failures,
     read_ledger,
     read_meta,
+    read_unfinished,
 )
 from posemill.stores.manifest import Manifest
 from posemill.stores.names import valid_unicode
@@ -39,6 +40,7 @@ from posemill.stores.shards import (
     plan_blocks,
     read_rows,
 )
+from posemill.terminal import in_singular
 
 _ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
 
@@ -80,7 +82,8 @@ class Run:
     def __repr__(self) -> str:
         parts = ", ".join(f"{each.split} {each.frames_out} frames" for each in self._counts)
         state = "finished" if self.is_finished else "not finished"
-        return f"Run({str(self.folder)!r}, {self.skeleton_name}, {parts or 'empty'}, {state})"
+        name = f"Run({str(self.folder)!r}, {self.skeleton_name}, "
+        return f"{name}{in_singular(parts) or 'empty'}, {state})"
 
     def __len__(self) -> int:
         return sum(each.num_clips for each in self._counts)
@@ -132,6 +135,14 @@ class Run:
         """Return what gave no keypoints, with the reasons, in the order of clips and frames."""
         with read_ledger(self.folder) as database:
             return list(read_failures(database))
+
+    def unfinished_clips(self) -> list[tuple[str, str, int, int | None]]:
+        """Return (split, id, frames that are there, frames there will be) of what is not done.
+
+        None for a length that is not known yet.
+        """
+        with read_ledger(self.folder) as database:
+            return list(read_unfinished(database))
 
     def clip_ids(self, split: str | None = None) -> list[str]:
         """Return the ids of all clips that have keypoints, in reading order."""

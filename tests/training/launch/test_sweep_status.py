@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import posemill
 from posemill.api.run_status import read_log
 from posemill.cli.app import build_app
+from posemill.cli.printing import without_constants
 from posemill.errors import RunError
 from posemill.machine.live_files import write_live
 from posemill.training.launch.sweep import read_sweep
@@ -112,3 +113,17 @@ def test_the_folder_of_a_training_that_is_a_link_is_refused(file: Path, tmp_path
     found.jobs[0].folder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RunError, match=r"is a link, expected a folder"):
         read_sweep_status(found.out)
+
+
+def test_what_all_trainings_have_alike_is_said_once(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(f'out = "{tmp_path}/out"\n[grid]\nlr = [0.1, 0.2]\nepochs = [2]\n')
+    found = read_sweep(file)
+    found.out.mkdir()
+    write_record(found, 1)
+    said = CliRunner().invoke(build_app(), ["status", str(tmp_path / "out")]).stdout
+    assert "the same in all: epochs 2\n" in said
+    heading = next(line for line in said.splitlines() if line.startswith("job"))
+    assert heading.split() == ["job", "lr", "state"]
+    only = {"job": "a", "lr": 1.0}
+    assert without_constants([only], keep=("job",)) == ({}, [only])

@@ -85,6 +85,8 @@ def export_clips(
     expect_order(source, recipe)
     expect_room_for_people(source, form)
     _expect_name(out, form.suffix)
+    if form.suffix and not out.suffix:  # as readers of the format look for it
+        out = out.with_name(out.name + form.suffix)
     shaping = _Shaping(source, form, recipe)
     stream = watch(read_ahead(shaping.clips()), source.num_frames)
     with writing(out), closing_stream(stream) as clips, new_folders(out.parent):

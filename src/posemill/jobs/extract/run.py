@@ -37,6 +37,7 @@ from posemill.stores.lock import RunLock
 from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, check_folder
 from posemill.stores.reader import Run, open_run
 from posemill.stores.writer import remove_uncommitted
+from posemill.terminal import in_singular
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,10 +60,8 @@ class Summary:
 
     def __repr__(self) -> str:
         failed = failed_text(self.num_frames_failed, self.num_clips_failed)
-        return (
-            f"Summary({str(self.folder)!r}, {self.num_clips} clips, {self.num_frames} frames, "
-            f"{failed})"
-        )
+        counts = in_singular(f"{self.num_clips} clips, {self.num_frames} frames")
+        return f"Summary({str(self.folder)!r}, {counts}, {failed})"
 
     def __fspath__(self) -> str:
         return str(self.folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from posemill.terminal import in_singular
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.timing import shares
 
@@ -34,7 +35,7 @@ class Advice:
     weight: float
 
     def __str__(self) -> str:
-        return f"{self.evidence}: try {self.change}"
+        return in_singular(f"{self.evidence}: try {self.change}")
 
 
 def advise(
@@ -82,8 +83,7 @@ def _on_data(share: float, config: TrainConfig, own_cores: int) -> Advice | None
         return None
     workers, spare = config.workers, own_cores - 1
     loaders = f"{workers or 'no'} loader process{'es' * (workers > 1)}"
-    cores = f"{own_cores} core{'s' * (own_cores > 1)}"
-    seen = f"{share:.0%} of the time waits for data with {loaders} on {cores}"
+    seen = f"{share:.0%} of the time waits for data with {loaders} on {own_cores} cores"
     if config.cache == "hdf5":
         return Advice("cache", "--cache mmap (or ram)", f"{seen} and cache hdf5", share)
     if workers > own_cores:
