@@ -182,10 +182,21 @@ class ClipReader:
     def _read_video(
         self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
     ) -> tuple[Frames, IntArray]:
+        video = self._open_video(place)
+        indices = video.sample(sampling, rng)
+        return video.frames_at(indices, self.size), indices
+
+    def sample_video(
+        self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
+    ) -> IntArray:
+        """Return the frames of a video that `read` would read, without decoding it."""
+        with self._lock:
+            return self._open_video(place).sample(sampling, rng)
+
+    def _open_video(self, place: ClipPlace) -> _OpenVideo:
         key = place.path, place.start_seconds, place.end_seconds
         video: _OpenVideo = self._kept(key, lambda: _OpenVideo(place, self.decoder))
-        indices = sampling.indices(video.num_frames, rng=rng, fps=video.reader.fps)
-        return video.frames_at(indices, self.size), indices
+        return video
 
 
 class _OpenVideo:
@@ -201,6 +212,10 @@ class _OpenVideo:
         if not self.num_frames:
             self.reader.close()
             raise_decode_error(place.path, "no frames", "none inside", frame_index=0)
+
+    def sample(self, sampling: Sampling, rng: np.random.Generator | None) -> IntArray:
+        """Return the numbers of the frames to read."""
+        return sampling.indices(self.num_frames, rng=rng, fps=self.reader.fps)
 
     def frames_at(self, indices: IntArray, size: FrameSize) -> Frames:
         """Return these frames in a size."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,6 +129,11 @@ class VideoClips(Dataset[Item | None]):
         return self._targets
 
     @property
+    def size(self) -> FrameSize:
+        """The size of the frames."""
+        return self._reader.size
+
+    @property
     def is_random(self) -> bool:
         """Whether two readings of a clip may differ."""
         is_drawn = self.sampling.kind in ("segments", "dense")
@@ -170,19 +175,29 @@ class VideoClips(Dataset[Item | None]):
 
     def at_epoch(self, index: int, epoch: int) -> Item | None:
         """Return the item of a clip in an epoch; `[index]` with the epoch said."""
+        return self._take(self._read, index, epoch)
+
+    def plan(self, index: int, epoch: int) -> Item | None:
+        """Return an item for who decodes it: `path` and frame numbers `indices`, no `frames`."""
+        return self._take(self._plan, index, epoch)
+
+    def _take(self, make: Callable[[int, int], Item], index: int, epoch: int) -> Item | None:
         index = int(index) + (len(self) if index < 0 else 0)
         if not 0 <= index < len(self):
             raise IndexError(f"clip {index} of {len(self)}")
         try:
-            return self._read(index, epoch)
+            return make(index, epoch)
         except DecodeError as error:
             if self.on_error == "raise":
                 raise
             self._problems.add(self.clips[index].clip_id, str(error))
-            return None if self.may_drop else self.replacement(index, epoch)
+            return None if self.may_drop else self.replacement(index, epoch, make)
 
-    def replacement(self, index: int, epoch: int = 0) -> Item:
+    def replacement(
+        self, index: int, epoch: int = 0, make: Callable[[int, int], Item] | None = None
+    ) -> Item:
         """Return the item of the next clip with the label of that one that can be read."""
+        make = make or self._read
         same = self._by_target[self._targets[index]]
         begin = same.index(index) + 1
         order = [*same[begin:], *same[: begin - 1]]
@@ -190,7 +205,7 @@ class VideoClips(Dataset[Item | None]):
         last = None
         for other in order[:_MOST_TRIES]:
             try:
-                return self._read(other, epoch)
+                return make(other, epoch)
             except DecodeError as error:
                 last = error
         raise TrainingError(
@@ -201,17 +216,27 @@ class VideoClips(Dataset[Item | None]):
     def _read(self, index: int, epoch: int) -> Item:
         if get_worker_info() is not None:
             use_one_thread()
-        rng = np.random.default_rng([self.seed, epoch, index]) if self.is_training else None
+        rng = self._rng(index, epoch)
         frames, _ = self._reader.read(self.clips[index], self.sampling, rng)
+        return {"frames": torch.from_numpy(frames), **self._describe(index, len(frames), rng)}
+
+    def _plan(self, index: int, epoch: int) -> Item:
+        rng, place = self._rng(index, epoch), self.clips[index]
+        indices = self._reader.sample_video(place, self.sampling, rng)
+        return {"path": place.path, "indices": indices, **self._describe(index, len(indices), rng)}
+
+    def _rng(self, index: int, epoch: int) -> np.random.Generator | None:
+        return np.random.default_rng([self.seed, epoch, index]) if self.is_training else None
+
+    def _describe(self, index: int, length: int, rng: np.random.Generator | None) -> Item:
         target, view = self._targets[index], plain_view()
         if self.augment is not None and rng is not None:
             view = self.augment.draw(rng)
             if self._mirrored is not None and self.augment.is_mirrored(view):
                 target = self._mirrored[target]
         return {
-            "frames": torch.from_numpy(frames),
             "target": target,
-            "length": len(frames),
+            "length": length,
             "index": index,
             "view": torch.from_numpy(view),
         }

@@ -1,0 +1,91 @@
+"""The loader on DALI: what it refuses; where DALI is installed, its batches beside torch's."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import posemill
+from posemill.errors import DeviceError, MissingExtraError, TrainingError
+from posemill.records import Clip
+from posemill.testing.decoders import number_of, write_video
+from posemill.training.video.dali_loader import DaliLoader
+
+HAS_DALI = find_spec("nvidia") is not None and find_spec("nvidia.dali") is not None
+needs_dali = pytest.mark.skipif(not HAS_DALI, reason="DALI is not installed: posemill[dali]")
+
+
+@pytest.fixture
+def films(tmp_path: Path) -> Path:
+    """Five videos that DALI decodes without a GPU, in one folder."""
+    for number in range(5):
+        write_video(tmp_path / f"{number}.webm", 12, codec="libvpx-vp9", options={"cpu-used": "8"})
+    return tmp_path
+
+
+@pytest.mark.skipif(HAS_DALI, reason="DALI is installed")
+def test_without_dali_it_names_the_extra(videos: Path) -> None:
+    with pytest.raises(MissingExtraError, match=r"needs 'nvidia.dali' .* pip install 'posemill\[d"):
+        DaliLoader(posemill.VideoClips(videos), batch_size=2, device="cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_what_to_use(videos: Path) -> None:
+    clips = posemill.VideoClips(videos)
+    with pytest.raises(DeviceError, match="torch sees none here; use a DataLoader of the same"):
+        DaliLoader(clips, batch_size=2)
+    with pytest.raises(DeviceError, match="device: expected cuda or cpu, got 'meta'"):
+        DaliLoader(clips, batch_size=2, device="meta")
+
+
+def test_clips_that_are_no_whole_videos_are_refused(packed: Path, videos: Path) -> None:
+    with pytest.raises(TrainingError, match="these clips are frames already: use a DataLoader"):
+        DaliLoader(posemill.VideoClips(packed), batch_size=2)
+    window = Clip("a", str(videos.parent / "clip0.mp4"), "video", start_seconds=0.1)
+    with pytest.raises(TrainingError, match="start_seconds and end_seconds need a DataLoader"):
+        DaliLoader(posemill.VideoClips([window]), batch_size=2)
+    with pytest.raises(ValueError, match="a batch and threads of 1 or more, got 0 and 2"):
+        DaliLoader(posemill.VideoClips(videos), batch_size=0)
+
+
+@needs_dali
+@pytest.mark.parametrize("size", [None, 40, (60, 40)])
+@pytest.mark.parametrize("resize", ["crop", "stretch"])
+def test_batches_are_those_of_torch_but_for_rounding(size: Any, resize: str, films: Path) -> None:
+    clips = posemill.VideoClips(films, size=size, resize=resize, sampling="uniform:4")
+    ours = list(DataLoader(clips, batch_size=2, collate_fn=clips.collate_fn))
+    loader = DaliLoader(clips, batch_size=2, device="cpu")
+    assert len(loader) == len(ours) == 3
+    for mine, theirs in zip(ours, loader, strict=True):
+        assert theirs["index"].tolist() == mine["index"].tolist()
+        assert theirs["frames"].shape == mine["frames"].shape
+        difference = (theirs["frames"].float() - mine["frames"].float()).abs().mean()
+        assert difference < 3
+
+
+@needs_dali
+def test_draws_and_order_follow_seed_and_epoch(films: Path) -> None:
+    clips = posemill.VideoClips(films, size=None, sampling="segments:4", is_training=True)
+    loader = DaliLoader(clips, batch_size=5, device="cpu")
+    for epoch in range(2):
+        (batch,) = loader
+        order = np.random.default_rng([0, epoch]).permutation(5).tolist()
+        assert batch["index"].tolist() == order
+        for row, index in enumerate(order):
+            item = clips.at_epoch(index, epoch)
+            assert item is not None
+            drawn = [number_of(frame) for frame in item["frames"].numpy()]
+            assert [number_of(frame) for frame in batch["frames"][row].numpy()] == drawn
+
+
+@needs_dali
+def test_what_dali_cannot_decode_is_one_sentence(videos: Path) -> None:
+    loader = DaliLoader(posemill.VideoClips(videos), batch_size=2, device="cpu")
+    with pytest.raises(TrainingError, match=r"DALI cannot decode a clip of this batch \(.*clip0"):
+        next(iter(loader))
