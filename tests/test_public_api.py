@@ -35,6 +35,7 @@ PUBLIC_NAMES = [
     "VideoClips",
     "__version__",
     "cache_dataset",
+    "compare",
     "draw",
     "evaluate",
     "fit",

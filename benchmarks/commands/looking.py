@@ -1,9 +1,10 @@
-"""Time and memory of `posemill view` and `posemill report` on a run made up for it.
+"""Time and memory of `posemill view`, `report` and `compare` on a run made up for it.
 
     python -m benchmarks.commands.looking [--frames 1000000] [--report-frames 1000000] [--json]
 
-Each command runs in a process of its own. `view` reads records and a few rows, `report` every row:
-a short form may give it a smaller run. Wanted of `view`: 2 s and 150 MB for a million frames.
+Each command runs in a process of its own. `view` reads records and a few rows, `report` every row,
+and `compare`, here of the run with itself, every row twice: a short form may give these a smaller
+run. Wanted of `view`: 2 s and 150 MB for a million frames.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def main() -> None:
         for frames, command, more in (
             (options.frames, "view", []),
             (options.report_frames, "report", ["--out", str(page)]),
+            (options.report_frames, "compare", [str(Path(name) / f"run{options.report_frames}")]),
         ):
             run = Path(name) / f"run{frames}"
             if not run.exists():

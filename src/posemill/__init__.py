@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from posemill import solutions
     from posemill.api.converting import export, import_run, merge, prepare
     from posemill.api.extracting import extract
-    from posemill.api.looking import plot, report, show, visualize
+    from posemill.api.looking import compare, plot, report, show, visualize
     from posemill.api.predicting import predict
     from posemill.api.run_status import status
     from posemill.api.viewing import view
@@ -50,6 +50,7 @@ _PUBLIC = {
     "TrainConfig": "posemill.training.config.train_config",
     "VideoClips": "posemill.training.video.video_clips",
     "cache_dataset": "posemill.training.caching.dataset_cache",
+    "compare": "posemill.api.looking",
     "draw": "posemill.inspection.drawing.frame_picture",
     "evaluate": "posemill.training.front",
     "export": "posemill.api.converting",
@@ -91,6 +92,7 @@ __all__ = [
     "VideoClips",
     "__version__",
     "cache_dataset",
+    "compare",
     "draw",
     "evaluate",
     "export",

@@ -57,6 +57,7 @@ DEFAULTS = {
         "all": False,
     },
     "report": {"out": "report.html"},
+    "compare": {},
     "predict": {"device": "auto", "engine_device": "cpu", "threads": 1},
 }
 

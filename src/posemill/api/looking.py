@@ -1,4 +1,4 @@
-"""`posemill.visualize`, `report`, `plot`: pictures of runs, exported files and clips."""
+"""`posemill.visualize`, `report`, `compare`, `plot`: pictures of runs, exported files and clips."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 
 from posemill.api.arguments import AnyPath, Names, Size, names_of, parse_size
 from posemill.api.progress import is_notebook, show_progress, track
-from posemill.clips.inputs import ClipInput
+from posemill.clips.inputs import ClipInput, open_inputs
 from posemill.errors import PosemillError
 from posemill.files import mark_output
+from posemill.inspection.comparison.measure import Comparison
+from posemill.inspection.comparison.page import pixels_in_words, write_page
+from posemill.inspection.comparison.pairs import Pairing
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.gallery import (
     DrawRequest,
@@ -27,6 +30,7 @@ from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.showing import open_viewer, png_bytes
 from posemill.inspection.report.build import measure_all, write_report
 from posemill.records import Frame, PoseClip
+from posemill.skeletons import full_name
 from posemill.stores.reader import open_run
 
 
@@ -137,6 +141,82 @@ def report(
     with show_progress("drawing frames", progress=progress) as found.on_frame:
         write_report(material, quality, Path(out), originals=found)
     return Drawn((Path(out),), found.num_gone, _notes(found))
+
+
+class Compared(dict[str, Any]):
+    """How two runs of the same clips differ, as plain values; printed, a line for each part."""
+
+    def __repr__(self) -> str:
+        lines = [f"Compared {self['one']['path']} with {self['other']['path']}: "
+                 f"{self['num_clips']} clips, {self['num_frames']} frames"]  # fmt: skip
+        for split in self["splits"]:
+            for name, part in split["parts"].items():
+                far = [pixels_in_words(part[each]) for each in ("median", "p95", "max")]
+                lines.append(f"  {split['split']} {name}: agree {part['agree']:.4f}; median "
+                             f"{far[0]}, p95 {far[1]}, max {far[2]} px")  # fmt: skip
+        return "\n".join(lines)
+
+
+def compare(
+    one: AnyPath,
+    other: AnyPath,
+    out: AnyPath | None = None,
+    *,
+    skeleton: str | None = None,
+    splits: Names = None,
+    originals: AnyPath | None = None,
+    from_format: str | None = None,
+    size: Size = None,
+    progress: bool | None = None,
+) -> Compared:
+    """Return how two runs of the same clips differ: agreement and distance of every part.
+
+    Args:
+        one: A run, or a file of any format; distances are in pixels of its pictures.
+        other: Another, of the same clips: of another engine, version, decoder, precision.
+        out: An HTML file to write, with the worst frames drawn side by side.
+        skeleton: What both are turned into; by default the one with most points of both.
+        splits: Only these; all by default.
+        originals: See `visualize`.
+        from_format: See `posemill.view`, as are `size` and `progress`.
+        size: Of pictures whose size a file does not say.
+        progress: Bars on a terminal or a line in a notebook; False for none.
+    """
+    layout = None if skeleton is None else full_name(skeleton)
+    first, second = open_inputs(
+        [Path(one), Path(other)], format_name=from_format, size_wh=parse_size(size),
+        splits=names_of(splits), person="main",
+    )  # fmt: skip
+    found = _originals(first.facts(), originals)
+    pairing = Pairing.of(first, second, layout)
+    total = sum(pairing.one.num_frames[key] for key in pairing.common)
+    pairs = track(pairing.clips(), "comparing", total, lambda pair: len(pair[0]), progress=progress)
+    compared = Comparison(pairing).add_all(pairs)
+    if out is not None:
+        with show_progress("drawing frames", progress=progress) as found.on_frame:
+            write_page(compared, Path(out), originals=found)
+    notes = [*_notes_on_pairs(compared), *_notes(found)]
+    pages = {} if out is None else {"page": str(out)}
+    return Compared(compared.to_dict() | pages | {"notes": notes})
+
+
+def _notes_on_pairs(compared: Comparison) -> Iterator[str]:
+    pairing = compared.pairing
+    for side, num_frames in (
+        (pairing.one, compared.frames_of_one),
+        (pairing.other, compared.frames_of_other),
+    ):
+        path = side.material.path
+        if only := pairing.only(side):
+            first = ", ".join(map("/".join, only[:3])) + (" …" if len(only) > 3 else "")
+            yield f"{len(only)} clips in {path} only, not compared: {first}"
+        if num_frames:
+            yield f"{num_frames} frames of clips in both in {path} only, not compared"
+    if compared.num_other_size:
+        yield (
+            f"{compared.num_other_size} frames are of another size in the two; distances are in "
+            f"pixels of {pairing.one.material.path}"
+        )
 
 
 def plot(clip: PoseClip, index: int | None = None, *, originals: AnyPath | None = None) -> Frame:

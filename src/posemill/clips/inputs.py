@@ -141,9 +141,9 @@ class ClipInput:
         failed = {each.split for each in self.failures()} if has_room_for_failures else set()
         return self.chosen(self._all_clips(layout), failed)
 
-    def clips_so_far(self) -> Iterator[PoseClip]:
+    def clips_so_far(self, *, layout: str | None = None) -> Iterator[PoseClip]:
         """Yield what `clips` does; that a split of a run has none, or none yet, is no error."""
-        return self.chosen(self._all_clips(None), () if self.run is None else self.run.splits)
+        return self.chosen(self._all_clips(layout), () if self.run is None else self.run.splits)
 
     def samples(self) -> Iterator[PoseClip]:
         """Yield what `clips_so_far` does, of a run's clips only a frame of their middle."""
@@ -289,7 +289,12 @@ class ClipInput:
 
 
 def open_inputs(
-    paths: Sequence[Path], *, format_name: str | None = None, size_wh: Size | None = None
+    paths: Sequence[Path],
+    *,
+    format_name: str | None = None,
+    size_wh: Size | None = None,
+    splits: Sequence[str] | None = None,
+    person: str = "all",
 ) -> list[ClipInput]:
     """Return several inputs; `format_name` is that of the files among them, a run is a run."""
     return [
@@ -297,7 +302,8 @@ def open_inputs(
             path,
             format_name=None if (path / MANIFEST_NAME).is_file() else format_name,
             size_wh=size_wh,
-            person="all",
+            splits=splits,
+            person=person,
         )
         for path in paths
     ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from posemill.stores.commits import Failure
 
 ALL_SPLITS = "all splits"  # name of the row that sums up the others
 _SIZES_SHOWN = 5
+_MAX_FACT = 2000  # characters of one setting
 
 
 @dataclass
@@ -213,3 +215,16 @@ def clip_row(quality: ClipQuality) -> dict[str, Any]:
             for part in quality.parts
         },
     }
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the `outer.inner` names of what is known of a run, with their values as text."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{prefix}{key}.")
+        elif isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
+            numbered = {str(number): each for number, each in enumerate(value, start=1)}
+            yield from flatten(numbered, f"{prefix}{key}.")
+        else:
+            plain = value if isinstance(value, str) else json.dumps(value, default=str)
+            yield f"{prefix}{key}", plain[:_MAX_FACT]

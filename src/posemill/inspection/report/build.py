@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.quality import ClipQuality, measure
 from posemill.inspection.report import findings
 from posemill.inspection.report.charts import badge
-from posemill.inspection.report.page import page, picture_uri, section, table, text
-from posemill.inspection.summary import group_failures
+from posemill.inspection.report.page import page, picture_uri, section, table, text, tiles
+from posemill.inspection.summary import flatten, group_failures
 from posemill.inspection.totals import RunQuality
 from posemill.records import PoseClip
 from posemill.skeletons.palette import lack_words, part_label
@@ -30,7 +29,6 @@ WORST_SHOWN = 20
 STRIPS_SHOWN = 60
 FAILURES_SHOWN = 100
 _PICTURES_PER_CLIP = 4
-_MAX_FACT = 2000  # characters of one setting
 
 
 def measure_all(clips: Iterable[PoseClip]) -> RunQuality:
@@ -114,17 +112,17 @@ def _subtitle(material: ClipInput, facts: Mapping[str, Any]) -> str:
 
 def _tiles(quality: RunQuality, material: ClipInput) -> str:
     splits = quality.splits.values()
-    tiles = [
-        (f"{quality.num_clips:,}", "clips"),
-        (f"{quality.num_frames:,}", "frames"),
-        (f"{sum(material.num_clips_failed().values()):,}", "clips failed"),
-        (f"{sum(material.num_failed().values()):,}", "frames failed"),
-        (f"{sum(p.num_jumps for s in splits for p in s.parts.values()):,}", "jumps"),
-        (f"{sum(s.num_swaps for s in splits):,}", "left/right suspects"),
-        (f"{sum(s.num_frozen for s in splits):,}", "frozen frames"),
-    ]
-    shown = (f'<div class="tile"><b>{value}</b>{words}</div>' for value, words in tiles)
-    return f'<div class="tiles">{"".join(shown)}</div>'
+    return tiles(
+        [
+            (quality.num_clips, "clips"),
+            (quality.num_frames, "frames"),
+            (sum(material.num_clips_failed().values()), "clips failed"),
+            (sum(material.num_failed().values()), "frames failed"),
+            (sum(p.num_jumps for s in splits for p in s.parts.values()), "jumps"),
+            (sum(s.num_swaps for s in splits), "left/right suspects"),
+            (sum(s.num_frozen for s in splits), "frozen frames"),
+        ]
+    )
 
 
 def _worst_section(material: ClipInput, quality: RunQuality, originals: Originals) -> str:
@@ -190,22 +188,9 @@ def _failures_section(material: ClipInput, failures: list[Failure]) -> str:
 
 
 def _facts_section(facts: Mapping[str, Any]) -> str:
-    rows = list(_flat(facts))
+    rows = list(flatten(facts))
     return section(
         "Where it comes from",
         table(["setting", "value"], rows),
         remark=f"As recorded with the data; this report was made by posemill {__version__}.",
     )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield `outer.inner` names with their values as text."""
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        elif isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
-            numbered = {str(number): each for number, each in enumerate(value, start=1)}
-            yield from _flat(numbered, f"{prefix}{key}.")
-        else:
-            plain = value if isinstance(value, str) else json.dumps(value, default=str)
-            yield f"{prefix}{key}", plain[:_MAX_FACT]

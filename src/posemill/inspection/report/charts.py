@@ -44,9 +44,15 @@ def badge(share: float, words: str) -> str:
 
 
 def histogram(
-    labels: Sequence[str], counts: Sequence[int], *, colour: str, x_label: str, label: str
+    labels: Sequence[str],
+    counts: Sequence[int],
+    *,
+    colour: str,
+    x_label: str,
+    label: str,
+    counted: str = "clips",
 ) -> str:
-    """Return upright bars with their counts on top, for a number of clips in each bin."""
+    """Return upright bars with their counts on top, for what is `counted` in each bin."""
     # No wider than a phone: 10 bins are 376 pixels.
     left, bottom, height, step = 8, 56, 150, 36
     width = left * 2 + step * len(labels)
@@ -62,7 +68,7 @@ def histogram(
         y = height + 14 + 12 * (number % 2)
         marks.append(_text(x + step / 2, y, name, anchor="middle", size=11))
     line = f'<line x1="{left}" y1="{height}" x2="{width - left}" y2="{height}" stroke="{INK}"/>'
-    marks.append(_text(left, 12, "clips"))
+    marks.append(_text(left, 12, counted))
     marks += [line, _text(width / 2, height + 46, x_label, anchor="middle")]
     return "".join([*marks, "</svg>"])
 

@@ -31,7 +31,8 @@ p { margin: 4px 0 10px; max-width: 76ch; overflow-wrap: anywhere; }
 .quiet { color: var(--quiet); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(128px, 1fr)); gap: 10px;
   margin-top: 14px; }
-.tile { background: white; border: 1px solid var(--line); border-radius: 8px; padding: 10px 16px; }
+.tile { background: white; border: 1px solid var(--line); border-radius: 8px; padding: 10px 16px;
+  overflow-wrap: anywhere; }
 .tile b { display: block; font-size: 22px; line-height: 1.2; }
 svg { max-width: 100%; height: auto; display: block; }
 table { border-collapse: collapse; font-size: 14px; }
@@ -51,6 +52,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .bar div { background: var(--empty); }
 .bar i { display: block; height: 15px; min-width: 1px; }
 .pictures { display: grid; grid-template-columns: repeat(4, 1fr); gap: 8px; margin-top: 8px; }
+.pair { grid-template-columns: repeat(2, 1fr); }
 .pictures figure { margin: 0; }
 .pictures img { width: 100%; aspect-ratio: 4 / 3; object-fit: contain; display: block;
   background: var(--dark); border-radius: 4px; }
@@ -106,6 +108,12 @@ def section(heading: str, *content: str, remark: str = "") -> str:
     """Return a section; `heading` and `remark` are plain text, the content is HTML."""
     said = f'<p class="quiet">{text(remark)}</p>' if remark else ""
     return f"<section><h2>{text(heading)}</h2>{said}{''.join(content)}</section>"
+
+
+def tiles(counts: Iterable[tuple[int, str]]) -> str:
+    """Return large numbers, each with words below it."""
+    shown = (f'<div class="tile"><b>{count:,}</b>{text(words)}</div>' for count, words in counts)
+    return f'<div class="tiles">{"".join(shown)}</div>'
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -1,0 +1,159 @@
+"""The clips that two inputs have both, side by side, one pair in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from posemill.clips.inputs import ClipInput, ClipName
+from posemill.errors import ConfigError, PosemillError
+from posemill.records import BoolArray, IntArray, PoseClip, usual_split
+from posemill.skeletons import SKELETON_NAMES, point_map
+
+
+def _key(split: str, clip_id: str) -> ClipName:
+    return usual_split(split), clip_id
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one input has: its clips by name, each with its number of frames.
+
+    Args:
+        names: As the input spells them, by what they are matched by: `val` is `dev`.
+    """
+
+    material: ClipInput
+    skeleton_name: str
+    names: dict[ClipName, ClipName]
+    num_frames: dict[ClipName, int]
+
+    def name_of(self, split: str, clip_id: str) -> ClipName:
+        """Return how this input spells the name of a clip of the other."""
+        return self.names[_key(split, clip_id)]
+
+    @classmethod
+    def of(cls, material: ClipInput) -> Side:
+        """Return what is in an input: of a run out of its records, a file is read once for it."""
+        names: dict[ClipName, ClipName] = {}
+        num_frames: dict[ClipName, int] = {}
+        skeletons: dict[str, None] = {}
+        for outline in material.outlines():
+            key = _key(outline.split, outline.clip_id)
+            names[key] = outline.split, outline.clip_id
+            num_frames[key] = outline.num_frames
+            skeletons[outline.skeleton_name] = None
+            if outline.normalized != "none":
+                raise PosemillError(
+                    f"{material.path}: its keypoints were normalised by {outline.normalized} and "
+                    "have no place in the pictures any more; compare the runs they were made of"
+                )
+        if len(skeletons) != 1:
+            raise PosemillError(
+                f"{material.path}: expected clips of one skeleton, got "
+                f"{', '.join(skeletons) or 'no clips'}"
+            )
+        return cls(material, next(iter(skeletons)), names, num_frames)
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Two inputs, and the layout they are compared in.
+
+    Args:
+        layout: A skeleton that both have or can be turned into.
+        is_shared: `(keypoints,)` of the layout: the points that both can have.
+    """
+
+    one: Side
+    other: Side
+    layout: str
+    is_shared: BoolArray
+
+    @classmethod
+    def of(cls, one: ClipInput, other: ClipInput, layout: str | None = None) -> Pairing:
+        """Return how two inputs are compared.
+
+        Args:
+            one: Distances are in pixels of its pictures.
+            other: Of the same clips.
+            layout: A skeleton; by default the one in which most points can be compared.
+
+        Raises:
+            PosemillError: No clip is in both, or no skeleton.
+        """
+        sides = Side.of(one), Side.of(other)
+        chosen, is_shared = choose_layout(sides[0].skeleton_name, sides[1].skeleton_name, layout)
+        pairing = cls(*sides, chosen, is_shared)
+        if not pairing.common:
+            shown = [", ".join(map("/".join, list(side.names.values())[:2])) for side in sides]
+            raise PosemillError(
+                f"{one.path} and {other.path} have no clip in common: {shown[0]} … are not "
+                f"{shown[1]} …; expected two runs of the same clips"
+            )
+        return pairing
+
+    @property
+    def common(self) -> list[ClipName]:
+        """The clips in both, in the order of the first."""
+        return [key for key in self.one.names if key in self.other.names]
+
+    def only(self, side: Side) -> list[ClipName]:
+        """Return the clips that one side has and the other has not."""
+        others = self.other if side is self.one else self.one
+        return [name for key, name in side.names.items() if key not in others.names]
+
+    def clips(self) -> Iterator[tuple[PoseClip, PoseClip]]:
+        """Yield the clips of both, in the layout, in the order of the first input.
+
+        Memory stays flat, but for a file whose clips are in another order: it is read whole.
+        """
+        common = self.common
+        keys = set(common)
+        material = self.other.material
+        if common == [key for key in self.other.names if key in keys]:
+            others = self._stream(self.other, keys)
+        elif material.run is not None:
+            names = (self.other.names[key] for key in common)
+            others = (clip.as_skeleton(self.layout) for clip in material.pick(names))
+        else:
+            read = {_key(each.split, each.clip_id): each for each in self._stream(self.other, keys)}
+            others = (read.pop(key) for key in common)
+        yield from zip(self._stream(self.one, keys), others, strict=True)
+
+    def _stream(self, side: Side, keys: set[ClipName]) -> Iterator[PoseClip]:
+        for clip in side.material.clips_so_far(layout=self.layout):
+            if _key(clip.split, clip.clip_id) in keys:
+                yield clip.as_skeleton(self.layout)
+
+
+def choose_layout(one: str, other: str, wanted: str | None = None) -> tuple[str, BoolArray]:
+    """Return the skeleton two others are compared in, and which of its points both can have.
+
+    One of the two where the other can be turned into it, else any that both can. Of several the one
+    with most points that need not be made of others, as a neck is of shoulders; then the smallest.
+
+    Raises:
+        ConfigError: There is none, or `wanted` is not one.
+    """
+    for names in ([wanted],) if wanted else ([one, other], SKELETON_NAMES):
+        found = {name: _sources(one, other, name) for name in names}
+        best = max(names, key=lambda name: ((found[name] == 1).sum(), -len(found[name])))
+        if found[best].any():
+            return best, found[best] > 0
+    as_what = f"as {wanted}" if wanted else "in any skeleton"
+    raise ConfigError(f"{one} and {other} have no points to be compared {as_what}")
+
+
+def _sources(one: str, other: str, layout: str) -> IntArray:
+    """Return for each point of a layout of how many it is made; 0 where one side has it not."""
+    try:
+        sides = [
+            np.array([1 if name == layout else len(each) for each in point_map(name, layout)])
+            for name in (one, other)
+        ]
+    except ValueError:  # no map
+        return np.zeros(0, np.int64)
+    return np.where((sides[0] > 0) & (sides[1] > 0), np.maximum(*sides), 0)

@@ -1,0 +1,123 @@
+"""The page about two runs: well formed, loads nothing, and shows where they differ."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import posemill
+from posemill.inspection.comparison.page import pixels_in_words
+from posemill.records import PoseClip
+from posemill.stores.manifest import Manifest
+from posemill.stores.writer import RunWriter
+from tests.inspection.report.chromium import PROGRAM, STICKING_OUT, TEXT_SIZES, Chromium
+from tests.inspection.report.test_build import HOSTILE, Page
+
+Maker = Callable[..., PoseClip]
+
+
+def write(folder: Path, clips: list[PoseClip], **manifest: object) -> Path:
+    with RunWriter(folder, Manifest(clips[0].skeleton_name, **manifest)) as writer:
+        for clip in clips:
+            writer.add(clip)
+    return folder
+
+
+@pytest.fixture
+def pair(make_clip: Maker, tmp_path: Path) -> tuple[Path, Path]:
+    """Two runs: one clip without a difference, one moved, one with a face in one run only."""
+    clips = [
+        make_clip(8, clip_id="same", split="train"),
+        make_clip(8, clip_id="moved", split="train"),
+        make_clip(8, clip_id=HOSTILE, split=HOSTILE),
+    ]
+    points = clips[1].points.copy()
+    points[3, 501:522, 0] += 6 / 320
+    others = [
+        clips[0],
+        dataclasses.replace(clips[1], points=points),
+        make_clip(8, clip_id=HOSTILE, split=HOSTILE, missing=("face",)),
+    ]
+    engine = {"engine": HOSTILE}
+    return write(tmp_path / "first", clips), write(tmp_path / "second", others, engine=engine)
+
+
+def test_the_page_is_well_formed_loads_nothing_and_shows_names_as_text(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    found = posemill.compare(*pair, tmp_path / "page.html", progress=False)
+    assert found["page"] == str(tmp_path / "page.html")
+    content = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = Page(content)
+    assert page.open == []
+    assert {tag for tag, _ in page.tags}.isdisjoint({"script", "link", "iframe", "object"})
+    for _, attributes in page.tags:
+        assert not [name for name in attributes if name.startswith("on")]
+        assert str(attributes.get("src", "data:image/jpeg;base64,")).startswith("data:image/jpeg;")
+    words = " ".join(" ".join(page.words).split())
+    assert '<script>alert("x")</script>' in words
+    for said in (
+        "first, second", "compared in 543 points of holistic-543", "3 clips in both",
+        "24 frames in both", "0 clips in first only", "left hand: 6 px apart on average",
+        "moved, frame 3", "face in first only", "Farthest apart", "Found by one only",
+        "engine.engine", "Quantiles are exact to 0.1 %",
+    ):  # fmt: skip
+        assert said in words, said
+    # two frames, each as both runs have it, cut to the same part of the picture
+    pictures = [
+        cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_COLOR)
+        for data in re.findall(r'src="data:image/jpeg;base64,([^"]+)"', content)
+    ]
+    assert len(pictures) == 4
+    for one, other in (pictures[:2], pictures[2:]):
+        assert one.shape == other.shape
+        assert (one != other).any()
+        assert 300 < max(one.shape) <= 525, "as large as it is shown"
+
+
+def test_without_a_difference_there_are_no_worst_frames(pair: tuple[Path, Path], tmp_path) -> None:
+    posemill.compare(pair[0], pair[0], tmp_path / "page.html", progress=False)
+    content = (tmp_path / "page.html").read_text()
+    assert "There is no difference in any frame." in content
+    assert "<img" not in content
+
+
+def test_runs_of_two_skeletons_are_drawn_each_in_its_own(make_clip: Maker, tmp_path: Path) -> None:
+    clip = make_clip(3, clip_id="c")
+    other = dataclasses.replace(clip.as_skeleton("openpose-18"))
+    other.points[1, 4, 1] += 0.1
+    pair = write(tmp_path / "a" / "run", [clip]), write(tmp_path / "b" / "run", [other])
+    posemill.compare(*pair, tmp_path / "page.html", progress=False)
+    content = (tmp_path / "page.html").read_text()
+    assert content.count("<img ") == 2
+    assert f"{pair[0]}, {pair[1]} - posemill compare" in content  # both are called run
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="no chromium on this machine")
+def test_the_page_fits_a_phone(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    posemill.compare(*pair, tmp_path / "page.html", progress=False)
+    with Chromium(tmp_path / "profile", (420, 900)) as browser:
+        browser.open(tmp_path / "page.html")
+        assert browser.run(STICKING_OUT) == []
+        assert min(browser.run(TEXT_SIZES)) >= 10
+
+
+def test_a_page_that_cannot_be_written_is_said(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(posemill.PosemillError, match="folder"):
+        posemill.compare(*pair, tmp_path / "folder", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(None, "-"), (0.0, "0"), (0.0004, "0"), (0.0234, "0.023"), (1.234, "1.23"), (170.4, "170")],
+)
+def test_pixels_are_said_in_three_digits(value: float | None, words: str) -> None:
+    assert pixels_in_words(value) == words
