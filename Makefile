@@ -30,6 +30,8 @@ help:
 
 .venv/.ready: .venv/.made pyproject.toml constraints.txt
 	$(PIP) install --quiet -c constraints.txt -e ".[$(EXTRAS)]"
+# What tests compare with. It asks for two more builds of OpenCV, which would overwrite ours.
+	$(PIP) install --quiet -c constraints.txt --no-deps rtmlib
 	touch .venv/.base $@
 
 setup: .venv/.ready

@@ -68,6 +68,7 @@ class Figure:
 STOCK = Benchmark("keypoints.against_stock", "--rounds 3 --most 40")
 OUTSIDE = Benchmark("keypoints.outside_networks", "--frames 6")
 RUNTIMES = Benchmark("keypoints.runtimes", "--rounds 15", ("openvino", "onnxruntime"))
+RTMLIB = Benchmark("keypoints.against_rtmlib", "--rounds 5", ("rtmlib", "onnxruntime"))
 DECODE = Benchmark("keypoints.decode", "--rounds 5")
 PARITY = Benchmark("keypoints.parity", "", ("openvino", "onnxruntime"))
 SCALING = Benchmark("datasets.extract_scaling", "--frames 768 --rounds 2")
@@ -113,6 +114,20 @@ def _stock_figures() -> list[Figure]:
     return rows
 
 
+def _rtmlib_figures() -> list[Figure]:
+    rows = []
+    for key, how in (("bare", "next to nothing to compute"), ("usual", "more to compute")):
+        what = f"`wholebody`, networks with {how}: CPU time of rtmlib / ours"
+        rows.append(Figure("keypoints", what, RTMLIB, f"{key}_cpu", at_least=1.0))
+    rows.append(Figure("keypoints", "its points and rtmlib's, largest distance", RTMLIB,
+                       "usual_distance", at_most=0.001, unit=" px", digits=5))  # fmt: skip
+    rows.append(Figure("keypoints", "its two workers / one worker", RTMLIB, "two_of_one",
+                       at_least=1.8))  # fmt: skip
+    rows.append(Figure("keypoints", "CPU time of a picture, one worker / two", RTMLIB,
+                       "two_of_one_by_cpu"))  # fmt: skip
+    return rows
+
+
 def _distance_figures() -> list[Figure]:
     """Medians in pixels; the wanted ones are for what is used without being asked for."""
     parts = {"demo": ("pose", "face"), "jumper": ("pose", "left_hand", "right_hand")}
@@ -133,6 +148,7 @@ def _distance_figures() -> list[Figure]:
 
 FIGURES = [
     *_stock_figures(),
+    *_rtmlib_figures(),
     *_distance_figures(),
     Figure("datasets", "one worker / bare engine, frames per second", SCALING, "one_of_bare",
            at_least=0.93),

@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import cv2
 import psutil
@@ -113,8 +114,15 @@ def in_new_process(source: Path) -> Speed:
         return pool.apply(run_bare, (source,))
 
 
-def run_extract(source: Path, folder: Path, workers: int) -> Speed:
-    """Return the speed of `extract` from when its workers are at work to the last commit."""
+def run_extract(source: Path, folder: Path, workers: int, **settings: Any) -> Speed:
+    """Return the speed of `extract` from when its workers are at work to the last commit.
+
+    Args:
+        source: Clips or pictures.
+        folder: Of the run; what is there is removed.
+        workers: How many.
+        settings: Others of `ExtractConfig`.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     seen: list[tuple[float, int, float]] = []
     processes: list[psutil.Process] = []
@@ -125,7 +133,8 @@ def run_extract(source: Path, folder: Path, workers: int) -> Speed:
                 processes.extend(psutil.Process().children())
             seen.append((time.monotonic(), snapshot.frames_done, cpu_of(processes)))
 
-    summary = extract(ExtractConfig(source, folder, workers=workers), on_progress=watch)
+    config = ExtractConfig(source, folder, workers=workers, **settings)
+    summary = extract(config, on_progress=watch)
     assert summary.exit_code == 0, summary
     begin = next(entry for entry in seen if entry[1] >= 8 * workers)
     # At the very end the workers are gone, and their CPU time with them.

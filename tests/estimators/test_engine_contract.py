@@ -60,10 +60,35 @@ class TestOpenPose(EngineContract):
         ]
 
 
+class TestWholeBody(EngineContract):
+    name = "wholebody"
+
+    @pytest.fixture(autouse=True)
+    def _files(self, tmp_path: Path) -> None:
+        """Small networks with random weights."""
+        for package in ("onnx", "onnxruntime"):
+            pytest.importorskip(package)
+        from benchmarks.shared.pose_networks import write_detector, write_pose
+
+        self.options = {
+            "pose": str(write_pose(tmp_path / "pose.onnx")),
+            "detector": str(write_detector(tmp_path / "detector.onnx")),
+        }
+
+    @pytest.fixture
+    def frames(self) -> list[Frame]:
+        """Several people, others, grey, a strip, one pixel."""
+        from benchmarks.shared.pose_networks import make_pictures
+
+        grey = np.full((48, 64, 3), 128, np.uint8)
+        return [*make_pictures([(320, 240), (640, 300)]), grey, grey[:4], grey[:1, :1]]
+
+
 class TestFake(EngineContract):
     name = "fake"
 
 
 def test_every_engine_has_its_suite() -> None:
     elsewhere = {"mediapipe"}  # test_stock_mediapipe.py
-    assert set(ESTIMATORS) == {TestHolistic.name, TestOpenPose.name, TestFake.name} | elsewhere
+    suites = (TestHolistic, TestOpenPose, TestWholeBody, TestFake)
+    assert set(ESTIMATORS) == {suite.name for suite in suites} | elsewhere

@@ -97,4 +97,4 @@ def test_the_reason_is_the_first_line_of_what_onnx_runtime_says(
     device: str, said: str, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        raise _load_error("face", device, RuntimeError(said))
+        raise _load_error("face", device, RuntimeError(said), is_ours=True)

@@ -64,6 +64,7 @@ class Estimator(Protocol):
 ESTIMATORS = {
     "holistic": "posemill.estimators.holistic:HolisticEstimator",
     "openpose": "posemill.estimators.openpose:OpenPoseEstimator",
+    "wholebody": "posemill.estimators.wholebody:WholeBodyEstimator",
     "mediapipe": "posemill.estimators.stock_mediapipe:StockHolisticEstimator",
     "fake": "posemill.estimators.fake:FakeEstimator",
 }
@@ -87,7 +88,7 @@ def open_estimator(
 
 
 def engine_info(name: str, options: Mapping[str, Any] | None = None) -> EngineInfo:
-    """Return what the engine of that name says about itself; no model file is read.
+    """Return what the engine of that name says about itself; only a file of the options is read.
 
     Args:
         name: One of `known_engines`.

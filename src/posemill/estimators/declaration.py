@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -100,6 +100,8 @@ class EngineInfo:
         options: The keywords of its class beside `device` and `threads`.
         saves_states: Whether a clip can go on elsewhere from the bytes of its state. Where not, a
             clip that was interrupted is looked at again from its start, which gives the same.
+        skeletons_with: Returns `skeletons` for the options that are given, where a file that one
+            of them names decides; empty: the same.
     """
 
     summary: str
@@ -109,6 +111,7 @@ class EngineInfo:
     devices: tuple[str, ...] = ("cpu",)
     options: tuple[EngineOption, ...] = ()
     saves_states: bool = True
+    skeletons_with: Callable[[Mapping[str, Any]], tuple[str | Skeleton, ...]] | None = None
 
     @property
     def skeleton_names(self) -> tuple[str, ...]:
@@ -120,6 +123,8 @@ class EngineInfo:
         for option in self.options:
             if option.skeletons and options.get(option.name, option.default) is True:
                 return dataclasses.replace(self, skeletons=option.skeletons)
+        if self.skeletons_with is not None and (found := self.skeletons_with(options)):
+            return dataclasses.replace(self, skeletons=found)
         return self
 
     def check_options(self, engine: str, options: Mapping[str, Any]) -> None:

@@ -49,7 +49,7 @@ class OnnxNetwork:
 
 
 def open_session(
-    model: bytes,
+    model: bytes | str,
     name: str,
     *,
     device: str,
@@ -59,7 +59,7 @@ def open_session(
     """Return ONNX Runtime's session of a model on that device, and no other.
 
     Args:
-        model: The file's content.
+        model: The content of a file of ours, or the path of one of the user's.
         name: For messages.
         device: `cpu`, `cuda:N` or `tensorrt:N`.
         threads: Inside one call.
@@ -78,8 +78,8 @@ def open_session(
         options.add_free_dimension_override_by_name(dimension, size)
     try:
         session = onnxruntime.InferenceSession(model, options, providers=[provider])
-    except _onnxruntime_errors() as error:
-        raise _load_error(name, device, error) from error
+    except onnxruntime_errors() as error:
+        raise _load_error(name, device, error, is_ours=isinstance(model, bytes)) from error
     if session.get_providers()[0] != (provider if kind == "cpu" else provider[0]):
         raise DeviceError(
             f"asked for {device}, but ONNX Runtime put {name} on "
@@ -88,7 +88,7 @@ def open_session(
     return session
 
 
-def _onnxruntime_errors() -> tuple[type[Exception], ...]:
+def onnxruntime_errors() -> tuple[type[Exception], ...]:
     """Return ONNX Runtime's exceptions: they have no common base of their own."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
@@ -123,11 +123,13 @@ def _provider_of(kind: str, number: int, available: Sequence[str]) -> Any:
     return provider, options
 
 
-def _load_error(name: str, device: str, error: Exception) -> Exception:
+def _load_error(name: str, device: str, error: Exception, *, is_ours: bool) -> Exception:
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    if device == "cpu":
-        return WeightsError(
-            f"ONNX Runtime cannot load {name} ({reason}); delete the folder `onnx` in the cache "
-            f"folder that `posemill doctor` names, and try again"
-        )
-    return DeviceError(f"ONNX Runtime cannot use {device} for {name}: {reason}")
+    if device != "cpu":
+        return DeviceError(f"ONNX Runtime cannot use {device} for {name}: {reason}")
+    remedy = (
+        "delete the folder `onnx` in the cache folder that `posemill doctor` names, and try again"
+        if is_ours
+        else "expected a whole .onnx file: copy or export it again"
+    )
+    return WeightsError(f"ONNX Runtime cannot load {name} ({reason}); {remedy}")

@@ -63,7 +63,7 @@ def open_maps_network(network: str, *, device: str, threads: int, pixels: str) -
             f".pth file"
         )
     if path.suffix == ".onnx":
-        session = open_session(path.read_bytes(), str(path), device=device, threads=threads)
+        session = open_session(str(path), str(path), device=device, threads=threads)
         return _OnnxMaps(session, str(path), sha256_of(path), chosen or "raw")
     if path.suffix == ".pth":
         from posemill.estimators.openpose.body_network import TorchMaps

@@ -1,0 +1,131 @@
+"""A user's ONNX file that takes pictures: opened, checked, and tried once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from posemill.errors import ConfigError, WeightsError
+from posemill.estimators.onnx_network import onnxruntime_errors, open_session
+from posemill.files import sha256_of
+from posemill.records import FloatArray, Frame
+
+_TYPES: dict[str, type[np.floating[Any]]] = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+}
+
+
+def pixel_tables(means: Sequence[float] = (0, 0, 0), stds: Sequence[float] = (1, 1, 1)) -> Any:
+    """Return `(3, 1, 256)`: what each byte becomes in each channel, rounded once to float32."""
+    channels = zip(means, stds, strict=True)
+    return np.array([[(np.arange(256) - mean) / std] for mean, std in channels], np.float32)
+
+
+class PictureNetwork:
+    """An ONNX file that takes pictures, channels first. `size_wh` is what it sees of them.
+
+    Args:
+        path: The file.
+        option: The option that named it, for messages.
+        tables: What bytes become, see `pixel_tables`, in the order of the network's channels.
+        colours: The order of its channels: `rgb` or `bgr`.
+        device: `cpu`, `cuda:N` or `tensorrt:N`.
+        threads: Inside one call.
+        batch: Most pictures in one call; 1 where the file takes one only.
+        open_side: Width and height where the file leaves them open; None: it must not.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        option: str,
+        *,
+        tables: FloatArray,
+        colours: str,
+        device: str,
+        threads: int,
+        batch: int,
+        open_side: int | None = None,
+    ) -> None:
+        if not Path(path).is_file():
+            raise ConfigError(f"{option}: there is no file {path}; expected the path of an .onnx")
+        self.path, self.option = Path(path), option
+        self._session = open_session(path, path, device=device, threads=threads)
+        self._input = self._check_input(open_side)
+        self.output_names = [each.name for each in self._session.get_outputs()]
+        self.tables, self._order = tables, (0, 1, 2) if colours == "rgb" else (2, 1, 0)
+        width, height = self.size_wh
+        self.batch = batch if self._takes_many(batch) else 1
+        self._pictures = np.zeros((self.batch, 3, height, width), np.float32)
+        self.output_shapes = [each.shape for each in self.run(self.batch)]
+        if any(shape[:1] != (self.batch,) for shape in self.output_shapes):
+            # Exported for one picture, whatever its input says.
+            self.batch = 1
+            self.output_shapes = [each.shape for each in self.run(1)]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Which file it is."""
+        return {self.option: self.path.name, f"{self.option}_sha256": sha256_of(self.path)}
+
+    def refuse(self, expected: str) -> ConfigError:
+        """Return the error for a file with other outputs than expected."""
+        outputs = zip(self.output_names, self.output_shapes, strict=True)
+        got = ", ".join(f"{name} {shape}" for name, shape in outputs)
+        return ConfigError(f"{self.option} {self.path}: expected {expected}, got {got}")
+
+    def put(self, place: int, picture: Frame) -> None:
+        """Lay an RGB picture of the network's size at a place of the next call."""
+        for channel, plane in zip(self._order, cv2.split(picture), strict=True):
+            cv2.LUT(plane, self.tables[channel], dst=self._pictures[place, channel])
+
+    def run(self, count: int) -> list[npt.NDArray[Any]]:
+        """Return the outputs for the pictures at the first `count` places."""
+        pictures = self._pictures[:count].astype(_TYPES[self._input.type], copy=False)
+        try:
+            outputs: list[npt.NDArray[Any]] = self._session.run(
+                self.output_names, {self._input.name: pictures}
+            )
+        except onnxruntime_errors() as error:
+            reason = " ".join(str(error).split())[:200]
+            remedy = "; try --engine-option batch=1" if count > 1 else ""
+            raise WeightsError(
+                f"{self.option} {self.path} cannot be run on {pictures.shape}: {reason}{remedy}"
+            ) from error
+        return outputs
+
+    def _takes_many(self, batch: int) -> bool:
+        size = self._input.shape[0]
+        if isinstance(size, int) and size > 1:
+            raise ConfigError(
+                f"{self.option} {self.path}: it takes {size} pictures at a time; expected a file "
+                "that takes one, or any number"
+            )
+        return batch > 1 and not isinstance(size, int)
+
+    def _check_input(self, open_side: int | None) -> Any:
+        inputs = self._session.get_inputs()
+        first = inputs[0]
+        is_picture = len(first.shape) == 4 and not (
+            isinstance(first.shape[1], int) and first.shape[1] != 3
+        )
+        if len(inputs) != 1 or not is_picture or first.type not in _TYPES:
+            got = ", ".join(f"{each.name} {each.shape} {each.type}" for each in inputs)
+            raise ConfigError(
+                f"{self.option} {self.path}: expected one picture as input, (batch, 3, height, "
+                f"width) of float, got {got}"
+            )
+        height, width = (size if isinstance(size, int) else open_side for size in first.shape[2:])
+        if height is None or width is None:
+            raise ConfigError(
+                f"{self.option} {self.path}: it leaves the size of its picture open "
+                f"({first.shape}); export it with a fixed one"
+            )
+        self.size_wh = width, height
+        return first

@@ -1,0 +1,345 @@
+"""The whole-body engine on users' files: what it reads of them, whom it finds, what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+import onnx
+
+from benchmarks.keypoints.against_rtmlib import people_of
+from benchmarks.shared.pose_networks import make_pictures, write_detector, write_pose
+from posemill.errors import ConfigError, DeviceError, MissingExtraError, WeightsError
+from posemill.estimators import engine_info, open_estimator
+from posemill.weights.onnx_files import first_convolution_channels
+
+PICTURE = make_pictures([(120, 90)])[0]
+
+
+def write_fixed(
+    path: Path, outputs: dict[str, np.ndarray], picture: list[Any] | None = None
+) -> str:
+    """Write a network that says the same of every picture of 64 x 64."""
+    helper = onnx.helper
+    kinds = {
+        np.dtype(np.float32): onnx.TensorProto.FLOAT,
+        np.dtype(np.int64): onnx.TensorProto.INT64,
+    }
+    nodes = [
+        helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(values))
+        for name, values in outputs.items()
+    ]
+    graph = helper.make_graph(
+        nodes, "fixed",
+        [helper.make_tensor_value_info("input", onnx.TensorProto.FLOAT, picture or [1, 3, 64, 64])],
+        [helper.make_tensor_value_info(name, kinds[values.dtype], values.shape)
+         for name, values in outputs.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    path.write_bytes(model.SerializeToString())
+    return str(path)
+
+
+@pytest.fixture
+def pose(tmp_path: Path) -> str:
+    return str(write_pose(tmp_path / "pose.onnx", 17))
+
+
+@pytest.fixture
+def find_with(tmp_path: Path, pose: str) -> Callable[..., list[Any]]:
+    """Returns a function: boxes `(boxes, 5)` that the detector says, in 64 x 64; the people."""
+
+    def find(rows: list[list[float]], labels: list[int] | None = None, **options: Any) -> list[Any]:
+        dets = np.array(rows, np.float32).reshape(1, -1, 5)
+        outputs = {"dets": dets, "labels": np.array([labels or [0] * len(rows)], np.int64)}
+        detector = write_fixed(tmp_path / "detector.onnx", outputs)
+        engine = open_estimator("wholebody", pose=pose, detector=detector,
+                                **{"detector_kind": "yolox", **options})  # fmt: skip
+        return people_of(engine.estimate([PICTURE]), 0)
+
+    return find
+
+
+def test_the_file_says_which_skeleton_a_run_has(tmp_path: Path) -> None:
+    assert engine_info("wholebody").skeleton_names[0] == "coco-133"
+    for count, names in {
+        133: ("coco-133", "coco-17", "openpose-18"),
+        26: ("halpe-26", "coco-17", "openpose-18"),
+        17: ("coco-17", "openpose-18"),
+    }.items():
+        path = str(write_pose(tmp_path / f"{count}.onnx", count))
+        assert engine_info("wholebody", {"pose": path}).skeleton_names == names
+        engine = open_estimator("wholebody", pose=path)
+        assert engine.info.skeleton_names == names
+        assert engine.estimate([PICTURE]).points.shape == (1, count, 3)
+
+
+def test_nobody_found_is_an_empty_row_and_not_the_whole_picture(
+    find_with: Callable[..., list[Any]], pose: str
+) -> None:
+    assert find_with([]) == []
+    assert find_with([[5, 5, 20, 40, 0.3]]) == [], "0.3 itself is not above it"
+    assert len(find_with([[5, 5, 20, 40, 0.31]])) == 1
+    assert len(find_with([[5, 5, 20, 40, 0.2]], min_score=0.1)) == 1
+    # Without a detector the picture is the box.
+    assert len(people_of(open_estimator("wholebody", pose=pose).estimate([PICTURE]), 0)) == 1
+
+
+def test_only_people_count_among_what_a_detector_knows(
+    find_with: Callable[..., list[Any]],
+) -> None:
+    rows = [[5, 5, 20, 40, 0.9], [30, 5, 50, 40, 0.9], [10, 10, 60, 60, 0.9]]
+    one, all_ = find_with(rows, [2, 0, 56]), find_with(rows)
+    assert (len(one), len(all_)) == (1, 3)
+    assert any(np.array_equal(one[0][0], points, equal_nan=True) for points, _ in all_)
+
+
+def test_boxes_that_are_none_are_left_out(find_with: Callable[..., list[Any]]) -> None:
+    good = [5, 5, 20, 40, 0.9]
+    wrong = [[5, 5, 5, 40, 0.9], [20, 40, 5, 5, 0.9], [np.nan, 5, 20, 40, 0.9],
+             [5, 5, np.inf, 40, 0.9], [5, 5, 20, 40, np.nan]]  # fmt: skip
+    assert len(find_with([good, *wrong])) == 1
+
+
+def test_forty_people_and_one_over_the_edge_are_found(
+    find_with: Callable[..., list[Any]],
+) -> None:
+    crowd = [[x * 8.0, y * 8.0, x * 8 + 8.0, y * 8 + 8.0, 0.9] for x in range(8) for y in range(5)]
+    people = find_with(crowd)
+    assert len(people) == 40
+    over = find_with([[-30, 20, 10, 90, 0.9]])[0][0]
+    assert np.nanmin(over[:, 0]) < 0
+    assert np.isfinite(over[1:]).all()
+    # What is beyond the picture is black: half a person is not stretched over the box.
+    beside = find_with([[-60, 20, -30, 90, 0.9]])[0]
+    assert np.isfinite(beside[0][1:]).all()
+
+
+def test_points_lie_where_the_bins_say(tmp_path: Path) -> None:
+    # Bin 32 of 128 along x, bin 96 of 128 along y; a point with a negative sum is not there.
+    along_x, along_y = np.zeros((2, 1, 17, 128), np.float32)
+    along_x[..., 32], along_y[..., 96] = 0.4, 0.8
+    along_x[0, 3], along_y[0, 3] = -1, -1
+    along_x[0, 4], along_y[0, 4] = np.nan, np.nan
+    path = write_fixed(tmp_path / "pose.onnx", {"simcc_x": along_x, "simcc_y": along_y})
+    found = open_estimator("wholebody", pose=path).estimate([np.zeros((90, 120, 3), np.uint8)])
+    # The area is 120 x 1.25 = 150 wide and high, around the middle (60, 45).
+    np.testing.assert_allclose(
+        found.points[0, 0], [(60 - 75 + 37.5) / 120, (45 - 75 + 112.5) / 90, 0]
+    )
+    assert found.scores[0, 0] == pytest.approx(0.6)
+    assert np.isnan(found.points[0, 3:5]).all()
+    assert (found.scores[0, 3:5] == 0).all()
+
+
+def test_outputs_without_names_are_told_apart_by_their_lengths(tmp_path: Path) -> None:
+    along_x, along_y = np.zeros((1, 17, 96), np.float32), np.zeros((1, 17, 128), np.float32)
+    along_x[..., 48], along_y[..., 32] = 1, 1
+    size = [1, 3, 64, 48]
+    first = write_fixed(tmp_path / "a.onnx", {"one": along_x, "two": along_y}, size)
+    second = write_fixed(tmp_path / "b.onnx", {"one": along_y, "two": along_x}, size)
+    frames = [np.zeros((64, 48, 3), np.uint8)]
+    points = [
+        open_estimator("wholebody", pose=path).estimate(frames).points for path in (first, second)
+    ]
+    np.testing.assert_allclose(points[0][0, 0, :2], [0.5, 0.5 - 1.25 / 4])
+    np.testing.assert_array_equal(points[0], points[1])
+
+
+def test_batches_find_the_same_people(tmp_path: Path, pose: str) -> None:
+    pictures = make_pictures([(320, 240), (97, 131), (128, 96), (5, 7), (640, 300)])
+    detector = str(write_detector(tmp_path / "detector.onnx", batch="batch"))
+    fixed = str(write_pose(tmp_path / "fixed.onnx", 17, batch=1))
+    alone = open_estimator("wholebody", pose=pose, detector=detector).estimate(pictures)
+    for path in (pose, fixed):
+        found = open_estimator("wholebody", pose=path, detector=detector, batch=4).estimate(
+            pictures
+        )
+        assert found.others is not None
+        assert alone.others is not None
+        assert found.others.counts.tolist() == alone.others.counts.tolist()
+        assert alone.others.counts.sum() > 4
+        np.testing.assert_allclose(found.others.points, alone.others.points, atol=1e-6)
+        np.testing.assert_allclose(found.points, alone.points, atol=1e-6)
+
+
+def test_a_detector_that_takes_many_and_answers_for_one_is_asked_one_by_one(
+    tmp_path: Path, pose: str
+) -> None:
+    dets = np.array([[[5, 5, 20, 40, 0.9], [30, 5, 50, 60, 0.8]]], np.float32)
+    detector = write_fixed(tmp_path / "one.onnx", {"dets": dets}, ["batch", 3, 64, 64])
+    engine = open_estimator("wholebody", pose=pose, detector=detector, detector_kind="yolox",
+                            batch=4)  # fmt: skip
+    found = engine.estimate([PICTURE] * 3).others
+    assert found is not None
+    assert found.counts.tolist() == [1, 1, 1]
+    # One that fails on many is not tried again in silence.
+    fails = write_detector(tmp_path / "fails.onnx", has_nms=True, batch="batch")
+    with pytest.raises(
+        WeightsError, match=r"cannot be run on \(4, 3.*; try --engine-option batch=1"
+    ):
+        open_estimator("wholebody", pose=pose, detector=str(fails), batch=4)
+
+
+def test_the_order_of_colours_is_that_of_rtmlib_or_the_one_that_is_asked_for(pose: str) -> None:
+    usual = open_estimator("wholebody", pose=pose).estimate([PICTURE])
+    mirrored = np.ascontiguousarray(PICTURE[..., ::-1])
+    other = open_estimator("wholebody", pose=pose, colours="rgb").estimate([mirrored])
+    np.testing.assert_array_equal(usual.points, other.points)
+    assert (
+        usual.points != open_estimator("wholebody", pose=pose).estimate([mirrored]).points
+    ).any()
+
+
+def test_boxes_that_a_file_has_decoded_are_taken_as_they_are(tmp_path: Path, pose: str) -> None:
+    rows = np.zeros((1, 84, 6), np.float32)
+    columns = [(x, y, s) for s in (8, 16, 32) for y in range(64 // s) for x in range(64 // s)]
+    raw, decoded = rows.copy(), rows.copy()
+    for row, (x, y, stride) in enumerate(columns):
+        raw[0, row, :4] = 0.5, 0.25, np.log(2), np.log(3)
+        decoded[0, row, :4] = (x + 0.5) * stride, (y + 0.25) * stride, 2 * stride, 3 * stride
+    for each in (raw, decoded):
+        each[0, [5, 70], 4:] = 0.9
+    found = [
+        open_estimator("wholebody", pose=pose,
+                       detector=write_fixed(tmp_path / "detector.onnx", {"output": each}))
+        .estimate([PICTURE])
+        for each in (raw, decoded)
+    ]  # fmt: skip
+    assert found[0].others is not None
+    assert found[0].others.counts.tolist() == [1]
+    np.testing.assert_allclose(found[0].points, found[1].points, atol=1e-5)
+
+
+def test_a_detector_of_any_size_sees_640_or_what_is_asked_for(tmp_path: Path, pose: str) -> None:
+    detector = str(write_detector(tmp_path / "detector.onnx", is_open=True))
+    fixed = str(write_detector(tmp_path / "fixed.onnx", size_wh=(96, 96)))
+    usual = open_estimator("wholebody", pose=pose, detector=detector)
+    assert usual.identity()["detector_size"] == "640x640"
+    asked = open_estimator("wholebody", pose=pose, detector=detector, detector_size=96)
+    assert asked.identity()["detector_size"] == "96x96"
+    same = open_estimator("wholebody", pose=pose, detector=fixed)
+    np.testing.assert_array_equal(asked.estimate([PICTURE]).points, same.estimate([PICTURE]).points)
+
+
+def test_half_precision_files_are_read(tmp_path: Path, pose: str) -> None:
+    model = onnx.load(pose)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    for weights in model.graph.initializer:
+        if weights.data_type == onnx.TensorProto.FLOAT:
+            half = onnx.numpy_helper.to_array(weights).astype(np.float16)
+            weights.CopyFrom(onnx.numpy_helper.from_array(half, weights.name))
+    onnx.save(model, tmp_path / "half.onnx")
+    whole = open_estimator("wholebody", pose=pose).estimate([PICTURE])
+    half = open_estimator("wholebody", pose=str(tmp_path / "half.onnx")).estimate([PICTURE])
+    assert half.points.dtype == half.scores.dtype == np.float32
+    np.testing.assert_allclose(half.scores, whole.scores, atol=0.01)
+
+
+def test_yolox_and_rtmdet_are_told_apart_by_their_first_convolution(
+    tmp_path: Path, pose: str, find_with: Callable[..., list[Any]]
+) -> None:
+    for kind, channels in (("yolox", 12), ("rtmdet", 3)):
+        path = write_detector(tmp_path / f"{kind}.onnx", kind, has_nms=True)
+        assert first_convolution_channels(path) == channels
+        engine = open_estimator("wholebody", pose=pose, detector=str(path))
+        assert engine.identity()["detector_kind"] == kind
+    with pytest.raises(
+        ConfigError, match=r"not plain whether this is YOLOX or RTMDet.*detector_kind=yolox"
+    ):
+        find_with([], detector_kind="auto")
+
+
+def test_the_files_are_named_in_the_identity_by_their_content(tmp_path: Path, pose: str) -> None:
+    detector = write_detector(tmp_path / "detector.onnx")
+    identity = open_estimator("wholebody", pose=pose, detector=str(detector)).identity()
+    assert identity["pose"] == "pose.onnx"
+    assert identity["pose_sha256"] == hashlib.sha256(Path(pose).read_bytes()).hexdigest()
+    assert identity["detector_sha256"] == hashlib.sha256(detector.read_bytes()).hexdigest()
+    assert identity["min_score"] == "0.7"
+    assert identity["pose_size"] == "48x64"
+    assert open_estimator("wholebody", pose=pose).identity()["detector"] == "none"
+
+
+def test_a_missing_or_broken_file_is_named_before_anything_runs(tmp_path: Path, pose: str) -> None:
+    with pytest.raises(ConfigError, match=r"needs a pose network of yours.*pose=FILE"):
+        open_estimator("wholebody")
+    with pytest.raises(ConfigError, match=r"pose: there is no file nowhere.onnx"):
+        open_estimator("wholebody", pose="nowhere.onnx")
+    with pytest.raises(ConfigError, match=r"detector: there is no file nowhere.onnx"):
+        open_estimator("wholebody", pose=pose, detector="nowhere.onnx")
+    whole = Path(pose).read_bytes()
+    for content in (whole[: len(whole) // 2], b"", b"no network, but a sentence"):
+        (tmp_path / "cut.onnx").write_bytes(content)
+        with pytest.raises(WeightsError, match=r"cannot load .*cut.onnx.*copy or export it again"):
+            open_estimator("wholebody", pose=str(tmp_path / "cut.onnx"))
+
+
+def test_files_with_other_inputs_or_outputs_are_refused_with_what_they_have(
+    tmp_path: Path, pose: str
+) -> None:
+    heat = np.zeros((1, 17, 16, 12), np.float32)
+    with pytest.raises(
+        ConfigError, match=r"SimCC network's two outputs.*got heat \(1, 17, 16, 12\)"
+    ):
+        open_estimator("wholebody", pose=write_fixed(tmp_path / "a.onnx", {"heat": heat}))
+    axis = np.zeros((1, 21, 128), np.float32)
+    hand = write_fixed(tmp_path / "b.onnx", {"simcc_x": axis, "simcc_y": axis})
+    with pytest.raises(ConfigError, match=r"has 21 points; known: 133 \(coco-133\), 26"):
+        open_estimator("wholebody", pose=hand)
+    uneven = write_fixed(
+        tmp_path / "c.onnx", {"simcc_x": axis[:, :17], "simcc_y": axis[:, :17, 1:]}
+    )
+    with pytest.raises(ConfigError, match="SimCC network's two outputs"):
+        open_estimator("wholebody", pose=uneven)
+    with pytest.raises(
+        ConfigError, match=r"boxes \(batch, boxes, 5\).*5 \+ classes\).*got simcc_x"
+    ):
+        open_estimator("wholebody", pose=pose, detector=pose)
+    few = write_fixed(tmp_path / "d.onnx", {"output": np.zeros((1, 83, 85), np.float32)})
+    with pytest.raises(ConfigError, match=r"\(batch, 84, 5 \+ classes\) for a picture of 64 x 64"):
+        open_estimator("wholebody", pose=pose, detector=few)
+    four = write_pose(tmp_path / "e.onnx", 17, batch=4)
+    with pytest.raises(ConfigError, match="it takes 4 pictures at a time; expected a file that"):
+        open_estimator("wholebody", pose=str(four))
+    outputs = {"simcc_x": axis[:, :17], "simcc_y": axis[:, :17]}
+    grey = write_fixed(tmp_path / "f.onnx", outputs, [1, 1, 64, 64])
+    with pytest.raises(
+        ConfigError, match=r"expected one picture as input.*got input \[1, 1, 64, 64\]"
+    ):
+        open_estimator("wholebody", pose=grey)
+    open_ = write_fixed(tmp_path / "g.onnx", outputs, [1, 3, "height", "width"])
+    with pytest.raises(ConfigError, match="leaves the size of its picture open"):
+        open_estimator("wholebody", pose=open_)
+    odd = write_detector(tmp_path / "h.onnx", has_nms=True, is_open=True)
+    with pytest.raises(
+        WeightsError, match=r"detector .*h.onnx cannot be run on \(1, 3, 640, 640\)"
+    ):
+        open_estimator("wholebody", pose=pose, detector=str(odd))
+
+
+def test_a_gpu_that_is_not_there_and_a_missing_package_are_said(
+    pose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DeviceError, match="device cuda:0 asked for, but ONNX Runtime has"):
+        open_estimator("wholebody", pose=pose, device="cuda:0")
+    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
+    with pytest.raises(MissingExtraError, match="needs 'onnx', which is not installed"):
+        first_convolution_channels(Path(pose))
+
+
+def test_there_is_no_video_mode(pose: str) -> None:
+    engine = open_estimator("wholebody", pose=pose)
+    for call in (engine.new_state, lambda: engine.load_state(b"")):
+        with pytest.raises(ConfigError, match="'wholebody' has no video mode"):
+            call()
