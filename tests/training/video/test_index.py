@@ -79,15 +79,15 @@ def test_a_list_of_nothing_but_missing_files_is_an_error(tmp_path: Path) -> None
     [
         (" ,wave,,", r"line 2: 'path' is empty beside label 'wave'"),
         (" ,,1,", r"line 2: 'path' is empty$"),
-        ("a.mp4,wave,x,", r"line 2: start_seconds: expected a number, 0 or more, got 'x'"),
-        ("a.mp4,wave,-1,", r"start_seconds: expected a number, 0 or more, got '-1'"),
-        ("a.mp4,wave,0,rgb", r"expected num_frames, width, height and offset of a packed clip"),
+        ("a.mp4,wave,x,", r"line 2: start_seconds: expected seconds, 0 or more, got 'x'"),
+        ("a.mp4,wave,-1,", r"start_seconds: expected seconds, 0 or more, got '-1'"),
+        ("a.mp4,wave,2,2", r"line 2: end_seconds 2 is not after start_seconds 2"),
         ("a.mp4,wave", r"line 2: expected 4 fields"),
     ],
 )
 def test_a_row_that_does_not_name_a_clip_says_why(row: str, message: str, tmp_path: Path) -> None:
     touch(tmp_path / "a.mp4")
-    path = write(tmp_path / "list.csv", "path,label,start_seconds,format", row)
+    path = write(tmp_path / "list.csv", "path,label,start_seconds,end_seconds", row)
     with pytest.raises(SourceError, match=message):
         read_index(path)
 
@@ -136,8 +136,31 @@ def test_folders_that_cannot_be_clips_say_why(tmp_path: Path) -> None:
 
 def test_frames_that_are_not_finished_are_refused(tmp_path: Path) -> None:
     touch(tmp_path / "ledger.sqlite")
-    with pytest.raises(SourceError, match=r"has no index.csv: `posemill frames` has not finished"):
+    with pytest.raises(SourceError, match=r"index.csv is not there: posemill frames writes it"):
         read_index(tmp_path)
+
+
+def test_an_index_of_frames_that_makes_no_sense_is_refused(packed: Path) -> None:
+    index = packed / "index.csv"
+    index.write_text(index.read_text().replace(",12,48,", ",many,48,"))
+    with pytest.raises(SourceError, match="is no index of frames: line 2: invalid literal"):
+        read_index(index)
+
+
+def test_a_folder_may_have_a_list_of_its_own_called_index(tmp_path: Path) -> None:
+    touch(tmp_path / "a.mp4")
+    write(tmp_path / "index.csv", "path,label", "a.mp4,x")
+    (one,), _ = read_index(tmp_path)
+    assert (one.clip_id, one.label) == ("a", "x")
+
+
+def test_packs_that_are_gone_are_missing_clips(packed: Path) -> None:
+    text = (packed / "index.csv").read_text()
+    last = text.splitlines()[-1].replace("000000.rgb", "000001.rgb").replace("clip8", "clip9")
+    (packed / "index.csv").write_text(f"{text}{last}\n")
+    clips, missing = read_index(packed)
+    assert len(clips) == 9
+    assert missing == [("clip9", str(packed / "packs" / "000001.rgb"))]
 
 
 def test_clips_of_the_library_are_taken(tmp_path: Path) -> None:

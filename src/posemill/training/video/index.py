@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
-from posemill.errors import SourceError
+from posemill.errors import RunError, SourceError
 from posemill.records import SPLIT_NAMES, Clip
+from posemill.stores import frame_index
 from posemill.tables import TableError, find_encoding, read_table
 
-INDEX_NAME = "index.csv"
 _LEDGER_NAME = "ledger.sqlite"
-_OF_CLIP = ("path", "clip_id", "split", "label", "start_seconds", "end_seconds")
-_OF_FRAMES = ("format", "offset", "num_frames", "width", "height", "fps", "frame_indices")
+_COLUMNS = ("path", "clip_id", "split", "label", "start_seconds", "end_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +78,37 @@ def read_index(index: str | os.PathLike[str] | Iterable[Clip]) -> Index:
         return _of_clips(index)
     path = Path(index)
     if path.is_dir():
-        if (path / INDEX_NAME).is_file():
-            return _of_table(path / INDEX_NAME)
-        if (path / _LEDGER_NAME).is_file():
-            raise SourceError(
-                f"{path} has no {INDEX_NAME}: `posemill frames` has not finished; give the same "
-                "command again"
-            )
-        return _of_folder(path)
+        if (path / frame_index.INDEX_NAME).is_file():
+            path = path / frame_index.INDEX_NAME
+        else:
+            has_begun = (path / _LEDGER_NAME).is_file()  # `posemill frames` has, but not ended
+            return _of_frames(path) if has_begun else _of_folder(path)
     if not path.exists():
         raise SourceError(f"{path} is not there: expected a list of clips or a folder")
     if suffix_of(path.name) in VIDEO_SUFFIXES:
         return Index([ClipPlace(path.stem, str(path), "video")], [])
-    return _of_table(path)
+    with path.open("rb") as handle:
+        is_of_frames = b"frame_indices" in handle.readline(1 << 16)
+    return _of_frames(path) if is_of_frames else _of_table(path)
+
+
+def _of_frames(path: Path) -> Index:
+    """Return the clips of what `posemill frames` wrote."""
+    try:
+        rows = frame_index.read_index(path)
+    except RunError as error:
+        raise SourceError(str(error)) from error
+    there = {file: file.exists() for file in {row.path for row in rows}}
+    found = [
+        ClipPlace(
+            row.clip_id, str(row.path), "packed" if row.is_packed else "frames",
+            row.split or "all", row.label or "", row.num_frames, row.fps, row.size_wh, row.offset,
+            "" if row.is_packed else row.format, extra=row.extra,
+        )
+        for row in rows if there[row.path]
+    ]  # fmt: skip
+    missing = [(row.clip_id, str(row.path)) for row in rows if not there[row.path]]
+    return _checked(Index(found, missing), str(path))
 
 
 def _of_clips(clips: Iterable[Clip]) -> Index:
@@ -117,8 +134,7 @@ def _of_table(path: Path) -> Index:
     found, missing = [], []
     try:
         encoding = find_encoding(path) or "utf-8"
-        names = (*_OF_CLIP, *_OF_FRAMES)
-        for number, row in read_table(path, names=names, encoding=encoding):
+        for number, row in read_table(path, names=_COLUMNS, encoding=encoding):
             place = _of_row(row, path.parent, f"{path}, line {number}: ")
             if place is None:
                 missing.append((_id_of(row), row["path"]))
@@ -158,45 +174,33 @@ def _of_row(row: Mapping[str, str], folder: Path, where: str) -> ClipPlace | Non
         label = row.get("label", "")
         raise SourceError(f"{where}'path' is empty" + (f" beside label {label!r}" * bool(label)))
     path = os.path.join(folder, row["path"])  # noqa: PTH118
-    is_packed = row.get("format") == "rgb"
-    kind = "packed" if is_packed else "frames" if os.path.isdir(path) else "video"  # noqa: PTH112
     if not os.path.exists(path):  # noqa: PTH110
         return None
-    size_wh = _number(row, "width", where), _number(row, "height", where)
-    num_frames = _number(row, "num_frames", where)
-    if is_packed and not (all(size_wh) and num_frames and "offset" in row):
-        raise SourceError(
-            f"{where}expected num_frames, width, height and offset of a packed clip; write the "
-            "frames again"
-        )
-    end = row.get("end_seconds", "").strip()
+    start = _seconds(row, "start_seconds", where)
+    end = _seconds(row, "end_seconds", where) if row.get("end_seconds", "").strip() else None
+    if end is not None and end <= start:
+        raise SourceError(f"{where}end_seconds {end:g} is not after start_seconds {start:g}")
     return ClipPlace(
         _id_of(row),
         path,
-        kind,
+        "frames" if os.path.isdir(path) else "video",  # noqa: PTH112
         row.get("split", "").strip() or "all",
         row.get("label", "").strip(),
-        # of the frames on disk: a list of videos may count as it likes
-        int(num_frames) if num_frames and kind != "video" else None,
-        _number(row, "fps", where) or None,
-        (int(size_wh[0]), int(size_wh[1])) if all(size_wh) else None,
-        int(_number(row, "offset", where)),
-        row.get("format", "") if kind == "frames" else "",
-        _number(row, "start_seconds", where),
-        _number(row, "end_seconds", where) if end else None,
-        {name: value for name, value in row.items() if name not in (*_OF_CLIP, *_OF_FRAMES)},
+        start_seconds=start,
+        end_seconds=end,
+        extra={name: value for name, value in row.items() if name not in _COLUMNS},
     )
 
 
-def _number(row: Mapping[str, str], column: str, where: str) -> float:
-    """Return a number of a row, 0 where it has none."""
+def _seconds(row: Mapping[str, str], column: str, where: str) -> float:
+    """Return the seconds of a row, 0 where it has none."""
     text = row.get(column, "").strip()
     try:
         value = float(text or 0)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise SourceError(f"{where}{column}: expected a number, 0 or more, got {text!r}")
+        raise SourceError(f"{where}{column}: expected seconds, 0 or more, got {text!r}")
     return value
 
 
