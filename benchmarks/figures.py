@@ -86,6 +86,7 @@ LOOPS = Benchmark(
 MODES = Benchmark("training.train_modes", "--rounds 2 --steps 24")
 SWEEP = Benchmark("training.sweep_parallel", "--rounds 2 --epochs 4")
 TRAIN_START = Benchmark("training.train_start", "--frames 100000")
+VIDEO_LOADING = Benchmark("training.video_loading", "--rounds 3")
 
 
 def _stock_figures() -> list[Figure]:
@@ -203,6 +204,16 @@ FIGURES = [
     Figure("training", "a start reads of a large npz it has seen, share of the file", TRAIN_START,
            "share_read", at_most=0.1, digits=4),
     Figure("training", "CPU time of that, model and data", TRAIN_START, "cpu_seconds", unit=" s"),
+    Figure("training", "batches of 8 x 8 x 112² from packed frames, one loader process: share of "
+           "the step of a small network that it waits", VIDEO_LOADING, "wait", at_most=5,
+           unit=" %", digits=1),
+    Figure("training", "CPU time of a clip from a video / from JPEGs of `posemill frames`",
+           VIDEO_LOADING, "jpeg"),
+    Figure("training", "the same / packed by `posemill frames --pack`", VIDEO_LOADING, "packed"),
+    Figure("training", "open files that 10,000 opens of videos leave", VIDEO_LOADING, "handles",
+           at_most=0, digits=0),
+    Figure("training", "growth of memory over them", VIDEO_LOADING, "memory", at_most=5,
+           unit=" %", digits=1),
     Figure("start-up", "`import posemill`, CPU time", START_UP, "import_seconds", at_most=0.2,
            unit=" s"),
     Figure("start-up", "the same in instructions", START_UP, "import_instructions",

@@ -1,0 +1,236 @@
+"""What reading clips costs a training: waiting for data, and what frames decoded before save.
+
+    python -m benchmarks.training.video_loading [--videos FOLDER] [--clips 120] [--opens 10000]
+        [--steps 30] [--rounds 3] [--json]
+
+`wait` is the share of a training's time in which a small network (residual blocks of 16 to 128
+channels) waits for batches of 8 clips x 8 frames x 112 x 112 from packed frames, with one loader
+process. `jpeg` and `packed` are the CPU time of a clip from a list of real videos (../shared/
+datasets/gestures5) by the CPU time of the same clip from what `posemill frames` made of them, in
+this process with one thread. `handles` and `memory` are what opening 10,000 videos leaves behind.
+"""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import cv2
+import psutil
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+import posemill
+from benchmarks.shared.measuring import (
+    Measured,
+    in_turns,
+    make_parser,
+    not_here,
+    over_rounds,
+    ratio,
+    report,
+    say,
+)
+from posemill.decoders import open_video
+from posemill.decoders.pictures import resize_frame
+from posemill.stores.frame_index import IndexedClip, picture_name, write_index
+from posemill.training.video.index import read_index
+
+VIDEOS = Path(__file__).parents[3] / "shared" / "datasets" / "gestures5"
+BATCH, SIZE, SAMPLING = 8, 112, "segments:8"
+
+
+class SmallNetwork(nn.Module):
+    """Residual blocks of 16 to 128 channels over frames, their mean over a clip, classes."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.to_floats = posemill.ClipTransform(SIZE)
+        widths, layers = (16, 16, 32, 64, 128), []
+        layers += [nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+        layers += [nn.MaxPool2d(3, 2, 1)]
+        for before, after in pairwise(widths):
+            layers += [_Block(before, after, 1 if before == after else 2)]
+        self.layers, self.head = nn.Sequential(*layers), nn.Linear(widths[-1], num_classes)
+
+    def forward(self, frames: Tensor, view: Tensor) -> Tensor:
+        """Return scores of classes `(B, classes)`."""
+        clips = self.to_floats(frames, view)
+        found = self.layers(clips.flatten(0, 1)).mean((2, 3))
+        scores: Tensor = self.head(found.reshape(len(clips), -1, found.shape[-1]).mean(1))
+        return scores
+
+
+class _Block(nn.Module):
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+        self.two = nn.Conv2d(after, after, 3, 1, 1, bias=False)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(after), nn.BatchNorm2d(after)])
+        self.short = nn.Conv2d(before, after, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.norms[0](self.one(x)).relu()
+        outer: Tensor = (self.norms[1](self.two(inner)) + self.short(x)).relu()
+        return outer
+
+
+def share_waited(index: Path, steps: int) -> float:
+    """Return the share of the time of some steps in which the network waits for its batch."""
+    augment = posemill.ClipAugment(mirror_labels={})
+    clips = posemill.VideoClips(index, split="train", sampling=SAMPLING, size=SIZE, augment=augment)
+    loader: DataLoader[Any] = DataLoader(
+        clips, BATCH, shuffle=True, drop_last=True, num_workers=1, persistent_workers=True
+    )
+    torch.set_num_threads(1)  # the other core is the loader's
+    model = SmallNetwork(len(clips.classes)).train()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    batches = _again_and_again(loader)
+    next(batches)  # the process has to start
+    waited = worked = 0.0
+    for _ in range(steps):
+        begun = time.perf_counter()
+        batch = next(batches)
+        there = time.perf_counter()
+        output = model(batch["frames"], batch["view"])
+        loss: Any = nn.functional.cross_entropy(output, batch["target"])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        waited += there - begun
+        worked += time.perf_counter() - there
+    return waited / (waited + worked)
+
+
+def _again_and_again(loader: DataLoader[Any]) -> Iterator[Any]:
+    while True:
+        yield from loader
+
+
+def cost_of_clips(sources: dict[str, Path], rounds: int) -> dict[str, list[float]]:
+    """Return the CPU seconds of reading all clips once, from each source, in each round."""
+    sets = {
+        name: posemill.VideoClips(path, sampling=SAMPLING, size=SIZE, is_training=True)
+        for name, path in sources.items()
+    }
+
+    def read(name: str) -> None:
+        for index in range(len(sets[name])):
+            sets[name].at_epoch(index, 0)
+
+    return in_turns({name: partial(read, name) for name in sets}, rounds)
+
+
+def left_behind(index: Path, opens: int) -> tuple[int, float, float]:
+    """Return handles and the share of memory that opening videos left, and the megabytes."""
+    clips = posemill.VideoClips(index, sampling="uniform:1", size=SIZE, max_open=1)
+    process = psutil.Process()
+    for number in range(opens // 10):  # what the first ones leave is for all of them
+        clips[number % len(clips)]
+    handles, memory = process.num_fds(), process.memory_full_info().uss
+    for number in range(opens // 10, opens):
+        clips[number % len(clips)]
+    now = process.memory_full_info().uss
+    return process.num_fds() - handles, now / memory - 1, now / 1e6
+
+
+def choose_videos(folder: Path, count: int, out: Path) -> Path:
+    """Write a list of some training videos of a set, of every label as many."""
+    with (folder / "labels.csv").open(newline="") as handle:
+        rows = [row for row in csv.DictReader(handle) if row["split"] == "train"]
+    rows.sort(key=lambda row: row["path"])
+    chosen = rows[:: max(1, len(rows) // count)][:count]
+    with out.open("w", newline="") as handle:
+        writer = csv.writer(handle)
+        writer.writerow(["path", "clip_id", "split", "label"])
+        writer.writerows(
+            [folder / row["path"], Path(row["path"]).stem, "train", row["label"]] for row in chosen
+        )
+    return out
+
+
+def write_frames(videos: Path, out: Path, *, is_packed: bool) -> Path:
+    """Write the frames of videos as `posemill frames` lays them out; return the folder."""
+    (out / "packs").mkdir(parents=True)
+    rows, offset = [], 0
+    pack = out / "packs" / "000000.rgb"
+    with pack.open("wb") as handle:
+        for place in read_index(videos).clips:
+            with open_video(place.path) as video:
+                scale = SIZE / min(video.size_wh)
+                size_wh = round(video.size_wh[0] * scale), round(video.size_wh[1] * scale)
+                frames = [resize_frame(frame, size_wh) for frame in video]
+            height, width = frames[0].shape[:2]
+            folder = pack if is_packed else out / place.split / place.clip_id
+            if not is_packed:
+                folder.mkdir(parents=True)
+            for number, frame in enumerate(frames):
+                if is_packed:
+                    handle.write(frame.tobytes())
+                else:
+                    picture, quality = frame[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 90]
+                    cv2.imwrite(str(folder / picture_name(number, "jpg")), picture, quality)
+            rows.append(
+                IndexedClip(
+                    place.clip_id, place.split, folder, "rgb" if is_packed else "jpg", len(frames),
+                    (width, height), offset, label=place.label,
+                )
+            )  # fmt: skip
+            offset = handle.tell()
+    write_index(out, rows)
+    return out
+
+
+def megabytes(folder: Path) -> float:
+    """Return what a folder takes on the disk."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
+def main() -> None:
+    """Make the frames, measure, print."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--videos", type=Path, default=VIDEOS)
+    parser.add_argument("--clips", type=int, default=120)
+    parser.add_argument("--opens", type=int, default=10_000)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    if not (options.videos / "labels.csv").is_file():
+        not_here(f"no {options.videos / 'labels.csv'}: videos kept outside of the project")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        videos = choose_videos(options.videos, options.clips, folder / "videos.csv")
+        sources = {
+            "video": videos,
+            "jpeg": write_frames(videos, folder / "jpeg", is_packed=False),
+            "packed": write_frames(videos, folder / "packed", is_packed=True),
+        }
+        costs = cost_of_clips(sources, options.rounds)
+        for arm, seconds in costs.items():
+            each = over_rounds(seconds).value / options.clips * 1e3
+            place = "" if arm == "video" else f", {megabytes(sources[arm]):.0f} MB"
+            say(f"{arm}: {each:.2f} ms of CPU a clip{place}")
+        waits = [share_waited(sources["packed"], options.steps) for _ in range(options.rounds)]
+        handles, growth, memory = left_behind(videos, options.opens)
+    note = f"{SAMPLING}, {SIZE} x {SIZE}, {options.clips} clips of {options.videos.name}"
+    report(
+        {
+            "wait": over_rounds(100 * each for each in waits),
+            "jpeg": ratio(costs["video"], costs["jpeg"]).noted(note),
+            "packed": ratio(costs["video"], costs["packed"]).noted(note),
+            "handles": Measured(handles).noted(f"{options.opens} opens"),
+            "memory": Measured(100 * growth).noted(f"of {memory:.0f} MB"),
+        },
+        as_json=options.json,
+    )
+
+
+if __name__ == "__main__":
+    main()
