@@ -1,4 +1,4 @@
-"""The loader on DALI: what it refuses; where DALI is installed, its batches beside torch's."""
+"""Loaders on DALI and torchcodec: what they refuse; where installed, their batches by torch's."""
 
 from __future__ import annotations
 
@@ -16,9 +16,23 @@ from posemill.errors import DeviceError, MissingExtraError, TrainingError
 from posemill.records import Clip
 from posemill.testing.decoders import number_of, write_video
 from posemill.training.video.dali_loader import DaliLoader
+from posemill.training.video.device_loader import DeviceLoader
+from posemill.training.video.reading import FrameSize
+from posemill.training.video.torchcodec_loader import TorchcodecLoader, resize_on_device
 
 HAS_DALI = find_spec("nvidia") is not None and find_spec("nvidia.dali") is not None
+HAS_TORCHCODEC = find_spec("torchcodec") is not None
 needs_dali = pytest.mark.skipif(not HAS_DALI, reason="DALI is not installed: posemill[dali]")
+needs_torchcodec = pytest.mark.skipif(
+    not HAS_TORCHCODEC, reason="torchcodec is not installed: posemill[torchcodec]"
+)
+EACH = pytest.mark.parametrize(
+    "loader_class",
+    [
+        pytest.param(DaliLoader, marks=needs_dali, id="dali"),
+        pytest.param(TorchcodecLoader, marks=needs_torchcodec, id="torchcodec"),
+    ],
+)
 
 
 @pytest.fixture
@@ -33,6 +47,12 @@ def films(tmp_path: Path) -> Path:
 def test_without_dali_it_names_the_extra(videos: Path) -> None:
     with pytest.raises(MissingExtraError, match=r"needs 'nvidia.dali' .* pip install 'posemill\[d"):
         DaliLoader(posemill.VideoClips(videos), batch_size=2, device="cpu")
+
+
+@pytest.mark.skipif(HAS_TORCHCODEC, reason="torchcodec is installed")
+def test_without_torchcodec_it_names_the_extra(videos: Path) -> None:
+    with pytest.raises(MissingExtraError, match=r"needs 'torchcodec'; run: pip install 'posem"):
+        TorchcodecLoader(posemill.VideoClips(videos), batch_size=2, device="cpu")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -50,17 +70,33 @@ def test_clips_that_are_no_whole_videos_are_refused(packed: Path, videos: Path) 
     window = Clip("a", str(videos.parent / "clip0.mp4"), "video", start_seconds=0.1)
     with pytest.raises(TrainingError, match="start_seconds and end_seconds need a DataLoader"):
         DaliLoader(posemill.VideoClips([window]), batch_size=2)
-    with pytest.raises(ValueError, match="a batch and threads of 1 or more, got 0 and 2"):
+    with pytest.raises(ValueError, match="batch_size: expected 1 or more, got 0"):
         DaliLoader(posemill.VideoClips(videos), batch_size=0)
+    with pytest.raises(ValueError, match="threads: expected 1 or more, got 0"):
+        DaliLoader(posemill.VideoClips(videos), batch_size=1, device="cpu", threads=0)
 
 
-@needs_dali
+@pytest.mark.parametrize("resize", ["crop", "stretch"])
+def test_frames_are_resized_on_the_device_as_elsewhere(resize: str) -> None:
+    y, x = np.mgrid[0:48, 0:64]
+    scene = np.stack([x * 3, y * 4, x + y], -1).astype(np.uint8)
+    size = FrameSize((40, 30), resize)
+    found = resize_on_device(torch.from_numpy(scene).permute(2, 0, 1)[None], size)
+    assert found.shape == (1, 30, 40, 3)
+    assert np.abs(found[0].numpy().astype(int) - size.apply(scene)).max() <= 2
+    whole = resize_on_device(torch.from_numpy(scene).permute(2, 0, 1)[None], FrameSize(None))
+    np.testing.assert_array_equal(whole[0], scene)
+
+
+@EACH
 @pytest.mark.parametrize("size", [None, 40, (60, 40)])
 @pytest.mark.parametrize("resize", ["crop", "stretch"])
-def test_batches_are_those_of_torch_but_for_rounding(size: Any, resize: str, films: Path) -> None:
+def test_batches_are_those_of_torch_but_for_rounding(
+    loader_class: type[DeviceLoader], size: Any, resize: str, films: Path
+) -> None:
     clips = posemill.VideoClips(films, size=size, resize=resize, sampling="uniform:4")
     ours = list(DataLoader(clips, batch_size=2, collate_fn=clips.collate_fn))
-    loader = DaliLoader(clips, batch_size=2, device="cpu")
+    loader = loader_class(clips, batch_size=2, device="cpu")
     assert len(loader) == len(ours) == 3
     for mine, theirs in zip(ours, loader, strict=True):
         assert theirs["index"].tolist() == mine["index"].tolist()
@@ -69,10 +105,12 @@ def test_batches_are_those_of_torch_but_for_rounding(size: Any, resize: str, fil
         assert difference < 3
 
 
-@needs_dali
-def test_draws_and_order_follow_seed_and_epoch(films: Path) -> None:
+@EACH
+def test_draws_and_order_follow_seed_and_epoch(
+    loader_class: type[DeviceLoader], films: Path
+) -> None:
     clips = posemill.VideoClips(films, size=None, sampling="segments:4", is_training=True)
-    loader = DaliLoader(clips, batch_size=5, device="cpu")
+    loader = loader_class(clips, batch_size=5, device="cpu")
     for epoch in range(2):
         (batch,) = loader
         order = np.random.default_rng([0, epoch]).permutation(5).tolist()
