@@ -28,7 +28,10 @@ def test_no_two_files_get_the_same_name_in_the_cache() -> None:
 
 def test_the_models_are_those_of_the_networks() -> None:
     models = {name for name, pinned in CATALOGUE.items() if pinned.kind == "model"}
-    assert models == {spec.model for spec in NETWORKS.values()} | {"mobilenet_thin"}
+    assert models == {spec.model for spec in NETWORKS.values()} | {
+        "mobilenet_thin", "movenet-thunder", "movenet-thunder-weights", "movenet-lightning",
+        "movenet-lightning-weights", "nanodet", "nanodet-weights",
+    }  # fmt: skip
     assert get_pinned("hand_recrop", "model").file_name == "hand_recrop.tflite"
 
 

@@ -16,7 +16,7 @@ from posemill.errors import MissingExtraError, WeightsError
 from posemill.files import cache_folder
 from posemill.weights import networks
 from posemill.weights.networks import NETWORKS, NetworkSpec, convert, load_onnx, load_tflite
-from posemill.weights.onnx_export import INPUT_NAME
+from posemill.weights.onnx_writer import INPUT_NAME
 from posemill.weights.pull import ensure_model
 from posemill.weights.tflite_graph import read_graph
 

@@ -10,7 +10,8 @@ import onnx
 import onnxruntime
 import pytest
 
-from posemill.weights.onnx_export import INPUT_NAME, OnnxWriter, export_onnx
+from posemill.weights.onnx_export import export_onnx
+from posemill.weights.onnx_writer import INPUT_NAME, OnnxWriter
 from posemill.weights.tflite_graph import Graph, Node
 
 RNG = np.random.default_rng(1)
@@ -192,4 +193,4 @@ def test_the_model_says_what_it_is_and_an_odd_activation_is_refused() -> None:
     assert (model.graph.name, model.ir_version) == ("small", 8)
     assert model.opset_import[0].version == 17
     with pytest.raises(ValueError, match="unknown activation 'Tanh'"):
-        OnnxWriter(graph).activate("a", "Tanh", "b")
+        OnnxWriter().activate("a", "Tanh", "b")

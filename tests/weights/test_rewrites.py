@@ -9,7 +9,8 @@ import onnxruntime
 import pytest
 
 from posemill.weights import rewrites
-from posemill.weights.onnx_export import INPUT_NAME, export_onnx
+from posemill.weights.onnx_export import export_onnx
+from posemill.weights.onnx_writer import INPUT_NAME
 from posemill.weights.tflite_graph import Graph, Node
 
 WINDOW = {"strides": (1, 1), "pads": (0, 0, 0, 0), "activation": ""}

