@@ -71,6 +71,7 @@ RUNTIMES = Benchmark("keypoints.runtimes", "--rounds 15", ("openvino", "onnxrunt
 RTMLIB = Benchmark("keypoints.against_rtmlib", "--rounds 5", ("rtmlib", "onnxruntime"))
 DECODE = Benchmark("keypoints.decode", "--rounds 5")
 PARITY = Benchmark("keypoints.parity", "", ("openvino", "onnxruntime"))
+PEOPLE = Benchmark("keypoints.coco_people", "", ("pycocotools", "onnxruntime"))
 SCALING = Benchmark("datasets.extract_scaling", "--frames 768 --rounds 2")
 COMMON = Benchmark("datasets.extract_against_common", "--copies 4 --rounds 2 --pictures 40")
 TASKS = Benchmark("datasets.many_tasks", "--tasks 10000")
@@ -147,10 +148,33 @@ def _distance_figures() -> list[Figure]:
     ]  # fmt: skip
 
 
+def _people_figures() -> list[Figure]:
+    """AP of pycocotools on 40 pictures of COCO, and what it costs."""
+    arms = {
+        "openpose": ("`openpose`", 0.28),
+        "openpose_two_scales": ("`openpose`, `second_scale=true`", 0.28),
+        "movenet_thunder": ("`movenet`", 0.47),
+        "movenet_lightning": ("`movenet`, `network=lightning`", 0.39),
+        "holistic": ("`holistic`, one person a picture", None),
+    }
+    rows = []
+    for arm, (name, goal) in arms.items():
+        rows.append(Figure("people", f"{name}: AP", PEOPLE, f"{arm}_ap", at_least=goal, digits=3))
+        rows.append(Figure("people", "AP at 0.5", PEOPLE, f"{arm}_ap_50", digits=3))
+        rows.append(Figure("people", "CPU time of a picture", PEOPLE, f"{arm}_milliseconds",
+                           unit=" ms", digits=0))  # fmt: skip
+        if arm in ("openpose", "movenet_thunder", "movenet_lightning"):
+            what = "what is around the networks, as a share of their time"
+            most = 0.15 if arm == "openpose" else None
+            rows.append(Figure("people", what, PEOPLE, f"{arm}_around_network", at_most=most))
+    return rows
+
+
 FIGURES = [
     *_stock_figures(),
     *_rtmlib_figures(),
     *_distance_figures(),
+    *_people_figures(),
     Figure("datasets", "one worker / bare engine, frames per second", SCALING, "one_of_bare",
            at_least=0.93),
     Figure("datasets", "the same by CPU time", SCALING, "one_of_bare_by_cpu"),

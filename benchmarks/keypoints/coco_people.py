@@ -1,11 +1,10 @@
 """How well engines find people: AP of pycocotools on pictures with COCO's annotations.
 
-    python -m benchmarks.keypoints.coco_people --data FOLDER [--engine openpose] [--json]
+    python -m benchmarks.keypoints.coco_people [--data FOLDER] [--engine openpose] [--json]
 
-FOLDER has `images/` and `person_keypoints.json`. Every engine that finds several people goes the
-way a user goes: extract, export to COCO with all people, scored by pycocotools. Prints AP, AP at
-0.5, CPU milliseconds a picture, and of openpose what is around the network as a
-share of its time.
+FOLDER has `images/` and `person_keypoints.json`. Every engine goes the way a user goes: extract,
+export to COCO with all people, scored by pycocotools. Prints AP, AP at 0.5 and CPU milliseconds a
+picture, of openpose and movenet also what is around the networks as a share of their time.
 """
 
 from __future__ import annotations
@@ -23,14 +22,20 @@ import cv2
 import numpy as np
 
 import posemill
-from benchmarks.shared.measuring import Measured, make_parser, report
+from benchmarks.shared.measuring import Measured, make_parser, not_here, report
 from posemill.decoders.pictures import read_picture
-from posemill.estimators import engine_info, known_engines, open_estimator
+from posemill.estimators import open_estimator
 
+_DATA = Path(__file__).parents[3] / "shared" / "datasets" / "coco_people"
 _ARMS: dict[str, tuple[str, dict[str, Any]]] = {
     "openpose": ("openpose", {}),
     "openpose_two_scales": ("openpose", {"second_scale": True}),
+    "movenet_thunder": ("movenet", {"network": "thunder"}),
+    "movenet_lightning": ("movenet", {"network": "lightning"}),
+    "holistic": ("holistic", {}),  # one person a picture
 }
+_COLUMNS = {"ap": "AP", "ap_50": "AP at 0.5", "milliseconds": "ms a picture",
+            "around_network": "around the networks"}  # fmt: skip
 
 
 def score(data: Path, engine: str, options: dict[str, Any]) -> dict[str, Measured]:
@@ -57,43 +62,86 @@ def score(data: Path, engine: str, options: dict[str, Any]) -> dict[str, Measure
 
 
 def time_pictures(data: Path, engine: str, options: dict[str, Any]) -> dict[str, Measured]:
-    """Return CPU milliseconds a picture, and of openpose the share of decoding."""
+    """Return CPU milliseconds a picture, and the share of what is around the networks."""
     estimator: Any = open_estimator(engine, **options)
     frames = [read_picture(path) for path in sorted((data / "images").iterdir())[:8]]
     estimator.estimate(frames[:1])
     start = time.process_time()
-    estimator.estimate(frames)
+    found = estimator.estimate(frames)
     whole = time.process_time() - start
-    measured = {"milliseconds": Measured(whole / len(frames) * 1e3)}
+    people = int(found.scores.any(axis=1).sum())
+    if found.others is not None:
+        people += int(found.others.counts.sum())
+    taken = Measured(whole / len(frames) * 1e3, note=f"{people / len(frames):.1f} people in each")
     if engine == "openpose" and not options:
-        network = estimator._network
         inputs = [np.ascontiguousarray(cv2.resize(frame, (496, 368)).transpose(2, 0, 1)[None, ::-1],
                                        np.float32) for frame in frames]  # fmt: skip
         start = time.process_time()
         for picture in inputs:
-            network.run(picture)
-        inside = time.process_time() - start
-        measured["around_network"] = Measured(max(whole - inside, 0.0) / inside)
-    return measured
+            estimator._network.run(picture)
+    elif engine == "movenet":
+        start = _replay(estimator, frames)
+    else:
+        return {"milliseconds": taken}
+    inside = time.process_time() - start
+    return {"milliseconds": taken,
+            "around_network": Measured(max(whole - inside, 0.0) / inside)}  # fmt: skip
+
+
+def _replay(estimator: Any, frames: list[Any]) -> float:
+    """Run a movenet's networks on what they saw of the frames; return when that began."""
+    seen: list[tuple[Any, dict[str, Any]]] = []
+    sessions = [network._session for network in (estimator._detector, estimator._network)]
+    for network, session in zip((estimator._detector, estimator._network), sessions, strict=True):
+        network._session = _Recorder(session, seen)
+    estimator.estimate(frames)
+    start = time.process_time()
+    for session, feed in seen:
+        session.run(None, feed)
+    return start
+
+
+class _Recorder:
+    """A session that keeps what it was given."""
+
+    def __init__(self, session: Any, seen: list[tuple[Any, dict[str, Any]]]) -> None:
+        self._session, self._seen = session, seen
+
+    def run(self, names: None, feed: dict[str, Any]) -> Any:
+        """Return the outputs."""
+        self._seen.append((self._session, feed))
+        return self._session.run(names, feed)
 
 
 def main(arguments: argparse.Namespace) -> dict[str, Measured]:
-    """Return the figures of all engines that find several people."""
-    several = [name for name in known_engines() if engine_info(name).people == "several"]
+    """Return the figures of all engines."""
+    if not arguments.data.is_dir():
+        not_here(f"no {arguments.data}: pictures with COCO's annotations")
     figures: dict[str, Measured] = {}
     for arm, (engine, options) in _ARMS.items():
-        if engine in several and arguments.engine in (None, engine):
-            for key, value in (
-                score(arguments.data, engine, options)
-                | time_pictures(arguments.data, engine, options)
-            ).items():
-                figures[f"{arm}_{key}"] = value
+        if arguments.engine in (None, engine):
+            measured = score(arguments.data, engine, options)
+            measured |= time_pictures(arguments.data, engine, options)
+            figures |= {f"{arm}_{key}": value for key, value in measured.items()}
     return figures
+
+
+def print_table(figures: dict[str, Measured]) -> None:
+    """Print a line for each engine."""
+    print(f"{'':20}" + "".join(f"{name:>21}" for name in _COLUMNS.values()))
+    for arm in _ARMS:
+        if f"{arm}_ap" in figures:
+            cells = [figures.get(f"{arm}_{key}") for key in _COLUMNS]
+            print(f"{arm:20}" + "".join(f"{cell.value if cell else float('nan'):21.3f}"
+                                        for cell in cells))  # fmt: skip
 
 
 if __name__ == "__main__":
     parser = make_parser(__doc__)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, default=_DATA)
     parser.add_argument("--engine")
     chosen = parser.parse_args()
-    report(main(chosen), as_json=chosen.json)
+    if chosen.json:
+        report(main(chosen), as_json=True)
+    else:
+        print_table(main(chosen))

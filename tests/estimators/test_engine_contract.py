@@ -84,11 +84,23 @@ class TestWholeBody(EngineContract):
         return [*make_pictures([(320, 240), (640, 300)]), grey, grey[:4], grey[:1, :1]]
 
 
+class TestMoveNet(TestOpenPose):
+    name = "movenet"
+    options: ClassVar = {"network": "lightning"}
+
+    @pytest.fixture(autouse=True)
+    def _models(self, need_model: Callable[[str], Path]) -> None:
+        """Skips where the model files cannot be had."""
+        pytest.importorskip("onnxruntime")
+        for name in ("nanodet", "movenet-lightning"):
+            need_model(name)
+
+
 class TestFake(EngineContract):
     name = "fake"
 
 
 def test_every_engine_has_its_suite() -> None:
     elsewhere = {"mediapipe"}  # test_stock_mediapipe.py
-    suites = (TestHolistic, TestOpenPose, TestWholeBody, TestFake)
+    suites = (TestHolistic, TestOpenPose, TestMoveNet, TestWholeBody, TestFake)
     assert set(ESTIMATORS) == {suite.name for suite in suites} | elsewhere

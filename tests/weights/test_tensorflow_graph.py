@@ -180,9 +180,9 @@ def test_what_is_not_known_is_an_error_that_names_the_operator(
 def test_padding_is_done_by_a_window_or_refused() -> None:
     around = {"around": SURROUND[[0, 2, 3, 1]], "w": np.zeros((1, 1, 3, 2), np.float32)}
     padded = node("pad", "Pad", "in", "around")
-    with pytest.raises(WeightsError, match="Relu at out .*after padding that no window does"):
+    with pytest.raises(WeightsError, match=r"Relu at out .*after padding that no window does"):
         run([padded, node("out", "Relu", "pad")], around)
-    with pytest.raises(WeightsError, match="MaxPool at out .*padding of another kind"):
+    with pytest.raises(WeightsError, match=r"MaxPool at out .*padding of another kind"):
         run([padded, node("out", "MaxPool", "pad", **WINDOW, ksize=[1, 2, 2, 1])], around)
 
 
@@ -193,7 +193,7 @@ def test_maps_in_different_order_are_not_mixed() -> None:
                                                             "axis")):  # fmt: skip
         with pytest.raises(WeightsError, match="of tensors in different order"):
             run([turned, mixed], constants)
-    with pytest.raises(WeightsError, match="out is read before it is computed|is read before"):
+    with pytest.raises(WeightsError, match="a is read before it is computed"):
         run([node("b", "Relu", "a"), node("a", "Relu", "in"), node("out", "Add", "a", "b")], {})
 
 
@@ -246,9 +246,7 @@ def test_a_tfjs_model_that_is_not_whole_is_named(tfjs_files: tuple[Path, Path]) 
     whole = weights.read_bytes()
     for data in (whole[:-1], whole + b"x"):
         weights.write_bytes(data)
-        with pytest.raises(
-            WeightsError, match=r"net\.json with net\.bin is not a whole TensorFlow"
-        ):
+        with pytest.raises(WeightsError, match=r"net\.json with net\.bin is not a whole"):
             read_tfjs_graph(description, weights)
     weights.write_bytes(whole)
     text = description.read_text()

@@ -65,6 +65,7 @@ ESTIMATORS = {
     "holistic": "posemill.estimators.holistic:HolisticEstimator",
     "openpose": "posemill.estimators.openpose:OpenPoseEstimator",
     "wholebody": "posemill.estimators.wholebody:WholeBodyEstimator",
+    "movenet": "posemill.estimators.movenet:MoveNetEstimator",
     "mediapipe": "posemill.estimators.stock_mediapipe:StockHolisticEstimator",
     "fake": "posemill.estimators.fake:FakeEstimator",
 }

@@ -65,9 +65,9 @@ def open_session(
         threads: Inside one call.
         fixed: Sizes of dimensions that the model leaves open, by their names.
     """
-    kind, number = _parse_device(device)
+    kind, _ = _parse_device(device)
+    provider = check_device_is_there(device)
     onnxruntime = import_onnxruntime(device)
-    provider = _provider_of(kind, number, onnxruntime.get_available_providers())
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -86,6 +86,12 @@ def open_session(
             f"{session.get_providers()[0]}; check the driver and the CUDA libraries"
         )
     return session
+
+
+def check_device_is_there(device: str) -> Any:
+    """Return ONNX Runtime's provider for a device; raises where there is none."""
+    kind, number = _parse_device(device)
+    return _provider_of(kind, number, import_onnxruntime(device).get_available_providers())
 
 
 def onnxruntime_errors() -> tuple[type[Exception], ...]:

