@@ -178,5 +178,5 @@ def export_onnx(graph: Graph, *, value_range: tuple[float, float] | None, name: 
             writer.emit("Identity", [_tensor(number)], output)
             order = (3, 1, 2) if len(shape) == 4 else range(1, len(shape))
             outputs[output] = ["batch", *(shape[axis] for axis in order)]
-    inputs = {INPUT_NAME: ["batch", height, width, channels]}
+    inputs: dict[str, Sizes] = {INPUT_NAME: ["batch", height, width, channels]}
     return writer.model(name, inputs, outputs, is_bytes=value_range is not None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,12 @@ class OnnxWriter:
         return name
 
     def model(
-        self, name: str, inputs: dict[str, Sizes], outputs: dict[str, Sizes], *, is_bytes: bool
+        self,
+        name: str,
+        inputs: Mapping[str, Sizes],
+        outputs: Mapping[str, Sizes],
+        *,
+        is_bytes: bool,
     ) -> bytes:
         """Return the serialised model.
 

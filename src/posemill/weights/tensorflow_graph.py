@@ -227,7 +227,8 @@ def _elementwise(op: str) -> Callable[[_GraphWriter, TensorFlowNode], Value]:
 def _as_stored(value: Array, axes: tuple[int, ...]) -> Array:
     """Return a constant that TensorFlow stretches over a tensor, its axes in the order of ONNX."""
     whole = value.reshape((1,) * (len(axes) - value.ndim) + value.shape)
-    return whole.transpose(np.argsort(axes)).astype(np.float32)
+    stored: Array = whole.transpose(np.argsort(axes)).astype(np.float32)
+    return stored
 
 
 def _leaky_relu(writer: _GraphWriter, node: TensorFlowNode) -> Value:

@@ -55,7 +55,9 @@ def _node(row: dict[str, Any]) -> TensorFlowNode:
 
 def _plain(value: dict[str, Any]) -> Any:
     """Return an attribute as a plain value: a number, a word, a list of them."""
-    ((kind, content),) = value.items() or (("", None),)
+    kind, content = next(iter(value.items()), ("", None))
+    if content is None:
+        return None
     if kind == "s":
         return str(base64.b64decode(content), "utf-8")
     if kind == "i":
