@@ -61,6 +61,17 @@ def test_a_split_in_numbers() -> None:
     assert summary.skeleton_names == ("openpose-18", "coco-133")
 
 
+def test_an_outline_of_many_clips_counts_as_many() -> None:
+    one, many = SplitSummary("train"), SplitSummary("train")
+    for _ in range(3):
+        one.add(outline(num_frames=2, num_present=(1,), sizes_wh={(8, 9): 2}))
+    many.add(outline(num_frames=2, num_present=(1,), sizes_wh={(8, 9): 2}, num_clips=3))
+    for summary in (one, many):
+        summary.add(outline(num_frames=7))
+    assert many.to_dict() == one.to_dict()
+    assert many.to_dict()["frames_per_clip"] == {"min": 2, "median": 2.0, "max": 7}
+
+
 def test_what_was_done_to_clips_is_gathered() -> None:
     summary = SplitSummary("train")
     for normalized, interpolated in (("bbox", 2), ("none", 7), ("bbox", 3)):

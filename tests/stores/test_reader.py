@@ -55,7 +55,7 @@ def change_ledger(run, command, *values):
 
 def test_a_run_says_what_it_holds(run, tmp_path):
     assert repr(run) == (
-        f"Run({str(tmp_path / 'run')!r}, openpose-18, train 5 frames, dev 1 frames, finished)"
+        f"Run({str(tmp_path / 'run')!r}, openpose-18, train 5 frames, dev 1 frame, finished)"
     )
     assert (len(run), run.num_frames, run.splits) == (4, 6, ("train", "dev"))
     assert os.fspath(run) == str(tmp_path / "run")
@@ -160,6 +160,16 @@ def test_what_was_found_is_known_without_the_shards(run):
     assert list(run.found_counts("dev")) == [FoundCounts("dev", "a", 1, (1,), {(210, 260): 1})]
 
 
+def test_clips_with_the_same_record_can_be_counted_together(run):
+    change_ledger(run, "UPDATE pieces SET num_rows = 1, found = '[[1],[[210,260,1]]]'")
+    (both,) = run.found_counts("train", is_grouped=True)
+    assert both == FoundCounts("train", "", 1, (1,), {(210, 260): 1}, num_clips=2)
+    # A clip of two pieces is summed up on its own.
+    change_ledger(run, "UPDATE pieces SET clip_no = 1, first_frame = 3 WHERE clip_no = 2")
+    (both,) = run.found_counts("train", is_grouped=True)
+    assert both == FoundCounts("train", "b", 2, (2,), {(210, 260): 2})
+
+
 def test_pieces_of_a_clip_are_summed_up(run):
     change_ledger(run, "UPDATE pieces SET clip_no = 1, first_frame = 3 WHERE clip_no = 2")
     change_ledger(run, "UPDATE pieces SET found = '[[1],[[210,260,1],[8,9,1]]]' WHERE piece_no = 2")
@@ -180,12 +190,13 @@ def test_records_of_earlier_versions_say_nothing_of_it(run):
                                    "[[null],[]]"])  # fmt: skip
 def test_records_that_are_nonsense_name_the_clip(run, found):
     change_ledger(run, "UPDATE pieces SET found = ? WHERE piece_no = 1", found)
-    with pytest.raises(RunError) as caught:
-        list(run.found_counts("train"))
-    assert str(caught.value) == (
-        f"{run.folder}: the ledger says nonsense about what was found in clip 'b'; put back a "
-        "copy of ledger.sqlite"
-    )
+    for is_grouped in (False, True):
+        with pytest.raises(RunError) as caught:
+            list(run.found_counts("train", is_grouped=is_grouped))
+        assert str(caught.value) == (
+            f"{run.folder}: the ledger says nonsense about what was found in clip 'b'; put back a "
+            "copy of ledger.sqlite"
+        )
 
 
 def test_a_table_has_the_rows_of_a_split_and_the_columns_asked_for(run):

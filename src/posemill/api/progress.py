@@ -103,12 +103,12 @@ def show_progress(
         with _bar(description, total) as advance_bar:
             yield advance_bar
         return
-    line, done = TextLine(display), 0
+    line, done, name = TextLine(display), 0, word(description)
 
     def advance(steps: int = 1) -> None:
         nonlocal done
         done += steps
-        line.show(f"{word(description)} {bar_text(done, total)}")
+        line.show(f"{name} {bar_text(done, total)}")
 
     try:
         yield advance

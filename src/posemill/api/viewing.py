@@ -60,8 +60,8 @@ def view(
     )
     total = material.num_frames
     outlines = track(
-        material.outlines(), "counting", total, lambda each: each.num_frames,
-        progress=progress,
+        material.outlines(is_grouped=True), "counting", total,
+        lambda each: each.num_clips * each.num_frames, progress=progress,
     )  # fmt: skip
     found = View(describe(material, outlines, num_rows=rows))
     if detailed:

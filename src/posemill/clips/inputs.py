@@ -37,6 +37,7 @@ class Outline:
         num_present: In how many frames each part was found, parts as in the skeleton.
         sizes_wh: How many frames have each width and height, in pixels.
         normalized: As in `PoseClip`, as is `interpolated`.
+        num_clips: More than one: it stands for so many clips, of which all but the id is the same.
     """
 
     split: str
@@ -47,6 +48,7 @@ class Outline:
     sizes_wh: Mapping[tuple[int, int], int]
     normalized: str = "none"
     interpolated: int = 0
+    num_clips: int = 1
 
 
 class ClipInput:
@@ -154,8 +156,12 @@ class ClipInput:
             for clip in self.run.middle_frames(split):
                 yield clip.with_size(self._size_wh)
 
-    def outlines(self) -> Iterator[Outline]:
-        """Yield the clips without their keypoints: fast for a run, out of its records."""
+    def outlines(self, *, is_grouped: bool = False) -> Iterator[Outline]:
+        """Yield the clips without their keypoints: fast for a run, out of its records.
+
+        Args:
+            is_grouped: Clips of a run whose records are the same may come as one.
+        """
         if self.run is None:
             for clip in self.clips_so_far():
                 yield Outline(
@@ -165,7 +171,7 @@ class ClipInput:
                 )  # fmt: skip
             return
         for split in self._splits or self.run.splits:
-            yield from _outlines_of(self.run, split, self._size_wh)
+            yield from _outlines_of(self.run, split, self._size_wh, is_grouped=is_grouped)
 
     def pick(self, names: Iterable[ClipName]) -> Iterator[PoseClip]:
         """Yield the clips of these names, in any order."""
@@ -309,14 +315,17 @@ def open_inputs(
     ]
 
 
-def _outlines_of(run: Run, split: str, size_wh: Size | None) -> Iterator[Outline]:
+def _outlines_of(
+    run: Run, split: str, size_wh: Size | None, *, is_grouped: bool
+) -> Iterator[Outline]:
     made = fields_of_recipe(run.manifest.options.get("recipe"))
-    counts = run.found_counts(split)
+    counts = run.found_counts(split, is_grouped=is_grouped)
     for each in _read_counts(run, split) if counts is None else counts:
         sizes = each.sizes_wh if size_wh is None else _with_size(each.sizes_wh, size_wh)
         yield Outline(
-            split, each.clip_id, run.skeleton_name, each.num_frames, each.num_present, sizes, **made
-        )
+            split, each.clip_id, run.skeleton_name, each.num_frames, each.num_present, sizes,
+            num_clips=each.num_clips, **made,
+        )  # fmt: skip
 
 
 def _with_size(sizes_wh: Mapping[Size, int], size_wh: Size) -> Counter[Size]:

@@ -27,7 +27,7 @@ class SplitSummary:
 
     split: str
     num_frames: int = 0
-    lengths: list[int] = field(default_factory=list)
+    lengths: Counter[int] = field(default_factory=Counter)
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     present: Counter[str] = field(default_factory=Counter)
     part_names: tuple[str, ...] = ()
@@ -44,20 +44,21 @@ class SplitSummary:
         if outline.normalized not in self.normalized:
             self.normalized += (outline.normalized,)
         self.interpolated = max(self.interpolated, outline.interpolated)
-        self.lengths.append(outline.num_frames)
-        self.num_frames += outline.num_frames
+        number = outline.num_clips
+        self.lengths[outline.num_frames] += number
+        self.num_frames += number * outline.num_frames
         # One by one: `Counter.update` takes several times as long for a few.
         for size_wh, count in outline.sizes_wh.items():
-            self.sizes[size_wh] += count
+            self.sizes[size_wh] += number * count
         for name, count in zip(names, outline.num_present, strict=True):
-            self.present[name] += count
+            self.present[name] += number * count
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, for JSON: presence as shares of frames, sizes by frames."""
-        lengths = np.array(self.lengths or [0])
+        lengths = np.repeat(list(self.lengths) or [0], list(self.lengths.values()) or [1])
         return {
             "split": self.split,
-            "num_clips": len(self.lengths),
+            "num_clips": self.lengths.total(),
             "num_frames": self.num_frames,
             "frames_per_clip": {
                 "min": int(lengths.min()),

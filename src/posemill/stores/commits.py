@@ -363,6 +363,19 @@ def read_unfinished(database: sqlite3.Connection) -> Iterator[tuple[str, str, in
     yield from rows
 
 
+# Which clips lie in several shards, or in rows of one that are apart.
+IN_PARTS = "clip_no IN (SELECT clip_no FROM pieces GROUP BY clip_no HAVING count(*) > 1)"
+
+
+def lacks_found_counts(database: sqlite3.Connection, split: str) -> bool:
+    """Return whether a piece of a split does not say what was found in it."""
+    # Most ledgers lack none, which is known without a look at the clips.
+    is_there = "SELECT 1 FROM pieces WHERE found IS NULL LIMIT 1"
+    of_split = "SELECT 1 FROM pieces JOIN clips USING (clip_no) WHERE split = ? AND found IS NULL"
+    found = database.execute(is_there).fetchone() and database.execute(of_split, (split,))
+    return bool(found and found.fetchone())
+
+
 def has_found_counts(database: sqlite3.Connection) -> bool:
     """Return whether the pieces of a ledger can say what was found in them."""
     return any(row[1] == "found" for row in database.execute("PRAGMA table_info(pieces)"))

@@ -20,9 +20,11 @@ from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 from posemill.stores.columns import part_for
 from posemill.stores.commits import (
+    IN_PARTS,
     Failure,
     SplitCounts,
     has_found_counts,
+    lacks_found_counts,
     read_counts,
     read_failures,
     read_ledger,
@@ -56,6 +58,7 @@ class FoundCounts(NamedTuple):
     Args:
         num_present: In how many frames each part was found, parts as in the skeleton.
         sizes_wh: How many frames have each width and height, in pixels.
+        num_clips: More than one: it stands for so many clips, of which all but the id is the same.
     """
 
     split: str
@@ -63,6 +66,7 @@ class FoundCounts(NamedTuple):
     num_frames: int
     num_present: tuple[int, ...]
     sizes_wh: Mapping[tuple[int, int], int]
+    num_clips: int = 1
 
 
 class Run:
@@ -155,26 +159,44 @@ class Run:
             )
             return [clip_id for (clip_id,) in rows]
 
-    def found_counts(self, split: str) -> Iterator[FoundCounts] | None:
+    def found_counts(self, split: str, *, is_grouped: bool = False) -> Iterator[FoundCounts] | None:
         """Return what was found in each clip of a split, out of the records alone.
 
         None where the records of an earlier version do not say it.
+
+        Args:
+            split: Its name.
+            is_grouped: Clips whose records are the same come as one, in any order: a second for a
+                million clips of a frame.
         """
         self._where(split)
         with read_ledger(self.folder) as database:
-            lacks = (
-                "SELECT 1 FROM pieces JOIN clips USING (clip_no) WHERE split = ? AND found IS NULL"
-            )
-            if not has_found_counts(database) or database.execute(lacks, (split,)).fetchone():
+            if not has_found_counts(database) or lacks_found_counts(database, split):
                 return None
-        return self._sum_up(split)
+        return self._sum_up(split, is_grouped=is_grouped)
 
-    def _sum_up(self, split: str) -> Iterator[FoundCounts]:
+    def _sum_up(self, split: str, *, is_grouped: bool) -> Iterator[FoundCounts]:
         num_parts = len(get_skeleton(self.skeleton_name).parts)
         with read_ledger(self.folder) as database:
+            if is_grouped:
+                # In one piece, as most clips are: counted by the words of their records.
+                alike = Counter(
+                    database.execute(
+                        "SELECT pieces.num_rows, found FROM pieces JOIN clips USING (clip_no) "
+                        f"WHERE +split = ? AND NOT {IN_PARTS}",
+                        (split,),
+                    )
+                )
+                for (num_rows, found), count in alike.items():
+                    try:
+                        each = self._sum_up_clip(split, iter([(0, "", num_rows, found)]), num_parts)
+                    except RunError:  # which clip says so is found one by one
+                        yield from self._sum_up(split, is_grouped=False)
+                    yield each._replace(num_clips=count)
             rows = database.execute(
                 "SELECT clip_no, clip_id, pieces.num_rows, found FROM pieces JOIN clips USING "
-                "(clip_no) WHERE split = ? ORDER BY clip_no, first_frame",
+                f"(clip_no) WHERE +split = ? {f'AND {IN_PARTS}' if is_grouped else ''} "
+                "ORDER BY clip_no, first_frame",
                 (split,),
             )
             for _, pieces in groupby(rows, key=lambda row: row[0]):
@@ -228,8 +250,10 @@ class Run:
     def plan_blocks(self, split: str | None = None) -> Iterator[BlockPlan]:
         """Yield the parts of a run for `read_block`, of one split or of all, in a stable order."""
         where, values = self._where(split)
+        # By clip and frame: an index has this order, so SQLite streams and does not sort. The plus
+        # keeps it from taking that of splits instead.
+        where = where.replace("split", "+split")
         with read_ledger(self.folder) as database:
-            # By clip and frame: an index has this order, so SQLite streams and does not sort.
             yield from plan_blocks(
                 database.execute(f"{SELECT_ROWS}{where} ORDER BY clip_no, first_frame", values)
             )

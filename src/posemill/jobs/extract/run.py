@@ -102,9 +102,10 @@ class Summary:
         parts = [part.name for part in get_skeleton(run.skeleton_name).parts]
         present, num_frames = [0] * len(parts), 0
         for split in run.splits:
-            for clip in run.found_counts(split) or ():
-                num_frames += clip.num_frames
-                present = [a + b for a, b in zip(present, clip.num_present, strict=True)]
+            for each in run.found_counts(split, is_grouped=True) or ():
+                number = each.num_clips
+                num_frames += number * each.num_frames
+                present = [a + number * b for a, b in zip(present, each.num_present, strict=True)]
         if not num_frames:
             return {}
         return {name: count / num_frames for name, count in zip(parts, present, strict=True)}
