@@ -189,7 +189,7 @@ def scale(case: Case, pictures: Sequence[Frame], rounds: int) -> dict[str, Measu
     with tempfile.TemporaryDirectory() as folder:
         source, run = Path(folder) / "pictures", Path(folder) / "run"
         source.mkdir()
-        for index in range(600):
+        for index in range(300):
             picture = pictures[index % len(pictures)][..., ::-1]
             assert cv2.imwrite(str(source / f"{index:04d}.jpg"), picture)
         settings = {"engine": "wholebody", "engine_options": case.options, "layout": "pictures"}
@@ -240,7 +240,7 @@ def main() -> None:
             case = make_case(Path(name), pictures, width, layers)
             for what, measured in compare(case, pictures, options.rounds).items():
                 found[f"{key}_{what}"] = measured
-        found |= scale(case, pictures, 3)
+        found |= scale(case, pictures, 2)
     report(found, as_json=options.json)
 
 
