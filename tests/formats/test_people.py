@@ -166,7 +166,7 @@ def test_another_person_can_be_asked_for(run: Path, tmp_path: Path) -> None:
 def test_formats_of_one_person_refuse_all(run: Path, tmp_path: Path, to: str) -> None:
     with pytest.raises(
         ConfigError,
-        match=rf"{to} holds one person in a frame: choose --person main or a number, or one of "
+        match=rf"{to} holds one person in a frame: choose person=.main. or a number, or one of "
         "openpose, openpose-file, coco",
     ):
         posemill.export(run, to, tmp_path / "out", person="all", progress=False)
