@@ -1,7 +1,8 @@
-"""The settings of an extraction: each is a flag of `posemill extract`."""
+"""The settings of the jobs on frames: each is a flag of `posemill extract` or `posemill frames`."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ def skeleton_of(value: object) -> str:
     return "auto" if value == "auto" else full_name(str(value))
 
 
-def resize_of(value: object) -> str | None:
+def resize_of(value: object, name: str = "resize") -> str | None:
     """Return `WIDTHxHEIGHT` of a size: `256` is 256x256. None for None."""
     if value is None:
         return None
@@ -25,7 +26,7 @@ def resize_of(value: object) -> str | None:
     is_size = len(sides) == 2 and all(side.isascii() and side.isdecimal() for side in sides)
     if not is_size or not all(_LEAST_SIDE <= int(side) <= _MOST_SIDE for side in sides):
         raise ConfigError(
-            f"resize: expected a side (256: 256 x 256) or WIDTHxHEIGHT, each of {_LEAST_SIDE} to "
+            f"{name}: expected a side (256: 256 x 256) or WIDTHxHEIGHT, each of {_LEAST_SIDE} to "
             f"{_MOST_SIDE} pixels, got {value!r}"
         )
     return "x".join(str(int(side)) for side in sides)
@@ -159,3 +160,89 @@ class ExtractConfig(Settings, command="extract"):
             "split_long_seconds": self.split_long_seconds,
             "splits": None if self.splits is None else list(self.splits),
         }
+
+
+def _as_in_extract(name: str, default: Any = dataclasses.MISSING) -> Any:
+    """Return a field as `ExtractConfig` has it, perhaps with another default."""
+    field = next(each for each in dataclasses.fields(ExtractConfig) if each.name == name)
+    value = field.default if default is dataclasses.MISSING else default
+    return dataclasses.field(default=value, metadata=field.metadata)
+
+
+class FramesConfig(Settings, command="frames"):
+    """Which videos to decode once, into which folder, as what pictures.
+
+    Each field is a keyword, a name in a TOML file and a flag; its help says what it is.
+    """
+
+    source: Path = setting(
+        "Videos, one of them, a list of them; frames too.",
+        flags=("--dataset-path",), metavar="SOURCE",
+    )  # fmt: skip
+    out: Path = setting(
+        "The folder of the frames; the same settings with the same folder continue.",
+        flags=("--out", "--output-path"), metavar="FOLDER",
+    )  # fmt: skip
+    layout: str = _as_in_extract("layout")
+    splits: tuple[str, ...] | None = _as_in_extract("splits")
+    size: str | None = setting(
+        "Size of the pictures: 256 (256 x 256) or 340x256.",
+        default=None, convert=lambda value: resize_of(value, "size"), auto="as they are",
+    )  # fmt: skip
+    short_side: bool = setting(
+        "--size is that of the shorter side; the other one follows, the shape stays.",
+        default=False,
+    )
+    format: str = setting(
+        "What the pictures are; png loses nothing and takes six times the disk.", default="jpg",
+        choices=("jpg", "png", "webp"),
+    )  # fmt: skip
+    quality: int = setting("Of jpg and webp, 1 to 100.", default=90, least=1, most=100)
+    pack: bool = setting(
+        "No pictures: all frames as plain bytes in a few large files, for those with the disk.",
+        default=False,
+    )
+    decoder: str = _as_in_extract("decoder")
+    workers: int | None = _as_in_extract("workers")
+    executor: str = _as_in_extract("executor")
+    task_frames: int = _as_in_extract("task_frames", default=2048)
+    timeout_seconds: float = _as_in_extract("timeout_seconds")
+    memory_limit_mb: int | None = _as_in_extract("memory_limit_mb")
+    max_tries: int = _as_in_extract("max_tries")
+    retry_failed: bool = _as_in_extract("retry_failed")
+    temp_dir: Path | None = _as_in_extract("temp_dir")
+    num_gpus = 0  # of no use here
+
+    def check(self) -> None:
+        """Raise `ConfigError` where the size does not go with what it is the size of."""
+        width, height = size_of(self.size) or (0, 0)
+        if self.short_side and (not width or width != height):
+            raise ConfigError(
+                "short_side needs size to be one number, that of the shorter side: "
+                f"--size 256 --short-side; size is {self.size or 'not given'}"
+            )
+
+    @property
+    def target_size(self) -> tuple[int, int] | int | None:
+        """Width and height, the shorter side alone, or None for frames as they are."""
+        size_wh = size_of(self.size)
+        return size_wh[0] if size_wh and self.short_side else size_wh
+
+    def devices(self) -> list[str]:
+        """Return what workers run on."""
+        return ["cpu"]
+
+    def deciding_options(self) -> dict[str, Any]:
+        """Return the options that decide the result: they cannot change while it goes on."""
+        return {
+            "size": self.size,
+            "short_side": self.short_side,
+            "format": "rgb" if self.pack else self.format,
+            "quality": None if self.pack or self.format == "png" else self.quality,
+            "decoder": self.decoder,
+            "splits": None if self.splits is None else list(self.splits),
+        }
+
+
+# What the machinery of both jobs reads of their settings.
+JobConfig = ExtractConfig | FramesConfig

@@ -8,11 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from posemill.decoders import open_video
+import numpy as np
+
+from posemill.decoders import VideoReader, open_video
 from posemill.decoders.opening import raise_decode_error, raise_for_os_error
 from posemill.decoders.pictures import read_picture
+from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError
-from posemill.records import Clip, Frame
+from posemill.records import Clip, Frame, IntArray
 from posemill.sources.scan import list_pictures
 
 
@@ -92,28 +95,49 @@ def read_clip(
         yield ClipFrame(index, path, _read_or_error(path))
 
 
-def count_frames(clip: Clip, decoder: str = "pyav") -> int | None:
+def video_numbers(video: VideoReader, sampling: Sampling) -> IntArray:
+    """Return the numbers of the frames of a video that a sampling takes.
+
+    Raises:
+        DecodeError: The packets cannot be read; or the video does not say its rate, which `fps`
+            needs.
+    """
+    known = video.num_frames
+    num_frames = video.count_frames() if known is None else known
+    if not num_frames:
+        return np.zeros(0, np.int64)
+    try:
+        return sampling.indices(num_frames, fps=video.fps)
+    except ValueError as error:
+        raise DecodeError(str(error), reason="no frame rate") from error
+
+
+def count_frames(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = None) -> int | None:
     """Return how many frames a clip should give; None for a video that cannot be opened.
 
     A video is not decoded: either its container knows, or its packets are counted, by the decoder
-    that will read it.
+    that will read it. With a sampling, the frames that it takes.
     """
-    if clip.num_frames is not None:
-        return clip.num_frames
+    known = clip.num_frames
     try:
         if clip.kind != "video":
-            return len(list_frames(clip))
+            known = len(list_frames(clip)) if known is None else known
+            return len(sampling.indices(known)) if sampling and known else known
+        if known is not None:
+            return known
         window = {"start_seconds": clip.start_seconds, "end_seconds": clip.end_seconds}
         with open_video(clip.path, decoder=decoder, **window) as video:  # type: ignore[arg-type]
+            if sampling is not None:
+                return len(video_numbers(video, sampling))
             known = video.num_frames
             return video.count_frames() if known is None else known
     except DecodeError:
         return None
 
 
-def with_frame_count(clip: Clip, decoder: str = "pyav") -> Clip:
+def with_frame_count(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = None) -> Clip:
     """Return the clip with `num_frames` filled in where that is possible."""
-    return dataclasses.replace(clip, num_frames=count_frames(clip, decoder))
+    return dataclasses.replace(clip, num_frames=count_frames(clip, decoder, sampling))
 
 
 def _read_video(clip: Clip, start_index: int, decoder: str, threads: int) -> Iterator[ClipFrame]:

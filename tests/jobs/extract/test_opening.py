@@ -17,6 +17,7 @@ from posemill.jobs.extract.opening import (
     settled,
     with_tracking,
 )
+from posemill.jobs.extract.run import Extraction
 from posemill.jobs.extract.signals import StopSignals
 from posemill.sources import ClipList, find_clips
 from posemill.sources.tracking import Tracking
@@ -30,7 +31,9 @@ def begin(config, clips=None, *, received=0, on_count=None):
     signals.received = received
     found = find_clips(config.source, layout=config.layout) if clips is None else clips
     config.out.mkdir(exist_ok=True)
-    return open_ledger(config.out, settled(config), found, signals=signals, on_count=on_count)
+    return open_ledger(
+        config.out, Extraction(settled(config)), found, signals=signals, on_count=on_count
+    )
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ def test_a_new_run_has_a_manifest_a_plan_and_a_folder_for_shards(config):
     assert manifest.engine == {"engine": "fake", "version": "1"}
     assert manifest.options == {
         "mode": "auto", "decoder": "pyav", "split_long_seconds": None, "splits": None,
-        "engine": "fake", "engine_options": {},
+        "engine": "fake", "engine_options": {}, "resize": None,
     }  # fmt: skip
     assert manifest.source == {
         "path": str(config.source), "layout": "frames", "fingerprint": clips.fingerprint,

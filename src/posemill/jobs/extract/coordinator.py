@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import posemill.errors
-from posemill.config import ExtractConfig
+from posemill.config import JobConfig
 from posemill.errors import RunError, StoppedError
 from posemill.executors import Died, Executor, Finished, Message
 from posemill.jobs.extract.ledger import Ledger
@@ -67,7 +67,7 @@ class Coordinator:
         ledger: Ledger,
         clips: Sequence[Clip],
         *,
-        config: ExtractConfig,
+        config: JobConfig,
         log: RunLog,
         on_progress: Callable[[Snapshot], None] | None = None,
     ) -> None:

@@ -105,7 +105,7 @@ def _pose_clip(lane: Lane, skeleton_name: str) -> PoseClip:
         skeleton_name,
         clip_id=clip.clip_id,
         split=clip.split,
-        frame_indices=np.array([index for index, _, _ in lane.found], np.int64),
+        frame_indices=np.array([lane.source_number(index) for index, _, _ in lane.found], np.int64),
         image_paths=paths,
         label=clip.label,
         fps=lane.fps,

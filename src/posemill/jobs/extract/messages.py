@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from posemill.decoders.sampling import Sampling
 from posemill.estimators import ClipState
 from posemill.records import Clip, Frame
 from posemill.stores.commits import Shard
@@ -142,6 +143,7 @@ class WorkerSettings(ABC):
     Args:
         devices: Worker i runs on `devices[i % len(devices)]`.
         memory_bytes: A worker that is larger saves what it has and makes room for a new one.
+        sampling: Which frames of a clip are read; None for all.
     """
 
     folder: str
@@ -149,6 +151,7 @@ class WorkerSettings(ABC):
     devices: tuple[str, ...]
     batch_size: int
     memory_bytes: int
+    sampling: Sampling | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def open(self, device: str) -> FrameHandler:

@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from posemill.config import ExtractConfig
+from posemill.config import ExtractConfig, JobConfig
+from posemill.decoders.sampling import Sampling
 from posemill.errors import RunError, StoppedError
 from posemill.estimators import engine_info, open_estimator
 from posemill.files import sync_folder
 from posemill.jobs.extract.ledger import Ledger
-from posemill.jobs.extract.plan import plan_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.records import Clip
 from posemill.sources import ClipList
@@ -21,17 +22,18 @@ from posemill.sources.frames import with_frame_count
 from posemill.sources.tracking import Tracking, decide_tracking
 from posemill.stores.manifest import (
     MANIFEST_NAME,
-    SHARDS_NAME,
     Manifest,
     check_folder,
     check_ledger_is_there,
 )
-from posemill.stores.writer import remove_uncommitted
+
+if TYPE_CHECKING:
+    from posemill.jobs.extract.run import FrameJob
 
 
 def open_ledger(
     folder: Path,
-    config: ExtractConfig,
+    job: FrameJob,
     clips: ClipList,
     *,
     signals: StopSignals,
@@ -42,32 +44,31 @@ def open_ledger(
     Raises:
         RunError: The run was begun with other options or another source.
     """
-    manifest = _manifest(config, clips)
+    config, manifest = job.config, job.manifest(clips)
     is_new = not check_folder(folder)
     if is_new:  # the manifest first: it is what makes the folder ours
-        clips = with_tracking(config, clips)
+        clips = job.decide(clips)
         manifest = _with_tracking_of(clips, manifest)
         manifest.write(folder)
     else:
-        _compare(folder, manifest)
+        compare(folder, manifest)
         check_ledger_is_there(folder)
         clips = _with_recorded_tracking(folder, clips)
-    (folder / SHARDS_NAME).mkdir(exist_ok=True)
     sync_folder(folder.parent)
     ledger = Ledger(folder)
     try:
         if not ledger.is_planned:
             counted = count_frames(
-                clips, on_count, lambda: signals.received, decoder=config.decoder
-            )
+                clips, on_count, lambda: signals.received, decoder=config.decoder,
+                sampling=job.sampling,
+            )  # fmt: skip
             if signals.received:
                 raise StoppedError(signals.received, folder)
-            units = plan_units(counted, config, tracking=clips.tracking)
-            ledger.add_plan(counted, units)
+            ledger.add_plan(counted, job.plan(counted, clips.tracking))
         _check_source(folder, ledger, clips, config=config, manifest=manifest)
         if config.retry_failed:
             ledger.reset_failed()
-        remove_uncommitted(folder, ledger)
+        job.prepare(ledger)
     except BaseException:
         ledger.close()
         raise
@@ -129,7 +130,7 @@ def is_begun(config: ExtractConfig, clips: ClipList) -> bool:
     config = settled(config)
     if not check_folder(config.out):
         return False
-    _compare(config.out, _manifest(config, clips))
+    compare(config.out, extract_manifest(config, clips))
     return True
 
 
@@ -139,6 +140,7 @@ def count_frames(
     is_stopping: Callable[[], int] = lambda: 0,
     *,
     decoder: str = "pyav",
+    sampling: Sampling | None = None,
 ) -> tuple[Clip, ...]:
     """Return the clips with the lengths of videos filled in; looks into each file.
 
@@ -147,25 +149,28 @@ def count_frames(
         on_count: Called for each video: how many are done, of how many.
         is_stopping: Asked before each; when true the rest is left as it is.
         decoder: What will read the videos.
+        sampling: Which frames of each are wanted; None for all.
     """
-    num_videos = sum(clip.num_frames is None for clip in clips)
+    num_videos = sum(clip.num_frames is None or sampling is not None for clip in clips)
     counted, done = list(clips.clips), 0
     for index, clip in enumerate(counted):
-        if clip.num_frames is None and not is_stopping():
-            counted[index] = with_frame_count(clip, decoder)
+        if clip.num_frames is not None and sampling is None:
+            continue
+        if not is_stopping():
+            counted[index] = with_frame_count(clip, decoder, sampling)
             done += 1
             if on_count is not None:
                 on_count(done, num_videos)
     return tuple(counted)
 
 
-def _manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
+def extract_manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
+    """Return what decides the keypoints; opens the engine to ask it."""
     estimator = open_estimator(
         config.engine, device=config.devices()[0], threads=1, **config.engine_options
     )
     with closing(estimator):
         identity = estimator.identity()
-    known = sum(clip.num_frames or 0 for clip in clips)
     return Manifest(
         config.skeleton,
         kind="extract",
@@ -175,14 +180,19 @@ def _manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
             "engine_options": dict(config.engine_options),
         },
         engine=identity,
-        source={
-            "path": os.fsencode(os.path.abspath(config.source)).decode("utf-8", "backslashreplace"),  # noqa: PTH100
-            "layout": clips.layout,
-            "fingerprint": clips.fingerprint,
-            "num_clips": len(clips),
-            "num_frames": known,
-        },
+        source=source_record(config.source, clips),
     )
+
+
+def source_record(path: Path, clips: ClipList) -> dict[str, Any]:
+    """Return what a manifest says of a source."""
+    return {
+        "path": os.fsencode(os.path.abspath(path)).decode("utf-8", "backslashreplace"),  # noqa: PTH100
+        "layout": clips.layout,
+        "fingerprint": clips.fingerprint,
+        "num_clips": len(clips),
+        "num_frames": sum(clip.num_frames or 0 for clip in clips),
+    }
 
 
 # May be another when a run goes on: a dataset that was moved, and what `_check_source` looks at;
@@ -193,10 +203,13 @@ _OLD_OPTION = "keep"
 _FREE_OPTIONS = ("engine", "engine_options")
 
 
-def _compare(folder: Path, manifest: Manifest) -> None:
+def compare(folder: Path, manifest: Manifest) -> None:
+    """Raise where a run was begun by another command, or with options of another result."""
     old = Manifest.read(folder)
-    if old.kind != "extract":
-        raise RunError(f"{folder} was made by {old.kind}, not by extract; choose another folder")
+    if old.kind != manifest.kind:
+        raise RunError(
+            f"{folder} was made by {old.kind}, not by {manifest.kind}; choose another folder"
+        )
     source = {**manifest.source, **{name: old.source.get(name) for name in _FREE_SOURCE}}
     options = {name: value for name, value in old.options.items() if name != _OLD_OPTION}
     begun = dataclasses.replace(old, options=options)
@@ -215,7 +228,7 @@ def _compare(folder: Path, manifest: Manifest) -> None:
 
 
 def _check_source(
-    folder: Path, ledger: Ledger, clips: ClipList, *, config: ExtractConfig, manifest: Manifest
+    folder: Path, ledger: Ledger, clips: ClipList, *, config: JobConfig, manifest: Manifest
 ) -> None:
     old = Manifest.read(folder)
     if old.source["fingerprint"] == clips.fingerprint:

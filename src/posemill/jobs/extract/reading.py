@@ -5,18 +5,19 @@ The only place of the package that catches everything is here: `attempt`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from posemill.decoders import VideoReader, open_video
 from posemill.decoders.pictures import read_picture
+from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError
 from posemill.estimators import ClipState
 from posemill.jobs.extract.messages import DECODING, Lost, Unit
-from posemill.records import Clip, Frame
-from posemill.sources.frames import frame_path, list_frames
+from posemill.records import Clip, Frame, IntArray
+from posemill.sources.frames import frame_path, list_frames, video_numbers
 
 SLOW_STEP_SECONDS = 600.0  # loading models for the first time, writing to a busy disk
 _T = TypeVar("_T")
@@ -49,6 +50,9 @@ class Lane:
         next_frame: The first one that was not taken yet.
         state: What the handler knows of the frames before, None where each stands alone.
         keep_from: Frames before it are committed, and read again only for the state's sake.
+        fps: Of the video, as far as it says.
+        numbers: Of the clip's frames, those that are wanted: frame i of the unit is frame
+            `numbers[i]` of the source; None for all.
         found: Number, file and result of each frame since the last commit.
         waiting: Frames that were read and not yet handled.
     """
@@ -59,9 +63,14 @@ class Lane:
     state: ClipState | None
     keep_from: int = 0
     fps: float | None = None
+    numbers: IntArray | None = None
     found: list[tuple[int, str | None, Any]] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     waiting: list[tuple[int, str | None, Frame]] = field(default_factory=list)
+
+    def source_number(self, index: int) -> int:
+        """Return the number that a frame has in its source."""
+        return index if self.numbers is None else int(self.numbers[index])
 
     def lose(self, index: int | None, failed: Failed, *, path: str, num_frames: int = 1) -> None:
         """Note frames that gave no keypoints."""
@@ -93,6 +102,7 @@ class FrameReader:
         at: Told before each step: the place (position, frame index, phase), and how long it may
             take if unusual.
         listing: Shared by the readers of a worker.
+        sampling: Which frames of a clip are read; None for all. Units count those alone.
     """
 
     def __init__(
@@ -100,8 +110,10 @@ class FrameReader:
         decoder: str,
         at: Callable[[tuple[int, int, int], float], None],
         listing: Listing | None = None,
+        sampling: Sampling | None = None,
     ) -> None:
         self._decoder = decoder
+        self._sampling = sampling
         self._at = at
         self._listing = Listing() if listing is None else listing
 
@@ -128,9 +140,15 @@ class FrameReader:
             yield from self._read_video(lane, reader)
 
     def _read_video(self, lane: Lane, reader: VideoReader) -> Generator[Item, None, None]:
-        unit = lane.unit
-        frames = reader.read_frames(unit.next_frame)
+        unit, sampling = lane.unit, self._sampling
+        if sampling is not None:
+            numbers = attempt(lambda: video_numbers(reader, sampling))
+            if isinstance(numbers, Failed):
+                self._lose_rest(lane, reader, numbers)
+                return
+            lane.numbers = numbers
         index = unit.next_frame
+        frames = _wanted_frames(lane, reader)
         # The frames before the first are decoded too, on the way there.
         seconds = SLOW_STEP_SECONDS if index else 0.0
         while unit.stop_frame is None or index < unit.stop_frame:
@@ -157,7 +175,8 @@ class FrameReader:
         unit, index = lane.unit, max(lane.next_frame, lane.keep_from)
         total = unit.clip.num_frames
         if total is None and reader is not None:
-            counted = attempt(reader.count_frames)
+            numbers = lane.numbers
+            counted = attempt(reader.count_frames if numbers is None else lambda: len(numbers))
             # Damage hides frames from the count as well: at least the damaged one is lost.
             total = max(index + 1, 0 if isinstance(counted, Failed) else counted)
         if unit.stop_frame is not None and total is not None:
@@ -173,6 +192,9 @@ class FrameReader:
         if isinstance(names, Failed):
             self._lose_rest(lane, None, names)
             return
+        if self._sampling is not None:
+            lane.numbers = self._sampling.indices(len(names))
+            names = [names[number] for number in lane.numbers]
         planned = unit.clip.num_frames if unit.clip.num_frames is not None else len(names)
         stop = planned if unit.stop_frame is None else min(unit.stop_frame, planned)
         for index in range(unit.next_frame, stop):
@@ -186,3 +208,18 @@ class FrameReader:
                 continue
             self._at((lane.position, index, DECODING), 0.0)
             yield index, path, attempt(lambda path=path: read_picture(path))  # type: ignore[misc]
+
+
+def _wanted_frames(lane: Lane, reader: VideoReader) -> Iterator[Frame]:
+    """Yield the frames of a video that are wanted, from where the unit goes on."""
+    if lane.numbers is None:
+        yield from reader.read_frames(lane.unit.next_frame)
+        return
+    numbers = lane.numbers[lane.unit.next_frame :]
+    if not len(numbers):
+        return
+    wanted = set(numbers.tolist())
+    frames = reader.read_frames(int(numbers[0]))
+    for number, frame in zip(range(int(numbers[0]), int(numbers[-1]) + 1), frames, strict=False):
+        if number in wanted:
+            yield frame

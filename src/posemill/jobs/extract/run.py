@@ -7,21 +7,25 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from posemill.config import ExtractConfig, size_of
+from posemill.config import ExtractConfig, JobConfig, size_of
 from posemill.decoders import find_decoder
+from posemill.decoders.sampling import Sampling
 from posemill.errors import RunError
 from posemill.executors import Limits, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.keypoints import KeypointSettings
 from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.log import RunLog
-from posemill.jobs.extract.opening import open_ledger, settled
+from posemill.jobs.extract.messages import WorkerSettings
+from posemill.jobs.extract.opening import extract_manifest, open_ledger, settled, with_tracking
+from posemill.jobs.extract.plan import PlannedUnit, plan_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.snapshot import Snapshot, failed_text
 from posemill.jobs.extract.worker import MakeWorker
@@ -29,20 +33,22 @@ from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, plan_work
 from posemill.machine.disk import disk_message
 from posemill.machine.live_files import now_text
 from posemill.machine.processes import thread_variables
+from posemill.records import Clip
 from posemill.skeletons import get_skeleton
 from posemill.sources import ClipList, find_clips
+from posemill.sources.tracking import Tracking
 from posemill.stores.commits import SplitCounts
 from posemill.stores.compaction import compact
 from posemill.stores.lock import RunLock
-from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, check_folder
+from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, Manifest, check_folder
 from posemill.stores.reader import Run, open_run
 from posemill.stores.writer import remove_uncommitted
 from posemill.terminal import in_singular
 
 
 @dataclass(frozen=True, repr=False)
-class Summary:
-    """What a run came to; stands for its folder wherever a path is expected.
+class JobSummary:
+    """What a job came to; stands for its folder wherever a path is expected.
 
     Args:
         folder: The run.
@@ -61,24 +67,19 @@ class Summary:
     def __repr__(self) -> str:
         failed = failed_text(self.num_frames_failed, self.num_clips_failed)
         counts = in_singular(f"{self.num_clips} clips, {self.num_frames} frames")
-        return f"Summary({str(self.folder)!r}, {counts}, {failed})"
+        return f"{type(self).__name__}({str(self.folder)!r}, {counts}, {failed})"
 
     def __fspath__(self) -> str:
         return str(self.folder)
 
     @property
-    def run(self) -> Run:
-        """The run, to be read."""
-        return open_run(self.folder)
-
-    @property
     def num_clips(self) -> int:
-        """Clips that gave keypoints, in all splits."""
+        """Clips that gave what was wanted, in all splits."""
         return sum(each.num_clips - each.clips_failed for each in self.counts)
 
     @property
     def num_frames(self) -> int:
-        """Frames that gave keypoints, in all splits."""
+        """Frames that gave it, in all splits."""
         return sum(each.frames_out for each in self.counts)
 
     @property
@@ -96,6 +97,34 @@ class Summary:
         """How fast this call was; None where there was nothing left to do."""
         return self.num_frames_now / self.seconds if self.num_frames_now and self.seconds else None
 
+    @property
+    def exit_code(self) -> int:
+        """0 if all went well, 1 if something failed."""
+        return 1 if self.reasons else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "folder": str(self.folder),
+            "splits": [dataclasses.asdict(each) for each in self.counts],
+            "reasons": [
+                {"reason": reason, "failures": failures, "frames": frames}
+                for reason, failures, frames in self.reasons
+            ],
+            "seconds": round(self.seconds, 3),
+            "frames_per_second": self.frames_per_second,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Summary(JobSummary):
+    """What a run of keypoints came to."""
+
+    @property
+    def run(self) -> Run:
+        """The run, to be read."""
+        return open_run(self.folder)
+
     def found(self) -> dict[str, float]:
         """Return the share of frames in which each part was found; empty without frames."""
         run = self.run
@@ -110,24 +139,92 @@ class Summary:
             return {}
         return {name: count / num_frames for name, count in zip(parts, present, strict=True)}
 
-    @property
-    def exit_code(self) -> int:
-        """0 if everything gave keypoints, 1 if something failed."""
-        return 1 if self.reasons else 0
-
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {
-            "folder": str(self.folder),
-            "splits": [dataclasses.asdict(each) for each in self.counts],
-            "reasons": [
-                {"reason": reason, "failures": failures, "frames": frames}
-                for reason, failures, frames in self.reasons
-            ],
-            "found": self.found(),
-            "seconds": round(self.seconds, 3),
-            "frames_per_second": self.frames_per_second,
-        }
+        return {**super().to_json(), "found": self.found()}
+
+
+class FrameJob(ABC):
+    """What is done with all frames of a source, by workers that may die; `run_job` does it.
+
+    Args:
+        config: What, where, with how many workers.
+        sampling: Which frames of each clip; None for all.
+    """
+
+    config: JobConfig
+    sampling: Sampling | None = None
+
+    @abstractmethod
+    def manifest(self, clips: ClipList) -> Manifest:
+        """Return what was asked for: a begun run goes on only with the same."""
+
+    def decide(self, clips: ClipList) -> ClipList:
+        """Return the clips of a new run with what has to be decided about them by looking."""
+        return clips
+
+    @abstractmethod
+    def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
+        """Return the units of work of all clips."""
+
+    @abstractmethod
+    def prepare(self, ledger: Ledger) -> None:
+        """Bring the run's folder to where the ledger is: before the work, and after."""
+
+    @abstractmethod
+    def worker_settings(self, workers: WorkerPlan) -> WorkerSettings:
+        """Return what the workers need to know."""
+
+    @abstractmethod
+    def finish(self, ledger: Ledger, clips: ClipList) -> JobSummary:
+        """Check and complete what the workers made; return what came of it."""
+
+
+class Extraction(FrameJob):
+    """Keypoints of all frames."""
+
+    def __init__(self, config: ExtractConfig) -> None:
+        self.config: ExtractConfig = config
+
+    def manifest(self, clips: ClipList) -> Manifest:
+        """Return it, with what the engine says of itself."""
+        return extract_manifest(self.config, clips)
+
+    def decide(self, clips: ClipList) -> ClipList:
+        """Return the clips with the decision which folders are video."""
+        return with_tracking(self.config, clips)
+
+    def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
+        """Return chains of tracked frames, and ranges of those that stand alone."""
+        return plan_units(clips, self.config, tracking=tracking)
+
+    def prepare(self, ledger: Ledger) -> None:
+        """Remove the shards that no record names."""
+        (self.config.out / SHARDS_NAME).mkdir(exist_ok=True)
+        remove_uncommitted(self.config.out, ledger)
+
+    def worker_settings(self, workers: WorkerPlan) -> KeypointSettings:
+        """Return them, the engine's among them."""
+        config = self.config
+        return KeypointSettings(
+            folder=str(config.out),
+            decoder=config.decoder,
+            devices=workers.devices,
+            batch_size=frames_per_call(config),
+            memory_bytes=workers.memory_bytes,
+            engine=config.engine,
+            engine_options=dict(config.engine_options),
+            skeleton_name=config.skeleton,
+            resize_wh=size_of(config.resize),
+        )
+
+    def finish(self, ledger: Ledger, clips: ClipList) -> Summary:
+        """Tidy up and check that every shard is as it was written."""
+        folder = self.config.out
+        compact(folder, ledger)
+        self.prepare(ledger)
+        _check_shards(folder, ledger)
+        return Summary(folder, tuple(ledger.counts()), tuple(ledger.reasons()))
 
 
 def extract(
@@ -154,8 +251,21 @@ def extract(
         StoppedError: A signal asked for it; the same call continues.
     """
     find_decoder(config.decoder)
-    config = settled(config)
-    folder = config.out
+    job = Extraction(settled(config))
+    summary = run_job(job, clips=clips, on_progress=on_progress, on_plan=on_plan, on_count=on_count)
+    return cast(Summary, summary)
+
+
+def run_job(
+    job: FrameJob,
+    *,
+    clips: ClipList | None = None,
+    on_progress: Callable[[Snapshot], None] | None = None,
+    on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
+    on_count: Callable[[int, int], None] | None = None,
+) -> JobSummary:
+    """Do a job to its last frame, or go on with it; arguments and errors as `extract`."""
+    config, folder = job.config, job.config.out
     check_folder(folder)
     if clips is None:
         clips = find_clips(config.source, layout=config.layout, splits=config.splits)
@@ -165,7 +275,7 @@ def extract(
         folder.mkdir(parents=True, exist_ok=True)
         signals = stack.enter_context(StopSignals())
         stack.enter_context(RunLock(folder))
-        ledger, clips = open_ledger(folder, config, clips, signals=signals, on_count=on_count)
+        ledger, clips = open_ledger(folder, job, clips, signals=signals, on_count=on_count)
         stack.enter_context(closing(ledger))
         log = stack.enter_context(closing(RunLog(folder)))
         if on_plan is not None:
@@ -178,10 +288,12 @@ def extract(
         coordinator = Coordinator(
             folder, ledger, clips, config=config, log=log, on_progress=on_progress
         )
-        if _work(coordinator, config, workers, log=log, signals=signals):
+        if _work(coordinator, job, workers, log=log, signals=signals):
             finished_at = None
         seconds = time.monotonic() - started
-        summary = _finish(folder, ledger, log, finished_at or now_text())
+        ledger.check_totals()
+        summary = job.finish(ledger, clips)
+        _mark_finished(ledger, log, summary, finished_at or now_text())
         num_now = max(0, _num_done(ledger) - before)
         return dataclasses.replace(summary, num_frames_now=num_now, seconds=seconds)
 
@@ -212,13 +324,14 @@ def _say_disk(error: OSError, folder: Path) -> str:
 
 def _work(
     coordinator: Coordinator,
-    config: ExtractConfig,
+    job: FrameJob,
     workers: WorkerPlan,
     *,
     log: RunLog,
     signals: StopSignals,
 ) -> bool:
     """Do what is left; return whether anything was."""
+    config = job.config
     num_tasks = coordinator.plan(workers.num_workers)
     if not num_tasks:
         return False
@@ -227,17 +340,6 @@ def _work(
     if config.temp_dir is not None:
         config.temp_dir.mkdir(parents=True, exist_ok=True)
         environment["TMPDIR"] = str(config.temp_dir)
-    settings = KeypointSettings(
-        folder=str(config.out),
-        engine=config.engine,
-        engine_options=dict(config.engine_options),
-        devices=workers.devices,
-        skeleton_name=config.skeleton,
-        decoder=config.decoder,
-        resize_wh=size_of(config.resize),
-        batch_size=frames_per_call(config),
-        memory_bytes=workers.memory_bytes,
-    )
     limits = Limits(
         timeout_seconds=config.timeout_seconds,
         # The worker itself makes room at its limit; this one is for a single step that explodes.
@@ -246,7 +348,7 @@ def _work(
         environment=environment,
     )
     executor = open_executor(config.executor, min(workers.num_workers, num_tasks), limits)
-    coordinator.run(executor, MakeWorker(settings), signals)
+    coordinator.run(executor, MakeWorker(job.worker_settings(workers)), signals)
     return True
 
 
@@ -254,21 +356,14 @@ def _num_done(ledger: Ledger) -> int:
     return sum(each.frames_out + each.frames_failed for each in ledger.counts())
 
 
-def _finish(folder: Path, ledger: Ledger, log: RunLog, finished_at: str) -> Summary:
-    """Tidy up, check that everything adds up, and mark the run as finished."""
-    ledger.check_totals()
-    compact(folder, ledger)
-    remove_uncommitted(folder, ledger)
-    _check_shards(folder, ledger)
+def _mark_finished(ledger: Ledger, log: RunLog, summary: JobSummary, finished_at: str) -> None:
     with ledger.transaction():
         ledger.set_meta(finished_at=finished_at)
-    summary = Summary(folder, tuple(ledger.counts()), tuple(ledger.reasons()))
     log.write("finished: " + ", ".join(
         f"{each.split} {each.frames_out} frames, "
         + failed_text(each.frames_failed, each.clips_failed)
         for each in summary.counts
     ))  # fmt: skip
-    return summary
 
 
 def _check_shards(folder: Path, ledger: Ledger) -> None:

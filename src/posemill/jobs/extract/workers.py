@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from posemill.config import ExtractConfig
+from posemill.config import ExtractConfig, JobConfig
 from posemill.machine.limits import count_cores, memory_limit
 
 # What a worker needs with room to spare: 190 MB with the engine and four frames of 1920 x 1080.
@@ -34,7 +34,7 @@ class WorkerPlan:
         return f"{what} x 1 thread on {', '.join(self.devices)}{limit}{note}"
 
 
-def plan_workers(config: ExtractConfig) -> WorkerPlan:
+def plan_workers(config: JobConfig) -> WorkerPlan:
     """Return the workers a config asks for on this machine."""
     devices = tuple(config.devices())
     note = ""
