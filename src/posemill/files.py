@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -14,7 +16,7 @@ import sys
 import time
 import uuid
 import zlib
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,9 @@ _OWN_FILES = {
     "posemill.jsonl": b'"posemill"',
 }  # fmt: skip
 OUTPUT_NAMES = frozenset([OUTPUT_MARK, *_OWN_FILES])
+_MAX_BYTES = 100  # per folder or file name; file systems take 255
+_UNFIT = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\]')
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
 @contextmanager
@@ -113,6 +118,48 @@ def is_output(folder: Path, names: Container[str]) -> bool:
             if word in handle.read(1 << 16):
                 return True
     return False
+
+
+def safe_parts(name: str) -> list[str]:
+    """Return a name that came from data as names of folders, of which none leads anywhere else.
+
+    `..`, absolute paths, drive letters and characters some file system refuses become harmless; a
+    name that had to be changed gets a hash of the original, so two names never share a file.
+    """
+    pieces = [piece for piece in re.split(r"[/\\]", name) if piece not in ("", ".", "..")]
+    safe = [_safe_piece(piece) for piece in pieces] or ["unnamed"]
+    if "/".join(safe) != name:
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        safe[-1] += f"~{digest}"
+    return safe
+
+
+def _safe_piece(piece: str) -> str:
+    cleaned = _UNFIT.sub("_", piece.encode("utf-8", "replace").decode("utf-8"))
+    if _RESERVED.fullmatch(cleaned):
+        cleaned = f"_{cleaned}"
+    # Windows drops dots and blanks at the end; cut in bytes, not inside of a character.
+    return cleaned.encode()[:_MAX_BYTES].decode("utf-8", "ignore").rstrip(". ") or "_"
+
+
+def sync_files(paths: Sequence[Path]) -> None:
+    """Make files that were just written durable, and that they are there.
+
+    Where the system can, their whole disk is flushed at once: for many small files that takes a
+    hundredth of the time.
+    """
+    flush = getattr(ctypes.CDLL(None), "syncfs", None) if sys.platform == "linux" else None
+    for folder in {path.parent for path in paths}:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            if flush is not None and flush(descriptor) == 0:
+                return
+        finally:
+            os.close(descriptor)
+        sync_folder(folder)
+    for path in paths:
+        with path.open("rb") as handle:
+            os.fsync(handle.fileno())
 
 
 def sync_folder(folder: Path) -> None:
