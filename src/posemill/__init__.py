@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from posemill import python as python
     from posemill import solutions
     from posemill.api.converting import export, import_run, merge, prepare
+    from posemill.api.decoding import frames
     from posemill.api.extracting import extract
     from posemill.api.looking import compare, plot, report, show, visualize
     from posemill.api.predicting import predict
     from posemill.api.run_status import status
     from posemill.api.viewing import view
     from posemill.archives import open_npz
-    from posemill.config import ExtractConfig
+    from posemill.config import ExtractConfig, FramesConfig
     from posemill.errors import PosemillError
     from posemill.estimators.holistic.legacy import Holistic
     from posemill.inspection.drawing.frame_picture import draw
@@ -41,6 +42,7 @@ _PUBLIC = {
     "ClipTransform": "posemill.training.video.transform",
     "Holistic": "posemill.estimators.holistic.legacy",
     "ExtractConfig": "posemill.config",
+    "FramesConfig": "posemill.config",
     "KeypointDataset": "posemill.training.data.torch_data",
     "PoseClip": "posemill.records",
     "PosemillError": "posemill.errors",
@@ -56,6 +58,7 @@ _PUBLIC = {
     "export": "posemill.api.converting",
     "extract": "posemill.api.extracting",
     "fit": "posemill.training.front",
+    "frames": "posemill.api.decoding",
     "get_skeleton": "posemill.skeletons",
     "import_run": "posemill.api.converting",
     "load_model": "posemill.training.front",
@@ -82,6 +85,7 @@ __all__ = [
     "ClipAugment",
     "ClipTransform",
     "ExtractConfig",
+    "FramesConfig",
     "Holistic",
     "KeypointDataset",
     "PoseClip",
@@ -98,6 +102,7 @@ __all__ = [
     "export",
     "extract",
     "fit",
+    "frames",
     "get_skeleton",
     "import_run",
     "load_model",

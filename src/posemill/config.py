@@ -193,6 +193,10 @@ class FramesConfig(Settings, command="frames"):
         "--size is that of the shorter side; the other one follows, the shape stays.",
         default=False,
     )
+    fps: float | None = setting(
+        "Keep as many frames of a second.", default=None, above=0, auto="all"
+    )
+    every: int = setting("Keep every so manieth frame.", default=1, least=1)
     format: str = setting(
         "What the pictures are; png loses nothing and takes six times the disk.", default="jpg",
         choices=("jpg", "png", "webp"),
@@ -214,7 +218,9 @@ class FramesConfig(Settings, command="frames"):
     num_gpus = 0  # of no use here
 
     def check(self) -> None:
-        """Raise `ConfigError` where the size does not go with what it is the size of."""
+        """Raise `ConfigError` where two settings contradict each other."""
+        if self.fps is not None and self.every > 1:
+            raise ConfigError("fps and every both say which frames to keep: give one of them")
         width, height = size_of(self.size) or (0, 0)
         if self.short_side and (not width or width != height):
             raise ConfigError(
@@ -237,6 +243,8 @@ class FramesConfig(Settings, command="frames"):
         return {
             "size": self.size,
             "short_side": self.short_side,
+            "fps": self.fps,
+            "every": self.every,
             "format": "rgb" if self.pack else self.format,
             "quality": None if self.pack or self.format == "png" else self.quality,
             "decoder": self.decoder,

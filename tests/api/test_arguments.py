@@ -42,6 +42,7 @@ def test_what_is_no_size_says_what_one_looks_like(size):
 # What happens unless something else is said; all that is not here is None.
 DEFAULTS = {
     "extract": {},
+    "frames": {},
     "status": {},
     "prepare": {"out": "model_input_data", "normalize": "none", "interpolate": 0, "person": "main"},
     "export": {"out": "", "normalize": "none", "interpolate": 0, "person": "main"},

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from posemill.jobs import forecast as module
-from posemill.jobs.forecast import Forecast, _sample, forecast
+from posemill.jobs.forecast import Forecast, forecast, sample_clips
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList
 
@@ -26,40 +26,40 @@ def lengths_of(sample):
 
 
 def test_of_one_long_clip_the_first_frames_are_enough():
-    sample = _sample(folders(1000), folders(1000), 24)
+    sample = sample_clips(folders(1000), folders(1000), 24)
     assert lengths_of(sample) == [24]
     assert sample.fingerprint == "sample-24"
 
 
 def test_the_last_clip_gives_what_is_missing_but_not_less_than_a_few_frames():
     clips = folders(20, 20, 20)
-    assert lengths_of(_sample(clips, clips, 24)) == [20, 8]
-    assert lengths_of(_sample(clips, clips, 33)) == [20, 13]
-    assert lengths_of(_sample(clips, clips, 40)) == [20, 20]
+    assert lengths_of(sample_clips(clips, clips, 24)) == [20, 8]
+    assert lengths_of(sample_clips(clips, clips, 33)) == [20, 13]
+    assert lengths_of(sample_clips(clips, clips, 40)) == [20, 20]
 
 
 def test_a_budget_larger_than_the_source_takes_all_of_it():
     clips = folders(5, 9, 7)
-    sample = _sample(clips, clips, 10_000)
+    sample = sample_clips(clips, clips, 10_000)
     assert sorted(lengths_of(sample)) == [5, 7, 9]
 
 
 def test_clips_come_from_all_over_the_source_and_are_always_the_same():
     clips = folders(*[10] * 300)
-    chosen = [int(clip.clip_id[1:]) for clip in _sample(clips, clips, 100)]
+    chosen = [int(clip.clip_id[1:]) for clip in sample_clips(clips, clips, 100)]
     assert len(chosen) == len(set(chosen)) == 10
     assert min(chosen) < 100
     assert max(chosen) > 200
-    assert chosen == [int(clip.clip_id[1:]) for clip in _sample(clips, clips, 100)]
+    assert chosen == [int(clip.clip_id[1:]) for clip in sample_clips(clips, clips, 100)]
 
 
 @pytest.mark.parametrize("length", [None, 0])
 def test_videos_that_cannot_be_read_are_left_out_and_the_next_ones_taken(length):
     clips = [Clip(f"v{i}", f"/v{i}.mp4", "video", num_frames=length) for i in range(6)]
     clips[3] = Clip("good", "/good.mp4", "video", num_frames=30)
-    sample = _sample(clip_list(*clips), clips, 24)
+    sample = sample_clips(clip_list(*clips), clips, 24)
     assert [clip.clip_id for clip in sample] == ["good"]
-    assert len(_sample(clip_list(*clips[:3]), clips[:3], 24)) == 0
+    assert len(sample_clips(clip_list(*clips[:3]), clips[:3], 24)) == 0
 
 
 @pytest.mark.parametrize("budget", [1, 24, 60])
@@ -73,16 +73,16 @@ def test_no_more_clips_are_looked_at_than_could_be_needed(budget):
             return super().__getitem__(index)
 
     clips = [Clip(f"v{i}", f"/v{i}.mp4", "video") for i in range(200)]
-    assert len(_sample(clip_list(*clips), Counted(clips), budget)) == 0
+    assert len(sample_clips(clip_list(*clips), Counted(clips), budget)) == 0
     assert len(looked) == max(24, budget)
 
 
 def test_of_a_long_video_a_window_is_taken_of_a_short_one_all():
     long = Clip("v", "/v.mp4", "video", num_frames=500, start_seconds=2.0)
-    (window,) = _sample(clip_list(long), [long], 50)
+    (window,) = sample_clips(clip_list(long), [long], 50)
     assert (window.num_frames, window.start_seconds, window.end_seconds) == (None, 2.0, 4.0)
     short = Clip("v", "/v.mp4", "video", num_frames=50, end_seconds=7.0)
-    assert list(_sample(clip_list(short), [short], 50)) == [short]
+    assert list(sample_clips(clip_list(short), [short], 50)) == [short]
 
 
 def test_speeds_are_in_proportion_to_the_closest_that_was_measured():

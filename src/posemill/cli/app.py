@@ -29,6 +29,7 @@ _GROUPS: tuple[str, ...] = (
     "posemill.cli.models",
     "posemill.cli.landmarks",
     "posemill.cli.extract",
+    "posemill.cli.frames",
     "posemill.cli.runs",
     "posemill.cli.data",
     "posemill.cli.look",

@@ -17,6 +17,7 @@ from posemill.decoders.opening import (
     raise_for_os_error,
 )
 from posemill.decoders.picture_headers import Header, ShortHeaderError, read_header, sniff_format
+from posemill.errors import DecodeError
 from posemill.records import Frame
 
 
@@ -58,6 +59,33 @@ def resize_frame(frame: Frame, size_wh: tuple[int, int]) -> Frame:
     is_much_smaller = width > 2 * size_wh[0] or height > 2 * size_wh[1]
     method = cv2.INTER_AREA if is_much_smaller else cv2.INTER_LINEAR
     return cast(Frame, cv2.resize(frame, size_wh, interpolation=method))
+
+
+def encode_picture(frame: Frame, format: str, *, quality: int = 90) -> bytes:
+    """Return the content of a picture file.
+
+    Args:
+        frame: `(height, width, 3)` uint8 RGB.
+        format: `jpg`, `png` or `webp`.
+        quality: Of jpg and webp, 1 to 100.
+
+    Raises:
+        DecodeError: The format has no pictures so large.
+    """
+    setting = {"jpg": cv2.IMWRITE_JPEG_QUALITY, "webp": cv2.IMWRITE_WEBP_QUALITY}.get(format)
+    pixels = cv2.cvtColor(frame, cv2.COLOR_RGB2BGR)
+    try:
+        is_done, data = cv2.imencode(f".{format}", pixels, [setting, quality] if setting else [])
+    except cv2.error:
+        is_done = False
+    if not is_done:
+        height, width = frame.shape[:2]
+        raise DecodeError(
+            f"{width} x {height} pixels cannot be written as {format}; make them smaller with "
+            "--size, or choose --format png",
+            reason="too large",
+        )
+    return data.tobytes()
 
 
 def use_one_thread() -> None:

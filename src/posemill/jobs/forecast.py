@@ -81,18 +81,20 @@ def forecast(config: ExtractConfig, *, sample_seconds: float = 20.0) -> Forecast
     with tempfile.TemporaryDirectory(prefix="posemill-plan-") as name:
         scratch = Path(name)
         # A small one first: it warms the caches and says how large the sample may be.
-        _, speed, _ = _measure(config, _sample(clips, counted, 24), scratch / "first", workers=1)
+        _, speed, _ = _measure(
+            config, sample_clips(clips, counted, 24), scratch / "first", workers=1
+        )
         budget = max(24, int(speed * sample_seconds))
         speeds, used, bytes_per_frame = {}, 0, 0.0
         for workers in sorted({1, cores}):
-            sample = _sample(clips, counted, budget * workers)
+            sample = sample_clips(clips, counted, budget * workers)
             used, speeds[workers], bytes_per_frame = _measure(
                 config, sample, scratch / str(workers), workers=workers
             )
     return Forecast(len(clips), num_frames, used, speeds, bytes_per_frame, cores)
 
 
-def _sample(clips: ClipList, counted: Sequence[Clip], budget: int) -> ClipList:
+def sample_clips(clips: ClipList, counted: Sequence[Clip], budget: int) -> ClipList:
     """Return clips from all over the source, together of about `budget` frames."""
     order = sorted(
         range(len(clips)), key=lambda index: hashlib.sha256(str(index).encode()).digest()

@@ -75,6 +75,11 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.manifest = Manifest.read(folder)
+        if self.manifest.kind == "frames":
+            raise RunError(
+                f"{folder} holds frames, not keypoints; find them with: posemill extract {folder} "
+                "--out RUN"
+            )
         try:
             self._made = fields_of_recipe(self.manifest.options.get("recipe"))
         except ValueError as error:

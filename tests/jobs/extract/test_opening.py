@@ -239,7 +239,7 @@ def test_only_videos_of_unknown_length_are_counted(tmp_path, write_video, make_t
 def test_lengths_are_counted_by_the_decoder_that_will_read(config, monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(
-        opening, "with_frame_count", lambda clip, decoder: asked.append(decoder) or clip
+        opening, "with_frame_count", lambda clip, decoder, _: asked.append(decoder) or clip
     )
     clips = ClipList((dataclasses.replace(find_clips(config.source)[0], num_frames=None),),
                      "videos", "x", "y")  # fmt: skip

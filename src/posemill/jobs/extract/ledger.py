@@ -12,8 +12,9 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -350,6 +351,15 @@ class Ledger(CommitLog):
     def shard_sizes(self) -> list[tuple[str, int]]:
         """Return name and bytes of every shard."""
         return self._database.execute("SELECT name, num_bytes FROM shards").fetchall()
+
+    def notes(self) -> Iterator[tuple[int, int, list[str]]]:
+        """Yield each clip that gave rows: number, rows, and the notes of its pieces in order."""
+        rows = self._database.execute(
+            "SELECT clip_no, num_rows, found FROM pieces ORDER BY clip_no, first_frame"
+        )
+        for clip_no, pieces in groupby(rows, key=lambda row: int(row[0])):
+            found = list(pieces)
+            yield clip_no, sum(row[1] for row in found), [row[2] for row in found]
 
     def check_totals(self) -> None:
         """Raise if frames in are not frames out and frames failed, counted from the records."""

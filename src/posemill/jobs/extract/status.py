@@ -66,7 +66,8 @@ class Status:
             return f"{self.folder}: finished at {self.finished_at}"
         if self.state == "unknown":
             return self.doubt
-        return f"{self.folder}: stopped before its end; the same extract command continues it"
+        kind = self.manifest.kind
+        return f"{self.folder}: stopped before its end; the same {kind} command continues it"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""

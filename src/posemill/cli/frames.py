@@ -1,0 +1,111 @@
+"""`posemill frames`: videos decoded once, for trainings that read them in every epoch."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from posemill.api.run_progress import ProgressView
+from posemill.cli.options import AsJson, arguments_of, with_config_flags
+from posemill.cli.printing import print_json, print_table, say
+from posemill.config import FramesConfig
+from posemill.errors import ConfigError
+from posemill.terminal import duration
+
+if TYPE_CHECKING:
+    from posemill.jobs.extract.workers import WorkerPlan
+    from posemill.jobs.frames.run import FramesSummary
+    from posemill.sources import ClipList
+
+
+def register(app: typer.Typer) -> None:
+    """Add `frames`."""
+    app.command()(with_config_flags(frames, FramesConfig))
+
+
+def frames(
+    path: Annotated[
+        Path | None, typer.Argument(metavar="SOURCE", help="The same as --dataset-path.")
+    ] = None,
+    *,
+    detach: Annotated[bool, typer.Option(help="Run in the background.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Measure a sample; say what all would take.")
+    ] = False,
+    as_json: AsJson = False,
+    flags: dict[str, Any],
+) -> None:
+    """Decode videos once: small pictures, or packed bytes, and an index for training."""
+    if path is not None and "source" in flags:
+        raise ConfigError("SOURCE and --dataset-path say the same thing: give one of them")
+    config = FramesConfig(**(flags if path is None else {**flags, "source": path}))
+    if dry_run:
+        _show_dry_run(config, as_json=as_json)
+    elif detach:
+        _detach(config)
+    else:
+        from posemill.api.decoding import frames as write
+
+        say(f"looking for clips in {config.source} …", err=True)
+        summary = write(config, progress=True, on_plan=partial(_print_plan, config))
+        _print_summary(summary, as_json=as_json)
+        raise typer.Exit(summary.exit_code)
+
+
+def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> None:
+    from posemill.jobs.frames.run import unused_settings
+
+    for split, totals in clips.totals.items():
+        say(f"{split}: {totals.num_clips} clips, {totals.num_frames} frames", err=True)
+    for sentence in (*clips.problems, *unused_settings(config, clips)):
+        say(f"note: {sentence}", err=True)
+    say(f"plan: {workers}", err=True)
+
+
+def _print_summary(summary: FramesSummary, *, as_json: bool) -> None:
+    if as_json:
+        print_json(summary.to_json())
+        return
+    print_table(
+        ["split", "clips", "clips failed", "frames in", "frames out", "frames failed"],
+        [
+            (each.split, each.num_clips, each.clips_failed, each.frames_known, each.frames_out,
+             each.frames_failed)
+            for each in summary.counts
+        ],
+    )  # fmt: skip
+    if summary.reasons:
+        print_table(["reason", "failures", "frames"], summary.reasons)
+        say(
+            f"one by one: posemill status {summary.folder} --failures; "
+            "try them again: --retry-failed"
+        )
+    from posemill.jobs.frames.forecast import in_bytes
+
+    rate = summary.frames_per_second
+    speed = f"{rate:.1f} frames/s" if rate else "nothing was left to do"
+    say(f"{summary.index} written; {in_bytes(summary.num_bytes)}; {speed}", err=True)
+
+
+def _show_dry_run(config: FramesConfig, *, as_json: bool) -> None:
+    from posemill.jobs.frames.forecast import forecast_frames
+
+    with ProgressView() as view:
+        found = forecast_frames(config, on_count=view.count)
+    if as_json:
+        print_json(found.to_json())
+        return
+    say(found.describe())
+    say(f"measured on {found.sample_frames} frames, {duration(found.sample_seconds)}; nothing was "
+        "written", err=True)  # fmt: skip
+
+
+def _detach(config: FramesConfig) -> None:
+    from posemill.jobs.extract.detach import start_detached
+
+    pid = start_detached(["frames", *arguments_of(config)], config.out)
+    say(f"pid {pid} works on {config.out} in the background", err=True)
+    say(f"posemill status {config.out}\nposemill stop {config.out}")

@@ -1,0 +1,1 @@
+"""`posemill frames`: videos decoded once, kept as pictures or packed bytes."""

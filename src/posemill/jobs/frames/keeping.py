@@ -1,0 +1,234 @@
+"""Frames to pictures or packed bytes: what the workers of `frames` do with what they read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from posemill.decoders.pictures import encode_picture, resize_frame
+from posemill.errors import DecodeError
+from posemill.estimators import ClipState
+from posemill.files import sync_files
+from posemill.jobs.extract.messages import FrameHandler, Unit, WorkerSettings
+from posemill.jobs.extract.reading import Lane
+from posemill.jobs.frames.places import PACKS_NAME, TargetSize, clip_parts, read_places, scaled_wh
+from posemill.records import Frame
+from posemill.stores.commits import Piece, Shard
+from posemill.stores.frame_index import picture_name, ranges_of
+
+_PICTURE = re.compile(r"(\d{6,})\.(jpg|png|webp)")
+
+
+@dataclass(frozen=True)
+class KeepSettings(WorkerSettings):
+    """What a worker of `frames` needs to know beside what every worker does.
+
+    Args:
+        format: `jpg`, `png`, `webp`; `rgb` for packs.
+        quality: Of the pictures, 1 to 100.
+        size: Width and height, or the shorter side; None for frames as they are.
+    """
+
+    format: str
+    quality: int
+    size: TargetSize
+
+    def open(self, device: str) -> FrameHandler:
+        """Return what writes pictures, or packs."""
+        return _Packs(self) if self.format == "rgb" else _Pictures(self)
+
+
+@dataclass
+class _Kept:
+    """How many frames of a clip were written so far, and the size that all of them have.
+
+    Args:
+        room: How many there may be; None for any number.
+    """
+
+    num_frames: int = 0
+    size_wh: tuple[int, int] = (0, 0)
+    room: int | None = None
+
+    def copy(self) -> _Kept:
+        """Return one that later frames do not change."""
+        return replace(self)
+
+    def to_bytes(self) -> bytes:
+        """Return it as plain bytes."""
+        return struct.pack("<qii", self.num_frames, *self.size_wh)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> _Kept:
+        """Return what `to_bytes` wrote."""
+        num_frames, *size_wh = struct.unpack("<qii", data)
+        return cls(num_frames, (size_wh[0], size_wh[1]))
+
+
+class _Keeper(ABC):
+    """What pictures and packs have in common. All frames of a clip have the size of its first."""
+
+    saves_states = True
+
+    def __init__(self, settings: KeepSettings) -> None:
+        self.writes_to = settings.folder
+        self._folder = Path(settings.folder)
+        self._size = settings.size
+        self._pieces: list[Piece] = []
+        self._num_bytes = 0
+
+    def begin(self, unit: Unit) -> ClipState:
+        """Return how far the clip is; what lies beyond was not committed and goes."""
+        kept = _Kept() if unit.state is None else _Kept.from_bytes(unit.state)
+        self._open(unit, kept)
+        return kept
+
+    @abstractmethod
+    def _open(self, unit: Unit, kept: _Kept) -> None:
+        """Make ready to write behind what is kept."""
+
+    def state_after_failure(self, state: ClipState) -> ClipState:
+        """Return the same: a frame that is lost is not counted."""
+        return state
+
+    def compute(self, frames: list[Frame], states: list[ClipState] | None) -> Sequence[Any]:
+        """Return what is written of each frame."""
+        return [
+            self._shape(frame, cast(_Kept, state))
+            for frame, state in zip(frames, states or (), strict=True)
+        ]
+
+    def _shape(self, frame: Frame, kept: _Kept) -> Any:
+        size_wh = kept.size_wh
+        if not kept.num_frames:
+            size_wh = scaled_wh((frame.shape[1], frame.shape[0]), self._size)
+        found = self._encode(resize_frame(frame, size_wh))
+        kept.size_wh = size_wh
+        return found
+
+    @abstractmethod
+    def _encode(self, frame: Frame) -> Any:
+        """Return the bytes of a frame."""
+
+    def keep(self, lane: Lane, index: int, path: str | None, result: Any) -> None:
+        """Write a frame behind the last one of its clip. It counts when it is committed."""
+        kept = cast(_Kept, lane.state)
+        self._num_bytes += self._write(lane.unit, kept, result)
+        kept.num_frames += 1
+        lane.found.append((index, path, None))
+
+    @abstractmethod
+    def _write(self, unit: Unit, kept: _Kept, data: Any) -> int:
+        """Write one frame at its place; return its bytes on the disk."""
+
+    def collect(self, lane: Lane) -> None:
+        """Note which frames of the source were written, for the commit and for the index."""
+        kept, found = cast(_Kept, lane.state), lane.found
+        numbers = [lane.source_number(index) for index, _, _ in found]
+        note = {"frames": ranges_of(numbers), "size_wh": kept.size_wh, "fps": lane.fps}
+        first = kept.num_frames - len(found)
+        self._pieces.append(Piece(lane.unit.clip_no, found[0][0], first, len(found),
+                                  lane.unit.unit_no, json.dumps(note)))  # fmt: skip
+
+    def write(self, name: str) -> Shard | None:
+        """Make all that was written durable; None if there is nothing."""
+        if not self._pieces:
+            return None
+        self._flush()
+        num_rows = sum(piece.num_rows for piece in self._pieces)
+        shard = Shard(name, num_rows, self._num_bytes, tuple(self._pieces))
+        self._pieces, self._num_bytes = [], 0
+        return shard
+
+    @abstractmethod
+    def _flush(self) -> None:
+        """Make what was written since the last call durable."""
+
+
+class _Pictures(_Keeper):
+    """A folder for each clip, a picture for each frame."""
+
+    def __init__(self, settings: KeepSettings) -> None:
+        super().__init__(settings)
+        self._format, self._quality = settings.format, settings.quality
+        self._clip_folder, self._has_folder = self._folder, False
+        self._written: list[Path] = []
+
+    def _open(self, unit: Unit, kept: _Kept) -> None:
+        self._clip_folder = self._folder.joinpath(*clip_parts(unit.clip))
+        self._has_folder = self._clip_folder.is_dir()
+        for entry in self._clip_folder.iterdir() if self._has_folder else ():
+            name = _PICTURE.fullmatch(entry.name)
+            if name and int(name[1]) >= kept.num_frames:
+                entry.unlink()
+
+    def _encode(self, frame: Frame) -> bytes:
+        return encode_picture(frame, self._format, quality=self._quality)
+
+    def _write(self, unit: Unit, kept: _Kept, data: bytes) -> int:
+        if not self._has_folder:  # a clip without any frame leaves none
+            self._clip_folder.mkdir(parents=True, exist_ok=True)
+            self._has_folder = True
+        path = self._clip_folder / picture_name(kept.num_frames, self._format)
+        path.write_bytes(data)
+        self._written.append(path)
+        return len(data)
+
+    def _flush(self) -> None:
+        sync_files(self._written)
+        self._written = []
+
+
+class _Packs(_Keeper):
+    """Every clip at the place in the packs that was planned for it."""
+
+    def __init__(self, settings: KeepSettings) -> None:
+        super().__init__(settings)
+        self._places = read_places(self._folder)
+        self._open_packs: dict[str, int] = {}
+
+    def _open(self, unit: Unit, kept: _Kept) -> None:
+        place = self._places.get(unit.clip_no)
+        kept.room = 0
+        if place is not None:
+            kept.size_wh, kept.room = (place.width, place.height), place.num_frames
+
+    def _shape(self, frame: Frame, kept: _Kept) -> Any:
+        if kept.num_frames == kept.room:
+            raise DecodeError(
+                f"the packs have room for {kept.room} frames of this clip, as many as it said it "
+                "had; write it into another folder, or without --pack",
+                reason="longer than it said",
+            )
+        return self._encode(resize_frame(frame, kept.size_wh))
+
+    def _encode(self, frame: Frame) -> Frame:
+        return np.ascontiguousarray(frame)
+
+    def _write(self, unit: Unit, kept: _Kept, data: Frame) -> int:
+        place = self._places[unit.clip_no]
+        pack = self._open_packs.get(place.pack)
+        if pack is None:
+            path = self._folder / PACKS_NAME / place.pack
+            pack = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._open_packs[place.pack] = pack
+        start, view = place.offset + kept.num_frames * place.frame_bytes, data.data.cast("B")
+        while view:
+            done = os.pwrite(pack, view, start)
+            start, view = start + done, view[done:]
+        return place.frame_bytes
+
+    def _flush(self) -> None:
+        for pack in self._open_packs.values():
+            os.fsync(pack)
+            os.close(pack)
+        self._open_packs = {}

@@ -1,0 +1,195 @@
+"""`frames`: every video of a source decoded once, kept as pictures or packed, with an index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from posemill.config import FramesConfig
+from posemill.decoders import find_decoder
+from posemill.decoders.sampling import Sampling
+from posemill.errors import ConfigError
+from posemill.jobs.extract.ledger import Ledger
+from posemill.jobs.extract.opening import source_record
+from posemill.jobs.extract.plan import UNKNOWN_COST, PlannedUnit
+from posemill.jobs.extract.run import FrameJob, JobSummary, run_job
+from posemill.jobs.extract.snapshot import Snapshot
+from posemill.jobs.extract.workers import WorkerPlan
+from posemill.jobs.frames.keeping import KeepSettings
+from posemill.jobs.frames.places import (
+    PACKS_NAME,
+    check_parts_differ,
+    clip_parts,
+    plan_places,
+    read_places,
+    write_places,
+)
+from posemill.provenance import describe_unused
+from posemill.records import Clip
+from posemill.sources import ClipList
+from posemill.sources.tracking import Tracking
+from posemill.stores.frame_index import (
+    INDEX_NAME,
+    FrameFormat,
+    IndexedClip,
+    indices_of,
+    ranges_of,
+    write_index,
+)
+from posemill.stores.manifest import Manifest
+
+
+@dataclass(frozen=True, repr=False)
+class FramesSummary(JobSummary):
+    """What came of it.
+
+    Args:
+        num_bytes: What the frames take on the disk.
+    """
+
+    num_bytes: int = 0
+
+    @property
+    def index(self) -> Path:
+        """The table of all clips, for datasets."""
+        return self.folder / INDEX_NAME
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {**super().to_json(), "index": str(self.index), "num_bytes": self.num_bytes}
+
+
+class FramesJob(FrameJob):
+    """All frames that are wanted of all clips, kept."""
+
+    def __init__(self, config: FramesConfig) -> None:
+        self.config: FramesConfig = config
+        self.sampling = sampling_of(config)
+
+    def manifest(self, clips: ClipList) -> Manifest:
+        """Return what was asked for."""
+        return Manifest(
+            "",
+            kind="frames",
+            options=self.config.deciding_options(),
+            source=source_record(self.config.source, clips),
+        )
+
+    def decide(self, clips: ClipList) -> ClipList:
+        """Refuse what could not be written or read."""
+        check_parts_differ(clips)
+        if self.config.fps is not None and any(clip.kind != "video" for clip in clips):
+            raise ConfigError(
+                "--fps needs videos: folders of pictures do not say how many a second they are; "
+                "use --every"
+            )
+        return clips
+
+    def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
+        """Return a unit for each clip: its pictures are numbered one after the other."""
+        config = self.config
+        if config.pack:
+            write_places(config.out, plan_places(clips, config.decoder, config.target_size))
+        for clip_no, clip in enumerate(clips, start=1):
+            cost = UNKNOWN_COST if clip.num_frames is None else clip.num_frames
+            yield PlannedUnit(clip_no, 0, None, True, clip.kind == "video", cost)
+
+    def prepare(self, ledger: Ledger) -> None:
+        """Take back the index if it does not say all: it is what makes the frames whole."""
+        if ledger.costs_to_do():
+            (self.config.out / INDEX_NAME).unlink(missing_ok=True)
+
+    def worker_settings(self, workers: WorkerPlan) -> KeepSettings:
+        """Return what the workers need to know."""
+        config = self.config
+        return KeepSettings(
+            folder=str(config.out),
+            decoder=config.decoder,
+            devices=workers.devices,
+            batch_size=1,
+            memory_bytes=workers.memory_bytes,
+            format="rgb" if config.pack else config.format,
+            quality=config.quality,
+            size=config.target_size,
+            sampling=self.sampling,
+        )
+
+    def finish(self, ledger: Ledger, clips: ClipList) -> FramesSummary:
+        """Write the index."""
+        write_index(self.config.out, self._index(ledger, clips))
+        num_bytes = sum(size for _, size in ledger.shard_sizes())
+        return FramesSummary(
+            self.config.out, tuple(ledger.counts()), tuple(ledger.reasons()), num_bytes=num_bytes
+        )
+
+    def _index(self, ledger: Ledger, clips: ClipList) -> Iterator[IndexedClip]:
+        config = self.config
+        places = read_places(config.out) if config.pack else {}
+        for clip_no, num_frames, notes in ledger.notes():
+            clip, found = clips[clip_no - 1], [json.loads(note) for note in notes]
+            path, offset = config.out.joinpath(*clip_parts(clip)), 0
+            if config.pack:
+                path = config.out / PACKS_NAME / places[clip_no].pack
+                offset = places[clip_no].offset
+            numbers = indices_of(" ".join(note["frames"] for note in found))
+            yield IndexedClip(
+                clip.clip_id,
+                clip.split,
+                path,
+                cast(FrameFormat, "rgb" if config.pack else config.format),
+                num_frames,
+                tuple(found[0]["size_wh"]),
+                offset,
+                self._rate(found[0]["fps"]),
+                ranges_of(numbers.tolist()),
+                clip.label,
+                clip.extra,
+            )
+
+    def _rate(self, fps: float | None) -> float | None:
+        """Return how many of the frames that are kept make a second."""
+        config = self.config
+        if fps is None or config.fps is not None:
+            return fps if config.fps is None else min(config.fps, fps or config.fps)
+        return fps / config.every
+
+
+def sampling_of(config: FramesConfig) -> Sampling | None:
+    """Return which frames of a clip are wanted; None for all."""
+    if config.fps is not None:
+        return Sampling("fps", fps=config.fps)
+    return Sampling("stride", config.every) if config.every > 1 else None
+
+
+def unused_settings(config: FramesConfig, clips: Iterable[Clip]) -> list[str]:
+    """Return a sentence for each setting that was given and has no effect on these clips."""
+    reasons: dict[str, str] = {}
+    if config.pack:
+        reasons |= dict.fromkeys(("format", "quality"), "a pack holds plain bytes")
+    elif config.format == "png":
+        reasons["quality"] = "png loses nothing"
+    if not any(clip.kind == "video" for clip in clips):
+        reasons["decoder"] = "there are no videos"
+    return describe_unused(config, reasons)
+
+
+def write_frames(
+    config: FramesConfig,
+    *,
+    clips: ClipList | None = None,
+    on_progress: Callable[[Snapshot], None] | None = None,
+    on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
+    on_count: Callable[[int, int], None] | None = None,
+) -> FramesSummary:
+    """Keep the frames of all clips of a source; continue if it was begun.
+
+    Arguments and errors as `posemill.jobs.extract.run.extract` has them.
+    """
+    find_decoder(config.decoder)
+    summary = run_job(
+        FramesJob(config), clips=clips, on_progress=on_progress, on_plan=on_plan, on_count=on_count
+    )
+    return cast(FramesSummary, summary)
