@@ -31,7 +31,7 @@ MODULES = (
     "cli/*.py", "api/*.py", "settings.py", "provenance.py", "plugins.py", "sources/__init__.py",
     "sources/tracking.py", "clips/inputs.py", "formats/__init__.py", "stores/manifest.py",
     "machine/disk.py", "training/extra.py", "jobs/extract/status.py", "jobs/extract/snapshot.py",
-    "jobs/extract/workers.py",
+    "jobs/extract/workers.py", "jobs/frames/forecast.py",
 )  # fmt: skip
 _HEADER = "# Chinese words of posemill; make catalogue brings them in step with the sources."
 # What click, typer and the system say.

@@ -33,7 +33,6 @@ _GROUPS: tuple[str, ...] = (
     "posemill.cli.runs",
     "posemill.cli.data",
     "posemill.cli.look",
-    "posemill.cli.compare",
     "posemill.cli.train",
     "posemill.cli.sweep",
 )

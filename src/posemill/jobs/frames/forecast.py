@@ -47,12 +47,17 @@ class FramesForecast:
 
     def describe(self) -> str:
         """Return one line: clips, frames, disk and time, and what packs would take."""
-        head = f"{self.num_clips:,} clips, {in_words(self.num_frames)} frames: about"
-        time_ = f"{duration(self.seconds)} on {self.num_workers} workers"
-        packed = in_bytes(self.packed_bytes)
+        clips, frames, packed = f"{self.num_clips:,}", in_words(self.num_frames), self.packed_bytes
+        disk, time_, workers = in_bytes(packed), duration(self.seconds), self.num_workers
         if self.picture_bytes is None:
-            return f"{head} {packed} packed, {time_}"
-        return f"{head} {in_bytes(self.picture_bytes)} as {self.what}, {time_}; packed {packed}"
+            return (
+                f"{clips} clips, {frames} frames: about {disk} packed, {time_} on {workers} workers"
+            )
+        pictures = f"{in_bytes(self.picture_bytes)} as {self.what}"
+        return (
+            f"{clips} clips, {frames} frames: about {pictures}, {time_} on {workers} workers; "
+            f"packed {disk}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
