@@ -60,9 +60,11 @@ def test_boxes_are_the_expected_sides_around_the_centre_of_a_cell() -> None:
     x, y = 3.5 * 16, 5.5 * 16
     np.testing.assert_allclose(boxes, [[x - 32, y - 56, x + 160, y + 80]], atol=1e-3)
     assert find_boxes(maps, min_score=0.51)[0].shape == (0, 4)
-    # Other classes do not count.
-    maps[0][17] = 9
+    # Other classes do not count, and a cell that is rather one of them is no person.
+    maps[0][16] = 9
     assert len(find_boxes(maps, min_score=0.2)[0]) == 1
+    maps[1][16, 5, 3] = 0.1
+    assert not len(find_boxes(maps, min_score=0.2)[0])
 
 
 def points_one_by_one(

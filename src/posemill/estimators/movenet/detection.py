@@ -77,7 +77,9 @@ def find_boxes(maps: Sequence[FloatArray], *, min_score: float) -> tuple[FloatAr
     found = [(np.zeros((0, 4), np.float32), np.zeros(0, np.float32))]
     for values, stride in zip(maps, _STRIDES, strict=True):
         scores = 1 / (1 + np.exp(-values[_PERSON]))
-        rows, columns = np.nonzero(scores >= min_score)
+        # A dog may look like a person too, but more like a dog.
+        is_person = values[_PERSON] >= values[:_NUM_CLASSES].max(axis=0)
+        rows, columns = np.nonzero(is_person & (scores >= min_score))
         shares = np.exp(values[_NUM_CLASSES:, rows, columns].reshape(4, _BINS, -1))
         shares /= shares.sum(axis=1, keepdims=True)
         sides = np.einsum("sbn,b->ns", shares, np.arange(_BINS, dtype=np.float32))
