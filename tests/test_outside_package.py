@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import av
+import cv2
 import numpy as np
 import pytest
 
@@ -118,14 +120,18 @@ def package(install_entry_points) -> Path:
 
 
 def run(package: Path, *arguments: object) -> str:
+    done = call(package, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def call(package: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", *map(str, arguments)], capture_output=True, text=True, cwd=package,
         env={**os.environ, "PYTHONPATH": paths, "READ_BY_OWN_DECODER": str(package / "read.txt")},
         timeout=240, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_one_of_each_kind_from_outside_goes_the_whole_way(package: Path, tmp_path: Path) -> None:
@@ -168,3 +174,62 @@ def test_the_contract_suites_pass_for_all_of_them(package: Path) -> None:
     said = run(package, "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull,
                package / "test_crosses.py")  # fmt: skip
     assert "passed" in said
+
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "plugin"
+
+
+def test_the_example_installs_without_a_network_and_goes_the_whole_way(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", "70.1", reason="builds the example, comes with torch")
+    source, site = tmp_path / "source", tmp_path / "site"
+    shutil.copytree(EXAMPLE, source)  # building leaves files beside the sources
+    run(source, "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation",
+        "--target", site, source)  # fmt: skip
+    shutil.rmtree(source / "src")  # from here on only what was installed
+    said = run(site, "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, source / "tests")
+    assert "passed" in said
+    (tmp_path / "pictures").mkdir()
+    for number in range(3):
+        picture = np.zeros((24, 32, 3), np.uint8)
+        picture[8:16, 4 + number : 20] = 100
+        cv2.imwrite(str(tmp_path / "pictures" / f"{number}.png"), picture)
+    run(site, "posemill", "extract", tmp_path / "pictures", "--out", tmp_path / "run", "--engine",
+        "silhouette", "--engine-option", "threshold=90", "--workers", 1)  # fmt: skip
+    # The ending of the file is known too, and its skeleton to whoever reads it.
+    run(site, "posemill", "export", tmp_path / "run", "--out", tmp_path / "points.jsonl")
+    shown = json.loads(run(site, "posemill", "view", tmp_path / "points.jsonl", "--json"))
+    assert (shown["kind"], shown["skeleton_names"]) == ("jsonl", ["silhouette-5"])
+    assert shown["splits"][0]["presence"] == {"body": 1.0}
+    lines = (tmp_path / "points.jsonl").read_text().splitlines()
+    points = np.array(json.loads(lines[1])["points"])
+    np.testing.assert_allclose(points[:, 3, 0] * 32, [4.5, 5.5, 6.5], rtol=1e-5)  # right side
+
+
+def test_a_broken_package_is_said_once_and_stops_only_what_needs_it(
+    install_entry_points, tmp_path: Path
+) -> None:
+    kinds = ("engine", "decoder", "format", "executor")
+    folder = install_entry_points(
+        {f"posemill.{kind}s": {f"bad-{kind}": f"bad_package:{kind}"} for kind in kinds}
+    )
+    (folder / "bad_package.py").write_text("raise OSError('half installed')\n")
+    write_video(tmp_path / "videos" / "c.mp4", 90)
+    out = tmp_path / "run"
+    usual = ("extract", tmp_path / "videos", "--out", out, "--engine", "fake", "--workers", 1)
+    run(folder, "posemill", *usual)
+    run(folder, "posemill", "export", out, "--out", tmp_path / "points.npz")
+    run(folder, "posemill", "view", tmp_path / "points.npz")
+    done = call(folder, "posemill", "engines")
+    message = "of the package 'outside' cannot be imported (OSError: half installed); update it, "
+    assert done.returncode == 0
+    assert "holistic" in done.stdout
+    assert done.stderr.count(f"engine 'bad-engine' {message}or run: pip uninstall outside") == 1
+    for kind in ("engine", "decoder", "executor"):
+        done = call(folder, "posemill", *usual[:2], "--out", tmp_path / kind, *usual[4:],
+                    f"--{kind}", f"bad-{kind}")  # fmt: skip
+        assert done.returncode == 2, done.stderr
+        assert f"{kind} 'bad-{kind}' {message}" in done.stderr
+        assert "Traceback" not in done.stderr
+    done = call(folder, "posemill", "export", out, "--to", "bad-format", "--out", tmp_path / "x")
+    assert done.returncode == 2
+    assert f"format 'bad-format' {message}" in done.stderr

@@ -44,7 +44,7 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(
 ) -> None:
     folder = install_entry_points({"posemill.things": {"outer": "needs_much:Thing"}})
     (folder / "needs_much.py").write_text("import no_such_package.part\n")
-    message = r"thing 'outer' needs 'no_such_package', which is not installed; run: pip install no_"
+    message = r"thing 'outer' of the package 'outside' needs 'no_such_package', which .*install no_"
     with pytest.raises(MissingExtraError, match=message):
         plugins.load("thing", {}, "outer", extra="train")
     with pytest.raises(MissingExtraError, match=r"pip install 'posemill\[train\]'"):
@@ -58,5 +58,33 @@ def test_two_packages_with_one_name_are_refused(install_entry_points: Install) -
     metadata = second / "another-1.0.dist-info" / "METADATA"
     metadata.write_text(metadata.read_text().replace("outside", "another"))
     assert first != second
-    with pytest.raises(ConfigError, match=r"two packages bring a thing 'same': .*uninstall one"):
+    message = (
+        r"two packages bring a thing 'same': another \(json:loads\) and outside .*uninstall one"
+    )
+    with pytest.raises(ConfigError, match=message):
         plugins.load("thing", {}, "same")
+    assert plugins.names_of("thing", TABLE) == ["text", "gone", "old", "same"]
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("1 / 0", r"ZeroDivisionError: division by zero"),
+        ("def broken(:", "SyntaxError: "),
+        ("from posemill import no_such_name", "ImportError: cannot import name"),
+        ("import sys; sys.no_such_thing", "AttributeError: module 'sys'"),
+    ],
+)
+def test_a_package_that_cannot_be_imported_is_named_and_stops_nothing_else(
+    install_entry_points: Install, caplog: pytest.LogCaptureFixture, source: str, why: str
+) -> None:
+    folder = install_entry_points({"posemill.things": {"broken": f"broken_{len(why)}:Thing"}})
+    (folder / f"broken_{len(why)}.py").write_text(source)
+    message = (
+        rf"thing 'broken' of the package 'outside' cannot be imported \({why}.*; update it, or "
+    )
+    with pytest.raises(ConfigError, match=message + "run: pip uninstall outside"):
+        plugins.load("thing", {}, "broken")
+    found = dict(plugins.load_all("thing", {"text": "string:capwords"}))
+    assert list(found) == ["text"]
+    assert "thing 'broken' of the package 'outside' cannot be imported" in caplog.text

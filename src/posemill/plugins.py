@@ -7,12 +7,13 @@ group `posemill.<kind>s` (`posemill.engines`, `posemill.decoders`, …) with a v
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any
 
-from posemill.errors import ConfigError, MissingExtraError
+from posemill.errors import ConfigError, MissingExtraError, PosemillError
+from posemill.terminal import warn_once
 
 Table = Mapping[str, str]
 
@@ -22,23 +23,33 @@ def names_of(kind: str, table: Table) -> list[str]:
     return [*table, *(name for name in outside(kind) if name not in table)]
 
 
-def outside(kind: str) -> dict[str, str]:
-    """Return what other packages bring of a kind: name -> `module:object`."""
-    return _entry_points(kind, tuple(sys.path))
+def outside(kind: str) -> list[str]:
+    """Return the names that other packages bring of a kind."""
+    return list(_entry_points(kind, tuple(sys.path)))
 
 
 @cache  # every installed package is looked at, which takes as long as decoding several frames
-def _entry_points(kind: str, _: tuple[str, ...]) -> dict[str, str]:
+def _entry_points(kind: str, _: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """Return by name what it stands for, each `module:object` with the package that says so."""
     from importlib.metadata import entry_points  # takes a tenth of the time of --help
 
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {}
     for entry in entry_points(group=f"posemill.{kind}s"):
-        if found.setdefault(entry.name, entry.value) != entry.value:
-            raise ConfigError(
-                f"two packages bring a {kind} {entry.name!r}: {found[entry.name]} and "
-                f"{entry.value}; uninstall one of them"
-            )
+        package = entry.dist.name if entry.dist is not None else entry.module
+        found.setdefault(entry.name, {})[entry.value] = package
     return found
+
+
+def load_all(kind: str, table: Table) -> Iterator[tuple[str, Any]]:
+    """Yield all names of a kind with their objects; of what cannot be had only why, on stderr.
+
+    One package that is broken does not stop what has nothing to do with it.
+    """
+    for name in names_of(kind, table):
+        try:
+            yield name, load(kind, table, name)
+        except PosemillError as error:
+            warn_once(str(error))
 
 
 def load(kind: str, table: Table, name: str, *, extra: str = "") -> Any:
@@ -51,25 +62,45 @@ def load(kind: str, table: Table, name: str, *, extra: str = "") -> Any:
         extra: The extra of posemill that brings what our own rows import.
 
     Raises:
-        ConfigError: No such name, or a row that leads nowhere.
+        ConfigError: No such name, a row that leads nowhere, or a package that cannot be imported.
         MissingExtraError: A package that the object imports is not installed.
     """
-    value = table.get(name) or outside(kind).get(name)
-    if value is None:
+    if name in table:
+        return _import(f"{kind} {name!r}", table[name], f"'posemill[{extra}]'" if extra else "")
+    found = _entry_points(kind, tuple(sys.path)).get(name)
+    if found is None:
         raise unknown(kind, name, names_of(kind, table))
+    if len(found) > 1:
+        who = " and ".join(f"{package} ({value})" for value, package in found.items())
+        raise ConfigError(f"two packages bring a {kind} {name!r}: {who}; uninstall one of them")
+    ((value, package),) = found.items()
+    what = f"{kind} {name!r} of the package {package!r}"
+    try:
+        return _import(what, value)
+    except PosemillError:
+        raise
+    except Exception as error:  # whatever the module of a stranger raises
+        raise ConfigError(
+            f"{what} cannot be imported ({type(error).__name__}: {error}); update it, or run: "
+            f"pip uninstall {package}"
+        ) from error
+
+
+def _import(what: str, value: str, package: str = "") -> Any:
+    """Return the object of a `module:object`; `package` is what brings what is not installed."""
     module, _, attribute = value.partition(":")
     try:
-        return getattr(import_module(module), attribute)
+        found = import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or f"{module}.".startswith(f"{error.name}."):
-            raise ConfigError(f"{kind} {name!r}: there is no module {module!r}") from error
-        package = f"'posemill[{extra}]'" if extra and name in table else error.name.split(".")[0]
+            raise ConfigError(f"{what}: there is no module {module!r}") from error
         raise MissingExtraError(
-            f"{kind} {name!r} needs {error.name!r}, which is not installed; run: "
-            f"pip install {package}"
+            f"{what} needs {error.name!r}, which is not installed; run: "
+            f"pip install {package or error.name.split('.')[0]}"
         ) from error
-    except AttributeError as error:
-        raise ConfigError(f"{kind} {name!r}: {module!r} has no {attribute!r}") from error
+    if not hasattr(found, attribute):
+        raise ConfigError(f"{what}: {module!r} has no {attribute!r}")
+    return getattr(found, attribute)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:

@@ -36,19 +36,13 @@ def run_and_file(out: AnyPath) -> tuple[Path, Path | None]:
     `keypoints.pkl` is a file: its run is `keypoints.run` beside it. A folder that is there is
     itself, whatever it is called.
     """
-    from posemill.formats import format_for
+    from posemill.formats import file_endings, format_for
 
     path = Path(out)
-    if path.is_dir() or path.suffix.lower() not in _file_endings():
+    if path.is_dir() or path.suffix.lower() not in file_endings():
         return path, None
     format_for(path)  # says so where the ending could be several
     return path.with_suffix(".run"), path
-
-
-def _file_endings() -> set[str]:
-    from posemill.formats import ENDINGS, get_format, known_formats
-
-    return {*ENDINGS, *(get_format(name).suffix for name in known_formats())} - {""}
 
 
 def run_of(path: AnyPath) -> Path:

@@ -71,9 +71,9 @@ def engines(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the engines, those of other packages too: skeletons, modes, devices, options."""
-    from posemill.estimators import engine_info, known_engines
+    from posemill.estimators import engine_infos
 
-    found = {name: engine_info(name).to_dict() for name in known_engines()}
+    found = {name: info.to_dict() for name, info in engine_infos().items()}
     if as_json:
         print_json(found)
         return

@@ -16,7 +16,7 @@ from posemill.estimators.declaration import EngineInfo, EngineOption
 from posemill.records import Frame, Keypoints
 
 __all__ = ["ESTIMATORS", "ClipState", "EngineInfo", "EngineOption", "Estimator", "engine_info",
-           "known_engines", "open_estimator"]  # fmt: skip
+           "engine_infos",           "known_engines", "open_estimator"]  # fmt: skip
 
 
 class ClipState(Protocol):
@@ -96,6 +96,15 @@ def engine_info(name: str, options: Mapping[str, Any] | None = None) -> EngineIn
         options: Its own, some of which change what it gives.
     """
     return cast(EngineInfo, _find(name).info).with_options(options or {})
+
+
+def engine_infos() -> dict[str, EngineInfo]:
+    """Return what every engine but that for tests says about itself, by name.
+
+    Those of packages that cannot be imported are left out, which is said on stderr.
+    """
+    loaded = plugins.load_all("engine", ESTIMATORS)
+    return {name: engine_info(name) for name, _ in loaded if name != "fake"}
 
 
 def known_engines() -> list[str]:

@@ -37,6 +37,7 @@ __all__ = [
     "Recipe",
     "Summary",
     "detect_format",
+    "file_endings",
     "format_for",
     "get_format",
     "known_formats",
@@ -46,6 +47,11 @@ __all__ = [
 def known_formats() -> list[str]:
     """Return the names of `FORMATS` and of other packages' (entry points `posemill.formats`)."""
     return plugins.names_of("format", FORMATS)
+
+
+def file_endings() -> set[str]:
+    """Return all endings of files of the formats."""
+    return {*ENDINGS, *(each.suffix for _, each in plugins.load_all("format", FORMATS))} - {""}
 
 
 def get_format(name: str) -> Format:
@@ -60,7 +66,8 @@ def format_for(out: Path) -> str:
         FormatError: Its ending says none, or could be several.
     """
     ending = ENDINGS.get(out.suffix.lower(), out.suffix.lower())
-    names = [name for name in known_formats() if ending and get_format(name).suffix == ending]
+    formats = dict(plugins.load_all("format", FORMATS)) if ending else {}
+    names = [name for name, each in formats.items() if each.suffix == ending]
     if ending[1:] in names:
         return ending[1:]
     if len(names) != 1:
@@ -76,8 +83,8 @@ def detect_format(path: Path) -> Format:
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
     known = known_formats()
-    for name in known:
-        form = get_format(name)
+    for _, make in plugins.load_all("format", FORMATS):
+        form = cast(Format, make())
         if form.sniff(path):
             return form
     seen, advice = _words_on_folder(path) if path.is_dir() else ("", "")

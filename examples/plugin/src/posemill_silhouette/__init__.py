@@ -1,0 +1,1 @@
+"""An engine and a format for posemill."""

@@ -1,0 +1,99 @@
+"""JSON lines: what the file is, then a line for each clip."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posemill.files import atomic_path
+from posemill.formats.shared.contract import (
+    ANY,
+    Recipe,
+    Size,
+    SkeletonCheck,
+    Summary,
+    expect_clips,
+    header_of,
+    make_clip,
+    reading,
+    skeleton_for,
+)
+from posemill.records import PoseClip, fields_of_recipe
+
+_FIELDS = ("clip_id", "split", "label", "fps", "image_paths")
+
+
+class JsonLinesFormat:
+    """One text file; nothing is lost, points that were not found are null."""
+
+    name = "jsonl"
+    suffix = ".jsonl"
+    layouts: tuple[str, ...] = ("holistic-143", ANY)
+    has_pixels = False
+    has_mask = False
+    losses: tuple[str, ...] = ()
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for a file whose first line says so."""
+        if not path.is_file():
+            return False
+        with path.open("rb") as handle:
+            return b'"format": "jsonl"' in handle.read(256)
+
+    def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
+        """Write one file; under a temporary name until it is whole."""
+        summary, check = Summary(path, self.name), SkeletonCheck(self, path)
+        with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
+            for clip in clips:
+                check(clip)
+                if not summary.num_clips:
+                    header = header_of(self.name, clip.skeleton_name, recipe.after(clip))
+                    handle.write(json.dumps(header) + "\n")
+                handle.write(json.dumps(_values_of(clip)) + "\n")
+                summary.count(clip)
+            check.finish(summary)
+        return summary
+
+    def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
+        """Yield the clips, one line at a time; broken lines are a `FormatError`."""
+        with reading(path, self.name), path.open(encoding="utf-8") as handle:
+            header = json.loads(next(handle, "{}"))
+            made = fields_of_recipe(header.get("recipe"))
+            count = 0
+            for line in handle:
+                yield _clip_of(path, json.loads(line), header.get("skeleton"), made)
+                count += 1
+            expect_clips(path, count)
+
+
+def _values_of(clip: PoseClip) -> dict[str, Any]:
+    # A float32 comes back as it was from the digits of its float64.
+    points = np.where(np.isnan(clip.points), None, clip.points.astype(object))
+    return {
+        **{name: getattr(clip, name) for name in _FIELDS},
+        "extra": dict(clip.extra),
+        "frame_indices": clip.frame_indices.tolist(),
+        "sizes_wh": clip.sizes_wh.tolist(),
+        "points": points.tolist(),
+        "scores": clip.scores.tolist(),
+    }
+
+
+def _clip_of(path: Path, values: dict[str, Any], skeleton: Any, made: dict[str, Any]) -> PoseClip:
+    points = np.array(values["points"], np.float32)  # None becomes NaN
+    return make_clip(
+        path,
+        points,
+        np.array(values["scores"], np.float32),
+        ~np.isnan(points[..., 0]),
+        skeleton_name=skeleton_for(points.shape[1], path, skeleton),
+        sizes_wh=np.array(values["sizes_wh"], np.int32),
+        frame_indices=np.array(values["frame_indices"], np.int64),
+        image_paths=tuple(values["image_paths"]),
+        **{name: values[name] for name in ("clip_id", "split", "label", "fps", "extra")},
+        **made,
+    )
