@@ -192,7 +192,9 @@ def scale(case: Case, pictures: Sequence[Frame], rounds: int) -> dict[str, Measu
         for index in range(300):
             picture = pictures[index % len(pictures)][..., ::-1]
             assert cv2.imwrite(str(source / f"{index:04d}.jpg"), picture)
-        settings = {"engine": "wholebody", "engine_options": case.options, "layout": "pictures"}
+        # Of so few pictures tasks as for many more: the last worker must not work alone for long.
+        settings = {"engine": "wholebody", "engine_options": case.options, "layout": "pictures",
+                    "task_frames": 12}  # fmt: skip
         taken = in_turns(
             {"one": lambda: run_extract(source, run, 1, **settings),
              "two": lambda: run_extract(source, run, 2, **settings)},
