@@ -73,6 +73,7 @@ DECODE = Benchmark("keypoints.decode", "--rounds 5")
 PARITY = Benchmark("keypoints.parity", "", ("openvino", "onnxruntime"))
 PEOPLE = Benchmark("keypoints.coco_people", "", ("pycocotools", "onnxruntime"))
 SCALING = Benchmark("datasets.extract_scaling", "--frames 768 --rounds 2")
+FRAMES = Benchmark("datasets.frames", "--clips 24 --rounds 3")
 COMMON = Benchmark("datasets.extract_against_common", "--copies 4 --rounds 2 --pictures 40")
 TASKS = Benchmark("datasets.many_tasks", "--tasks 10000")
 PREPARE_143 = Benchmark("datasets.prepare", "--layout 143 --frames 200000 --rounds 3")
@@ -180,6 +181,14 @@ FIGURES = [
     Figure("datasets", "the same by CPU time", SCALING, "one_of_bare_by_cpu"),
     Figure("datasets", "two workers / one worker", SCALING, "two_of_one", at_least=1.85),
     Figure("datasets", "CPU time of a frame, one worker / two", SCALING, "two_of_one_by_cpu"),
+    Figure("datasets", "`posemill frames`, two workers / one worker", FRAMES, "two_of_one",
+           at_least=1.85),
+    Figure("datasets", "the same by CPU time of a frame, one worker / two", FRAMES,
+           "two_of_one_by_cpu"),
+    Figure("datasets", "8 frames of a clip of 10 s: CPU time of its video / of its jpg", FRAMES,
+           "jpg", at_least=15, digits=1),
+    Figure("datasets", "the same of its video / of its pack", FRAMES, "pack", at_least=40,
+           digits=0),
     Figure("datasets", "a detector built per image in a pool / ours, wall time", COMMON,
            "common_wall", at_least=4),
     Figure("datasets", "the same by CPU time", COMMON, "common_cpu"),

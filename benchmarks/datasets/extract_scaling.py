@@ -15,10 +15,10 @@ import multiprocessing
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import cv2
 import psutil
@@ -28,7 +28,7 @@ from posemill.config import ExtractConfig
 from posemill.decoders import open_video
 from posemill.decoders.pictures import read_picture
 from posemill.estimators import open_estimator
-from posemill.jobs.extract.run import extract
+from posemill.jobs.extract.run import JobSummary, extract
 from posemill.jobs.extract.snapshot import Snapshot
 from posemill.sources import find_clips
 from posemill.sources.frames import frame_path, list_frames
@@ -114,16 +114,15 @@ def in_new_process(source: Path) -> Speed:
         return pool.apply(run_bare, (source,))
 
 
-def run_extract(source: Path, folder: Path, workers: int, **settings: Any) -> Speed:
-    """Return the speed of `extract` from when its workers are at work to the last commit.
-
-    Args:
-        source: Clips or pictures.
-        folder: Of the run; what is there is removed.
-        workers: How many.
-        settings: Others of `ExtractConfig`.
-    """
+def run_extract(source: Path, folder: Path, workers: int) -> Speed:
+    """Return the speed of `extract` from when its workers are at work to the last commit."""
     shutil.rmtree(folder, ignore_errors=True)
+    config = ExtractConfig(source, folder, workers=workers)
+    return measure_speed(lambda watch: extract(config, on_progress=watch), workers)
+
+
+def measure_speed(run: Callable[[Callable[[Snapshot], None]], JobSummary], workers: int) -> Speed:
+    """Return the speed of a job from when its workers are at work to the last commit."""
     seen: list[tuple[float, int, float]] = []
     processes: list[psutil.Process] = []
 
@@ -133,8 +132,7 @@ def run_extract(source: Path, folder: Path, workers: int, **settings: Any) -> Sp
                 processes.extend(psutil.Process().children())
             seen.append((time.monotonic(), snapshot.frames_done, cpu_of(processes)))
 
-    config = ExtractConfig(source, folder, workers=workers, **settings)
-    summary = extract(config, on_progress=watch)
+    summary = run(watch)
     assert summary.exit_code == 0, summary
     begin = next(entry for entry in seen if entry[1] >= 8 * workers)
     # At the very end the workers are gone, and their CPU time with them.
