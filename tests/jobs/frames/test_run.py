@@ -139,6 +139,15 @@ def test_folders_of_pictures_are_thinned_out_too(make_tree, tmp_path):
         write_frames(FramesConfig(tree, tmp_path / "rate", fps=5, executor="serial"))
 
 
+def test_a_clip_more_is_named_and_no_other_also_where_fewer_frames_are_kept(make_tree, tmp_path):
+    tree = make_tree({"train/a": 7})
+    made = FramesConfig(tree, tmp_path / "out", every=3, executor="serial")
+    write_frames(made)
+    make_tree({"train/a": 7, "train/b": 2})
+    with pytest.raises(RunError, match=r"was begun with:\n  train/b is new\nput it back"):
+        write_frames(made)
+
+
 def test_the_frames_are_a_source_for_extract_by_folder_and_by_index(config, tmp_path):
     folder = write_frames(config()).folder
     expected = [("train", "a", 30), ("train", "b", 7), ("dev", "c", 12)]

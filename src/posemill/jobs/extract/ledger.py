@@ -79,14 +79,24 @@ class Ledger(CommitLog):
         row = self._database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
-    def add_plan(self, clips: Iterable[Clip], units: Iterable[PlannedUnit]) -> None:
-        """Record the clips and units of a new run, all or nothing."""
+    def add_plan(
+        self,
+        clips: Sequence[Clip],
+        units: Iterable[PlannedUnit],
+        lengths: Sequence[int | None] | None = None,
+    ) -> None:
+        """Record the clips and units of a new run, all or nothing.
+
+        Args:
+            clips: As the source has them.
+            units: What is to be done.
+            lengths: How many frames of each clip are wanted; those that it has by default.
+        """
+        lengths = [clip.num_frames for clip in clips] if lengths is None else lengths
         try:
             with self.transaction():
-                for clip in clips:
-                    self.add_clip(
-                        clip.split, clip.clip_id, clip.num_frames, content=digest_of(clip)
-                    )
+                for clip, length in zip(clips, lengths, strict=True):
+                    self.add_clip(clip.split, clip.clip_id, length, content=digest_of(clip))
                 self._database.executemany(
                     "INSERT INTO units (clip_no, start_frame, stop_frame, is_chain, is_video, "
                     "cost, next_frame) VALUES (?, ?, ?, ?, ?, ?, ?)",

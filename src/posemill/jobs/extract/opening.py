@@ -64,7 +64,8 @@ def open_ledger(
             )  # fmt: skip
             if signals.received:
                 raise StoppedError(signals.received, folder)
-            ledger.add_plan(counted, job.plan(counted, clips.tracking))
+            lengths = [clip.num_frames for clip in counted]
+            ledger.add_plan(clips, job.plan(counted, clips.tracking), lengths)
         _check_source(folder, ledger, clips, config=config, manifest=manifest)
         if config.retry_failed:
             ledger.reset_failed()
