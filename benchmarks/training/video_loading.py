@@ -21,7 +21,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import cv2
 import psutil
 import torch
 from torch import Tensor, nn
@@ -38,10 +37,6 @@ from benchmarks.shared.measuring import (
     report,
     say,
 )
-from posemill.decoders import open_video
-from posemill.decoders.pictures import resize_frame
-from posemill.stores.frame_index import IndexedClip, picture_name, write_index
-from posemill.training.video.index import read_index
 
 VIDEOS = Path(__file__).parents[3] / "shared" / "datasets" / "gestures5"
 BATCH, SIZE, SAMPLING = 8, 112, "segments:8"
@@ -156,38 +151,6 @@ def choose_videos(folder: Path, count: int, out: Path) -> Path:
     return out
 
 
-def write_frames(videos: Path, out: Path, *, is_packed: bool) -> Path:
-    """Write the frames of videos as `posemill frames` lays them out; return the folder."""
-    (out / "packs").mkdir(parents=True)
-    rows, offset = [], 0
-    pack = out / "packs" / "000000.rgb"
-    with pack.open("wb") as handle:
-        for place in read_index(videos).clips:
-            with open_video(place.path) as video:
-                scale = SIZE / min(video.size_wh)
-                size_wh = round(video.size_wh[0] * scale), round(video.size_wh[1] * scale)
-                frames = [resize_frame(frame, size_wh) for frame in video]
-            height, width = frames[0].shape[:2]
-            folder = pack if is_packed else out / place.split / place.clip_id
-            if not is_packed:
-                folder.mkdir(parents=True)
-            for number, frame in enumerate(frames):
-                if is_packed:
-                    handle.write(frame.tobytes())
-                else:
-                    picture, quality = frame[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 90]
-                    cv2.imwrite(str(folder / picture_name(number, "jpg")), picture, quality)
-            rows.append(
-                IndexedClip(
-                    place.clip_id, place.split, folder, "rgb" if is_packed else "jpg", len(frames),
-                    (width, height), offset, label=place.label,
-                )
-            )  # fmt: skip
-            offset = handle.tell()
-    write_index(out, rows)
-    return out
-
-
 def megabytes(folder: Path) -> float:
     """Return what a folder takes on the disk."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
@@ -209,9 +172,13 @@ def main() -> None:
         videos = choose_videos(options.videos, options.clips, folder / "videos.csv")
         sources = {
             "video": videos,
-            "jpeg": write_frames(videos, folder / "jpeg", is_packed=False),
-            "packed": write_frames(videos, folder / "packed", is_packed=True),
+            "jpeg": folder / "jpeg",
+            "packed": folder / "packed",
         }
+        for name, is_packed in (("jpeg", False), ("packed", True)):
+            posemill.frames(
+                videos, folder / name, size=SIZE, short_side=True, pack=is_packed, progress=False
+            )
         costs = cost_of_clips(sources, options.rounds)
         for arm, seconds in costs.items():
             each = over_rounds(seconds).value / options.clips * 1e3
