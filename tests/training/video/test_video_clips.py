@@ -269,6 +269,21 @@ def test_lengths_are_said_where_they_are_known(packed: Path, videos: Path) -> No
     assert clips_of(videos, sampling="stride:5").lengths is None
 
 
+@pytest.mark.parametrize("settings", [{"pack": True}, {"format": "png"}])
+def test_what_posemill_frames_wrote_gives_the_frames_of_the_videos(
+    settings: dict[str, Any], videos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "frames"
+    posemill.frames(videos, out, executor="serial", progress=False, **settings)
+    kept, direct = clips_of(out, size=None), clips_of(videos, size=None)
+    assert (kept.classes, kept.targets) == (direct.classes, direct.targets)
+    for index in range(len(direct)):
+        one, other = kept[index], direct[index]
+        assert one is not None
+        assert other is not None
+        assert torch.equal(one["frames"], other["frames"])
+
+
 def test_a_clip_of_one_frame_gives_as_many_as_asked_for(tmp_path: Path) -> None:
     from posemill.testing.decoders import write_video
 
