@@ -75,6 +75,8 @@ PEOPLE = Benchmark("keypoints.coco_people", "", ("pycocotools", "onnxruntime"))
 SCALING = Benchmark("datasets.extract_scaling", "--frames 768 --rounds 2")
 FRAMES = Benchmark("datasets.frames", "--clips 24 --rounds 3")
 COMMON = Benchmark("datasets.extract_against_common", "--copies 4 --rounds 2 --pictures 40")
+OPENPOSE = Benchmark("keypoints.openpose_decoder", "--rounds 9")
+OPENPOSE_LOOP = Benchmark("datasets.openpose_against_loop", "--pictures 72 --rounds 2")
 TASKS = Benchmark("datasets.many_tasks", "--tasks 10000")
 PREPARE_143 = Benchmark("datasets.prepare", "--layout 143 --frames 200000 --rounds 3")
 PREPARE_543 = Benchmark("datasets.prepare", "--layout 543 --frames 200000 --rounds 3")
@@ -176,6 +178,10 @@ FIGURES = [
     *_rtmlib_figures(),
     *_distance_figures(),
     *_people_figures(),
+    Figure("keypoints", "openpose, around the network / in it, CPU time, one person", OPENPOSE,
+           "one_around", at_most=0.15, digits=3),
+    Figure("keypoints", "the same with ten people", OPENPOSE, "ten_around", at_most=0.15,
+           digits=3),
     Figure("datasets", "one worker / bare engine, frames per second", SCALING, "one_of_bare",
            at_least=0.93),
     Figure("datasets", "the same by CPU time", SCALING, "one_of_bare_by_cpu"),
@@ -195,6 +201,11 @@ FIGURES = [
     Figure("datasets", "pose-format's `videos_to_poses` / ours, wall time", COMMON,
            "pose_format_wall", at_least=1.2),
     Figure("datasets", "the same by CPU time", COMMON, "pose_format_cpu"),
+    Figure("datasets", "openpose, detector built per picture in a pool / ours, wall time",
+           OPENPOSE_LOOP, "wall", at_least=4),
+    Figure("datasets", "the same by CPU time", OPENPOSE_LOOP, "cpu"),
+    Figure("datasets", "share of the network, the same in both, of that loop's CPU time",
+           OPENPOSE_LOOP, "network_share"),
     Figure("datasets", "coordinator, CPU time of a task", TASKS, "coordinator_ms", at_most=1,
            unit=" ms"),
     Figure("datasets", "growth of its memory from the first task to the last", TASKS,

@@ -106,16 +106,16 @@ def test_two_outputs_become_heat_maps_and_affinities() -> None:
     assert (join_maps([np.zeros((1, 57, 2, 3)), np.ones((1, 57, 2, 3))], "net") == 1).all()
 
 
-def test_other_maps_than_ours_are_refused_with_their_shapes(tmp_path: Path) -> None:
+def test_other_maps_than_ours_are_refused_with_their_shapes_before_any_picture(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("onnxruntime")
-    network = open_maps_network(
-        str(onnx_file(tmp_path / "net.onnx", (25,))), device="cpu", threads=1, pixels="auto"
-    )
+    path = str(onnx_file(tmp_path / "net.onnx", (25,)))
     with pytest.raises(
         ConfigError,
-        match=r"expected 57 maps, or 19 heat maps and 38 affinity maps, got \(1, 25, 3, 2\)",
+        match=r"expected 57 maps, or 19 heat maps and 38 affinity maps, got \(1, 25, 8, 8\)",
     ):
-        network.run(np.zeros((1, 3, 24, 16), np.float32))
+        open_maps_network(path, device="cpu", threads=1, pixels="auto")
 
 
 def test_a_users_file_works_as_an_engine(tmp_path: Path) -> None:
@@ -206,3 +206,16 @@ def test_pictures_are_seen_in_their_shape_and_strips_smaller(
     larger = engine._maps_of(frame, 96)
     assert larger.shape[1] >= seen[1] // 8
     assert larger.shape[2] <= 8 * 96 // 8
+
+
+@pytest.mark.parametrize("size_wh", [(1, 400), (400, 1), (20, 400), (50, 3000)])
+def test_nobody_is_in_a_strip_whatever_the_network_says(
+    size_wh: tuple[int, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    engine: Any = open_estimator("openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))))
+    monkeypatch.setattr(engine, "_maps_of", lambda *_: pytest.fail("it was looked at"))
+    found = engine.estimate([np.full((size_wh[1], size_wh[0], 3), 9, np.uint8)])
+    assert np.isnan(found.points).all()
+    assert found.others.counts.tolist() == [0]
+    assert found.sizes_wh.tolist() == [[*size_wh]]

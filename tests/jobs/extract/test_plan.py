@@ -36,10 +36,29 @@ def test_a_tracked_clip_is_one_chain_however_long():
 
 
 def test_pictures_that_stand_alone_are_cut_into_ranges():
-    clips = [Clip("a", "a", "pictures", num_frames=250), Clip("b", "b", "pictures", num_frames=100)]
-    units = list(plan_units(clips, config(task_frames=100)))
-    assert spans(units) == [(1, 0, 100, 100), (1, 100, 200, 100), (1, 200, None, 50),
-                            (2, 0, None, 100)]  # fmt: skip
+    def lengths(num_frames, **settings):
+        clips = [Clip("a", "a", "pictures", num_frames=num_frames)]
+        units = list(plan_units(clips, config(**settings)))
+        assert [unit.start_frame for unit in units[1:]] == [unit.stop_frame for unit in units[:-1]]
+        assert units[-1].stop_frame is None
+        return [unit.cost for unit in units]
+
+    assert lengths(20) == [8, 8, 4]
+    assert lengths(8) == [8]
+    assert lengths(12_800) == [100] * 128
+    assert lengths(12_800, task_frames=50) == [50] * 256
+    assert lengths(1_000_000)[:-1] == [512] * 1953
+
+
+@pytest.mark.parametrize(("num_pictures", "most"), [(24, 16), (72, 40), (200, 104)])
+def test_a_folder_of_few_pictures_has_work_for_two_workers(num_pictures, most):
+    clips = [Clip("a", "a", "pictures", num_frames=num_pictures)]
+    costs = [(no, unit.cost) for no, unit in enumerate(plan_units(clips, config()), start=1)]
+    groups = group_units(costs, task_frames=512, num_workers=2)
+    loads = [0, 0]
+    for group in groups:  # whoever is free takes the next
+        loads[loads.index(min(loads))] += sum(costs[no - 1][1] for no in group)
+    assert max(loads) == most
 
 
 def test_a_video_is_cut_only_where_it_is_asked_for():

@@ -107,7 +107,8 @@ class TorchMaps:
             weights = torch.load(path, map_location="cpu", weights_only=True)
             network.load_state_dict(weights)
         except Exception as error:  # whatever a file that is something else makes torch raise
-            reason = " ".join(str(error).split())[:200]
+            # What torch says behind its first sentence is advice to trust the file.
+            reason = " ".join(str(error).split()).partition(". ")[0][:200]
             raise WeightsError(
                 f"{path} is not the body network of OpenPose for PyTorch: {reason}"
             ) from error

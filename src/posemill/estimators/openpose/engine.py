@@ -24,6 +24,10 @@ _STRIDE = 8  # pixels of the input in a cell of the maps
 _SECOND_SCALE = 1.5
 _WIDEST = 8  # times the height: a wider picture is looked at smaller
 
+# Times the shorter side: a network that is shown two or three cells of a strip finds people in any,
+# in a flat one of a pixel too.
+_LONGEST = 12
+
 
 class OpenPoseEstimator:
     """The bodies of all people in a picture, 18 points each.
@@ -93,6 +97,8 @@ class OpenPoseEstimator:
 
     def _look(self, frame: Frame) -> tuple[FloatArray, FloatArray]:
         """Return `(people, 18, 2)` as shares of the picture, and their scores."""
+        if max(frame.shape[:2]) > _LONGEST * min(frame.shape[:2]):
+            return np.zeros((0, NUM_POINTS, 2), np.float32), np.zeros((0, NUM_POINTS), np.float32)
         maps = self._maps_of(frame, self._height)
         if self._second_scale:
             taller = round(self._height * _SECOND_SCALE / _STRIDE) * _STRIDE

@@ -110,6 +110,9 @@ class _OnnxMaps:
         self._is_last = inputs[0].shape[3] == 3 and inputs[0].shape[1] != 3
         self.pixels = pixels
         self.identity = {"network": Path(name).name, "sha256": sha256, "runtime": "onnxruntime"}
+        sides = inputs[0].shape[1:3] if self._is_last else inputs[0].shape[2:]
+        height, width = (side if isinstance(side, int) and side > 0 else 64 for side in sides)
+        self.run(np.zeros((1, 3, height, width), np.float32))  # says now if it has other maps
 
     def run(self, pictures: FloatArray) -> FloatArray:
         """Return the maps; see `MapsNetwork`."""

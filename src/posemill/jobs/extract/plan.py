@@ -15,7 +15,10 @@ from posemill.sources.tracking import Tracking
 
 UNKNOWN_COST = 2000  # frames, for a video that does not say its length: likely a task of its own
 _TASKS_PER_WORKER = 8  # at least, as far as there are clips: the end has no long tail
-_SMALLEST_TASK = 32
+_SMALLEST_TASK = 32  # but where a worker would have none
+# Of a folder of pictures, grouped into tasks by the number of workers: at most as many, at least
+# of as many pictures.
+_PICTURE_UNITS, _SMALLEST_UNIT = 128, 8
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def plan_units(
                 cost = length[0]
                 step = max(1, round(config.split_long_seconds * length[1]))
         elif not is_video and not is_chain and clip.num_frames is not None:
-            step = config.task_frames
+            step = min(config.task_frames, max(_SMALLEST_UNIT, clip.num_frames // _PICTURE_UNITS))
         starts = list(range(0, cost, step)) if 0 < step < cost else [0]
         for start, stop in zip(starts, [*starts[1:], None], strict=True):
             length_in_frames = (cost if stop is None else stop) - start
@@ -123,7 +126,8 @@ def group_units(
     """
     total = sum(cost for _, cost in costs)
     share = total // (_TASKS_PER_WORKER * num_workers)
-    target = min(task_frames, max(_SMALLEST_TASK, share))
+    least = min(_SMALLEST_TASK, -(-total // num_workers))
+    target = min(task_frames, max(least, share))
     groups: list[tuple[int, list[int]]] = []
     group: list[int] = []
     size = 0
