@@ -33,6 +33,8 @@ ALLOWED = {
 # Heavy packages, and the only folders that wrap them.
 WRAPPED = {
     "torch": {"training", "estimators"},
+    "torchcodec": {"decoders"},
+    "decord": {"decoders"},
     "ray": {"executors"},
     "cv2": {"decoders", "estimators", "inspection", "solutions"},
     "ai_edge_litert": {"estimators"},

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from posemill.records import Frame
-from posemill.testing.decoders import VIDEO_KINDS
-from posemill.testing.decoders import number_of as _number_of
-from posemill.testing.decoders import write_video as _write_video
+from posemill.testing.videos import VIDEO_KINDS
+from posemill.testing.videos import number_of as _number_of
+from posemill.testing.videos import write_video as _write_video
 
 
 @pytest.fixture(params=list(VIDEO_KINDS))
@@ -51,3 +51,9 @@ def write_video() -> Callable[..., Path]:
 def without_permission() -> Callable[[Path], contextlib.AbstractContextManager[None]]:
     """A context in which a file cannot be read."""
     return _without_permission
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what is found out about videos out of the user's cache."""
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "own-cache"))

@@ -4,15 +4,16 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import av
 import numpy as np
 import pytest
 
 from posemill.decoders import open_video
-from posemill.decoders.jump_pyav import can_jump, find_target, first_time_at, jump, read_times
+from posemill.decoders.jump_pyav import can_jump, find_target, first_time_at, jump
 from posemill.decoders.losses_pyav import DamageError
+from posemill.decoders.stream_pyav import read_index
 from posemill.errors import DecodeError
 
 WriteVideo = Callable[..., Path]
@@ -30,6 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "vp9.webm": {"codec": "libvpx-vp9", "options": {"g": "25", "cpu-used": "8"}},
     "mjpeg.mkv": {"codec": "mjpeg", "pixel_format": "yuvj420p"},
+    "mpeg4.mp4": {"codec": "mpeg4", "options": {"g": "25", "bf": "2"}},
     # what cannot be jumped in, and must still be right
     "intra_refresh.mp4": {
         "size_wh": (256, 48),
@@ -38,7 +40,15 @@ KINDS: dict[str, dict[str, Any]] = {
     "mpeg4.avi": {"codec": "mpeg4", "options": {"g": "25", "bf": "2"}},
     "stream.ts": {"options": {"g": "25", "bf": "2"}},
 }
-SAFE = ["b_frames.mp4", "open_gop.mp4", "open_gop.mkv", "hevc.mp4", "vp9.webm", "mjpeg.mkv"]
+SAFE = [
+    "b_frames.mp4",
+    "open_gop.mp4",
+    "open_gop.mkv",
+    "hevc.mp4",
+    "vp9.webm",
+    "mjpeg.mkv",
+    "mpeg4.mp4",
+]
 
 
 @pytest.fixture
@@ -73,8 +83,9 @@ def test_a_jump_starts_near_its_target(make: Callable[[str], Path], name: str) -
     with av.open(str(path)) as container, av.open(str(path)) as other:
         stream = container.streams.video[0]
         assert can_jump(container, stream)
-        times = read_times(other, other.streams.video[0])
-        assert times is not None
+        index = read_index(other, other.streams.video[0], is_exact=True)
+        assert index.is_sure
+        times = index.pts[index.stored_at].tolist()
         assert len(times) == 150
         target = find_target(times, times[10], 100)
         assert target == times[110]
@@ -156,26 +167,6 @@ def test_a_stream_cut_out_of_a_longer_one_is_counted_from_what_it_shows(
     np.testing.assert_array_equal(part[0], whole[60])
 
 
-def test_times_are_not_sure_where_frames_lead_or_share_them() -> None:
-    class Packet(NamedTuple):
-        pts: int | None
-        is_keyframe: bool = False
-        size: int = 100
-        is_discard: bool = False
-
-    class Container(list[Packet]):
-        def demux(self, stream: None) -> list[Packet]:
-            return self
-
-    key = Packet(10, is_keyframe=True)
-    assert read_times(Container([key, Packet(30), Packet(20)]), None) == [10, 20, 30]
-    hidden = [Packet(40, size=1), Packet(50, size=0), Packet(60, is_discard=True)]
-    assert read_times(Container([Packet(5), key, *hidden, Packet(20)]), None) == [10, 20]
-    assert read_times(Container([key, Packet(5)]), None) is None
-    assert read_times(Container([key, Packet(20), Packet(20)]), None) is None
-    assert read_times(Container([key, Packet(None)]), None) is None
-
-
 def stream_of(codec: str = "h264") -> Any:
     """A stream with 1024 units a second."""
     return SimpleNamespace(codec_context=SimpleNamespace(name=codec), time_base=Fraction(1, 1024))
@@ -184,9 +175,9 @@ def stream_of(codec: str = "h264") -> Any:
 @pytest.mark.parametrize(
     ("containers", "codecs", "expected"),
     [
-        ("mov,mp4,m4a,3gp,3g2,mj2", "h264 hevc vp9 av1 libdav1d mjpeg", True),
-        ("matroska,webm", "h264 hevc vp9 av1 libdav1d mjpeg", True),
-        ("matroska,webm", "vp8 mpeg4 mpeg2video gif", False),
+        ("mov,mp4,m4a,3gp,3g2,mj2", "h264 hevc vp9 av1 libdav1d mjpeg mpeg4", True),
+        ("matroska,webm", "h264 hevc vp9 av1 libdav1d mjpeg mpeg4", True),
+        ("matroska,webm", "vp8 mpeg2video gif", False),
         ("avi", "h264 mjpeg", False),
         ("mpegts", "h264 hevc", False),
     ],

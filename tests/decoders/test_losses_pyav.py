@@ -70,6 +70,7 @@ def test_damage_in_the_middle_never_loses_frames_in_silence(tmp_path: Path, name
         data[start : start + length] = chance.randbytes(len(data[start : start + length]))
         (tmp_path / name).write_bytes(data)
         number, error = read(tmp_path / name)
+        assert read(tmp_path / name) == (number, error), "a second reading says something else"
         assert number == NUM_FRAMES or error, f"seed {seed}: {number} frames and no reason"
         num_less += number < NUM_FRAMES
     assert num_less, "no damage did any harm: the test shows nothing"

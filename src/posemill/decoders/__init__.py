@@ -5,13 +5,17 @@ Open a video inside the process that reads it: decoders do not survive a fork.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from posemill import plugins
-from posemill.decoders.opening import MAX_PIXELS, StrPath
+from posemill.decoders.opening import MAX_PIXELS, StrPath, TargetSize
 from posemill.records import Frame
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class VideoReader(Protocol):
@@ -19,7 +23,7 @@ class VideoReader(Protocol):
 
     @property
     def size_wh(self) -> tuple[int, int]:
-        """Width and height of the first frame in pixels, turned as the rotation tag says."""
+        """Width and height in pixels of the first frame as it comes: turned, and resized."""
 
     @property
     def fps(self) -> float | None:
@@ -35,8 +39,26 @@ class VideoReader(Protocol):
     def __iter__(self) -> Iterator[Frame]:
         """Yield all frames, `(height, width, 3)` uint8 RGB each, in the order they are shown."""
 
-    def read_frames(self, start_index: int = 0) -> Iterator[Frame]:
+    def frame_seconds(self) -> NDArray[np.float64]:
+        """Return when each frame is shown, in seconds since the start of the file, ascending.
+
+        As the file says, whatever its rate; read from the packets without decoding them.
+        """
+
+    def frames_at(self, indices: Iterable[int]) -> list[Frame]:
+        """Return the frames of these numbers, in any order; where one is repeated, the same array.
+
+        Raises:
+            IndexError: The window has no frame of that number.
+            DecodeError: At damage; `frame_index` is the number of the first frame that is lost.
+        """
+
+    def read_frames(self, start_index: int = 0, *, stride: int = 1) -> Iterator[Frame]:
         """Yield the frames from number `start_index` on: the very ones a full reading gives.
+
+        Args:
+            start_index: The number of the first one.
+            stride: Every so manieth comes; the others are decoded, but not made pixels of.
 
         Raises:
             DecodeError: At damage, after all frames before it; `frame_index` is the number of the
@@ -62,6 +84,9 @@ class VideoReader(Protocol):
 # add theirs by entry points of the group `posemill.decoders`.
 DECODERS = {
     "pyav": "posemill.decoders.video_pyav:PyavReader",
+    "opencv": "posemill.decoders.video_opencv:OpencvReader",
+    "torchcodec": "posemill.decoders.video_torchcodec:TorchcodecReader",
+    "decord": "posemill.decoders.video_decord:DecordReader",
 }
 
 
@@ -72,7 +97,7 @@ def known_decoders() -> list[str]:
 
 def find_decoder(name: str) -> Callable[..., VideoReader]:
     """Return the class of a decoder, or raise the error that says what is known or missing."""
-    return cast(Callable[..., VideoReader], plugins.load("decoder", DECODERS, name))
+    return cast(Callable[..., VideoReader], plugins.load("decoder", DECODERS, name, extra=name))
 
 
 def open_video(
@@ -83,6 +108,7 @@ def open_video(
     start_seconds: float = 0.0,
     end_seconds: float | None = None,
     max_pixels: int = MAX_PIXELS,
+    target_size: TargetSize = None,
 ) -> VideoReader:
     """Return a reader of that video file.
 
@@ -93,6 +119,8 @@ def open_video(
         start_seconds: Frames shown before it are left out.
         end_seconds: Frames shown at it or later are left out; None for the end of the video.
         max_pixels: Per frame; refused above.
+        target_size: What frames are resized to: (width, height), or the short side alone, which
+            keeps the shape; None leaves them as they are.
 
     Raises:
         DecodeError: The file is missing, empty, not a video, has sound only …; see
@@ -105,10 +133,14 @@ def open_video(
         raise ValueError(
             f"expected 0 <= start_seconds < end_seconds, got {start_seconds} and {end_seconds}"
         )
+    sides = target_size if isinstance(target_size, tuple) else (target_size or 1,)
+    if min(sides) < 1:
+        raise ValueError(f"target_size: expected 1 pixel or more, got {target_size}")
     return factory(
         path,
         threads=threads,
         start_seconds=start_seconds,
         end_seconds=end_seconds,
         max_pixels=max_pixels,
+        target_size=target_size,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterator
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 import av
@@ -19,10 +19,10 @@ import av.error
 from av.video.frame import PictureType
 
 from posemill.decoders.losses_pyav import DamageError
-from posemill.decoders.stream_pyav import Clock, decode_frames, shown_packets
+from posemill.decoders.stream_pyav import Clock, decode_frames
 
 _CONTAINERS = frozenset(["mp4", "matroska"])
-_CODECS = frozenset(["h264", "hevc", "vp9", "av1", "libdav1d", "mjpeg"])
+_CODECS = frozenset(["h264", "hevc", "vp9", "av1", "libdav1d", "mjpeg", "mpeg4"])
 # B-frames are stored after the frame shown next: step back by more than they can be out of order.
 _MARGIN_SECONDS = 1.0
 
@@ -32,22 +32,6 @@ def can_jump(container: Any, stream: Any) -> bool:
     names = container.format.name.split(",")
     codec = stream.codec_context.name
     return not _CONTAINERS.isdisjoint(names) and codec in _CODECS
-
-
-def read_times(container: Any, stream: Any) -> list[int] | None:
-    """Return the time of every frame in the stream's units, ascending, without decoding.
-
-    None where a time is missing or occurs twice, or where the stream begins with frames that lack
-    what they refer to (it was cut out of a longer one): times and frames do not go together then.
-    """
-    stored = []
-    for packet in shown_packets(container, stream):
-        if packet.pts is None:
-            return None
-        stored.append(int(packet.pts))
-    times = sorted(stored)
-    is_unique = all(one < other for one, other in pairwise(times))
-    return times if is_unique and times[:1] == stored[:1] else None
 
 
 def first_time_at(container: Any, stream: Any, seconds: float) -> int:

@@ -60,15 +60,24 @@ class LossWatch:
     @contextmanager
     def listen(self) -> Iterator[None]:
         """Take what FFmpeg logs as an error inside the block, of this thread, and print nothing."""
-        before = av.logging.get_level()
+        before, skips_repeated = av.logging.get_level(), av.logging.get_skip_repeated()
         av.logging.set_level(av.logging.ERROR)
+        # Else PyAV keeps back a line that is like the last one: the second reading of a damaged
+        # file would be taken for whole.
+        av.logging.set_skip_repeated(False)
         try:
             with av.logging.Capture(local=True) as logs:
                 yield
         finally:
             av.logging.set_level(before)
+            av.logging.set_skip_repeated(skips_repeated)
         for _, name, message in logs:
             self._said, self._suspicious = f"{name}: {message.strip()}", _SUSPICIOUS_FRAMES
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether FFmpeg logged an error so far."""
+        return bool(self._said)
 
     def take_packet(self) -> None:
         """Count a packet that was read."""

@@ -15,6 +15,8 @@ from typing import NoReturn
 from posemill.errors import DecodeError
 
 StrPath = str | os.PathLike[str]
+# Of frames that are resized: (width, height), or the length of the shorter side; None: as stored.
+TargetSize = tuple[int, int] | int | None
 
 # A PNG of a few kB can claim gigabytes of pixels: 100 megapixels is far above any camera's frame.
 MAX_PIXELS = 100_000_000
@@ -79,6 +81,14 @@ def natural_sort(names: Iterable[str]) -> list[str]:
 def shown(path: StrPath) -> str:
     """Return the path as it can always be printed: quoted, foreign bytes and newlines escaped."""
     return repr(os.fsdecode(path)).encode("utf-8", "backslashreplace").decode()
+
+
+def check_numbers(start_index: int, stride: int) -> None:
+    """Raise `ValueError` where reading cannot begin at that frame, or go on by that step."""
+    if start_index < 0:
+        raise ValueError(f"start_index: expected 0 or more, got {start_index}")
+    if stride < 1:
+        raise ValueError(f"stride: expected 1 or more, got {stride}")
 
 
 def raise_decode_error(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import av
@@ -12,7 +13,15 @@ import cv2
 import numpy as np
 from av.video.reformatter import VideoReformatter
 
+from posemill.decoders.frame_index import (
+    IS_KEY,
+    IS_OPEN,
+    IS_SHOWN,
+    FrameIndex,
+    make_index,
+)
 from posemill.decoders.losses_pyav import DamageError, LossWatch
+from posemill.decoders.opening import TargetSize
 from posemill.records import Frame
 
 
@@ -56,20 +65,66 @@ def decode_frames(container: Any, stream: Any) -> Iterator[Any]:
             yield frame
 
 
-def shown_packets(container: Any, stream: Any) -> Iterator[Any]:
-    """Yield the packets that become frames, in the order they are stored, without decoding.
+def read_index(container: Any, stream: Any, *, is_exact: bool) -> FrameIndex:
+    """Return where the frames lie, by reading all packets without decoding them.
 
     Damage ends them in silence: what can be read is what can be counted.
+
+    Args:
+        container: Just opened; of no use to others afterwards.
+        stream: Its video stream.
+        is_exact: Whether the times of this kind of file can be trusted.
     """
+    packets: list[tuple[int | None, int]] = []
+    times: list[int | None] = []
     has_key = False
-    try:
+    check_keys = is_exact and stream.codec_context.name == "h264"
+    watch = LossWatch(container, stream)
+    with watch.listen(), suppress(av.error.FFmpegError):
         for packet in container.demux(stream):
+            if not packet.size:
+                continue
             has_key = has_key or packet.is_keyframe
             # Before the first key frame nothing can be shown; one byte in an AVI means "as before".
-            if has_key and packet.size > 1 and not packet.is_discard:
-                yield packet
-    except av.error.FFmpegError:
-        return
+            is_shown = has_key and packet.size > 1 and not packet.is_discard
+            flags = IS_SHOWN if is_shown else 0
+            if packet.is_keyframe:
+                flags |= IS_KEY | (IS_OPEN if check_keys and not _is_refresh(packet) else 0)
+            packets.append((packet.pts, flags))
+            if is_shown:
+                times.append(packet.dts if packet.pts is None else packet.pts)
+    # Packets come in the order of decoding; a clock wants the order of showing.
+    times.sort(key=lambda pts: -math.inf if pts is None else pts)
+    clock = Clock(container, stream)
+    seconds = [clock.seconds_of(pts) for pts in times]
+    # What was logged means lost packets, and other numbers for all after them.
+    if is_exact and times and not watch.has_heard:
+        is_exact = _first_time(container, stream, packets[0][0]) == times[0]
+    else:
+        is_exact = False
+    return make_index(packets, seconds, is_exact=is_exact)
+
+
+def _is_refresh(packet: Any) -> bool:
+    """Return whether a packet of H.264 in MP4 or Matroska begins anew (IDR)."""
+    data, position = memoryview(packet), 0
+    while position + 5 <= len(data):  # four bytes of length, then the kind of what follows
+        kind = data[position + 4] & 31
+        if kind in (1, 5):
+            return kind == 5
+        position += 4 + int.from_bytes(data[position : position + 4], "big")
+    return False
+
+
+def _first_time(container: Any, stream: Any, start: int | None) -> int | None:
+    """Return the time of the first frame that comes: where a stream was cut, a later one."""
+    try:
+        container.seek(start or 0, stream=stream, backward=True)
+        first = next(decode_frames(container, stream), None)
+    except (av.error.FFmpegError, DamageError):
+        return None
+    # Where lines are interlaced, a packet may be half a frame.
+    return None if first is None or first.interlaced_frame else first.pts
 
 
 def _frames_before(stream: Any, last_good_pts: float) -> Iterator[Any]:
@@ -90,6 +145,35 @@ def describe(error: BaseException) -> str:
         logged = str(error.log[-1]).strip() if error.log else ""
         return logged or error.strerror or type(error).__name__
     return str(error)
+
+
+def turned(pixels: Frame, is_transposed: bool, flip: int | None) -> Frame:
+    """Return stored pixels upright, contiguous; see `read_orientation`."""
+    if is_transposed:
+        pixels = cast(Frame, cv2.transpose(pixels))
+    if flip is not None:
+        pixels = cast(Frame, cv2.flip(pixels, flip))
+    # A view of FFmpeg's memory where its rows are not padded, else a copy.
+    return np.ascontiguousarray(pixels)
+
+
+def resize_rgb(pixels: Frame, size_wh: tuple[int, int]) -> Frame:
+    """Return RGB pixels in another size, scaled as `Converter` does on the way."""
+    if pixels.shape[1::-1] == size_wh:
+        return pixels
+    frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+    resized: Any = VideoReformatter().reformat(frame, *size_wh, format="rgb24", threads=1)
+    return np.ascontiguousarray(resized.to_ndarray())
+
+
+def scaled_wh(size_wh: tuple[int, int], target_size: TargetSize) -> tuple[int, int]:
+    """Return width and height after resizing: those given, or the short side as given."""
+    if target_size is None:
+        return size_wh
+    if not isinstance(target_size, int):
+        return target_size
+    scale = target_size / min(size_wh)
+    return max(1, round(size_wh[0] * scale)), max(1, round(size_wh[1] * scale))
 
 
 class Clock:
@@ -118,9 +202,14 @@ class Clock:
 
 
 class Converter:
-    """Decoded frames to RGB, turned as their display matrix says."""
+    """Decoded frames to RGB, turned as their display matrix says, and resized on the way.
 
-    def __init__(self) -> None:
+    Args:
+        target_size: Of the frames that come: width and height, or the short side; None as stored.
+    """
+
+    def __init__(self, target_size: TargetSize = None) -> None:
+        self._target_size = target_size
         # One for all frames: a new one for each costs a third of the time.
         self._reformatter = VideoReformatter()
         self._orientations: dict[int, tuple[bool, int | None]] = {}
@@ -128,20 +217,19 @@ class Converter:
     def to_rgb(self, frame: Any) -> Frame:
         """Return `(height, width, 3)` uint8, contiguous."""
         # One thread: the default starts one for each core and wins nothing at these sizes.
-        converted: Any = self._reformatter.reformat(frame, format="rgb24", threads=1)
-        pixels: Frame = converted.to_ndarray()
-        is_transposed, flip = self._orientation_of(frame)
+        (width, height), (is_transposed, flip) = self.look(frame)
         if is_transposed:
-            pixels = cast(Frame, cv2.transpose(pixels))
-        if flip is not None:
-            pixels = cast(Frame, cv2.flip(pixels, flip))
-        # A view of FFmpeg's memory where its rows are not padded, else a copy.
-        return np.ascontiguousarray(pixels)
+            width, height = height, width
+        # Scaling is bilinear over all pixels that fall into the new one, and part of the same pass.
+        converted: Any = self._reformatter.reformat(frame, width, height, format="rgb24", threads=1)
+        return turned(converted.to_ndarray(), is_transposed, flip)
 
-    def size_wh_of(self, frame: Any) -> tuple[int, int]:
-        """Return the width and height the frame will have in RGB."""
+    def look(self, frame: Any) -> tuple[tuple[int, int], tuple[bool, int | None]]:
+        """Return the width and height the frame will have in RGB, and how it is turned."""
+        orientation = self._orientation_of(frame)
         width, height = int(frame.width), int(frame.height)
-        return (height, width) if self._orientation_of(frame)[0] else (width, height)
+        size_wh = (height, width) if orientation[0] else (width, height)
+        return scaled_wh(size_wh, self._target_size), orientation
 
     def _orientation_of(self, frame: Any) -> tuple[bool, int | None]:
         # Looked up once for each angle: touching a frame's side data makes a cycle of references,

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import av
 import av.error
+import numpy as np
 from av.stream import Disposition
+from numpy.typing import NDArray
 
 from posemill.decoders.container_ends import missing_bytes
-from posemill.decoders.jump_pyav import (
-    can_jump,
-    find_target,
-    first_time_at,
-    jump,
-    read_times,
-    timed,
+from posemill.decoders.frame_index import (
+    FrameIndex,
+    find_index,
+    identity_of,
+    keep_index,
 )
+from posemill.decoders.jump_pyav import can_jump, find_target, first_time_at, jump, timed
 from posemill.decoders.losses_pyav import DamageError
-from posemill.decoders.opening import StrPath, open_regular, raise_decode_error
-from posemill.decoders.stream_pyav import (
-    Clock,
-    Converter,
-    decode_frames,
-    describe,
-    shown_packets,
+from posemill.decoders.opening import (
+    StrPath,
+    TargetSize,
+    check_numbers,
+    open_regular,
+    raise_decode_error,
+    shown,
 )
+from posemill.decoders.sparse_pyav import SparseDecoder
+from posemill.decoders.stream_pyav import Converter, decode_frames, describe, read_index
 from posemill.errors import DecodeError
 from posemill.records import Frame
 
@@ -51,6 +56,7 @@ class PyavReader:
         start_seconds: Frames before it are left out.
         end_seconds: Frames from it on are left out; None for the end.
         max_pixels: Larger frames are refused.
+        target_size: What frames are resized to: width and height, or the short side.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class PyavReader:
         start_seconds: float,
         end_seconds: float | None,
         max_pixels: int,
+        target_size: TargetSize = None,
     ) -> None:
         # Absolute, so that a file called `http:x.mp4` is a file and not an address.
         self.path = os.path.abspath(os.fsdecode(path))  # noqa: PTH100
@@ -69,12 +76,14 @@ class PyavReader:
         self._end_seconds = math.inf if end_seconds is None else end_seconds - _SLACK_SECONDS
         self._has_window = start_seconds > 0 or end_seconds is not None
         self._max_pixels = max_pixels
-        self._size_wh: tuple[int, int] | None = None
-        self._times: list[int] | None = None
-        self._converter = Converter()
+        self._first_seen: tuple[tuple[int, int], bool, tuple[bool, int | None]] | None = None
+        self._index: FrameIndex | None = None
+        self._sparse: SparseDecoder | None = None
+        self._converter = Converter(target_size)
         descriptor, _ = open_regular(self.path)
         with os.fdopen(descriptor, "rb") as handle:
-            self._is_cut = missing_bytes(handle) > 0
+            self._identity = identity_of(handle.fileno())
+            self.is_cut = missing_bytes(handle) > 0
         self._container, self._stream = self._open()
         self._is_fresh = True
         rate = self._stream.average_rate or self._stream.guessed_rate
@@ -98,41 +107,137 @@ class PyavReader:
     def close(self) -> None:
         """Free the file and the decoder."""
         self._container.close()
+        if self._sparse is not None:
+            self._sparse.container.close()
 
     @property
     def size_wh(self) -> tuple[int, int]:
         """Width and height of the first frame in pixels, turned as the rotation tag says."""
-        if self._size_wh is None:
-            container, stream = self._open()
-            with container:
-                self._size_wh = self._first_size_wh(container, stream)
-        return self._size_wh
+        return self._look()[0]
+
+    @property
+    def is_interlaced(self) -> bool:
+        """Whether the first frame is made of two fields."""
+        return self._look()[1]
+
+    @property
+    def orientation(self) -> tuple[bool, int | None]:
+        """How the first frame is turned; see `read_orientation`."""
+        return self._look()[2]
 
     def count_frames(self) -> int:
         """Return how many frames should come, by reading the packets without decoding them."""
-        container, stream = self._open()
-        with container:
-            times = [
-                packet.dts if packet.pts is None else packet.pts
-                for packet in shown_packets(container, stream)
-            ]
-            # Packets come in the order of decoding; a clock wants the order of showing.
-            times.sort(key=lambda pts: -math.inf if pts is None else pts)
-            clock = Clock(container, stream)
-            seconds = [clock.seconds_of(pts) for pts in times]
-        return sum(self._start_seconds <= each < self._end_seconds for each in seconds)
+        return len(self.frame_seconds())
+
+    def frame_seconds(self) -> NDArray[np.float64]:
+        """Return when each frame is shown, in seconds since the start of the file, ascending."""
+        first, stop = self.window()
+        return self.index().seconds[first:stop]
 
     def __iter__(self) -> Iterator[Frame]:
         """Yield all frames, `(height, width, 3)` uint8 RGB each, in the order they are shown."""
         return self.read_frames()
 
-    def read_frames(self, start_index: int = 0) -> Iterator[Frame]:
+    def read_frames(self, start_index: int = 0, *, stride: int = 1) -> Iterator[Frame]:
         """Yield the frames from number `start_index` on: the very ones a full reading gives."""
-        if start_index < 0:
-            raise ValueError(f"start_index: expected 0 or more, got {start_index}")
-        return self._read_frames(start_index)
+        check_numbers(start_index, stride)
+        return self._read_frames(start_index, stride)
 
-    def _read_frames(self, start_index: int) -> Iterator[Frame]:
+    def frames_at(self, indices: Iterable[int]) -> list[Frame]:
+        """Return the frames of these numbers in the order asked for."""
+        numbers = [operator.index(each) for each in indices]
+        wanted = sorted(set(numbers))
+        if wanted and wanted[0] < 0:
+            self.raise_no_such_frame(wanted[0], None)
+        found = self._go_to(wanted) if wanted else {}
+        if found is None:
+            found = self._pass_by(wanted)
+        return [found[number] for number in numbers]
+
+    def _go_to(self, wanted: list[int]) -> dict[int, Frame] | None:
+        """Return frames by decoding little more than them; None where only a full reading is sure.
+
+        Args:
+            wanted: Ascending, each once.
+        """
+        if self.is_cut or not can_jump(self._container, self._stream):
+            return None
+        index = self.index(keep=True)
+        first, stop = self.window()
+        if not index.is_sure:
+            return None
+        if wanted[-1] >= stop - first:
+            self.raise_no_such_frame(wanted[-1], stop - first)
+        if self._sparse is None:
+            self._sparse = SparseDecoder(*self._take(), index)
+        found = self._sparse.read([first + each for each in wanted], self._convert)
+        if found is None:
+            # Damage, intra refresh, or the file has changed in secret: from the start from now on.
+            self._sparse.container.close()
+            self._sparse, self._is_fresh = None, False
+            self._index = replace(index, is_sure=False)
+            keep_index(self.path, self._identity, self._index)
+            return None
+        return {number - first: frame for number, frame in found.items()}
+
+    def _pass_by(self, wanted: list[int]) -> dict[int, Frame]:
+        """Return frames by decoding all before them, and turning only these into pixels."""
+        found: dict[int, Frame] = {}
+        number, missing = -1, set(wanted)
+        for number, frame in self._decode(0):
+            if number in missing:
+                missing.remove(number)
+                found[number] = self._converter.to_rgb(frame)
+                if not missing:
+                    break
+        else:
+            self.raise_no_such_frame(wanted[-1], number + 1)
+        return found
+
+    def raise_no_such_frame(self, number: int, num_frames: int | None) -> NoReturn:
+        """Raise the error for a number that no frame has."""
+        total = self.count_frames() if num_frames is None else num_frames
+        raise IndexError(f"{shown(self.path)}: no frame {number}; expected 0 to {total - 1}")
+
+    def raise_no_frames(self) -> NoReturn:
+        """Raise the error for a video, or a window of one, in which there is nothing."""
+        detail = "no frame within the window asked for" if self._has_window else "none inside"
+        raise_decode_error(self.path, "no frames", detail, frame_index=0)
+
+    def index(self, *, keep: bool = False) -> FrameIndex:
+        """Return where the frames lie.
+
+        Args:
+            keep: Whether to keep it on the disk for the next who opens this file.
+        """
+        if self._index is None:
+            self._index = find_index(self.path, self._identity)
+        if self._index is None:
+            container, stream = self._open()
+            with container:
+                self._index = read_index(container, stream, is_exact=can_jump(container, stream))
+            if keep:
+                keep_index(self.path, self._identity, self._index)
+        return self._index
+
+    def window(self) -> tuple[int, int]:
+        """Return the number of the window's first frame, and of the first after it."""
+        seconds = self.index().seconds
+        first = int(np.searchsorted(seconds, self._start_seconds))
+        return first, max(first, int(np.searchsorted(seconds, self._end_seconds)))
+
+    def _convert(self, frame: Any) -> Frame:
+        if frame.width * frame.height > self._max_pixels:
+            raise DamageError(f"a frame of {frame.width} x {frame.height} pixels")
+        return self._converter.to_rgb(frame)
+
+    def _read_frames(self, start_index: int, stride: int) -> Iterator[Frame]:
+        for number, frame in self._decode(start_index):
+            if (number - start_index) % stride == 0:
+                yield self._converter.to_rgb(frame)
+
+    def _decode(self, start_index: int) -> Iterator[tuple[int, Any]]:
+        """Yield decoded frames with their numbers, from that number on."""
         container = None
         number = 0
         try:
@@ -145,13 +250,13 @@ class PyavReader:
                 if frame.width * frame.height > self._max_pixels:
                     raise DamageError(f"a frame of {frame.width} x {frame.height} pixels")
                 if number >= start_index:
-                    yield self._converter.to_rgb(frame)
+                    yield number, frame
                 number += 1
             else:
-                if self._is_cut:
+                if self.is_cut:
                     raise DamageError("the file ends before its container does; copy it again")
         except DamageError as error:
-            reason = "truncated" if self._is_cut else "corrupt"
+            reason = "truncated" if self.is_cut else "corrupt"
             raise_decode_error(
                 self.path,
                 reason,
@@ -163,8 +268,7 @@ class PyavReader:
             if container is not None and container is not self._container:
                 container.close()
         if not number:
-            detail = "no frame within the window asked for" if self._has_window else "none inside"
-            raise_decode_error(self.path, "no frames", detail, frame_index=0)
+            self.raise_no_frames()
 
     def _position(self, start_index: int) -> tuple[Any, int, Iterator[tuple[Any, float]]]:
         """Return a container, and frames with their seconds from a place at or before the wanted.
@@ -191,23 +295,11 @@ class PyavReader:
         first_time = first_time_at(container, stream, self._start_seconds)
         if not start_index:
             return first_time
-        if self._times is None:
-            self._times = self._read_times()
-        return find_target(self._times, first_time, start_index)
-
-    def _read_times(self) -> list[int]:
-        """Return the time of every frame; empty where packets and frames do not go together."""
-        container, stream = self._open()
-        with container:
-            times = read_times(container, stream)
-        container, stream = self._open()
-        with container:
-            try:
-                first = next(decode_frames(container, stream), None)
-            except DamageError:
-                return []
-            # A stream that begins in the middle may show its first frame later than stored.
-            return times if times and first is not None and first.pts == times[0] else []
+        index = self.index()
+        if not index.is_sure:
+            return None
+        times = index.pts[index.stored_at].tolist()
+        return find_target(times, first_time, start_index)
 
     def _take(self) -> tuple[Any, Any]:
         """Return a container at its beginning: the one already open, after that new ones."""
@@ -223,7 +315,7 @@ class PyavReader:
                 self.path, metadata_errors="ignore", options={"protocol_whitelist": "file"}
             )
         except av.error.FFmpegError as error:
-            reason = "truncated" if self._is_cut else "not a video"
+            reason = "truncated" if self.is_cut else "not a video"
             raise_decode_error(self.path, reason, f"FFmpeg says: {describe(error)}", cause=error)
         try:
             stream = self._choose_stream(container)
@@ -265,13 +357,20 @@ class PyavReader:
         hidden = sum(bool(entry.is_discard) for entry in entries)  # cut off by an edit list
         return promised - hidden
 
-    def _first_size_wh(self, container: Any, stream: Any) -> tuple[int, int]:
-        try:
-            frame = next(decode_frames(container, stream), None)
-        except DamageError as error:
-            raise_decode_error(
-                self.path, "corrupt", f"no frame could be read: {error}", cause=error
-            )
-        if frame is None:
-            raise_decode_error(self.path, "no frames", "none inside", frame_index=0)
-        return self._converter.size_wh_of(frame)
+    def _look(self) -> tuple[tuple[int, int], bool, tuple[bool, int | None]]:
+        """Return the size of the first frame as it comes, whether it is interlaced, how turned."""
+        if self._first_seen is not None:
+            return self._first_seen
+        container, stream = self._open()
+        with container:
+            try:
+                frame = next(decode_frames(container, stream), None)
+            except DamageError as error:
+                raise_decode_error(
+                    self.path, "corrupt", f"no frame could be read: {error}", cause=error
+                )
+            if frame is None:
+                raise_decode_error(self.path, "no frames", "none inside", frame_index=0)
+            size_wh, orientation = self._converter.look(frame)
+            self._first_seen = size_wh, bool(frame.interlaced_frame), orientation
+        return self._first_seen

@@ -3,71 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from fractions import Fraction
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import av
 import numpy as np
 import pytest
 
-from posemill.decoders import open_video
+from posemill.decoders import find_decoder, open_video
 from posemill.decoders.opening import REASONS
-from posemill.errors import DecodeError
+from posemill.errors import DecodeError, MissingExtraError
 from posemill.records import Frame
-
-VIDEOS = ("h264.mp4", "b-frames.mkv", "mpeg4.avi", "vp9.webm", "hevc10.mp4")
-
-
-def numbered_frame(number: int, size_wh: tuple[int, int] = (64, 48)) -> Frame:
-    """Return a frame whose number survives lossy coding; the fixture `number_of` reads it."""
-    width, height = size_wh
-    frame = np.zeros((height, width, 3), np.uint8)
-    for bit in range(8):
-        left = bit * width // 8
-        frame[: height // 2, left : left + width // 8] = 255 if number >> bit & 1 else 0
-    frame[height // 2 :, :] = (200, 40, 40)  # red below, so that turning and flipping shows
-    frame[height // 2 :, : width // 4] = (40, 40, 200)  # blue on the left
-    return frame
-
-
-def number_of(frame: Frame) -> int:
-    """Return the number `numbered_frame` painted."""
-    height, width = frame.shape[:2]
-    row = frame[height // 8 : height // 4].mean((0, 2))
-    return sum((row[bit * width // 8 + 2 : (bit + 1) * width // 8 - 2].mean() > 127) << bit
-               for bit in range(8))  # fmt: skip
-
-
-def write_video(
-    path: Path,
-    num_frames: int = 30,
-    *,
-    codec: str = "libx264",
-    size_wh: tuple[int, int] = (64, 48),
-    pixel_format: str = "yuv420p",
-    times: list[int] | None = None,
-    options: dict[str, str] | None = None,
-    container_options: dict[str, str] | None = None,
-    prepare: Callable[[Any], None] | None = None,
-) -> Path:
-    """Write numbered frames, 25 a second, or at `times` in 1/100 s."""
-    with av.open(str(path), "w", options=container_options or {}) as container:
-        stream: Any = container.add_stream(codec, rate=25, options=options or {})
-        stream.width, stream.height = size_wh
-        stream.pix_fmt = pixel_format
-        base = Fraction(1, 100 if times else 25)
-        stream.codec_context.time_base = base
-        if prepare:
-            prepare(stream)
-        for number in range(num_frames):
-            frame = av.VideoFrame.from_ndarray(numbered_frame(number, size_wh), format="rgb24")
-            frame.pts = times[number] if times else number
-            frame.time_base = base
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
-    return path
+from posemill.testing.videos import OTHER_KINDS, VIDEO_KINDS, number_of, write_video
 
 
 def refusal(path: Path, decoder: str) -> DecodeError:
@@ -79,31 +26,32 @@ def refusal(path: Path, decoder: str) -> DecodeError:
     return caught.value
 
 
-# Videos of 30 numbered frames, in several containers and codecs: keywords of `write_video`.
-VIDEO_KINDS: dict[str, dict[str, Any]] = {
-    "h264.mp4": {"options": {"g": "8", "bf": "0"}},
-    "b-frames.mkv": {"options": {"g": "12", "bf": "3"}},
-    "mpeg4.avi": {"codec": "mpeg4", "options": {"g": "10"}},
-    "vp9.webm": {"codec": "libvpx-vp9", "options": {"cpu-used": "8"}},
-    "hevc10.mp4": {
-        "codec": "libx265",
-        "pixel_format": "yuv420p10le",
-        "options": {"x265-params": "log-level=none:pools=1", "preset": "ultrafast"},
-    },
-}
-
-
 class DecoderContract:
-    """Subclass it as `TestX` with the decoder's name; `videos` are the kinds it claims to read."""
+    """Subclass it as `TestX` with the decoder's name.
+
+    `refused` are the kinds it does not read, and must say so. One that does not notice damage as
+    the contract asks (`finds_damage`) must refuse files that are cut. `bounds`: where its pixels
+    differ from those of `pyav`, by how much on average at most.
+    """
 
     name: str = ""
-    videos: tuple[str, ...] = VIDEOS
+    refused: tuple[str, ...] = ()
+    finds_damage: bool = True
+    bounds: Mapping[str, float] = {}
+
+    @pytest.fixture(autouse=True)
+    def is_installed(self) -> None:
+        """Skip the suite, with the reason, where the decoder's package is missing."""
+        try:
+            find_decoder(self.name)
+        except MissingExtraError as error:
+            pytest.skip(str(error))
 
     @pytest.fixture(params=list(VIDEO_KINDS))
     def any_video(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         """A video of 30 numbered frames, in several containers and codecs."""
-        if request.param not in self.videos:
-            pytest.skip(f"{self.name} does not claim {request.param}")
+        if request.param in self.refused:
+            pytest.skip(f"{self.name} refuses {request.param}")
         return write_video(tmp_path / request.param, **VIDEO_KINDS[request.param])
 
     def test_all_frames_come_once_in_order(self, any_video: Path) -> None:
@@ -239,6 +187,9 @@ class DecoderContract:
         )
         data = path.read_bytes()
         path.write_bytes(data[: int(len(data) * 0.6)])
+        if not self.finds_damage:
+            assert "it is cut off, and this decoder does not" in str(refusal(path, self.name))
+            return
         got: list[Frame] = []
         with open_video(path, decoder=self.name) as video:
             with pytest.raises(DecodeError, match="truncated: ") as caught:
@@ -253,6 +204,8 @@ class DecoderContract:
         assert again.value.frame_index == caught.value.frame_index
 
     def test_damage_in_the_middle_stops_at_the_first_bad_frame(self, tmp_path: Path) -> None:
+        if not self.finds_damage:
+            pytest.skip(f"{self.name} fills in damage inside a stream without a word")
         path = write_video(
             tmp_path / "damaged.mkv",
             90,
@@ -286,5 +239,71 @@ class DecoderContract:
         monkeypatch.chdir(any_video.parent)
         for name in ("http:a.mp4", "pipe:0", 'it\'s "two"\nlines.mkv', "\udcff\udcfe.mp4"):
             shutil.copyfile(any_video, name)
+            if not name.isprintable() and not self.finds_damage:
+                with pytest.raises(DecodeError, match=r"unsupported: .* name is not plain text"):
+                    open_video(name, decoder=self.name)
+                continue
             with open_video(name, decoder=self.name) as video:
                 assert len(list(video)) == 30
+
+    @pytest.mark.parametrize("kind", [*VIDEO_KINDS, *OTHER_KINDS])
+    def test_frames_by_number_are_those_of_a_full_reading(self, tmp_path: Path, kind: str) -> None:
+        path = write_video(tmp_path / kind, **{**VIDEO_KINDS, **OTHER_KINDS}[kind])
+        if kind in self.refused:
+            assert refusal(path, self.name).reason == "unsupported"
+            return
+        with open_video(path, decoder="pyav") as video:
+            expected, seconds = list(video), video.frame_seconds()
+        last = len(expected) - 1
+        assert last == (19 if kind == "early-start.mp4" else 29)  # before 0 nothing is shown
+        with open_video(path, decoder=self.name) as video:
+            np.testing.assert_array_equal(video.frame_seconds(), seconds)
+            assert video.size_wh == expected[0].shape[1::-1]
+            for numbers in ([last], [3, 4, last - 1], [17, 2, 2, last, 0], [9, 8]):
+                frames = video.frames_at(numbers)
+                for number, frame in zip(numbers, frames, strict=True):
+                    self._check_pixels(kind, frame, expected[number])
+            for number, frame in enumerate(video.read_frames(5, stride=7)):
+                self._check_pixels(kind, frame, expected[5 + 7 * number])
+            assert 5 + 7 * number == (19 if last == 19 else 26)
+            assert video.frames_at([]) == []
+
+    def _check_pixels(self, kind: str, frame: Frame, expected: Frame) -> None:
+        assert frame.dtype == np.uint8
+        assert frame.shape == expected.shape
+        assert frame.flags.c_contiguous
+        difference = np.abs(frame.astype(int) - expected).mean()
+        assert difference <= self.bounds.get(kind, 0), f"{kind}: {difference}"
+
+    def test_a_number_that_no_frame_has_is_named(self, any_video: Path) -> None:
+        with open_video(any_video, decoder=self.name, end_seconds=1.0) as video:
+            assert number_of(video.frames_at([24])[0]) == 24
+            for number in (25, -1, 10**12):
+                words = rf"{any_video.name}': no frame {number}; expected 0 to 24"
+                with pytest.raises(IndexError, match=words):
+                    video.frames_at([3, number])
+            assert number_of(video.frames_at([7])[0]) == 7
+        with open_video(any_video, decoder=self.name, start_seconds=0.4) as video:
+            assert [number_of(frame) for frame in video.frames_at([3, 0])] == [13, 10]
+
+    @pytest.mark.parametrize(
+        ("target_size", "expected"), [((40, 30), (40, 30)), (36, (48, 36)), (96, (128, 96))]
+    )
+    def test_frames_are_resized_alike(
+        self, any_video: Path, target_size: tuple[int, int] | int, expected: tuple[int, int]
+    ) -> None:
+        with open_video(any_video, decoder="pyav", target_size=target_size) as video:
+            model = list(video)
+        with open_video(any_video, decoder=self.name, target_size=target_size) as video:
+            assert video.size_wh == expected
+            for number, frame in zip([20, 4], video.frames_at([20, 4]), strict=True):
+                assert frame.shape == (*expected[::-1], 3)
+                assert number_of(frame) == number
+                # Scaled as stored or as RGB: colours at edges differ a little.
+                assert np.abs(frame.astype(int) - model[number]).mean() < 3
+
+    def test_a_stride_must_go_forward(self, any_video: Path) -> None:
+        with open_video(any_video, decoder=self.name) as video:
+            for stride in (0, -2):
+                with pytest.raises(ValueError, match=f"stride: expected 1 or more, got {stride}"):
+                    video.read_frames(0, stride=stride)

@@ -1,0 +1,54 @@
+"""Video frames by OpenCV: forward only, as its seeks miss on variable frame rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, cast
+
+import cv2
+
+from posemill.decoders.checked_reader import CheckedReader
+from posemill.decoders.stream_pyav import turned
+from posemill.records import Frame
+
+
+class OpencvReader(CheckedReader):
+    """A `VideoReader` on OpenCV. Frames that are not asked for are decoded, but not converted."""
+
+    name: ClassVar[str] = "opencv"
+
+    def _start(self) -> None:
+        if self._file.is_interlaced:
+            self._refuse("it is interlaced, and OpenCV mixes up the fields")
+        capture = self._open()
+        # It opens what it has no decoder for, AV1 in most of its builds.
+        can_read = capture.grab()
+        capture.release()
+        if not can_read:
+            self._refuse("OpenCV opens it and reads nothing")
+
+    def _open(self) -> Any:
+        capture = cv2.VideoCapture(
+            self.path, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, self._threads]
+        )
+        if not capture.isOpened():
+            self._refuse("OpenCV cannot open it")
+        # The tag knows four turns only; flips are ours in any case.
+        capture.set(cv2.CAP_PROP_ORIENTATION_AUTO, 0)
+        return capture
+
+    def _read(self, numbers: list[int]) -> Iterator[Frame]:
+        capture, number = self._open(), -1
+        try:
+            for wanted in numbers:
+                while number < wanted:
+                    number += 1
+                    if not capture.grab():
+                        self._damaged(number, "OpenCV ends here")
+                is_there, pixels = capture.retrieve()
+                if not is_there:
+                    self._damaged(number, "OpenCV gives no picture")
+                stored = cast(Frame, cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB))
+                yield turned(stored, *self._file.orientation)
+        finally:
+            capture.release()
