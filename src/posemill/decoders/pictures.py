@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from typing import cast
 
 import cv2
@@ -91,6 +92,24 @@ def encode_picture(frame: Frame, format: str, *, quality: int = 90) -> bytes:
 def use_one_thread() -> None:
     """Let OpenCV compute with one thread in this process: where others read beside it."""
     cv2.setNumThreads(1)
+
+
+# OpenCV's threads do not live on in a forked child, and the first call there that counts them would
+# wait for them for ever: they end before a fork, and come back by themselves.
+_threads_before_fork: list[int] = []
+
+
+def _end_threads() -> None:
+    _threads_before_fork.append(cv2.getNumThreads())
+    cv2.setNumThreads(1)
+
+
+def _allow_threads() -> None:
+    cv2.setNumThreads(_threads_before_fork.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_end_threads, after_in_parent=_allow_threads)
 
 
 def read_thumbnail(path: StrPath) -> tuple[tuple[int, int], npt.NDArray[np.uint8]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import cv2
+import numpy as np
 
 from posemill.decoders.checked_reader import CheckedReader
 from posemill.decoders.stream_pyav import turned
@@ -48,7 +49,9 @@ class OpencvReader(CheckedReader):
                 is_there, pixels = capture.retrieve()
                 if not is_there:
                     self._damaged(number, "OpenCV gives no picture")
-                stored = cast(Frame, cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB))
+                # Not cvtColor: it starts OpenCV's threads, and after a fork those are waited for.
+                stored: Frame = np.empty_like(pixels)
+                cv2.mixChannels([pixels], [stored], [0, 2, 1, 1, 2, 0])
                 yield turned(stored, *self._file.orientation)
         finally:
             capture.release()
