@@ -8,9 +8,11 @@ import os
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from posemill import files
 from posemill.files import (
     atomic_folder,
     atomic_path,
@@ -163,3 +165,22 @@ def test_new_folders_go_again_if_the_work_fails(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), new_folders(mine / "a" / "b"):
         write_and_fail(mine / "a")
     assert sorted(tmp_path.rglob("*")) == [mine, mine / "a", mine / "a" / "kept"]
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_many_files_are_flushed_at_once_where_the_system_can_and_one_by_one_elsewhere(
+    tmp_path, monkeypatch, platform
+):
+    paths = [tmp_path / folder / name for folder in "ab" for name in "xyz"]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"1")
+    flushed = []
+    monkeypatch.setattr(files.sys, "platform", platform)
+    monkeypatch.setattr(files.os, "fsync", flushed.append)
+    monkeypatch.setattr(
+        files.ctypes, "CDLL", lambda _: SimpleNamespace(syncfs=lambda folder: 0 * folder)
+    )
+    files.sync_files(paths)
+    assert len(flushed) == (0 if platform == "linux" else 6 + 2)  # the files and their folders
+    files.sync_files([])

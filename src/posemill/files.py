@@ -143,23 +143,23 @@ def _safe_piece(piece: str) -> str:
 
 
 def sync_files(paths: Sequence[Path]) -> None:
-    """Make files that were just written durable, and that they are there.
+    """Make files of one disk that were just written durable, and that they are there.
 
     Where the system can, their whole disk is flushed at once: for many small files that takes a
     hundredth of the time.
     """
-    flush = getattr(ctypes.CDLL(None), "syncfs", None) if sys.platform == "linux" else None
-    for folder in {path.parent for path in paths}:
-        descriptor = os.open(folder, os.O_RDONLY)
+    if paths and sys.platform == "linux" and (flush := getattr(ctypes.CDLL(None), "syncfs", None)):
+        descriptor = os.open(paths[0].parent, os.O_RDONLY)
         try:
-            if flush is not None and flush(descriptor) == 0:
+            if flush(descriptor) == 0:
                 return
         finally:
             os.close(descriptor)
-        sync_folder(folder)
     for path in paths:
         with path.open("rb") as handle:
             os.fsync(handle.fileno())
+    for folder in {path.parent for path in paths}:
+        sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:
