@@ -23,6 +23,7 @@ from babel.messages.pofile import read_po, write_po
 from posemill.language import DOMAIN, FOLDER, split_help
 from posemill.skeletons import get_skeleton, skeleton_names
 from posemill.skeletons.palette import part_label
+from posemill.training.loop.timing import PARTS
 
 PACKAGE = Path(__file__).parent.parent / "src" / "posemill"
 FILE = FOLDER / "zh_CN" / "LC_MESSAGES" / f"{DOMAIN}.po"
@@ -30,8 +31,19 @@ FILE = FOLDER / "zh_CN" / "LC_MESSAGES" / f"{DOMAIN}.po"
 MODULES = (
     "cli/*.py", "api/*.py", "settings.py", "provenance.py", "plugins.py", "sources/__init__.py",
     "sources/tracking.py", "clips/inputs.py", "formats/__init__.py", "stores/manifest.py",
-    "machine/disk.py", "training/extra.py", "jobs/extract/status.py", "jobs/extract/snapshot.py",
-    "jobs/extract/workers.py", "jobs/frames/forecast.py",
+    "machine/disk.py", "training/*.py", "training/launch/*.py", "training/loop/*.py",
+    "training/runs/checkpoints.py", "training/runs/inference.py", "training/runs/live.py",
+    "training/runs/logs.py", "training/runs/run_folder.py", "training/runs/status.py",
+    "training/config/*.py", "training/tasks/building.py", "jobs/extract/status.py",
+    "jobs/extract/snapshot.py", "jobs/extract/workers.py", "jobs/convert/*.py",
+    "jobs/frames/forecast.py",
+    "estimators/declaration.py", "estimators/*/engine.py", "estimators/stock_mediapipe.py",
+    "formats/*.py",
+)  # fmt: skip
+# Single words that are printed out of a table.
+WORDS = (
+    *PARTS, "one", "several", "model", "media", "ready", "missing", "damaged", "a number",
+    "a word", "a video",
 )  # fmt: skip
 _HEADER = "# Chinese words of posemill; make catalogue brings them in step with the sources."
 # What click, typer and the system say.
@@ -53,9 +65,12 @@ FOREIGN = (
 _SENTENCE = re.compile(r"[a-z]{2,}[,;:]? [^\W\d_]|[a-z]{2,}[:;,]? [{(]|\}[:;,]? [a-z]{2,}|^; [a-z]")
 _WORD = re.compile(r"^(?!.*_)(?=.*[A-Za-z]{2})")
 _VALUE, _QUOTED = "{{{}}}", "{{{}!r}}"
-# Commands to type, TOML, SQL.
+# Commands to type, TOML, SQL, versions, lists of names, what others' errors are known by.
 _NO_MESSAGE = re.compile(
     r"^\(\[|^--[\w-]+ [\w-]+=|^\$ |^\s*posemill \w* ?\{0\}|--engine-option \{|^# |SELECT |WHERE "
+    r"|^ ?--[a-z-]+ (\{0\}|\w+)$|--out \{1\}$|posemill\.fit\(…|^---\n|^ +- split|^INSERT "
+    r"|^import sys|^\{0\} \{1\} ms$|^(onnxruntime|opencv|torch) \{0\}$|^[A-Z]\w+\(\{"
+    r"|^mp4 m4v|^nose neck|^os error \(|^DataLoader worker$|^can't allocate memory$"
 )
 # Functions, and which argument of theirs has words: there a single one counts too.
 _WORDS = {"print_table": 0, "print_lines": 0, "word": 0, "show_progress": 0, "track": 1}
@@ -64,7 +79,7 @@ _WORDS = {"print_table": 0, "print_lines": 0, "word": 0, "show_progress": 0, "tr
 def find_messages() -> dict[str, str]:
     """Return every msgid with the place it was found at, in order."""
     found: dict[str, str] = {}
-    found.update(dict.fromkeys(FOREIGN, "click"))
+    found.update(dict.fromkeys(FOREIGN, "click") | dict.fromkeys(WORDS, "words"))
     for name in skeleton_names():
         found.update((part_label(part), "parts") for part in get_skeleton(name).part_names)
     for text in sorted(_help_texts()):

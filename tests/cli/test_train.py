@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,15 @@ def test_train_evaluate_and_predict_from_the_command_line(
     assert "test5" in run("predict", tmp_path / "run", tmp_path / "test_keypoints.npz")
     again = json.loads(run("train", config, "--no-figures", "--resume", "--json"))
     assert again["scores"]["test"]["accuracy"] == 1.0
+    english = run("logs", tmp_path / "run")
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    assert run("logs", tmp_path / "run") == english
+    status = run("status", tmp_path / "run")
+    assert f"{tmp_path / 'run'}：已完成\n轮次 20/20, 步数 20/20 (100.0%), " in status
+    assert re.search(r"^  \S+T\S+ 完成：20 步，最佳在第 \d+ 步$", status, re.MULTILINE)
+    ended = run("train", config, "--no-figures", "--resume")
+    assert "说明  从第 20 步之后继续（共 20 步）" in ended
+    assert re.search(r"^时间 +数据 \d+%, 传输 \d+%, 前向 ", ended, re.MULTILINE)
 
 
 def test_flags_of_the_requirement_are_understood_and_our_own_named() -> None:

@@ -20,6 +20,7 @@ from posemill.cli.options import (
 )
 from posemill.cli.printing import print_json, print_table, say, warnings_as_notes
 from posemill.errors import ConfigError
+from posemill.language import translate
 
 if TYPE_CHECKING:
     from posemill.formats.shared.contract import Summary
@@ -242,7 +243,7 @@ def _print_exported(summary: Summary, *, as_json: bool) -> None:
 
 
 def _say_losses(losses: Iterable[str]) -> None:
-    if words := "; ".join(dict.fromkeys(losses)):
+    if words := "; ".join(map(translate, dict.fromkeys(losses))):
         say(f"not kept: {words}", err=True)
 
 

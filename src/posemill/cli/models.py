@@ -9,6 +9,7 @@ import typer
 
 from posemill.cli.options import old_flags
 from posemill.cli.printing import print_json, print_table, say
+from posemill.language import translate, word
 
 
 def register(app: typer.Typer) -> None:
@@ -59,8 +60,8 @@ def list_(
     print_table(
         columns,
         [
-            (row["name"], row["kind"], row["state"], row["num_bytes"], row["sha256"][:12],
-             row["licence"], row["package"])
+            (row["name"], word(row["kind"]), word(row["state"]), row["num_bytes"],
+             row["sha256"][:12], row["licence"], row["package"])
             for row in rows
         ],
     )  # fmt: skip
@@ -80,8 +81,8 @@ def engines(
     print_table(
         ["engine", "skeletons", "people", "modes", "devices", ""],
         [
-            (name, ", ".join(each["skeletons"]), each["people"], ", ".join(each["modes"]),
-             ", ".join(each["devices"]), each["summary"])
+            (name, ", ".join(each["skeletons"]), word(each["people"]), ", ".join(each["modes"]),
+             ", ".join(each["devices"]), translate(each["summary"]))
             for name, each in found.items()
         ],
     )  # fmt: skip

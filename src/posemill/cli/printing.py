@@ -24,6 +24,11 @@ def say(text: object, *, err: bool = False, colour: str | None = None, bold: boo
     typer.secho(printable(said), err=err, fg=colour, bold=bold)
 
 
+def print_written(line: str) -> None:
+    """Print a line of a file in its own words: a log is English."""
+    typer.echo(printable(line))
+
+
 def print_json(value: Any) -> None:
     """Print a value as indented JSON; paths and the like become strings."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str)

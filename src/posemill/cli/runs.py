@@ -12,9 +12,17 @@ import typer
 from posemill.api.arguments import run_of
 from posemill.api.run_progress import ProgressView, describe
 from posemill.cli.options import AsJson, with_config_flags
-from posemill.cli.printing import print_json, print_records, print_table, say, without_constants
+from posemill.cli.printing import (
+    print_json,
+    print_records,
+    print_table,
+    print_written,
+    say,
+    without_constants,
+)
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
+from posemill.language import translate
 from posemill.terminal import duration, printable
 
 if TYPE_CHECKING:
@@ -81,7 +89,7 @@ def _watch(run: Path) -> None:
             if isinstance(found, Status):
                 view.show(found.snapshot)
             else:
-                line.show(found.describe())
+                line.show(found.describe(translate))
             time.sleep(0.5)
     line.close()
 
@@ -111,7 +119,7 @@ def _print_training(found: TrainStatus | SweepStatus) -> None:
     from posemill.training.runs.status import TrainStatus
 
     say(printable(found.headline(), keep=""))
-    say(printable(found.describe(), keep=""))
+    say(printable(found.describe(translate), keep=""))
     if isinstance(found, TrainStatus):
         _print_gpus(found)
         print_records({"split": split, **scores} for split, scores in found.scores.items())
@@ -122,7 +130,8 @@ def _print_training(found: TrainStatus | SweepStatus) -> None:
             say(f"the same in all: {printable(listed, keep='')}")
         print_records(rows)
     for line in found.last_lines:
-        say(f"  {printable(line, keep='')}")
+        moment, _, text = printable(line, keep="").partition(" ")
+        say(f"  {moment} {translate(text)}")
     say(f"next: {printable(found.next_command(), keep='')}")
 
 
@@ -157,10 +166,10 @@ def logs(
         print_json(found)
         return
     for line in found:
-        say(line)
+        print_written(line)
     if follow:
         for line in follow_log(run, worker=worker):
-            say(line)
+            print_written(line)
             sys.stdout.flush()
 
 

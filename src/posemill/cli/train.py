@@ -17,6 +17,7 @@ from posemill.cli.printing import (
     say,
     warnings_as_notes,
 )
+from posemill.language import word
 from posemill.training.config.train_config import TrainConfig
 
 
@@ -97,7 +98,7 @@ def _print_summary(out: Path, summary: Any) -> None:
         print_table(["split", *columns], rows)
     seconds = summary["timing_seconds"]
     total = sum(seconds.values()) or 1.0
-    split = ", ".join(f"{part} {value / total:.0%}" for part, value in seconds.items())
+    split = ", ".join(f"{word(part)} {value / total:.0%}" for part, value in seconds.items())
     is_long = total >= LEAST_SECONDS
     advice = summary["advice"] or (["nothing to change"] if is_long else [])
     print_lines(

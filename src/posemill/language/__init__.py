@@ -24,6 +24,9 @@ _REPR = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+?)"""
 # not for any sentence that has its letters somewhere; and its first value is no list.
 _SHORT = 12
 _FEW, _ITEM = r"((?: ?\S+(?: \S+){0,3})?)", r"((?: ?[^\s,]+(?: [^\s,]+){0,3})?)"
+# Nor is what a sentence begins with another one before it.
+_FIRST, _HEAD = r"((?:(?!; ).)*?)", "(.+?)"
+_PHRASE = re.compile(r"[\w,:] [a-z]{2,}")  # words of a sentence: no number with its unit, no name
 _HELP = re.compile(r"(.*?)(?: \(default: (.*)\))?(?: ?\{([\w.]+:\w+)\})?", re.DOTALL)
 
 
@@ -75,27 +78,32 @@ class _Catalogue:
 
     def __init__(self, messages: dict[str, str]) -> None:
         self.plain = messages
-        self._patterns = sorted(filter(_HOLE.search, messages), key=_weight, reverse=True)
-        # What is hung on to other text: `; did you mean 'dev'?`
-        self._tails = [each for each in self._patterns if each[0] in " ,;"]
+        patterns = sorted(filter(_HOLE.search, messages), key=_weight, reverse=True)
+        # Some are hung on to other text: `; did you mean 'dev'?`
+        found = [(each, "") for each in patterns] + [(each, _HEAD) for each in patterns
+                                                     if each[0] in " ,;"]  # fmt: skip
+        self._candidates = sorted(found, key=lambda each: _is_short(each[0]))
 
     def sentence(self, text: str) -> str:
         """Return the translation of a sentence; the values in it are translated as sentences."""
         if text in self.plain:
             return self.plain[text]
-        for pattern in self._patterns:
-            if found := _matcher(pattern).fullmatch(text):
-                return self._filled(pattern, found.groups())
-        for pattern in self._tails:
-            if found := re.fullmatch("(.+?)" + _matcher(pattern).pattern, text, re.DOTALL):
-                head, *values = found.groups()
-                return self._value(head) + self._filled(pattern, values)
+        for pattern, head in self._candidates:
+            if (found := _match(pattern, text, head)) and (said := self._filled(pattern, found)):
+                return said
+        if "; " in text:  # several sentences in a row, each known or not
+            return "；".join(map(self._value, text.split("; ")))
         return text
 
     def _filled(self, pattern: str, values: Sequence[str]) -> str:
+        """Return the translation with its values; empty where few letters met by chance."""
+        translated = [self._value(value) for value in values]
+        if _is_short(pattern) and any(map(_is_unknown, values, translated)):
+            return ""
         holes = [hole[1] for hole in _HOLE.finditer(pattern)]
-        said = dict(zip(holes, map(self._value, values), strict=True))
-        return _HOLE.sub(lambda hole: said[hole[1]], self.plain[pattern])
+        head = "".join(translated[: len(values) - len(holes)])
+        said = dict(zip(holes, translated[-len(holes) :], strict=True))
+        return head + _HOLE.sub(lambda hole: said[hole[1]], self.plain[pattern])
 
     def _value(self, text: str) -> str:
         return self.sentence(text) if " " in text else text
@@ -120,13 +128,41 @@ def _literal_length(pattern: str) -> int:
     return len(_HOLE.sub("", pattern))
 
 
+def _is_short(pattern: str) -> bool:
+    return pattern[0] in "{ ,;" and _literal_length(pattern) < _SHORT
+
+
+def _is_unknown(text: str, translated: str) -> bool:
+    return text == translated and _PHRASE.search(text) is not None
+
+
+def _match(pattern: str, text: str, head: str) -> Sequence[str] | None:
+    """Return the values of a pattern in a text, that of its head first; None: it is another.
+
+    The longest of its letters are looked for first: an expression is compiled only for few texts.
+    """
+    if _letters(pattern) not in text:
+        return None
+    found = _matcher(pattern, head).fullmatch(text)
+    return found.groups() if found else None
+
+
 @cache
-def _matcher(pattern: str) -> re.Pattern[str]:
-    expression, start = "", 0
-    is_short = pattern[0] == "{" and _literal_length(pattern) < _SHORT
+def _letters(pattern: str) -> str:
+    return max(re.split(r"\{\d+(?:!r)?\}", pattern), key=len)
+
+
+@cache
+def _matcher(pattern: str, head: str) -> re.Pattern[str]:
+    expression, start = head, 0
+    is_few = pattern[0] == "{" and _is_short(pattern) and ": " not in pattern
     for hole in _HOLE.finditer(pattern):
         expression += re.escape(pattern[start : hole.start()])
-        value = (_FEW if hole.start() else _ITEM) if is_short else "(.*?)"
-        expression += _REPR if hole[2] else value
+        if hole[2]:
+            expression += _REPR
+        elif hole.start():
+            expression += _FEW if is_few else "(.*?)"
+        else:
+            expression += _ITEM if is_few else _FIRST
         start = hole.end()
     return re.compile(expression + re.escape(pattern[start:]), re.DOTALL)

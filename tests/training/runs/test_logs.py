@@ -85,3 +85,21 @@ def test_the_log_has_the_loss_every_ten_seconds_and_the_note_the_step_every_seco
     log.close()
     assert steps == [1, 1, 3, 4, 4, 6, 7, 7]
     assert lines == [1, 1, 1, 1, 2, 2, 2, 3]
+
+
+def test_a_chinese_reader_is_told_in_chinese_and_the_log_stays_english(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    monkeypatch.setenv("COLUMNS", "150")
+    write_log(tmp_path, is_first=True, progress=True)
+    say("precision fp32: asked for")
+    assert capsys.readouterr().err.splitlines() == [
+        "第 1 轮：loss 0.2500  accuracy 1.0000", "[note] as it is", "精度 fp32：由用户指定",
+    ]  # fmt: skip
+    assert "epoch 1: loss 0.2500" in (tmp_path / "log.txt").read_text(encoding="utf-8")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    write_log(tmp_path, is_first=True, progress=True)
+    said = capsys.readouterr().err
+    assert "第 1 轮" in said
+    assert "loss 0.5000  20 样本/秒  等待数据 25%" in said

@@ -82,7 +82,8 @@ def _on_data(share: float, config: TrainConfig, own_cores: int) -> Advice | None
     if share < _DATA_SHARE:
         return None
     workers, spare = config.workers, own_cores - 1
-    loaders = f"{workers or 'no'} loader process{'es' * (workers > 1)}"
+    few = "1 loader process" if workers else "no loader process"
+    loaders = f"{workers} loader processes" if workers > 1 else few
     seen = f"{share:.0%} of the time waits for data with {loaders} on {own_cores} cores"
     if config.cache == "hdf5":
         return Advice("cache", "--cache mmap (or ram)", f"{seen} and cache hdf5", share)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,13 +68,17 @@ class SweepStatus:
         ends = "stopped before its end" if self.state == "stopped" else self.state
         return f"{self.folder}: {ends}{who}"
 
-    def describe(self) -> str:
-        """Return one line on how far it is: `3/8 trainings done, 2 running, 1 failed`."""
+    def describe(self, translate: Callable[[str], str] = str) -> str:
+        """Return one line on how far it is: `3/8 trainings done, 2 running, 1 failed`.
+
+        Args:
+            translate: Gives each phrase in another language.
+        """
         states = [str(row["state"]) for row in self.trainings]
         parts = [f"{states.count('done')}/{len(states)} trainings done"]
         others = ("running", "stopped", "failed", "waiting")
         parts += [f"{states.count(name)} {name}" for name in others if name in states]
-        return ", ".join(parts)
+        return ", ".join(map(translate, parts))
 
     def next_command(self) -> str:
         """Return the command that a user would give next."""

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from posemill.language import translate, word
 from posemill.machine.live_files import LogFile, Speedometer, read_live, write_live
 from posemill.terminal import printable
 from posemill.training.config.train_config import TrainConfig
@@ -23,8 +24,8 @@ _LOG_SECONDS = 10.0  # between two lines about the loss
 
 
 def say(text: str) -> None:
-    """Print a line to stderr."""
-    Console(stderr=True).print(printable(text), highlight=False, markup=False)
+    """Print a line to stderr, in the reader's language."""
+    Console(stderr=True).print(printable(translate(text)), highlight=False, markup=False)
 
 
 class TrainingLog:
@@ -64,10 +65,10 @@ class TrainingLog:
                 self._loggers.append(TensorBoardLogger())
 
     def say(self, text: str) -> None:
-        """Print a line to stderr, and write it into the log."""
+        """Print a line to stderr, in the reader's language, and write it into the log as it is."""
         if self._text:
             self._text.write(text)
-        self._console.print(printable(text), highlight=False, markup=False)
+        self._console.print(printable(translate(text)), highlight=False, markup=False)
 
     def start(self, total_steps: int, done: int = 0) -> None:
         """Open the files and show the progress bar."""
@@ -82,7 +83,7 @@ class TrainingLog:
         if self._console.quiet or not self._console.is_terminal:
             return
         self._progress = Progress(
-            TextColumn("epoch {task.fields[epoch]}"),
+            TextColumn(word("epoch {task.fields[epoch]}")),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[text]}", markup=False),
@@ -142,7 +143,7 @@ class TrainingLog:
             )
             self._live["samples_per_second"] = values["samples_per_second"]
             if self._progress:
-                self._progress.update(self._task, text=text)
+                self._progress.update(self._task, text=translate(text))
             if self._text and time.monotonic() - self._text_at > _LOG_SECONDS:
                 self._text_at = time.monotonic()
                 self._text.write(f"epoch {epoch + 1}, step {step}: {text}")

@@ -6,7 +6,7 @@ import os
 import shlex
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -72,8 +72,12 @@ class TrainStatus:
             )
         return f"{self.folder}: stopped before its end" + (f"; {who} has ended" if who else "")
 
-    def describe(self) -> str:
-        """Return one line on how far it is: `epoch 3/20, step 45/300 (15.0%), …`."""
+    def describe(self, translate: Callable[[str], str] = str) -> str:
+        """Return one line on how far it is: `epoch 3/20, step 45/300 (15.0%), …`.
+
+        Args:
+            translate: Gives each phrase in another language.
+        """
         parts = []
         if self.epoch is not None:
             parts.append(f"epoch {self.epoch}{_of(self.epochs)}")
@@ -86,7 +90,7 @@ class TrainStatus:
             parts.append(f"{duration(self.seconds_left)} left")
         if self.best is not None:
             parts.append(f"best {self.chosen_by} {self.best:.4f} at step {self.best_step}")
-        return ", ".join(parts) or "no step yet"
+        return ", ".join(map(translate, parts or ["no step yet"]))
 
     def next_command(self) -> str:
         """Return the command that a user would give next."""
