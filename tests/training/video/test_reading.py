@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 from dataclasses import replace
@@ -15,7 +16,7 @@ from numbered_clips import frames_of
 
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError
-from posemill.testing.decoders import number_of
+from posemill.testing.decoders import number_of, write_video
 from posemill.training.video.index import read_index
 from posemill.training.video.reading import ClipReader, FrameSize
 
@@ -47,6 +48,24 @@ def test_videos_give_the_frames_asked_for_and_repeats(videos: Path) -> None:
     frames, _ = reader().read(clips[0], Sampling.parse("uniform:15"), None)
     wanted = Sampling.parse("uniform:15").indices(12)
     assert [number_of(frame) for frame in frames] == wanted.tolist()
+
+
+def test_a_rate_goes_by_the_times_of_the_frames(videos: Path, tmp_path: Path) -> None:
+    # two frames a second are on show at 0, 0.5, 1.0 …
+    uneven = write_video(tmp_path / "uneven.mkv", 6, times=[0, 10, 20, 90, 200, 210])
+    clip = replace(read_index(videos)[0][0], path=str(uneven))
+    frames, indices = reader().read(clip, Sampling.parse("fps:2"), None)
+    assert indices.tolist() == [0, 2, 3, 4]
+    assert [number_of(frame) for frame in frames] == [0, 2, 3, 4]
+
+
+def test_a_video_with_fewer_frames_than_it_says_cannot_be_read(videos: Path) -> None:
+    clips, _ = read_index(videos)
+    mine = reader()
+    mine.read(clips[0], ALL, None)
+    mine._open_video(clips[0]).num_frames = 13
+    with pytest.raises(DecodeError, match=r"clip0.mp4': corrupt: .*12"):
+        mine.read(clips[0], ALL, None)
 
 
 def test_a_window_of_a_video_is_a_clip(videos: Path) -> None:
@@ -90,6 +109,7 @@ def test_sizes_that_are_none_are_refused() -> None:
 def test_no_more_files_stay_open_than_allowed(videos: Path) -> None:
     clips, _ = read_index(videos)
     mine, process = reader(max_open=3), psutil.Process()
+    gc.collect()  # errors of other tests hold what they were about
     before = process.num_fds()
     for _ in range(2):
         for clip in clips:

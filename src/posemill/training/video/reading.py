@@ -16,6 +16,7 @@ import numpy.typing as npt
 from posemill.decoders import VideoReader, open_video
 from posemill.decoders.opening import (
     PICTURE_SUFFIXES,
+    TargetSize,
     natural_sort,
     raise_decode_error,
     raise_for_os_error,
@@ -48,6 +49,13 @@ class FrameSize:
             raise ValueError(f"resize: expected crop or stretch, got {self.resize!r}")
         if self.size_wh is not None and min(self.size_wh) < 1:
             raise ValueError(f"size: expected 1 pixel or more, got {self.size_wh}")
+
+    @property
+    def target_size(self) -> TargetSize:
+        """What a decoder of videos may bring frames to, so that `apply` has little left to do."""
+        if self.size_wh is None or self.resize == "stretch":
+            return self.size_wh
+        return max(self.size_wh)  # of the short side; the exact one where a square is asked for
 
     def scaled_wh(self, size_wh: tuple[int, int]) -> tuple[int, int]:
         """Return the size a frame of that size is brought to, before anything is cut off."""
@@ -184,7 +192,7 @@ class ClipReader:
     ) -> tuple[Frames, IntArray]:
         video = self._open_video(place)
         indices = video.sample(sampling, rng)
-        return video.frames_at(indices, self.size), indices
+        return video.frames_at(indices), indices
 
     def sample_video(
         self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
@@ -195,18 +203,18 @@ class ClipReader:
 
     def _open_video(self, place: ClipPlace) -> _OpenVideo:
         key = place.path, place.start_seconds, place.end_seconds
-        video: _OpenVideo = self._kept(key, lambda: _OpenVideo(place, self.decoder))
+        video: _OpenVideo = self._kept(key, lambda: _OpenVideo(place, self.decoder, self.size))
         return video
 
 
 class _OpenVideo:
     """A video with its number of frames, which some containers do not say."""
 
-    def __init__(self, place: ClipPlace, decoder: str) -> None:
-        self.path = place.path
+    def __init__(self, place: ClipPlace, decoder: str, size: FrameSize) -> None:
+        self.path, self.size = place.path, size
         self.reader: VideoReader = open_video(
             place.path, decoder=decoder, threads=1, start_seconds=place.start_seconds,
-            end_seconds=place.end_seconds,
+            end_seconds=place.end_seconds, target_size=size.target_size,
         )  # fmt: skip
         self.num_frames = self.reader.num_frames or self.reader.count_frames()
         if not self.num_frames:
@@ -214,19 +222,17 @@ class _OpenVideo:
             raise_decode_error(place.path, "no frames", "none inside", frame_index=0)
 
     def sample(self, sampling: Sampling, rng: np.random.Generator | None) -> IntArray:
-        """Return the numbers of the frames to read."""
-        return sampling.indices(self.num_frames, rng=rng, fps=self.reader.fps)
+        """Return the numbers of the frames to read; by their own times for a rate."""
+        seconds = self.reader.frame_seconds() if sampling.kind == "fps" else None
+        return sampling.indices(self.num_frames, rng=rng, seconds=seconds)
 
-    def frames_at(self, indices: IntArray, size: FrameSize) -> Frames:
-        """Return these frames in a size."""
-        wanted, last = set(indices.tolist()), int(indices.max())
-        found: dict[int, Frame] = {}
-        for number, frame in enumerate(self.reader.read_frames()):
-            if number in wanted:
-                found[number] = size.apply(frame)
-            if number == last:
-                break
-        return _stack([found[number] for number in indices.tolist()], self.path)
+    def frames_at(self, indices: IntArray) -> Frames:
+        """Return these frames in the size."""
+        try:
+            frames = self.reader.frames_at(indices.tolist())
+        except IndexError as error:  # the container promised more frames than it has
+            raise_decode_error(self.path, "corrupt", str(error), cause=error)
+        return _stack([self.size.apply(frame) for frame in frames], self.path)
 
 
 def _stack(frames: list[Frame], path: str) -> Frames:

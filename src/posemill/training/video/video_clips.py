@@ -53,7 +53,7 @@ class VideoClips(Dataset[Item | None]):
         resize: `crop` keeps the proportions and the middle, `stretch` all of the picture.
         is_training: Draw frames and augmentation at random; by default if `split` is `train`.
         augment: How training clips are augmented.
-        decoder: Of videos; see `posemill doctor`.
+        decoder: Of videos: `pyav`, `opencv`, `torchcodec`, `decord`.
         classes: Labels in the order of their numbers; by default those of all splits, sorted.
         on_error: What is done with a clip that cannot be read: `replace` it by the next one of its
             label that can, `drop` it from its batch (a batch of nothing else gets one replaced),
