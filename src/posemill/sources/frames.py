@@ -107,7 +107,10 @@ def video_numbers(video: VideoReader, sampling: Sampling) -> IntArray:
     if not num_frames:
         return np.zeros(0, np.int64)
     try:
-        return sampling.indices(num_frames, fps=video.fps)
+        if sampling.kind != "fps":
+            return sampling.indices(num_frames)
+        seconds = video.frame_seconds()
+        return sampling.indices(len(seconds), seconds=seconds)
     except ValueError as error:
         raise DecodeError(str(error), reason="no frame rate") from error
 

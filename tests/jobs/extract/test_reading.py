@@ -87,8 +87,8 @@ def test_a_video_is_opened_with_the_part_of_it_that_is_wanted(monkeypatch):
     )
     clip = dataclasses.replace(VIDEO, start_seconds=1.5, end_seconds=2.5)
     lane = Lane(Unit(1, 1, clip, 0, None, 0, None, is_chain=False), 0, 0, None)
-    list(FrameReader("opencv", lambda *_: None).read(lane))
-    options = {"decoder": "opencv", "start_seconds": 1.5, "end_seconds": 2.5}
+    list(FrameReader("opencv", lambda *_: None, target_size=96).read(lane))
+    options = {"decoder": "opencv", "start_seconds": 1.5, "end_seconds": 2.5, "target_size": 96}
     assert asked == [(("a.mp4",), options)]
 
 

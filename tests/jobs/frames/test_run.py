@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import re
+from fractions import Fraction
 
+import av
 import cv2
 import numpy as np
 import pytest
@@ -127,6 +129,23 @@ def test_fewer_frames_are_kept_and_say_which_they_were(config, videos, changes, 
     wanted = frames_of(videos / "train" / "a.mp4")
     assert np.array_equal(pixels_of(clip), [wanted[number] for number in numbers])
     assert summary.exit_code == 0
+
+
+def test_a_rate_counts_by_the_times_of_the_frames_not_by_their_average(tmp_path):
+    path = tmp_path / "uneven.mkv"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 32, 24, "yuv420p"
+        stream.codec_context.time_base = Fraction(1, 1000)
+        for number, milliseconds in enumerate((0, 40, 80, 120, 1000, 2000, 2040)):
+            pixels = np.full((24, 32, 3), 30 * number, np.uint8)
+            frame = av.VideoFrame.from_ndarray(pixels, "rgb24")
+            frame.pts, frame.time_base = milliseconds, Fraction(1, 1000)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    made = FramesConfig(path, tmp_path / "out", fps=1, format="png", executor="serial")
+    (clip,) = read_index(write_frames(made).index)
+    assert clip.frame_indices.tolist() == [0, 4, 5]
 
 
 def test_folders_of_pictures_are_thinned_out_too(make_tree, tmp_path):

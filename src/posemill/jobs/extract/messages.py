@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from posemill.decoders.opening import TargetSize
 from posemill.decoders.sampling import Sampling
 from posemill.estimators import ClipState
 from posemill.records import Clip, Frame
@@ -144,6 +145,8 @@ class WorkerSettings(ABC):
         devices: Worker i runs on `devices[i % len(devices)]`.
         memory_bytes: A worker that is larger saves what it has and makes room for a new one.
         sampling: Which frames of a clip are read; None for all.
+        target_size: What a video's decoder brings its frames to: width and height, or the shorter
+            side; None leaves them as they are.
     """
 
     folder: str
@@ -152,6 +155,7 @@ class WorkerSettings(ABC):
     batch_size: int
     memory_bytes: int
     sampling: Sampling | None = field(default=None, kw_only=True)
+    target_size: TargetSize = field(default=None, kw_only=True)
 
     @abstractmethod
     def open(self, device: str) -> FrameHandler:

@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
+import numpy as np
+
 from posemill.decoders import VideoReader, open_video
+from posemill.decoders.opening import TargetSize
 from posemill.decoders.pictures import read_picture
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError
@@ -103,6 +107,7 @@ class FrameReader:
             take if unusual.
         listing: Shared by the readers of a worker.
         sampling: Which frames of a clip are read; None for all. Units count those alone.
+        target_size: What a video's frames are resized to on their way.
     """
 
     def __init__(
@@ -110,10 +115,12 @@ class FrameReader:
         decoder: str,
         at: Callable[[tuple[int, int, int], float], None],
         listing: Listing | None = None,
+        *,
         sampling: Sampling | None = None,
+        target_size: TargetSize = None,
     ) -> None:
         self._decoder = decoder
-        self._sampling = sampling
+        self._sampling, self._target_size = sampling, target_size
         self._at = at
         self._listing = Listing() if listing is None else listing
 
@@ -130,6 +137,7 @@ class FrameReader:
                 decoder=self._decoder,
                 start_seconds=clip.start_seconds,
                 end_seconds=clip.end_seconds,
+                target_size=self._target_size,
             )
         )
         if isinstance(reader, Failed):
@@ -218,8 +226,14 @@ def _wanted_frames(lane: Lane, reader: VideoReader) -> Iterator[Frame]:
     numbers = lane.numbers[lane.unit.next_frame :]
     if not len(numbers):
         return
+    steps = np.diff(numbers)
+    first, stride = int(numbers[0]), int(steps[0]) if len(steps) else 1
+    if (steps == stride).all():
+        yield from islice(reader.read_frames(first, stride=stride), len(numbers))
+        return
     wanted = set(numbers.tolist())
-    frames = reader.read_frames(int(numbers[0]))
-    for number, frame in zip(range(int(numbers[0]), int(numbers[-1]) + 1), frames, strict=False):
+    for number, frame in enumerate(reader.read_frames(first), start=first):
         if number in wanted:
             yield frame
+        if number == numbers[-1]:
+            return

@@ -108,7 +108,10 @@ class _TaskRun:
         is_careful = task.is_careful or not handler.saves_states
         self._batch_size = 1 if is_careful else settings.batch_size
         self._finished: list[UnitProgress] = []
-        self._reader = FrameReader(settings.decoder, self._at, listing, settings.sampling)
+        self._reader = FrameReader(
+            settings.decoder, self._at, listing, sampling=settings.sampling,
+            target_size=settings.target_size,
+        )  # fmt: skip
         self._num_rows = 0
         self._num_frames = 0
         self._num_shards = 0

@@ -15,12 +15,13 @@ from typing import Any, cast
 import numpy as np
 
 from posemill.decoders.pictures import encode_picture, resize_frame
+from posemill.decoders.stream_pyav import scaled_wh
 from posemill.errors import DecodeError
 from posemill.estimators import ClipState
 from posemill.files import sync_files
 from posemill.jobs.extract.messages import FrameHandler, Unit, WorkerSettings
 from posemill.jobs.extract.reading import Lane
-from posemill.jobs.frames.places import PACKS_NAME, TargetSize, clip_parts, read_places, scaled_wh
+from posemill.jobs.frames.places import PACKS_NAME, clip_parts, read_places
 from posemill.records import Frame
 from posemill.stores.commits import Piece, Shard
 from posemill.stores.frame_index import picture_name, ranges_of
@@ -35,12 +36,10 @@ class KeepSettings(WorkerSettings):
     Args:
         format: `jpg`, `png`, `webp`; `rgb` for packs.
         quality: Of the pictures, 1 to 100.
-        size: Width and height, or the shorter side; None for frames as they are.
     """
 
     format: str
     quality: int
-    size: TargetSize
 
     def open(self, device: str) -> FrameHandler:
         """Return what writes pictures, or packs."""
@@ -82,7 +81,7 @@ class _Keeper(ABC):
     def __init__(self, settings: KeepSettings) -> None:
         self.writes_to = settings.folder
         self._folder = Path(settings.folder)
-        self._size = settings.size
+        self._size = settings.target_size
         self._pieces: list[Piece] = []
         self._num_bytes = 0
 

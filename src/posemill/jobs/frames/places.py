@@ -8,7 +8,9 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from posemill.decoders import open_video
+from posemill.decoders.opening import TargetSize
 from posemill.decoders.pictures import read_picture
+from posemill.decoders.stream_pyav import scaled_wh
 from posemill.errors import DecodeError, RunError
 from posemill.files import atomic_path, safe_parts
 from posemill.records import Clip
@@ -19,7 +21,6 @@ from posemill.stores.manifest import LEDGER_NAME, LOCK_NAME, LOGS_NAME, MANIFEST
 PACKS_NAME = "packs"
 _PLACES_NAME = "places.csv"
 _OWN_NAMES = {INDEX_NAME, LEDGER_NAME, LOCK_NAME, LOGS_NAME, MANIFEST_NAME, PACKS_NAME}
-TargetSize = tuple[int, int] | int | None
 PACK_BYTES = 1 << 30  # a pack takes no more clips beyond it
 
 
@@ -91,8 +92,8 @@ def _size_of(clip: Clip, decoder: str, size: TargetSize) -> tuple[int, int] | No
     try:
         if clip.kind == "video":
             with open_video(clip.path, decoder=decoder, start_seconds=clip.start_seconds,
-                            end_seconds=clip.end_seconds) as video:  # fmt: skip
-                return scaled_wh(video.size_wh, size)
+                            end_seconds=clip.end_seconds, target_size=size) as video:  # fmt: skip
+                return video.size_wh
         for name in list_frames(clip):
             try:
                 frame = read_picture(frame_path(clip, name))
@@ -102,16 +103,6 @@ def _size_of(clip: Clip, decoder: str, size: TargetSize) -> tuple[int, int] | No
     except DecodeError:
         pass
     return None
-
-
-def scaled_wh(size_wh: tuple[int, int], target_size: TargetSize) -> tuple[int, int]:
-    """Return width and height after resizing: those given, or the short side as given."""
-    if target_size is None:
-        return size_wh
-    if not isinstance(target_size, int):
-        return target_size
-    scale = target_size / min(size_wh)
-    return max(1, round(size_wh[0] * scale)), max(1, round(size_wh[1] * scale))
 
 
 def write_places(folder: Path, places: Sequence[PackPlace | None]) -> None:

@@ -113,7 +113,7 @@ class FramesJob(FrameJob):
             memory_bytes=workers.memory_bytes,
             format="rgb" if config.pack else config.format,
             quality=config.quality,
-            size=config.target_size,
+            target_size=config.target_size,
             sampling=self.sampling,
         )
 
