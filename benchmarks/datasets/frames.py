@@ -112,11 +112,7 @@ def read_video(path: Path) -> np.ndarray:
     """Return the 8 frames of a video, the quickest way there is."""
     indices = SEGMENTS.indices(NUM_FRAMES)
     with open_video(path, threads=1) as video:
-        if hasattr(video, "frames_at"):
-            return np.stack(video.frames_at(indices.tolist()))
-        wanted = set(indices.tolist())
-        frames = zip(range(int(indices[-1]) + 1), video, strict=False)
-        return np.stack([frame for number, frame in frames if number in wanted])
+        return np.stack(video.frames_at(indices.tolist()))
 
 
 def read_pictures(clip: IndexedClip) -> np.ndarray:
