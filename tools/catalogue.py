@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from babel.messages import Catalog
 from babel.messages.mofile import write_mo
@@ -146,22 +146,24 @@ def _skipped(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.JoinedStr):
         for part in node.values:  # a string inside of a value may be one of its own
             yield part
-            if isinstance(part, ast.FormattedValue) and part.format_spec is not None:
-                yield from ast.walk(part.format_spec)
+            if isinstance(part, ast.FormattedValue):
+                yield from [part.value] if _is_count(part.value) else []
+                yield from ast.walk(part.format_spec) if part.format_spec else []
     if isinstance(node, ast.BinOp):
         sides = (node.left, node.right)
         yield from (each for each in sides if not isinstance(each, ast.Call))
     if isinstance(node, ast.Subscript):
         yield from ast.walk(node.slice)
-    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("Option", "Argument"):
-        yield from ast.walk(node)
+    if isinstance(node, ast.Call):
+        is_help = getattr(node.func, "attr", "") in ("Option", "Argument")
+        yield from ast.walk(node) if is_help else node.args[1:] if _is_count(node) else []
     if isinstance(node, (ast.AnnAssign, ast.arg)) and node.annotation is not None:
         yield from ast.walk(node.annotation)
 
 
 def _text(node: ast.AST) -> str:
     """Return the msgid of a string, of an f-string or of a sum with one in it; empty for others."""
-    if not isinstance(node, (ast.Constant, ast.JoinedStr, ast.BinOp)):
+    if not (isinstance(node, (ast.Constant, ast.JoinedStr, ast.BinOp)) or _is_count(node)):
         return ""
     pieces = list(_pieces(node))
     if all(piece in (_VALUE, _QUOTED) for piece in pieces):
@@ -182,9 +184,18 @@ def _pieces(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         yield from _pieces(node.left)
         yield from _pieces(node.right)
+    elif _is_count(node):
+        yield from (_VALUE, " ", *_pieces(node.args[1]))
+    elif isinstance(node, ast.FormattedValue) and _is_count(node.value):
+        yield from _pieces(node.value)
     else:
         is_quoted = isinstance(node, ast.FormattedValue) and node.conversion == ord("r")
         yield _QUOTED if is_quoted else _VALUE
+
+
+def _is_count(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Return True for `counted(number, "clips")`, which says `{0} clips`."""
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "counted"
 
 
 def update() -> list[str]:

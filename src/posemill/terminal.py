@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
-import re
+import sys
 import unicodedata
+import warnings
 from functools import lru_cache
+from pathlib import Path
+
+_OURS = str(Path(__file__).parent)
 
 
 def printable(text: object, *, keep: str = "\n\t") -> str:
@@ -51,6 +55,14 @@ def warn_once(text: str) -> None:
     logging.getLogger("posemill").warning("%s", printable(text))
 
 
+def warn_caller(text: str) -> None:
+    """Warn of what a function of ours met, at the place in the user's file that called it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_code.co_filename.startswith(_OURS):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
+
+
 @lru_cache(4096)
 def _is_shown(mark: str) -> bool:
     return mark.isprintable() or unicodedata.category(mark) == "Zs"
@@ -63,25 +75,21 @@ def _escape(mark: str) -> str:
     )
 
 
-# `1 clips are`, of a sentence with a number in it: the catalogue has one pattern for all numbers.
-_NOUNS = "clip core epoch evaluation fold frame group picture point process row sample step thread "
-_NOUNS += "training video worker"
-_NOUN = rf"(?<![\w.,/-])(?<!x )1 ({_NOUNS.replace(' ', '|')})"
-_MANY = re.compile(rf"{_NOUN}e?s\b( are\b| were\b| have\b)?")
-_ONE = re.compile(rf"{_NOUN}\b( is\b| was\b| has\b)?")
-_IS = {" are": " is", " were": " was", " have": " has"}
-_ARE = {one: many for many, one in _IS.items()}
+_IS = {"are": "is", "were": "was", "have": "has", "stand": "stands"}
 
 
-def in_singular(text: str) -> str:
-    """Return a sentence of ours with `1 clip is` for `1 clips are`."""
-    return _MANY.sub(lambda found: f"1 {found[1]}{_IS.get(found[2], '')}", text)
+def counted(number: object, things: str) -> str:
+    """Return `3 clips`, or `1 clip`: said where the number is known, never by reading text.
+
+    Args:
+        number: How many.
+        things: In the plural, with the verb if one follows that has two forms: `clips are`.
+    """
+    return f"{number} {in_singular(things) if number == 1 else things}"
 
 
-def in_plural(text: str) -> str:
-    """Return what `in_singular` made of a sentence as it was."""
-
-    def many(found: re.Match[str]) -> str:
-        return f"1 {found[1]}{'es' if found[1][-1] == 's' else 's'}{_ARE.get(found[2], '')}"
-
-    return _ONE.sub(many, text)
+def in_singular(things: str) -> str:
+    """Return `clip is` for `clips are`."""
+    noun, *verb = things.split(" ")
+    noun = noun.removesuffix("es") if noun.endswith("sses") else noun.removesuffix("s")
+    return " ".join([noun, *(_IS[each] for each in verb)])

@@ -59,8 +59,9 @@ def test_what_predict_cannot_use_is_said(
         posemill.predict(tmp_path / "nowhere", tree / "train" / "a")
     monkeypatch.setattr(landmarks, "open_estimator", lambda *_, **__: FakeEstimator())
     (tree / "train" / "a" / "3.png").write_bytes(b"no picture")
-    with pytest.warns(UserWarning, match=r"3\.png"):
+    with pytest.warns(UserWarning, match=r"3\.png") as seen:
         (found,) = posemill.predict(trained, tree / "train" / "a")
+    assert seen[0].filename == __file__  # where the user called
     assert found.clip_id == "a"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,15 @@ def test_a_wrong_keyword_of_a_function_names_the_nearest(
     with pytest.raises(TypeError) as caught:
         getattr(posemill, function)("nowhere", **{keyword: 1})
     assert str(caught.value).startswith(said)
+
+
+def test_a_function_is_found_again_by_another_process() -> None:
+    for name in posemill.__all__:
+        value = getattr(posemill, name)
+        if inspect.isfunction(value):
+            assert pickle.loads(pickle.dumps(value)) is value
+            assert value.__doc__
+            assert "keywords" not in inspect.signature(value).parameters
 
 
 def test_commands_say_flags_and_a_file_its_settings(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from posemill.decoders import open_video
 from posemill.decoders.losses_pyav import DamageError, LossWatch
 from posemill.errors import DecodeError
+from posemill.terminal import counted
 
 NUM_FRAMES = 60
 KINDS = {
@@ -136,7 +137,8 @@ def test_where_frames_come_at_one_rate_a_gap_is_a_loss_and_a_long_one_a_cut(
     if not missing:
         watch.finish()
         return
-    with pytest.raises(DamageError, match=f"^{missing} frames are missing by the times of the"):
+    said = counted(missing, "frames are")
+    with pytest.raises(DamageError, match=f"^{said} missing by the times of the others"):
         watch.finish()
 
 

@@ -57,8 +57,8 @@ def test_annotations_without_frames_and_frames_without_annotation_are_told(phoen
     shutil.move(phoenix / FRAMES / "train" / "a-2", phoenix / FRAMES / "train" / "new")
     clips = find_clips(phoenix)
     assert clips.problems == (
-        "train: 1 clips annotated but without frames: a-2",
-        "train: 1 clips with frames but not annotated: new",
+        "train: 1 clip annotated but without frames: a-2",
+        "train: 1 clip with frames but not annotated: new",
     )
     assert [clip.label for clip in clips if clip.clip_id == "new"] == [None]
 

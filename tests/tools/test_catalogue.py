@@ -50,6 +50,8 @@ def test_the_compiled_file_says_what_the_readable_one_says() -> None:
     ("raise E(f'{a} is {b!r} here')", ["{0} is {1!r} here"]),
     ("say('two ' + word('words') + ' more')", ["two {0} more", "words"]),
     ("say(f'one of {len(x):.1f} files')", ["one of {0} files"]),
+    ("say(f'{counted(n, \"clips are\")} cut')", ["{0} clips are cut"]),
+    ("x = counted(n, 'processes')", ["{0} processes"]),
     ("print_table(['split', 'longest gap'], rows)", ["split", "longest gap"]),
     ("columns = ['jumps', 'a_key']", ["jumps"]),
     ("x = 'word'", []), ("def f():\n    'A docstring of words.'", []),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from posemill.jobs.convert.between import (
     merge_clips,
 )
 from posemill.jobs.convert.prepare import Prepared
-from posemill.terminal import in_singular
+from posemill.terminal import counted, warn_caller
 
 _NAMED = 5  # clips of an unfinished run, in a warning
 
@@ -229,10 +228,9 @@ def _open_shaped(
 def _warn_unfinished(*sources: ClipInput) -> None:
     for source in sources:
         if source.run is not None and not source.run.is_finished:
-            warnings.warn(
+            warn_caller(
                 f"{source.path} is not finished; what it holds so far is used"
                 f"{_describe_unfinished(source)} (posemill status {source.path})",
-                stacklevel=5,
             )
 
 
@@ -247,9 +245,10 @@ def _describe_unfinished(source: ClipInput) -> str:
             cut.append(f"{clip_id} ({num_frames} of {length or '?'} frames)")
         else:
             missing.append(clip_id)
-    said = f"; {len(cut)} clips are cut: {_first_of(cut)}" if cut else ""
-    said += f"; {len(missing)} clips are missing: {_first_of(missing)}" if missing else ""
-    return in_singular(said)
+    said = f"; {counted(len(cut), 'clips are')} cut: {_first_of(cut)}" if cut else ""
+    if missing:
+        said += f"; {counted(len(missing), 'clips are')} missing: {_first_of(missing)}"
+    return said
 
 
 def _first_of(names: list[str]) -> str:

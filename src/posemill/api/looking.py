@@ -32,6 +32,7 @@ from posemill.inspection.report.build import measure_all, write_report
 from posemill.records import Frame, PoseClip
 from posemill.skeletons import full_name
 from posemill.stores.reader import open_run
+from posemill.terminal import counted
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,8 @@ class Compared(dict[str, Any]):
 
     def __repr__(self) -> str:
         lines = [f"Compared {self['one']['path']} with {self['other']['path']}: "
-                 f"{self['num_clips']} clips, {self['num_frames']} frames"]  # fmt: skip
+                 f"{counted(self['num_clips'], 'clips')}, "
+                 f"{counted(self['num_frames'], 'frames')}"]  # fmt: skip
         for split in self["splits"]:
             for name, part in split["parts"].items():
                 far = [pixels_in_words(part[each]) for each in ("median", "p95", "max")]
@@ -209,13 +211,13 @@ def _notes_on_pairs(compared: Comparison) -> Iterator[str]:
         path = side.material.path
         if only := pairing.only(side):
             first = ", ".join(map("/".join, only[:3])) + (" …" if len(only) > 3 else "")
-            yield f"{len(only)} clips in {path} only, not compared: {first}"
+            yield f"{counted(len(only), 'clips')} in {path} only, not compared: {first}"
         if num_frames:
-            yield f"{num_frames} frames of clips in both in {path} only, not compared"
+            yield f"{counted(num_frames, 'frames')} of clips in both in {path} only, not compared"
     if compared.num_other_size:
         yield (
-            f"{compared.num_other_size} frames are of another size in the two; distances are in "
-            f"pixels of {pairing.one.material.path}"
+            f"{counted(compared.num_other_size, 'frames are')} of another size in the two; "
+            f"distances are in pixels of {pairing.one.material.path}"
         )
 
 
@@ -277,8 +279,8 @@ def _notes(originals: Originals, names: Iterable[str] = ()) -> tuple[str, ...]:
     notes = []
     if originals.num_unplaced:
         notes.append(
-            f"{originals.num_unplaced} frames of normalised keypoints drawn on a blank canvas: "
-            "they have no place in the original pictures"
+            f"{counted(originals.num_unplaced, 'frames')} of normalised keypoints drawn on a blank "
+            "canvas: they have no place in the original pictures"
         )
     if originals.num_gone:
         total = originals.num_gone + originals.num_read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -13,6 +12,7 @@ from posemill.api.arguments import AnyPath
 from posemill.api.progress import show_progress
 from posemill.jobs.new_clips import clips_like
 from posemill.records import PoseClip
+from posemill.terminal import warn_caller
 from posemill.training import front
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def predict(
                     on_frame=advance,
                 ):  # fmt: skip
                     for error in errors:
-                        warnings.warn(str(error), stacklevel=2)
+                        warn_caller(str(error))
                     if clip is not None:
                         yield clip
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from posemill.errors import PosemillError
 from posemill.plugins import hint
-from posemill.terminal import in_singular
 
 # A command that is quoted stays one: `posemill prepare RUN --out FOLDER`.
 _FLAG = re.compile(
@@ -44,9 +43,10 @@ def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **keywords)
         except PosemillError as error:
-            error.args = (in_singular(to_keywords(str(error), parameters)),)
+            error.args = (to_keywords(str(error), parameters),)
             raise
 
+    call.__module__ = "posemill"  # where it is found again by who unpickles it
     return call
 
 

@@ -10,7 +10,7 @@ from posemill.api.progress import track
 from posemill.clips.inputs import ClipInput
 from posemill.inspection.quality import measure
 from posemill.inspection.summary import clip_row, describe
-from posemill.terminal import in_singular
+from posemill.terminal import counted
 
 
 class View(dict[str, Any]):
@@ -28,7 +28,8 @@ def _split_line(split: dict[str, Any]) -> str:
     )
     failed = split.get("frames_failed", 0)
     return (
-        in_singular(f"  {split['split']}: {split['num_clips']} clips, {split['num_frames']} frames")
+        f"  {split['split']}: {counted(split['num_clips'], 'clips')}, "
+        f"{counted(split['num_frames'], 'frames')}"
         + (f", {failed} failed" if failed else "")
         + (f"; {presence}" if presence else "")
     )

@@ -21,6 +21,7 @@ from posemill.cli.options import (
 from posemill.cli.printing import print_json, print_table, say, warnings_as_notes
 from posemill.errors import ConfigError
 from posemill.language import translate
+from posemill.terminal import counted
 
 if TYPE_CHECKING:
     from posemill.formats.shared.contract import Summary
@@ -237,7 +238,7 @@ def _print_exported(summary: Summary, *, as_json: bool) -> None:
     if as_json:
         print_json(vars(summary))
         return
-    counts = f"{summary.num_clips} clips, {summary.num_frames} frames"
+    counts = f"{counted(summary.num_clips, 'clips')}, {counted(summary.num_frames, 'frames')}"
     say(f"{summary.path}: {counts} ({summary.format_name})")
     _say_losses(summary.losses)
 
@@ -252,10 +253,11 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
         print_json(vars(summary) | {"dry_run": dry_run})
         return
     for split, count in summary.splits.items():
-        say(f"{split}: {count} clips")
+        say(f"{split}: {counted(count, 'clips')}")
     again = summary.equal_duplicates
     say(
-        f"{summary.path}: {summary.num_clips} clips, {summary.num_frames} frames"
+        f"{summary.path}: {counted(summary.num_clips, 'clips')}, "
+        f"{counted(summary.num_frames, 'frames')}"
         + (f"; {again} came twice, equal" if again else "")
         + (f"; {summary.num_failures} failures kept" if summary.num_failures else "")
         + (" (not written: --dry-run)" if dry_run else "")
@@ -263,14 +265,15 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
     _say_losses(summary.losses)
 
 
-def _print_dry_run(counted: tuple[Summary, list[str]], *, as_json: bool) -> None:
-    summary, layouts = counted
+def _print_dry_run(found: tuple[Summary, list[str]], *, as_json: bool) -> None:
+    summary, layouts = found
     result = {"splits": summary.splits, "num_clips": summary.num_clips,
               "num_frames": summary.num_frames, "layout": layouts, "recipe": summary.recipe,
               "losses": summary.losses, "dry_run": True}  # fmt: skip
     if as_json:
         print_json(result)
         return
-    say(f"{summary.num_clips} clips, {summary.num_frames} frames as {', '.join(layouts)} "
-               f"({summary.format_name}); nothing was written: --dry-run")  # fmt: skip
+    say(f"{counted(summary.num_clips, 'clips')}, {counted(summary.num_frames, 'frames')} as "
+        f"{', '.join(layouts)} ({summary.format_name}); nothing was written: "
+        "--dry-run")  # fmt: skip
     _say_losses(summary.losses)

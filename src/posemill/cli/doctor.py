@@ -8,6 +8,7 @@ import typer
 
 from posemill.cli.printing import print_json, print_lines, say
 from posemill.language import word
+from posemill.terminal import counted
 
 if TYPE_CHECKING:
     from posemill.inspection.doctor import Diagnosis
@@ -40,12 +41,12 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
     ready = sum(state == "ready" for state in cache["models"].values())
     writable = word("writable") if cache["writable"] else word("NOT writable")
     num_workers, note = usual_workers()
-    extract = f"{num_workers} processes x 1 thread on cpu, unless told otherwise"
+    extract = f"{counted(num_workers, 'processes')} x 1 thread on cpu, unless told otherwise"
     print_lines(
         [
             *((name, version or word("MISSING")) for name, version in diagnosis.versions.items()),
             ("platform", machine["platform"]),
-            ("processor", f"{machine['processor']}, {machine['cores']} cores"),
+            ("processor", f"{machine['processor']}, {counted(machine['cores'], 'cores')}"),
             ("usable cores", _limited(str(machine["usable_cores"]), machine["cores_limited_by"])),
             (
                 "memory",

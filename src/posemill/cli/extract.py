@@ -16,6 +16,7 @@ from posemill.errors import ConfigError
 from posemill.language import translate, word
 from posemill.provenance import Resolved, resolve
 from posemill.skeletons.palette import part_label
+from posemill.terminal import counted
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.run import Summary
@@ -95,9 +96,12 @@ def _print_plan(config: ExtractConfig, clips: ClipList, workers: WorkerPlan) -> 
 
     for split, totals in clips.totals.items():
         more = (
-            f" and {totals.num_uncounted} videos of unknown length" if totals.num_uncounted else ""
+            f" and {counted(totals.num_uncounted, 'videos')} of unknown length"
+            if totals.num_uncounted
+            else ""
         )
-        say(f"{split}: {totals.num_clips} clips, {totals.num_frames} frames{more}", err=True)
+        say(f"{split}: {counted(totals.num_clips, 'clips')}, "
+            f"{counted(totals.num_frames, 'frames')}{more}", err=True)  # fmt: skip
     for problem in clips.problems:
         say(f"note: {problem}", err=True)
     for sentence in unused_settings(config, clips):
@@ -142,7 +146,7 @@ def _say_last_words(summary: Summary) -> None:
     shares = ", ".join(f"{word(part_label(part))} {share:.1%}" for part, share in found.items())
     mode = summary.run.manifest.extraction.get("mode")
     rate = summary.frames_per_second
-    words = [f"found in {summary.num_frames} frames: {shares}"]
+    words = [f"found in {counted(summary.num_frames, 'frames')}: {shares}"]
     words += [f"mode {mode}"] if mode else []
     words += [f"{rate:.1f} frames/s" if rate else "nothing was left to do"]
     say("; ".join(map(translate, words)), err=True)

@@ -13,7 +13,7 @@ from posemill.cli.options import AsJson, arguments_of, with_config_flags
 from posemill.cli.printing import print_json, print_table, say
 from posemill.config import FramesConfig
 from posemill.errors import ConfigError
-from posemill.terminal import duration
+from posemill.terminal import counted, duration
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.workers import WorkerPlan
@@ -59,7 +59,8 @@ def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> N
     from posemill.jobs.frames.run import unused_settings
 
     for split, totals in clips.totals.items():
-        say(f"{split}: {totals.num_clips} clips, {totals.num_frames} frames", err=True)
+        say(f"{split}: {counted(totals.num_clips, 'clips')}, "
+            f"{counted(totals.num_frames, 'frames')}", err=True)  # fmt: skip
     for sentence in (*clips.problems, *unused_settings(config, clips)):
         say(f"note: {sentence}", err=True)
     say(f"plan: {workers}", err=True)

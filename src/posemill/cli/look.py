@@ -10,6 +10,7 @@ import typer
 from posemill.cli.options import AsJson, FromFormat, Person, PictureSize, RunOrFile, Splits
 from posemill.cli.printing import print_json, print_table, say
 from posemill.language import translate, word
+from posemill.terminal import counted
 
 if TYPE_CHECKING:
     from posemill.api.looking import Drawn
@@ -201,7 +202,7 @@ def _done_to(result: dict[str, Any]) -> list[str]:
     normalized, longest = result["normalized"], result["interpolated"]
     some = "some " if len(normalized) > 1 else ""
     words = [f"{some}normalised by {name}" for name in normalized if name != "none"]
-    words += [f"gaps of up to {longest} frames closed"] if longest else []
+    words += [f"gaps of up to {counted(longest, 'frames')} closed"] if longest else []
     return list(map(translate, words))
 
 
@@ -260,8 +261,9 @@ def _print_comparison(found: dict[str, Any]) -> None:
                 filter(None, [side["path"], word(side["kind"]), side["skeleton_name"], engine])
             )
         )
-    say(f"{found['num_clips']} clips and {found['num_frames']} frames in both, compared in "
-        f"{found['num_points']} points of {found['skeleton_name']}\n")  # fmt: skip
+    say(f"{counted(found['num_clips'], 'clips')} and {counted(found['num_frames'], 'frames')} in "
+        f"both, compared in {found['num_points']} points of "
+        f"{found['skeleton_name']}\n")  # fmt: skip
     rows = [
         [
             word("total") if split["split"] == ALL_SPLITS else split["split"],

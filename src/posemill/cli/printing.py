@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from posemill.language import translate, word
-from posemill.terminal import escaped, in_singular, printable, width_of
+from posemill.terminal import escaped, printable, width_of
 
 if TYPE_CHECKING:
     from posemill.provenance import Resolved
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 def say(text: object, *, err: bool = False, colour: str | None = None, bold: bool = False) -> None:
     """Print text, on stderr if `err`; what is in it from data does not command the terminal."""
-    said = in_singular(translate(str(text)))
-    typer.secho(printable(said), err=err, fg=colour, bold=bold)
+    typer.secho(printable(translate(str(text))), err=err, fg=colour, bold=bold)
 
 
 def print_written(line: str) -> None:

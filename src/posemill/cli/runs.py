@@ -23,7 +23,7 @@ from posemill.cli.printing import (
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
 from posemill.language import translate
-from posemill.terminal import duration, printable
+from posemill.terminal import counted, duration, printable
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.status import Status
@@ -191,7 +191,7 @@ def plan(
     if as_json:
         print_json(found.to_json())
         return
-    say(f"{found.num_clips} clips, {found.num_frames} frames")
+    say(f"{counted(found.num_clips, 'clips')}, {counted(found.num_frames, 'frames')}")
     print_table(
         ["workers", "hours", "time", "GB", "frames/s", ""],
         [

@@ -9,7 +9,7 @@ import typer
 
 from posemill.cli.options import old_flags
 from posemill.cli.printing import print_json, print_records, say
-from posemill.terminal import printable
+from posemill.terminal import counted, printable
 
 
 def register(app: typer.Typer) -> None:
@@ -75,4 +75,4 @@ def synthetic_corpus(
     few = max(2, train * 2 // 15)
     options = CorpusOptions(glosses, {"train": train, "dev": few, "test": few}, seed=seed)
     for split, count in write_corpus(out, options).items():
-        say(f"{split}  {count} clips")
+        say(f"{split}  {counted(count, 'clips')}")

@@ -15,6 +15,8 @@ from typing import Any
 import av
 import av.logging
 
+from posemill.terminal import counted
+
 # How many frames may come between a line of the log and the gap: decoders hold some back.
 _SUSPICIOUS_FRAMES = 64
 # Times are rounded, and soft telecine shows a frame for half of another's time.
@@ -101,7 +103,7 @@ class LossWatch:
         is_gap = usual > 0 and delta > _GAP * usual
         missing = round(delta / usual) - 1 if is_gap else 0
         if is_gap and self._suspicious:
-            raise DamageError(f"about {missing} frames are missing here ({self._said})")
+            raise DamageError(f"about {counted(missing, 'frames are')} missing here ({self._said})")
         if is_gap and self._is_steady and delta < _CUT_SECONDS:
             self._num_missing += missing
         if delta > 0:
@@ -118,12 +120,13 @@ class LossWatch:
             usual = statistics.median(self._deltas) if self._deltas else self._usual
             left = self._end - self._last
             if usual > 0 and left > (1 + _GAP) * usual:
-                return f"about {round(left / usual) - 1} frames are missing here ({self._said})"
+                about = counted(round(left / usual) - 1, "frames are")
+                return f"about {about} missing here ({self._said})"
         if self._said and self._num_frames < self._num_packets:
             missing = self._num_packets - self._num_frames
             return f"{missing} of {self._num_packets} frames did not come ({self._said})"
         if self._num_missing:
-            return f"{self._num_missing} frames are missing by the times of the others"
+            return f"{counted(self._num_missing, 'frames are')} missing by the times of the others"
         if self._promised > self._num_packets > 0:
             return f"the file says it has {self._promised} frames, {self._num_packets} are there"
         return ""

@@ -37,6 +37,7 @@ from posemill.decoders.sparse_pyav import SparseDecoder
 from posemill.decoders.stream_pyav import Converter, decode_frames, describe, read_index
 from posemill.errors import DecodeError
 from posemill.records import Frame
+from posemill.terminal import counted
 
 # A frame less than this before a bound of the window counts as on it: bounds are decimals (0.12),
 # times are fractions (3/25).
@@ -260,7 +261,7 @@ class PyavReader:
             raise_decode_error(
                 self.path,
                 reason,
-                f"{number} frames could be read, then: {error}",
+                f"{counted(number, 'frames')} could be read, then: {error}",
                 frame_index=number,
                 cause=error,
             )

@@ -18,6 +18,7 @@ from posemill.machine.limits import count_cores
 from posemill.records import Clip
 from posemill.sources import ClipList, find_clips
 from posemill.stores.reader import open_run
+from posemill.terminal import counted
 
 _CLIPS_PROBED = 24
 _USUAL_FPS = 25.0
@@ -69,7 +70,7 @@ class Forecast:
             return "measured"
         if workers <= self.num_cores:
             return "in proportion"
-        return f"in proportion; this machine has {self.num_cores} cores"
+        return f"in proportion; this machine has {counted(self.num_cores, 'cores')}"
 
 
 def forecast(config: ExtractConfig, *, sample_seconds: float = 20.0) -> Forecast:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from posemill.terminal import in_plural
+from posemill.terminal import in_singular
 
 DOMAIN, FOLDER = "posemill", Path(__file__).parent
 SETTING = "POSEMILL_LANG"
@@ -27,6 +27,8 @@ _FEW, _ITEM = r"((?: ?\S+(?: \S+){0,3})?)", r"((?: ?[^\s,]+(?: [^\s,]+){0,3})?)"
 # Nor is what a sentence begins with another one before it.
 _FIRST, _HEAD = r"((?:(?!; ).)*?)", "(.+?)"
 _PHRASE = re.compile(r"[\w,:] [a-z]{2,}")  # words of a sentence: no number with its unit, no name
+# What is counted: `1 clip is` is found by the pattern `{0} clips are`.
+_THINGS = re.compile(r"^ ([a-z]{4,}s(?: are| were| have| stand)?)\b")
 _HELP = re.compile(r"(.*?)(?: \(default: (.*)\))?(?: ?\{([\w.]+:\w+)\})?", re.DOTALL)
 
 
@@ -55,9 +57,7 @@ def translate(text: str) -> str:
     """
     if chosen_language() == "en" or " " not in text:
         return text
-    plural = in_plural(text)
-    said = _load(chosen_language()).sentence(plural)
-    return text if said == plural else said
+    return _load(chosen_language()).sentence(text)
 
 
 def word(text: str) -> str:
@@ -149,7 +149,7 @@ def _match(pattern: str, text: str, head: str) -> Sequence[str] | None:
 
 @cache
 def _letters(pattern: str) -> str:
-    return max(re.split(r"\{\d+(?:!r)?\}", pattern), key=len)
+    return max((_THINGS.sub("", each) for each in _HOLE.sub("\0", pattern).split("\0")), key=len)
 
 
 @cache
@@ -157,7 +157,7 @@ def _matcher(pattern: str, head: str) -> re.Pattern[str]:
     expression, start = head, 0
     is_few = pattern[0] == "{" and _is_short(pattern) and ": " not in pattern
     for hole in _HOLE.finditer(pattern):
-        expression += re.escape(pattern[start : hole.start()])
+        expression += _literal(pattern[start : hole.start()])
         if hole[2]:
             expression += _REPR
         elif hole.start():
@@ -165,4 +165,12 @@ def _matcher(pattern: str, head: str) -> re.Pattern[str]:
         else:
             expression += _ITEM if is_few else _FIRST
         start = hole.end()
-    return re.compile(expression + re.escape(pattern[start:]), re.DOTALL)
+    return re.compile(expression + _literal(pattern[start:]), re.DOTALL)
+
+
+def _literal(text: str) -> str:
+    """Return what matches the letters between values: ` clips are` after a 1 is ` clip is`."""
+    if found := _THINGS.match(text):
+        one = re.escape(in_singular(found[1]))
+        return f" (?:{re.escape(found[1])}|{one}){re.escape(text[found.end() :])}"
+    return re.escape(text)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, overload
 from posemill.errors import SourceError
 from posemill.records import Clip, match_splits, sort_splits, usual_split
 from posemill.sources.names import natural_key, readable
-from posemill.terminal import in_singular
+from posemill.terminal import counted
 
 if TYPE_CHECKING:
     from posemill.sources.tracking import Tracking
@@ -69,10 +69,8 @@ class ClipList(Sequence[Clip]):
 
     def __repr__(self) -> str:
         parts = [
-            in_singular(
-                f"{split}: {each.num_clips} clips, {each.num_frames} frames"
-                + (f" and {each.num_uncounted} videos not counted" if each.num_uncounted else "")
-            )
+            f"{split}: {counted(each.num_clips, 'clips')}, {counted(each.num_frames, 'frames')}"
+            + f" and {counted(each.num_uncounted, 'videos')} not counted" * bool(each.num_uncounted)
             for split, each in self.totals.items()
         ]
         return f"ClipList({self.root!r}, layout={self.layout!r}, {'; '.join(parts)})"

@@ -13,6 +13,7 @@ from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
 from posemill.sources.names import readable
 from posemill.sources.scan import Folder, Scan, scan_tree
+from posemill.terminal import counted
 
 _FRAMES_FOLDER = "fullFrame-210x260px"
 _COLUMNS = ("name", "speaker", "orth", "translation")
@@ -109,7 +110,7 @@ def _is_clip(folder: Folder) -> bool:
 
 def _tell(split: str, names: set[str], what: str) -> str:
     some = ", ".join(sorted(names)[:3]) + (" …" if len(names) > 3 else "")
-    return f"{split}: {len(names)} clips {what}: {some}"
+    return f"{split}: {counted(len(names), 'clips')} {what}: {some}"
 
 
 def _read_corpus(path: Path) -> dict[str, dict[str, str]] | None:

@@ -21,6 +21,7 @@ from posemill.decoders.pictures import read_thumbnail
 from posemill.errors import DecodeError
 from posemill.records import Clip
 from posemill.sources.scan import list_pictures
+from posemill.terminal import counted
 
 IS_VIDEO = ""
 SIZES_DIFFER = "their sizes differ"
@@ -57,10 +58,15 @@ class Tracking:
     num_folders: int = 0
 
     def __str__(self) -> str:
-        why = "; ".join(f"{number} folders: {reason}" for reason, number in self.reasons.items())
-        parts = [f"tracked as video: {self.num_tracked} clips"] if self.num_tracked else []
+        why = "; ".join(
+            f"{counted(number, 'folders')}: {reason}" for reason, number in self.reasons.items()
+        )
+        why = why and f" ({why})"
+        parts = list[str]()
+        if self.num_tracked:
+            parts.append(f"tracked as video: {counted(self.num_tracked, 'clips')}")
         if self.num_alone:
-            parts.append(f"{self.num_alone} pictures stand alone" + (f" ({why})" if why else ""))
+            parts.append(f"{counted(self.num_alone, 'pictures stand')} alone{why}")
         looked = f"by a look at {self.num_looked_at} of {self.num_folders} folders; "
         how = f"{looked if self.num_folders else ''}--mode video or --mode image overrules it"
         return f"{'; '.join(parts)} ({how})"

@@ -42,7 +42,6 @@ from posemill.stores.shards import (
     plan_blocks,
     read_rows,
 )
-from posemill.terminal import in_singular
 
 _ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
 
@@ -92,7 +91,7 @@ class Run:
         parts = ", ".join(f"{each.split} {each.frames_out} frames" for each in self._counts)
         state = "finished" if self.is_finished else "not finished"
         name = f"Run({str(self.folder)!r}, {self.skeleton_name}, "
-        return f"{name}{in_singular(parts) or 'empty'}, {state})"
+        return f"{name}{parts or 'empty'}, {state})"
 
     def __len__(self) -> int:
         return sum(each.num_clips for each in self._counts)

@@ -250,12 +250,12 @@ def test_the_function_notes_what_was_left_out(make_clip: Maker, tmp_path: Path) 
     found = posemill.compare(one, str(other), progress=False)
     assert found["notes"] == [
         f"4 clips in {one} only, not compared: train/m0, train/m1, train/m2 …",
-        f"1 frames of clips in both in {one} only, not compared",
+        f"1 frame of clips in both in {one} only, not compared",
         f"3 frames are of another size in the two; distances are in pixels of {one}",
     ]
     assert "page" not in found
     assert repr(found).splitlines()[:2] == [
-        f"Compared {one} with {other}: 1 clips, 3 frames",
+        f"Compared {one} with {other}: 1 clip, 3 frames",
         "  train pose: agree 1.0000; median 0, p95 0, max 0 px",
     ]
     assert re.search(r"unknown skeleton", _error(one, other, skeleton="no-such"))

@@ -165,7 +165,8 @@ def test_clips_too_short_for_their_glosses_are_counted_in_every_split(
     assert "loss" in result.scores["dev"]
     assert "loss" not in result.scores["test"], "0.0000 was said of clips that have none"
     assert result.scores["test"]["wer"] > 0.9
-    with pytest.warns(UserWarning, match=f"test: 4 of 4 {rest}"):
+    with pytest.warns(UserWarning, match=f"test: 4 of 4 {rest}") as seen:
         scores = posemill.evaluate(result.out, split="test")
+    assert seen[0].filename == __file__  # where the user called
     assert scores["num_too_short"] == 4
     assert "loss" not in scores

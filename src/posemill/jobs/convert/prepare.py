@@ -30,7 +30,7 @@ from posemill.jobs.convert.shaping import (
 from posemill.jobs.convert.statistics import SplitStats
 from posemill.machine.read_ahead import closing_stream, map_ahead, read_ahead
 from posemill.stores.shards import BlockPlan
-from posemill.terminal import in_singular
+from posemill.terminal import counted
 
 _MAX_NAME_BYTES = 150  # of a split, so that the files' names stay below the usual 255
 
@@ -46,8 +46,9 @@ class Prepared:
     losses: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        counts = f"{self.stats['num_clips']} clips, {self.stats['num_frames']} frames"
-        return f"Prepared({self.split!r}, {in_singular(counts)}, {str(self.path)!r})"
+        clips = counted(self.stats["num_clips"], "clips")
+        counts = f"{clips}, {counted(self.stats['num_frames'], 'frames')}"
+        return f"Prepared({self.split!r}, {counts}, {str(self.path)!r})"
 
 
 def prepare(

@@ -43,7 +43,7 @@ from posemill.stores.lock import RunLock
 from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, Manifest, check_folder
 from posemill.stores.reader import Run, open_run
 from posemill.stores.writer import remove_uncommitted
-from posemill.terminal import in_singular
+from posemill.terminal import counted
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +66,7 @@ class JobSummary:
 
     def __repr__(self) -> str:
         failed = failed_text(self.num_frames_failed, self.num_clips_failed)
-        counts = in_singular(f"{self.num_clips} clips, {self.num_frames} frames")
+        counts = f"{counted(self.num_clips, 'clips')}, {counted(self.num_frames, 'frames')}"
         return f"{type(self).__name__}({str(self.folder)!r}, {counts}, {failed})"
 
     def __fspath__(self) -> str:
@@ -360,7 +360,7 @@ def _mark_finished(ledger: Ledger, log: RunLog, summary: JobSummary, finished_at
     with ledger.transaction():
         ledger.set_meta(finished_at=finished_at)
     log.write("finished: " + ", ".join(
-        f"{each.split} {each.frames_out} frames, "
+        f"{each.split} {counted(each.frames_out, 'frames')}, "
         + failed_text(each.frames_failed, each.clips_failed)
         for each in summary.counts
     ))  # fmt: skip

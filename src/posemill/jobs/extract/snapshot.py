@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from posemill.stores.commits import SplitCounts
-from posemill.terminal import duration, in_singular
+from posemill.terminal import counted, duration
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def failed_text(num_frames: int, num_clips: int) -> str:
     """Return `3 failed`, which are frames; `3 frames and 1 clip failed` if a whole clip did."""
     if not num_clips:
         return f"{num_frames} failed"
-    clips = f"{num_clips} clips failed"
-    return in_singular(f"{num_frames} frames and {clips}" if num_frames else clips)
+    clips = f"{counted(num_clips, 'clips')} failed"
+    return f"{counted(num_frames, 'frames')} and {clips}" if num_frames else clips
 
 
 def _as_it_is(text: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from posemill.config import ExtractConfig, JobConfig
 from posemill.machine.limits import count_cores, memory_limit
+from posemill.terminal import counted
 
 # What a worker needs with room to spare: 190 MB with the engine and four frames of 1920 x 1080.
 _LEAST_MEMORY = 512 << 20
@@ -25,8 +26,8 @@ class WorkerPlan:
     def __str__(self) -> str:
         number = self.num_workers
         what = {
-            "processes": f"{number} processes",
-            "threads": f"{number} threads of one process",
+            "processes": counted(number, "processes"),
+            "threads": f"{counted(number, 'threads')} of one process",
             "serial": "1 process (serial)",
         }.get(self.executor, f"{number} {self.executor} workers")
         limit = f", at most {self.memory_bytes >> 20} MB each" if self.memory_bytes else ""

@@ -17,7 +17,7 @@ from posemill.jobs.forecast import sample_clips
 from posemill.jobs.frames.run import sampling_of, write_frames
 from posemill.sources import find_clips
 from posemill.stores.frame_index import read_index
-from posemill.terminal import duration
+from posemill.terminal import counted, duration
 
 _FIRST_FRAMES = 64
 _SAMPLE_SECONDS = 5.0
@@ -51,12 +51,13 @@ class FramesForecast:
         disk, time_, workers = in_bytes(packed), duration(self.seconds), self.num_workers
         if self.picture_bytes is None:
             return (
-                f"{clips} clips, {frames} frames: about {disk} packed, {time_} on {workers} workers"
+                f"{counted(clips, 'clips')}, {counted(frames, 'frames')}: about {disk} packed, "
+                f"{time_} on {counted(workers, 'workers')}"
             )
         pictures = f"{in_bytes(self.picture_bytes)} as {self.what}"
         return (
-            f"{clips} clips, {frames} frames: about {pictures}, {time_} on {workers} workers; "
-            f"packed {disk}"
+            f"{counted(clips, 'clips')}, {counted(frames, 'frames')}: about {pictures}, {time_} on "
+            f"{counted(workers, 'workers')}; packed {disk}"
         )
 
     def to_json(self) -> dict[str, Any]:

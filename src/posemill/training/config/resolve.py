@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from posemill import provenance
 from posemill.machine.limits import count_cores, memory_limit
-from posemill.terminal import in_singular
+from posemill.terminal import counted
 from posemill.training.config.presets import MOST_WORKERS, fitting_micro_batch, loader_workers
 from posemill.training.config.train_config import TrainConfig
 
@@ -35,7 +35,7 @@ def resolve_config(
         available = cores or count_cores()
         workers = _workers(resolved.config, available)
         preset = resolved.config.preset
-        why = in_singular(f"{available} cores, preset {preset}")
+        why = f"{counted(available, 'cores')}, preset {preset}"
         if workers < MOST_WORKERS[preset]:
             why += f" wants {MOST_WORKERS[preset]}"
         resolved = resolved.with_machine({"workers": workers}, {"workers": why})

@@ -15,7 +15,7 @@ from posemill.errors import ConfigError, FormatError, TrainingError
 from posemill.geometry import find_points
 from posemill.records import BoolArray, FloatArray, IntArray, sort_splits, usual_split
 from posemill.skeletons import full_name, get_skeleton
-from posemill.terminal import in_singular
+from posemill.terminal import counted
 from posemill.training.data.annotations import read_annotations
 from posemill.training.data.cache import RamStore, Store, precompute, verify_once
 from posemill.training.data.labels import (
@@ -76,7 +76,7 @@ class KeypointSet:
     def __repr__(self) -> str:
         lengths = self.lengths
         frames = f"{lengths.min()}-{lengths.max()} frames" if len(self) else "no clips"
-        clips = in_singular(f"{len(self)} clips")
+        clips = counted(len(self), "clips")
         return (
             f"KeypointSet({self.task}, {clips}, {frames}, points=(T, {self.num_points}, "
             f"{self.num_dims}), {len(self.class_names)} classes, {self.skeleton_name})"

@@ -18,7 +18,7 @@ from posemill.errors import TrainingError
 from posemill.npz_clips import read_frames, read_npz_clips, split_by_name
 from posemill.records import match_splits
 from posemill.stores.manifest import MANIFEST_NAME
-from posemill.terminal import in_singular
+from posemill.terminal import counted
 from posemill.training.extra import naming_the_extra
 
 with naming_the_extra():
@@ -67,7 +67,7 @@ class KeypointDataset(Dataset[Item]):
         return len(self._index)
 
     def __repr__(self) -> str:
-        return f"KeypointDataset({str(self.path)!r}, {in_singular(f'{len(self)} clips')})"
+        return f"KeypointDataset({str(self.path)!r}, {counted(len(self), 'clips')})"
 
     @property
     def lengths(self) -> list[int] | None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset
 
+from posemill.terminal import counted
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.fitting.batches import Collate, UserBatches
 from posemill.training.fitting.streams import (
@@ -44,7 +45,7 @@ class ReadData:
         if self._steps:
             raise ValueError(
                 f"steps_per_epoch is for data without len(): an epoch of {name} is its "
-                f"{len(samples)} samples; use max_steps to end earlier"
+                f"{counted(len(samples), 'samples')}; use max_steps to end earlier"
             )
         lengths = equal_lengths(known_length(samples, name))
         own = getattr(samples, "lengths", None)

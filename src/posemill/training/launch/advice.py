@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from posemill.terminal import in_singular
+from posemill.terminal import counted
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.timing import shares
 
@@ -35,7 +35,7 @@ class Advice:
     weight: float
 
     def __str__(self) -> str:
-        return in_singular(f"{self.evidence}: try {self.change}")
+        return f"{self.evidence}: try {self.change}"
 
 
 def advise(
@@ -84,7 +84,7 @@ def _on_data(share: float, config: TrainConfig, own_cores: int) -> Advice | None
     workers, spare = config.workers, own_cores - 1
     few = "1 loader process" if workers else "no loader process"
     loaders = f"{workers} loader processes" if workers > 1 else few
-    seen = f"{share:.0%} of the time waits for data with {loaders} on {own_cores} cores"
+    seen = f"{share:.0%} of the time waits for data with {loaders} on {counted(own_cores, 'cores')}"
     if config.cache == "hdf5":
         return Advice("cache", "--cache mmap (or ram)", f"{seen} and cache hdf5", share)
     if workers > own_cores:
@@ -101,7 +101,7 @@ def _on_data(share: float, config: TrainConfig, own_cores: int) -> Advice | None
 
 
 def _on_idle(busy: float, config: TrainConfig, *, cores: int, is_gpu: bool) -> Advice:
-    what = "the GPU was" if is_gpu else f"the {cores} cores were"
+    what = "the GPU was" if is_gpu else f"the {counted(cores, 'cores were')}"
     seen = f"{what} busy for {busy:.0%} of the time, less than {_BUSY_SHARE:.0%}"
     if not is_gpu and config.parallel == "single" and cores > 1:
         return Advice("parallel", "--parallel auto", seen, 1 - busy)
@@ -131,7 +131,8 @@ def _on_evaluation(share: float, config: TrainConfig, num_evals: int) -> Advice 
     if share < _SIDE_SHARE or num_evals < 2:
         return None
     change = f"--eval-every {config.eval_every * 2}"
-    return Advice("eval_every", change, f"{share:.0%} goes into {num_evals} evaluations", share)
+    seen = f"{share:.0%} goes into {counted(num_evals, 'evaluations')}"
+    return Advice("eval_every", change, seen, share)
 
 
 def _on_checkpoint(share: float, config: TrainConfig) -> Advice | None:

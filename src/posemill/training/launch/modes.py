@@ -10,6 +10,7 @@ import torch
 
 from posemill.errors import ConfigError, DeviceError
 from posemill.machine.limits import count_cores
+from posemill.terminal import counted
 from posemill.training.config.presets import loader_workers
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
@@ -64,7 +65,7 @@ def check_hardware(config: TrainConfig) -> torch.device:
         )
     if config.threads > cores:
         raise ConfigError(
-            f"threads = {config.threads}, but this process may use {cores} cores; "
+            f"threads = {config.threads}, but this process may use {counted(cores, 'cores')}; "
             f"use --threads {cores} or fewer"
         )
     return device

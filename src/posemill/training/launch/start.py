@@ -14,6 +14,7 @@ from torch import nn
 
 from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.machine.live_files import LogFile
+from posemill.terminal import counted
 from posemill.training.caching.dataset_cache import describe_uses, live_uses
 from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
@@ -168,7 +169,7 @@ def run_training(make: MakeWorkload, resolved: Resolved) -> TrainResult:
         summary["notes"] = notes + summary["notes"] + saved
         folder.write_summary(summary)
         _tell(saved, log, is_shown=config.progress)
-        log.write(f"finished: {summary['steps']} steps, best at {summary['best_step']}")
+        log.write(f"finished: {counted(summary['steps'], 'steps')}, best at {summary['best_step']}")
     return TrainResult(folder.path, summary["scores"], summary)
 
 

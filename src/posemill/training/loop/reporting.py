@@ -13,7 +13,7 @@ import torch
 from posemill.errors import TrainingError
 from posemill.machine.gpus import place_workers
 from posemill.machine.limits import count_cores
-from posemill.terminal import in_singular
+from posemill.terminal import counted
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.advice import advise
 from posemill.training.loop.busy import BusyMeter
@@ -126,7 +126,7 @@ class Reporter:
         config, count = self._config, state.num_worse
         return (
             f"stopped early after epoch {state.epoch} of {config.epochs}: no better {self._main} "
-            f"in {in_singular(f'{count} evaluations')} (--patience {config.patience}); "
+            f"in {counted(count, 'evaluations')} (--patience {config.patience}); "
             f"the best was at step {state.best_step}"
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 
 from posemill.errors import ConfigError, TrainingError
 from posemill.records import BoolArray, FloatArray, PoseClip, usual_split
+from posemill.terminal import warn_caller
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import BatchMaker, collate
@@ -110,7 +110,7 @@ def evaluate(
     split = usual_split(split)
     clips = load_task_sets(config, class_names=facts["class_names"], splits=[split])[split]
     if sentence := describe_too_short(clips, split):
-        warnings.warn(sentence, stacklevel=2)
+        warn_caller(sentence)
     head = RunFolder(run).read_summary().get("head") or "sequence" if config.task == "ctc" else ""
     chosen = choose_device(device)
     # As it was trained, so that the numbers are those of the training, where this device can.
