@@ -69,6 +69,16 @@ def test_a_folder_without_an_index_is_read_by_its_paths(tmp_path: Path) -> None:
     assert (clip.split, clip.clip_id, clip.skeleton_name) == ("test", "x", "holistic-143")
 
 
+def test_pictures_of_the_root_have_their_file_inside_the_folder(tmp_path: Path) -> None:
+    """Formats with a file for each picture give such a clip no folder of its own."""
+    clip = make_clip(1)
+    paths = tuple(f"pics/{index}.jpg" for index in range(len(clip)))
+    clip = dataclasses.replace(clip, clip_id="pics", split="all", image_paths=paths)
+    POSE.write([clip], tmp_path / "out", recipe=Recipe(root="/data/pics"))
+    assert [path.name for path in tmp_path.rglob("*.pose")] == ["pics.pose"]
+    assert_same(clip, next(POSE.read(tmp_path / "out")), tolerance=1e-6)
+
+
 def test_one_file_holds_one_clip(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"holds one clip, 'deep/er\.name' is the second; give"):
         POSE.write(make_clips(), tmp_path / "a.pose", recipe=Recipe())

@@ -185,7 +185,7 @@ class OpenPoseFolderFormat:
         with new_folder(path, self.name, recipe) as (_, index):
             for clip in clips:
                 check(clip)
-                folder = index.place(clip)
+                folder = index.place(clip, has_picture_files=True)
                 folder.mkdir(parents=True, exist_ok=True)
                 names = frame_names(clip.image_paths, clip.frame_indices)
                 for name, people in zip(names, _frames_of(clip), strict=True):

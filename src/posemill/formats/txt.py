@@ -73,7 +73,7 @@ class TxtFormat:
         with new_folder(path, self.name, recipe, missing=_MISSING) as (_, index):
             for clip in clips:
                 check(clip)
-                folder = index.place(clip)
+                folder = index.place(clip, has_picture_files=True)
                 folder.mkdir(parents=True, exist_ok=True)
                 for name, points in zip(
                     frame_names(clip.image_paths, clip.frame_indices), to_pixels(clip), strict=True

@@ -45,13 +45,19 @@ class IndexWriter:
         self._folders: set[str] = set()
         self._num_replaced = 0
 
-    def place(self, clip: PoseClip) -> Path:
-        """Note the clip and return the path, inside the folder, that its files go to or below."""
+    def place(self, clip: PoseClip, *, has_picture_files: bool = False) -> Path:
+        """Note the clip and return the path, inside the folder, of its file or its files' folder.
+
+        Args:
+            clip: Which one.
+            has_picture_files: The clip has a file for each picture.
+        """
         if self._handle is None:
             self._handle = (self._folder / INDEX).open("w", encoding="utf-8")
             header = header_of(self._format_name, clip.skeleton_name, self._recipe.after(clip))
             self._handle.write(json.dumps(header | self._facts) + "\n")
-        relative = key = picture_folder(clip, self._recipe.root)
+        root = self._recipe.root if has_picture_files else ""
+        relative = key = picture_folder(clip, root)
         if self._recipe.replace:
             relative, key = self._mirror(clip, place_of(clip))
         if key in self._taken:
