@@ -31,8 +31,9 @@ def begin(config, clips=None, *, received=0, on_count=None):
     signals.received = received
     found = find_clips(config.source, layout=config.layout) if clips is None else clips
     config.out.mkdir(exist_ok=True)
+    job = Extraction(settled(config))
     return open_ledger(
-        config.out, Extraction(settled(config)), found, signals=signals, on_count=on_count
+        config.out, job, found, manifest=job.manifest(found), signals=signals, on_count=on_count
     )
 
 

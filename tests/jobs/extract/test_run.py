@@ -223,6 +223,16 @@ def test_a_run_of_the_first_version_goes_on(make_tree, config_for, tmp_path, ske
         extract(config_for(tree, keep=143 if skeleton == 543 else 543))
 
 
+def test_an_engine_that_is_refused_leaves_no_folder(make_tree, config_for):
+    tree = make_tree({"train/a": 2})
+    options = {"network": str(tree / "nowhere.onnx")}
+    config = config_for(tree, engine="openpose", engine_options=options)
+    with pytest.raises(ConfigError, match=r"network: there is no file .*nowhere\.onnx"):
+        extract(config)
+    assert not config.out.exists()
+    assert extract(config_for(tree)).exit_code == 0
+
+
 def test_a_run_continued_with_other_options_is_refused_with_what_differs(make_tree, config_for):
     tree = make_tree(SIZES)
     extract(config_for(tree))

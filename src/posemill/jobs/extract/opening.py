@@ -36,6 +36,7 @@ def open_ledger(
     job: FrameJob,
     clips: ClipList,
     *,
+    manifest: Manifest,
     signals: StopSignals,
     on_count: Callable[[int, int], None] | None,
 ) -> tuple[Ledger, ClipList]:
@@ -44,7 +45,7 @@ def open_ledger(
     Raises:
         RunError: The run was begun with other options or another source.
     """
-    config, manifest = job.config, job.manifest(clips)
+    config = job.config
     is_new = not check_folder(folder)
     if is_new:  # the manifest first: it is what makes the folder ours
         clips = job.decide(clips)

@@ -272,10 +272,13 @@ def run_job(
     workers = plan_workers(config)
     with ExitStack() as stack:
         stack.enter_context(_storage_errors(folder))
-        folder.mkdir(parents=True, exist_ok=True)
         signals = stack.enter_context(StopSignals())
+        manifest = job.manifest(clips)  # before the folder: an engine that is refused leaves none
+        folder.mkdir(parents=True, exist_ok=True)
         stack.enter_context(RunLock(folder))
-        ledger, clips = open_ledger(folder, job, clips, signals=signals, on_count=on_count)
+        ledger, clips = open_ledger(
+            folder, job, clips, manifest=manifest, signals=signals, on_count=on_count
+        )
         stack.enter_context(closing(ledger))
         log = stack.enter_context(closing(RunLog(folder)))
         if on_plan is not None:
