@@ -164,7 +164,7 @@ def fetch_failed(package: Package, log: str, *, said: str, no_network: str | Non
         )
     if no_network is not None:
         reason = (
-            f"{tool} cannot reach {package.index} for {wanted}. {no_network}; without a network"
+            f"{tool} cannot reach {package.index} for {wanted}. {no_network}; without a network,"
         )
     else:
         reason = f"{tool} did not bring {wanted}. If your index lacks it,"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from posemill.weights.frozen_graph import export_frozen_graph, read_frozen_graph
 from posemill.weights.pull import ensure_model
 
 
-def onnx_file(path: Path, channels: tuple[int, ...], *, is_last: bool = False) -> Path:
+def onnx_file(
+    path: Path, channels: tuple[int, ...], *, is_last: bool = False, size: Sequence[Any] = ()
+) -> Path:
     """Write a network of one pooling and one convolution for each output."""
     onnx = pytest.importorskip("onnx")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
@@ -26,6 +28,7 @@ def onnx_file(path: Path, channels: tuple[int, ...], *, is_last: bool = False) -
     sizes: list[Any] = (
         ["batch", "height", "width", 3] if is_last else ["batch", 3, "height", "width"]
     )
+    sizes = list(size) or sizes
     nodes = [helper.make_node("Transpose", ["in"], ["first"], perm=[0, 3, 1, 2])] if is_last else []
     nodes.append(helper.make_node("AveragePool", ["first" if is_last else "in"], ["small"],
                                   kernel_shape=[8, 8], strides=[8, 8]))  # fmt: skip
@@ -125,6 +128,41 @@ def test_a_users_file_works_as_an_engine(tmp_path: Path) -> None:
     found = engine.estimate([np.full((30, 40, 3), 90, np.uint8)])
     assert found.points.shape == (1, 18, 3)
     assert engine.identity()["network"] == "net.onnx"
+
+
+@pytest.mark.parametrize("shape", [(30, 40, 3), (40, 10, 3), (25, 100, 3), (500, 500, 3)])
+def test_pictures_are_fitted_into_a_network_of_one_size(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    path = onnx_file(tmp_path / "fixed.onnx", (57,), size=(1, 3, 64, 128))
+    fixed: Any = open_estimator("openpose", network=str(path))
+    free: Any = open_estimator("openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))))
+    frame = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+    maps = fixed._maps_of(frame, fixed._height)
+    assert maps.shape[1] == 8 or maps.shape[2] == 16  # one side is filled
+    # The network looks at single cells: what is beside the picture changes nothing.
+    np.testing.assert_allclose(maps, free._maps_of(frame, 8 * maps.shape[1]), atol=1e-5)
+    assert fixed.estimate([frame]).points.shape == (1, 18, 3)
+    assert fixed.identity()["height"] == "64"
+    with pytest.raises(ConfigError, match=r"second_scale: .*takes pictures of 128 x 64 only"):
+        open_estimator("openpose", network=str(path), second_scale=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ((4, 3, 64, 64), r"does not run on one picture of float32, in is .*\[4, 3, 64, 64\]; expo"),
+        (("b", 3, 64, "w"), r"\['b', 3, 64, 'w'\]; export it with height and width both open, or"),
+    ],
+)
+def test_a_network_that_takes_other_batches_or_half_a_size_is_refused(
+    tmp_path: Path, size: Sequence[Any], message: str
+) -> None:
+    pytest.importorskip("onnxruntime")
+    path = onnx_file(tmp_path / "net.onnx", (57,), size=size)
+    with pytest.raises(ConfigError, match=message):
+        open_estimator("openpose", network=str(path))
 
 
 def test_a_missing_or_strange_file_is_named_before_anything_runs(tmp_path: Path) -> None:

@@ -99,6 +99,8 @@ def _build(torch: Any) -> Any:
 class TorchMaps:
     """The body network on PyTorch; see `networks.MapsNetwork`."""
 
+    size_hw: tuple[int, int] | None = None
+
     def __init__(self, path: Path, *, device: str, threads: int, pixels: str) -> None:
         self._torch = torch = _import_torch()
         torch.set_num_threads(threads)

@@ -79,7 +79,14 @@ class OpenPoseEstimator:
         cv2.setNumThreads(threads)
         self._network = open_maps_network(network, device=device, threads=threads, pixels=pixels)
         self._thresholds = Thresholds(peak=min_peak)
-        self._height, self._second_scale = height, second_scale
+        self._fixed_hw = self._network.size_hw
+        if self._fixed_hw is not None and second_scale:
+            raise ConfigError(
+                f"second_scale: {network} takes pictures of {self._fixed_hw[1]} x "
+                f"{self._fixed_hw[0]} only; export it with an open size, or leave second_scale out"
+            )
+        self._height = height if self._fixed_hw is None else self._fixed_hw[0]
+        self._second_scale = second_scale
 
     def new_state(self) -> ClipState:
         """There is no video mode."""
@@ -113,22 +120,43 @@ class OpenPoseEstimator:
         return (people.points + 0.5) / cells, people.scores
 
     def _maps_of(self, frame: Frame, height: int) -> FloatArray:
-        width = round(frame.shape[1] * height / frame.shape[0] / _STRIDE) * _STRIDE
-        if width > _WIDEST * height:  # a strip: its longer side decides
-            widest = _WIDEST * height
-            height, width = max(round(height * widest / width / _STRIDE), 1) * _STRIDE, widest
-        width = max(width, _STRIDE)
+        """Return the maps `(57, rows, columns)` of what of the network's picture the frame is."""
+        height, width = self._size_seen(frame.shape[0], frame.shape[1], height)
         is_smaller = height < frame.shape[0]
         picture = cv2.resize(
             frame, (width, height),
             interpolation=cv2.INTER_AREA if is_smaller else cv2.INTER_CUBIC,
         )  # fmt: skip
+        if self._fixed_hw is not None:  # the rest is black
+            below, right = self._fixed_hw[0] - height, self._fixed_hw[1] - width
+            picture = np.pad(picture, ((0, below), (0, right), (0, 0)))
         factor, offset = PIXELS[self._network.pixels]
         blob = np.ascontiguousarray(picture[None, :, :, ::-1].transpose(0, 3, 1, 2), np.float32)
         if (factor, offset) != (1.0, 0.0):
             blob = blob * np.float32(factor) + np.float32(offset)
         maps: FloatArray = self._network.run(blob)[0]
+        if self._fixed_hw is not None:
+            rows = maps.shape[1] * height // self._fixed_hw[0]
+            columns = maps.shape[2] * width // self._fixed_hw[1]
+            maps = np.ascontiguousarray(maps[:, :rows, :columns])
         return maps
+
+    def _size_seen(self, height: int, width: int, wanted: int) -> tuple[int, int]:
+        """Return height and width, in whole cells, at which the network sees a picture."""
+        if self._fixed_hw is not None:
+            scale = min(self._fixed_hw[0] / height, self._fixed_hw[1] / width)
+            cells_most = [side // _STRIDE for side in self._fixed_hw]
+            cells = [round(side * scale / _STRIDE) for side in (height, width)]
+            seen = [
+                min(max(each, 1), most) * _STRIDE
+                for each, most in zip(cells, cells_most, strict=True)
+            ]
+            return seen[0], seen[1]
+        seen_width = round(width * wanted / height / _STRIDE) * _STRIDE
+        if seen_width > _WIDEST * wanted:  # a strip: its longer side decides
+            widest = _WIDEST * wanted
+            return max(round(wanted * widest / seen_width / _STRIDE), 1) * _STRIDE, widest
+        return wanted, max(seen_width, _STRIDE)
 
     def identity(self) -> dict[str, str]:
         """Return what decides the result."""

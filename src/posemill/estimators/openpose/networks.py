@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from posemill.errors import ConfigError, WeightsError
-from posemill.estimators.onnx_network import open_session
+from posemill.estimators.onnx_network import onnxruntime_errors, open_session
 from posemill.estimators.openpose.decoding import NUM_MAPS
 from posemill.files import sha256_of
 from posemill.records import FloatArray
@@ -29,9 +29,11 @@ PIXELS = {"raw": (1.0, 0.0), "centred": (1 / 256, -0.5)}
 class MapsNetwork(Protocol):
     """One network, loaded.
 
-    `pixels` is a key of `PIXELS`; `identity` says which file it is and what runs it.
+    `pixels` is a key of `PIXELS`; `identity` says which file it is and what runs it; `size_hw` is
+    the one size of pictures that it takes, None if it takes any.
     """
 
+    size_hw: tuple[int, int] | None
     pixels: str
     identity: dict[str, str]
 
@@ -75,6 +77,8 @@ def open_maps_network(network: str, *, device: str, threads: int, pixels: str) -
 class _OpenCvNetwork:
     """The published graph on OpenCV's dnn, which is in the base install. One picture at a time."""
 
+    size_hw: tuple[int, int] | None = None
+
     def __init__(self, pixels: str) -> None:
         path = ensure_model(DEFAULT)
         try:
@@ -111,8 +115,25 @@ class _OnnxMaps:
         self.pixels = pixels
         self.identity = {"network": Path(name).name, "sha256": sha256, "runtime": "onnxruntime"}
         sides = inputs[0].shape[1:3] if self._is_last else inputs[0].shape[2:]
-        height, width = (side if isinstance(side, int) and side > 0 else 64 for side in sides)
-        self.run(np.zeros((1, 3, height, width), np.float32))  # says now if it has other maps
+        height, width = (side if isinstance(side, int) and side > 0 else 0 for side in sides)
+        if bool(height) != bool(width):
+            raise ConfigError(
+                f"network {name}: its picture is {inputs[0].shape}; export it with height and "
+                f"width both open, or both fixed"
+            )
+        self.size_hw = (height, width) if height else None
+        self._try(np.zeros((1, 3, height or 64, width or 64), np.float32))
+
+    def _try(self, pictures: FloatArray) -> None:
+        """Raise now if the network takes no such pictures, or has other maps."""
+        try:
+            self.run(pictures)
+        except onnxruntime_errors() as error:
+            raise ConfigError(
+                f"network {self._name}: it does not run on one picture of float32, "
+                f"{self._input.name} is {self._input.type} {self._input.shape}; export it with "
+                f"float32 pictures and an open batch ({str(error).strip().splitlines()[0]})"
+            ) from error
 
     def run(self, pictures: FloatArray) -> FloatArray:
         """Return the maps; see `MapsNetwork`."""
