@@ -20,6 +20,7 @@ from babel.messages import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
+from posemill.decoders.opening import REASONS
 from posemill.language import DOMAIN, FOLDER, split_help
 from posemill.skeletons import get_skeleton, skeleton_names
 from posemill.skeletons.palette import part_label
@@ -27,23 +28,28 @@ from posemill.training.loop.timing import PARTS
 
 PACKAGE = Path(__file__).parent.parent / "src" / "posemill"
 FILE = FOLDER / "zh_CN" / "LC_MESSAGES" / f"{DOMAIN}.po"
-# What the commands of the README print, and the errors one meets first.
+# What the commands of the README print, and the errors one meets first. Files of a stranger that
+# are cut or malicious, and graphs of networks, speak English: formats/shared/*, weights/*_graph.py.
 MODULES = (
-    "cli/*.py", "api/*.py", "settings.py", "provenance.py", "plugins.py", "sources/__init__.py",
-    "sources/tracking.py", "clips/inputs.py", "formats/__init__.py", "stores/manifest.py",
-    "machine/disk.py", "training/*.py", "training/launch/*.py", "training/loop/*.py",
-    "training/runs/checkpoints.py", "training/runs/inference.py", "training/runs/live.py",
-    "training/runs/logs.py", "training/runs/run_folder.py", "training/runs/status.py",
-    "training/config/*.py", "training/tasks/building.py", "jobs/extract/status.py",
-    "jobs/extract/snapshot.py", "jobs/extract/workers.py", "jobs/convert/*.py",
-    "jobs/frames/forecast.py",
-    "estimators/declaration.py", "estimators/*/engine.py", "estimators/stock_mediapipe.py",
-    "formats/*.py",
+    "cli/*.py", "api/*.py", "settings.py", "provenance.py", "plugins.py", "errors.py",
+    "sources/*.py", "decoders/*.py", "clips/*.py", "formats/*.py", "formats/shared/contract.py",
+    "formats/shared/folders.py", "formats/shared/pixels.py", "stores/manifest.py",
+    "machine/disk.py", "machine/gpus.py", "machine/limits.py", "inspection/doctor.py",
+    "estimators/declaration.py", "estimators/devices.py", "estimators/litert_network.py",
+    "estimators/onnx_network.py", "estimators/runtime.py", "estimators/stock_mediapipe.py",
+    "estimators/*/engine.py", "estimators/openpose/networks.py", "estimators/wholebody/*.py",
+    "weights/pull.py", "weights/packages.py", "weights/npm.py", "weights/wheels.py",
+    "jobs/*.py", "jobs/extract/*.py", "jobs/convert/*.py", "jobs/frames/*.py",
+    "training/*.py", "training/launch/*.py", "training/loop/*.py", "training/config/*.py",
+    "training/data/*.py", "training/tasks/building.py", "training/runs/checkpoints.py",
+    "training/runs/inference.py", "training/runs/live.py", "training/runs/logs.py",
+    "training/runs/run_folder.py", "training/runs/status.py",
 )  # fmt: skip
-# Single words that are printed out of a table.
+# What is printed out of tables, or put together of them.
 WORDS = (
     *PARTS, "one", "several", "model", "media", "ready", "missing", "damaged", "a number",
-    "a word", "a video",
+    "a word", "a video", "a folder", "{0} cannot be written: {1}; choose another place",
+    *REASONS, *(f"{{0!r}}: {reason}: {{1}}" for reason in REASONS),
 )  # fmt: skip
 _HEADER = "# Chinese words of posemill; make catalogue brings them in step with the sources."
 # What click, typer and the system say.
@@ -70,6 +76,8 @@ _NO_MESSAGE = re.compile(
     r"^\(\[|^--[\w-]+ [\w-]+=|^\$ |^\s*posemill \w* ?\{0\}|--engine-option \{|^# |SELECT |WHERE "
     r"|^ ?--[a-z-]+ (\{0\}|\w+)$|--out \{1\}$|posemill\.fit\(…|^---\n|^ +- split|^INSERT "
     r"|^import sys|^\{0\} \{1\} ms$|^(onnxruntime|opencv|torch) \{0\}$|^[A-Z]\w+\(\{"
+    r"|^\{0\}\(\{1|^(\w+) (error|ERR!|broken|certificate|Volume Information)$"
+    r"|^(Failed to \w+|not enough space|No space left|\{task\.description\})$"
     r"|^mp4 m4v|^nose neck|^os error \(|^DataLoader worker$|^can't allocate memory$"
 )
 # Functions, and which argument of theirs has words: there a single one counts too.
@@ -121,7 +129,9 @@ def _sentences(tree: ast.Module) -> Iterator[str]:
             yield from (
                 text
                 for each in ast.walk(place)
-                if id(each) not in skipped and _WORD.search(text := _text(each))
+                if id(each) not in skipped
+                and _WORD.search(text := _text(each))
+                and not _NO_MESSAGE.search(text)
             )
         text = _text(node)
         if _SENTENCE.search(text) and not _NO_MESSAGE.search(text):

@@ -71,6 +71,8 @@ def test_our_own_setting_goes_before_the_locale(
      "总共约 0 秒：太短，多进程不划算"),
     ("40% of the time waits for data with no loader process on 2 cores: try --workers 1",
      "40% 的时间在等待数据（没有加载进程，2 核）：可试 --workers 1"),
+    ("'a: b.png': truncated: this PNG stops before its end; copy it again",
+     "'a: b.png'：截断：这个 PNG 没有到结尾就中断了；请重新复制"),
     ("3 of 6 ready", "6 个中 3 个就绪"), ("25.3 GB, 20.7 GB free", "25.3 GB，空闲 20.7 GB"),
     ("1 clip, 1 frame", "1 个片段，1 帧"), ("1 process", "1 个进程"),
     ("posemill: 1 clip.mp4, take 1 video", "posemill：1 clip.mp4, take 1 video"),

@@ -10,7 +10,7 @@ import typer
 
 from posemill.api.run_progress import ProgressView
 from posemill.cli.options import AsJson, ShowConfig, arguments_of, with_config_flags
-from posemill.cli.printing import print_config, print_json, print_table, say
+from posemill.cli.printing import print_config, print_json, print_reasons, print_table, say
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
 from posemill.language import translate, word
@@ -130,7 +130,7 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
         ],
     )
     if summary.reasons:
-        print_table(["reason", "failures", "frames"], summary.reasons)
+        print_reasons(summary.reasons)
         say(
             f"one by one: posemill status {summary.folder} --failures; "
             "try them again: --retry-failed"

@@ -182,7 +182,8 @@ def _print_view(result: dict[str, Any]) -> None:
     if result["reasons"]:
         say("\nwhat gave no keypoints\n")
         columns = ["reason", "failures", "frames", "clips"]
-        print_table(columns, [[each[name] for name in columns] for each in result["reasons"]])
+        rows = [[each[name] for name in columns] for each in result["reasons"]]
+        print_table(columns, [(word(translate(reason)), *rest) for reason, *rest in rows])
     if result["sample_rows"]:
         say("\nsample rows (points found of each part)\n")
         print_table(

@@ -64,6 +64,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     console.print(table)
 
 
+def print_reasons(rows: Iterable[tuple[str, int, int]]) -> None:
+    """Print why frames failed, and how often."""
+    shown = [(word(translate(reason)), failures, frames) for reason, failures, frames in rows]
+    print_table(["reason", "failures", "frames"], shown)
+
+
 def print_records(rows: Iterable[Mapping[str, Any]]) -> None:
     """Print rows that name their own columns, nothing where there are none."""
     rows = list(rows)

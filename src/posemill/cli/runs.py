@@ -14,6 +14,7 @@ from posemill.api.run_progress import ProgressView, describe
 from posemill.cli.options import AsJson, with_config_flags
 from posemill.cli.printing import (
     print_json,
+    print_reasons,
     print_records,
     print_table,
     print_written,
@@ -74,7 +75,7 @@ def status(
         _print_training(found)
     for each in failed:
         where = "" if each.frame_index is None else f" frame {each.frame_index}"
-        line = f"{each.split}/{each.clip_id}{where}: {each.message}"
+        line = f"{each.split}/{each.clip_id}{translate(where)}: {translate(each.message)}"
         say(printable(line, keep=""))  # a name with line ends makes no lines of its own
 
 
@@ -107,7 +108,7 @@ def _print_status(found: Status) -> None:
         ],
     )  # fmt: skip
     if found.reasons:
-        print_table(["reason", "failures", "frames"], found.reasons)
+        print_reasons(found.reasons)
 
 
 def _print_gpus(found: Status | TrainStatus) -> None:

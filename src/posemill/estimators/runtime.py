@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ConfigError
+from posemill.language import translate
 
 
 class Network(Protocol):
@@ -69,10 +70,11 @@ def has_litert_here() -> bool:
 def tell_that_litert_is_missing() -> None:
     """Say, once in a process, that the networks run on something else."""
     if sys.stderr is not None:  # as in a process that was started without one
-        sys.stderr.write(
+        said = translate(
             "posemill: ai-edge-litert is not installed, the networks run on ONNX Runtime; "
-            "posemill doctor says what that means\n"
+            "posemill doctor says what that means"
         )
+        sys.stderr.write(f"{said}\n")
         sys.stderr.flush()
 
 

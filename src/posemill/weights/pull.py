@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from posemill.errors import WeightsError
 from posemill.files import cache_folder, sha256_of
+from posemill.language import translate
 from posemill.machine.disk import is_full
 from posemill.machine.locks import exclusive_lock
 from posemill.terminal import printable
@@ -208,7 +209,8 @@ def _progress(package: Package) -> Iterator[Callable[[int], None]]:
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"posemill: {printable(message)}\n")
+    said = translate(f"posemill: {printable(message)}")
+    sys.stderr.write(f"{said}\n")
     sys.stderr.flush()
 
 
