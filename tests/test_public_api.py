@@ -114,6 +114,12 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         posemill.Nothing  # noqa: B018
 
 
+@pytest.mark.parametrize("name", ["Image", "tasks"])
+def test_names_of_the_newer_mediapipe_say_what_it_stands_for(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"'{name}': of mediapipe it stands for mp\.solut"):
+        getattr(posemill, name)
+
+
 def test_import_loads_nothing_heavy_sets_no_logging_and_changes_no_global() -> None:
     code = (
         "import json, logging, os, signal, sys, warnings\n"

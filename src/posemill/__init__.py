@@ -126,12 +126,19 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"posemill.{name}")
     if name not in _PUBLIC:
-        raise AttributeError(f"module 'posemill' has no attribute {name!r}")
+        raise AttributeError(f"module 'posemill' has no attribute {name!r}{_hint(name)}")
     value = getattr(import_module(_PUBLIC[name]), name)
     if isinstance(value, FunctionType):
         value = import_module("posemill.api.spelling").for_python(value)
     globals()[name] = value
     return value
+
+
+def _hint(name: str) -> str:
+    """Return what to say of names that scripts for the newer MediaPipe use."""
+    if name not in ("Image", "ImageFormat", "tasks"):
+        return ""
+    return ": of mediapipe it stands for mp.solutions.holistic; keep scripts of mp.tasks there"
 
 
 def __dir__() -> list[str]:

@@ -141,8 +141,8 @@ def test_what_a_message_refuses_is_refused_with_words(hand: LandmarkList) -> Non
         hand.landmark[0] = Landmark()
     with pytest.raises(ValueError, match=r"'landmark' is a list, .* ask for its len\(\)"):
         hand.HasField("landmark")
-    with pytest.raises(AttributeError, match=r"has no SerializeToString: it is a plain .*Messag"):
-        hand.SerializeToString()
+    with pytest.raises(AttributeError, match=r"has no UnknownFields: it is a plain .*Messag"):
+        hand.UnknownFields()
     with pytest.raises(AttributeError, match="NormalizedLandmarkList has no 'landmarks'"):
         hand.landmarks  # noqa: B018
     hand.landmark[0].x = 1e40
@@ -155,6 +155,40 @@ def test_json_of_protobuf_takes_landmarks(body: LandmarkList) -> None:
     assert len(found) == 33
     assert found[1] == {"x": 3.0, "y": 4.0, "z": 5.0, "visibility": 0.03125}
     assert json_format.MessageToDict(Landmark(x=0.1)) == {"x": 0.1}
+
+
+def test_bytes_are_those_of_protobuf(hand: LandmarkList, body: LandmarkList) -> None:
+    descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+    from google.protobuf import descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="point.proto", package="t", syntax="proto2")
+    point, points = file.message_type.add(name="P"), file.message_type.add(name="L")
+    for field in Landmark.DESCRIPTOR.fields:
+        point.field.add(name=field.name, number=field.number, type=field.type, label=field.label)
+    points.field.add(name="landmark", number=1, type=11, label=3, type_name=".t.P")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("t.L"))
+    for part in (hand, body, LandmarkList(), LandmarkList([Landmark(), Landmark(y=-0.1)])):
+        theirs = kind()
+        for each in part.landmark:
+            theirs.landmark.add(**{field.name: value for field, value in each.ListFields()})
+        written = part.SerializeToString()
+        assert written == theirs.SerializeToString()
+        assert part.ByteSize() == len(written)
+        other = LandmarkList([Landmark(x=1)])
+        assert other.ParseFromString(written) == len(written)
+        assert other == LandmarkList.FromString(written) == part
+
+
+@pytest.mark.parametrize("cut", [1, 20, 26])
+def test_bytes_that_are_cut_or_something_else_are_refused(body: LandmarkList, cut: int) -> None:
+    with pytest.raises(
+        ValueError, match=rf"these {cut} bytes are no NormalizedLandmark.* SerializeToString gave"
+    ):
+        LandmarkList.FromString(body.SerializeToString()[:cut])
+    with pytest.raises(ValueError, match="these 5 bytes are no NormalizedLandmarkList"):
+        LandmarkList.FromString(b"hello")
 
 
 def test_text_has_the_digits_of_a_float32() -> None:

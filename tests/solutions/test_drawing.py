@@ -124,8 +124,21 @@ def test_a_point_has_a_pixel_inside_of_the_picture_only(
 def test_what_cannot_be_drawn_is_said() -> None:
     with pytest.raises(ValueError, match=r"image: expected three channels .* got shape \(8, 8, 4"):
         draw_landmarks(np.zeros((8, 8, 4), np.uint8), spread(21, seed=1))
+    with pytest.raises(ValueError, match=r"image: expected three channels .* got shape \(8, 8\)"):
+        draw_landmarks(np.zeros((8, 8), np.uint8), spread(21, seed=1))
     with pytest.raises(ValueError, match="expected points 0 to 20, got a line from 27 to 29"):
         draw_landmarks(np.zeros((8, 8, 3), np.uint8), spread(21, seed=1), [(27, 29)])
+
+
+def test_what_draws_for_other_solutions_says_so() -> None:
+    picture = np.zeros((8, 8, 3), np.uint8)
+    said = (
+        r"what mp\.solutions\.face_detection finds, which is not in posemill; keep this script on"
+    )
+    with pytest.raises(ImportError, match=f"draw_detection draws {said}"):
+        drawing.draw_detection(picture, None)
+    with pytest.raises(ImportError, match=r"draw_axis draws what mp\.solutions\.objectron finds"):
+        drawing.draw_axis(picture, None, None)
 
 
 def test_landmarks_are_plotted_in_space(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,15 +36,20 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def not_here(name: str) -> ImportError:
+def not_here(name: str, used_by: str = "") -> ImportError:
     """Return the error that says what to use instead of a solution.
 
     It is no AttributeError: `from posemill.solutions import pose` would hide its words.
+
+    Args:
+        name: Of the solution.
+        used_by: What was called and is of no use without it.
     """
     instead = f" yet. Use mp.solutions.holistic: {_PARTS[name]}; or" if name in _PARTS else ";"
+    what = f"{used_by} draws what mp.solutions.{name} finds, which" if used_by else ""
     return ImportError(
-        f"mp.solutions.{name} is not in posemill{instead} keep this script on mediapipe (0.10.21 "
-        f"or older has it)"
+        f"{what or f'mp.solutions.{name}'} is not in posemill{instead} keep this script on "
+        f"mediapipe (0.10.21 or older has it)"
     )
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import cv2
 
 from posemill.errors import MissingExtraError
 from posemill.framework.formats.landmark_pb2 import Landmark, LandmarkList
 from posemill.records import Frame
+from posemill.solutions import not_here
 
 Color = tuple[int, int, int]
 Connection = tuple[int, int]
@@ -70,7 +71,7 @@ def draw_landmarks(  # noqa: PLR0917  the original's order
     """
     if not landmark_list:
         return
-    if image.shape[2] != _BGR_CHANNELS:
+    if image.ndim != 3 or image.shape[2] != _BGR_CHANNELS:
         raise ValueError(
             f"image: expected three channels (blue, green, red), got shape {image.shape}"
         )
@@ -137,6 +138,16 @@ def plot_landmarks(  # noqa: PLR0917  the original's order
                         color=_rgb(connection_drawing_spec),
                         linewidth=connection_drawing_spec.thickness)  # fmt: skip
     pyplot.show()
+
+
+def draw_detection(*_arguments: Any, **_options: Any) -> NoReturn:
+    """Refuse: it draws what `mp.solutions.face_detection` finds, which is not here."""
+    raise not_here("face_detection", "drawing_utils.draw_detection")
+
+
+def draw_axis(*_arguments: Any, **_options: Any) -> NoReturn:
+    """Refuse: it draws what `mp.solutions.objectron` finds, which is not here."""
+    raise not_here("objectron", "drawing_utils.draw_axis")
 
 
 def _normalized_to_pixel_coordinates(

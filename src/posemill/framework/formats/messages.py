@@ -6,10 +6,10 @@ Descriptors have what `google.protobuf.json_format` reads, so that `MessageToDic
 
 from __future__ import annotations
 
+import struct
 from typing import Any, ClassVar, NamedTuple
 
-_NOT_HERE = ("SerializeToString", "SerializePartialToString", "ParseFromString", "FromString",
-             "MergeFromString", "ByteSize", "WhichOneof", "UnknownFields")  # fmt: skip
+_NOT_HERE = ("SerializePartialToString", "WhichOneof", "UnknownFields", "Extensions")
 
 
 class _File(NamedTuple):
@@ -71,6 +71,11 @@ class Field(NamedTuple):
         return 10 if self.is_repeated else 6
 
     @property
+    def tag(self) -> int:
+        """The byte before a value in protobuf's bytes: of something with a length, or a float32."""
+        return self.number << 3 | (2 if self.is_repeated else 5)
+
+    @property
     def label(self) -> int:
         """The number protobuf has for repeated, or for optional."""
         return 3 if self.is_repeated else 1
@@ -115,6 +120,60 @@ class Message:
         if other is not self:
             self.Clear()
             self.MergeFrom(other)
+
+    def IsInitialized(self) -> bool:
+        """Return True: no field has to be set."""
+        return True
+
+    def SerializeToString(self) -> bytes:
+        """Return the bytes that protobuf has for it; the original's messages read them."""
+        written = bytearray()
+        for field, value in self.ListFields():
+            if field.is_repeated:
+                for each in value:
+                    content = each.SerializeToString()
+                    written += bytes((field.tag, len(content))) + content  # at most 25 bytes
+            else:
+                written += struct.pack("<Bf", field.tag, value)
+        return bytes(written)
+
+    def ByteSize(self) -> int:
+        """Return how many bytes `SerializeToString` gives."""
+        return len(self.SerializeToString())
+
+    def MergeFromString(self, serialized: bytes) -> int:
+        """Take over what `SerializeToString` gave, ours or the original's; return the bytes."""
+        fields = {field.tag: field for field in self.DESCRIPTOR.fields}
+        at = 0
+        try:
+            while at < len(serialized):
+                field = fields[serialized[at]]
+                if field.is_repeated:
+                    start, at = at + 2, at + 2 + serialized[at + 1]
+                    if at > len(serialized):
+                        raise IndexError
+                    getattr(self, field.name).add().MergeFromString(serialized[start:at])
+                else:
+                    setattr(self, field.name, struct.unpack_from("<f", serialized, at + 1)[0])
+                    at += 5
+        except (KeyError, IndexError, struct.error) as error:
+            raise ValueError(
+                f"these {len(serialized)} bytes are no {self.DESCRIPTOR.name}: expected what "
+                f"SerializeToString gave, whole"
+            ) from error
+        return at
+
+    def ParseFromString(self, serialized: bytes) -> int:
+        """Become what `SerializeToString` gave; return how many bytes were read."""
+        self.Clear()
+        return self.MergeFromString(serialized)
+
+    @classmethod
+    def FromString(cls, serialized: bytes) -> Any:
+        """Return a new message of what `SerializeToString` gave."""
+        made = cls()
+        made.MergeFromString(serialized)
+        return made
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):
