@@ -21,18 +21,18 @@ def test_what_holds_where_nothing_is_said():
         "layout", "splits", "engine", "engine_options", "mode", "skeleton", "decoder",
         "resize", "split_long_seconds", "workers", "executor", "num_gpus", "num_workers_per_gpu",
         "batch_size", "task_frames", "timeout_seconds", "memory_limit_mb", "max_tries",
-        "retry_failed", "temp_dir",
+        "retry_failed", "temp_dir", "fps", "stride",
     )  # fmt: skip
     assert [getattr(config, name) for name in names] == [
         "auto", None, "holistic", {}, "auto", "auto", "pyav", None, None, None, "processes", 0, 1,
-        None, 512, 120.0, None, 3, False, None,
+        None, 512, 120.0, None, 3, False, None, None, 1,
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("name", "least"),
     [("workers", 1), ("num_gpus", 0), ("num_workers_per_gpu", 1), ("batch_size", 1),
-     ("task_frames", 1), ("memory_limit_mb", 0), ("max_tries", 1)],
+     ("task_frames", 1), ("stride", 1), ("memory_limit_mb", 0), ("max_tries", 1)],
 )  # fmt: skip
 def test_numbers_have_a_least_value(name, least):
     assert getattr(make(**{name: least}), name) == least
@@ -82,14 +82,19 @@ def test_workers_share_the_devices_there_are():
 def test_what_decides_the_result():
     assert make().deciding_options() == {
         "mode": "auto", "decoder": "pyav", "resize": None, "split_long_seconds": None,
-        "splits": None,
+        "splits": None, "fps": None, "stride": None,
     }  # fmt: skip
     config = make(
-        mode="image", decoder="opencv", resize=256, split_long_seconds=9.5, splits=("dev", "test")
+        mode="image",
+        decoder="opencv",
+        resize=256,
+        split_long_seconds=9.5,
+        splits=("dev", "test"),
+        stride=2,
     )
     assert config.deciding_options() == {
         "mode": "image", "decoder": "opencv", "resize": "256x256", "split_long_seconds": 9.5,
-        "splits": ["dev", "test"],
+        "splits": ["dev", "test"], "fps": None, "stride": 2,
     }  # fmt: skip
 
 

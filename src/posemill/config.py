@@ -95,6 +95,10 @@ class ExtractConfig(Settings, command="extract"):
         "those of the resized picture.",
         default=None, convert=resize_of, metavar="SIZE", auto="as they are",
     )  # fmt: skip
+    fps: float | None = setting(
+        "Extract as many frames of a second.", default=None, above=0, auto="all"
+    )
+    stride: int = setting("Extract every so manieth frame.", default=1, least=1)
     split_long_seconds: float | None = setting(
         "Cut longer videos into pieces of about this length that know nothing of each other.",
         default=None, above=0, flags=("--split-long",), metavar="SECONDS", auto="never",
@@ -137,7 +141,9 @@ class ExtractConfig(Settings, command="extract"):
     )
 
     def check(self) -> None:
-        """Raise `ConfigError` where workers and GPUs are both counted."""
+        """Raise `ConfigError` where two settings contradict each other."""
+        if self.fps is not None and self.stride > 1:
+            raise ConfigError("fps and stride both say which frames to extract: give one of them")
         if self.workers is not None and self.num_gpus:
             raise ConfigError(
                 "workers and num_gpus exclude each other: with GPUs the number of workers is "
@@ -157,6 +163,8 @@ class ExtractConfig(Settings, command="extract"):
             "mode": self.mode,
             "decoder": self.decoder,
             "resize": self.resize,
+            "fps": self.fps,
+            "stride": self.stride if self.stride > 1 else None,  # as runs of before have it
             "split_long_seconds": self.split_long_seconds,
             "splits": None if self.splits is None else list(self.splits),
         }

@@ -143,6 +143,7 @@ class PoseClip:
         image_paths: One per frame, or empty where the source was a video.
         normalized: `none`; `shoulders` or `bbox` for points that were centred and scaled: they
             have no place in the picture any more, and are not normalised again.
+        fps: Rows of a second: of a video every second frame of which was taken, half of its own.
         interpolated: Gaps of up to this many frames were closed by straight lines.
         run_folder: Of the run it was read from, which knows the pictures; empty for a clip of a
             file.

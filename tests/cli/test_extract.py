@@ -126,15 +126,19 @@ def test_a_dry_run_refuses_what_the_run_itself_would(tree, tmp_path):
         posemill(*arguments, "--skeleton", "143", "--dry-run")
 
 
-def test_videos_are_counted_before_work_starts(tmp_path):
-    (tmp_path / "videos").mkdir()
-    with av.open(str(tmp_path / "videos" / "a.mkv"), "w") as container:
+def write_grey(path, num_frames):
+    path.parent.mkdir()
+    with av.open(str(path), "w") as container:
         stream = container.add_stream("mpeg4", rate=25)
         stream.width, stream.height, stream.pix_fmt = 32, 24, "yuv420p"
-        for _ in range(7):
+        for _ in range(num_frames):
             pixels = np.full((24, 32, 3), 99, np.uint8)
             container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
         container.mux(stream.encode())
+
+
+def test_videos_are_counted_before_work_starts(tmp_path):
+    write_grey(tmp_path / "videos" / "a.mkv", 7)
     (tmp_path / "videos" / "b.mp4").write_bytes(b"junk")
     for more in (["--dry-run"], []):
         result = posemill(
@@ -407,3 +411,26 @@ def test_settings_are_shown_before_there_is_a_source() -> None:
     assert ["workers", "=", "2", "#", "flag"] in lines
     with pytest.raises(ConfigError, match="source is missing; see posemill extract --help"):
         CliRunner().invoke(build_app(), ["extract"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said", "num_frames"),
+    [(["--stride", "2"], "fewer frames: 1 of every 2", 10),
+     (["--fps", "12.5"], "fewer frames: 12.5 of every second", 10)],
+)  # fmt: skip
+def test_fewer_frames_are_said_counted_and_never_asked_of_pictures(
+    flags, said, num_frames, tree, tmp_path
+):
+    write_grey(tmp_path / "videos" / "a.mkv", 20)
+    command = ["extract", str(tmp_path / "videos"), "--out", str(tmp_path / "run"), *FAKE, *flags]
+    dry = posemill(*command, "--dry-run", "--json")
+    assert json.loads(dry.stdout)["splits"]["all"]["num_frames"] == num_frames
+    assert said in dry.stderr
+    made = posemill(*command, "--json")
+    assert made.exit_code == 0
+    assert said in made.stderr
+    assert json.loads(made.stdout)["splits"][0]["frames_out"] == num_frames
+    if "--fps" in flags:
+        for more in (["--dry-run"], []):
+            with pytest.raises(ConfigError, match="--fps needs videos"):
+                posemill("extract", str(tree), "--out", str(tmp_path / "o"), *FAKE, *flags, *more)

@@ -282,3 +282,9 @@ def test_hands_on_one_spot(apart: float, axis: int, expected: bool) -> None:
     clip.part("right_hand")[0] = clip.part("left_hand")[0]
     clip.part("right_hand")[0, :, 0] += apart
     assert measure_motion(clip).doubled.tolist() == [expected, False]
+
+
+def test_frames_two_or_three_apart_follow_each_other_and_behind_a_lost_one_nothing_moved() -> None:
+    clip = make(6, frame_indices=np.array([0, 2, 5, 7, 11, 13]))
+    moved = measure_motion(clip).moved
+    assert np.isnan(moved).all(1).tolist() == [True, False, False, False, True, False]

@@ -102,6 +102,10 @@ def _print_plan(config: ExtractConfig, clips: ClipList, workers: WorkerPlan) -> 
         )
         say(f"{split}: {counted(totals.num_clips, 'clips')}, "
             f"{counted(totals.num_frames, 'frames')}{more}", err=True)  # fmt: skip
+    if config.fps is not None:
+        say(f"fewer frames: {config.fps:g} of every second", err=True)
+    elif config.stride > 1:
+        say(f"fewer frames: 1 of every {config.stride}", err=True)
     for problem in clips.problems:
         say(f"note: {problem}", err=True)
     for sentence in unused_settings(config, clips):
@@ -162,18 +166,21 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     import dataclasses
 
     from posemill.api.extracting import split_out
+    from posemill.decoders.sampling import fewer_frames
     from posemill.jobs.extract.opening import count_frames, is_begun, settled, with_tracking
+    from posemill.jobs.extract.plan import check_rate
     from posemill.jobs.extract.workers import plan_workers
     from posemill.sources import find_clips
 
     config, _ = split_out(config)
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
     continues = is_begun(config, clips)
+    check_rate(config.fps, clips, instead="--stride")
     clips = with_tracking(settled(config), clips)
+    sampling = fewer_frames(config.fps, config.stride)
     with ProgressView() as view:
-        clips = dataclasses.replace(
-            clips, clips=count_frames(clips, view.count, decoder=config.decoder)
-        )
+        found = count_frames(clips, view.count, decoder=config.decoder, sampling=sampling)
+        clips = dataclasses.replace(clips, clips=found)
     _print_plan(config, clips, plan_workers(config))
     if as_json:
         splits = {name: dataclasses.asdict(totals) for name, totals in clips.totals.items()}

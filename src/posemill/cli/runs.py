@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 RunArgument = Annotated[Path, typer.Argument(help="Folder of a run, a training or a sweep.")]
 # What decides the speed or the size of a run, beside the source and the workers.
 _PLANNED = ("layout", "splits", "engine", "engine_options", "mode", "skeleton", "decoder",
-            "resize", "num_gpus", "num_workers_per_gpu")  # fmt: skip
+            "resize", "fps", "stride", "num_gpus", "num_workers_per_gpu")  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:

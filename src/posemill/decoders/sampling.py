@@ -101,6 +101,16 @@ class Sampling:
         """How many frames every clip gives; None where that follows from the clip."""
         return None if self.kind in ("stride", "fps", "all") else self.count * self.length
 
+    def rate_of(self, fps: float | None) -> float | None:
+        """Return how many of the frames that `stride` and `fps` take make a second.
+
+        Args:
+            fps: Of the clip; None where it does not say.
+        """
+        if self.kind == "fps":
+            return min(self.fps, fps or self.fps)
+        return fps and fps / (self.count or 1)
+
     def indices(
         self,
         num_frames: int,
@@ -132,6 +142,13 @@ class Sampling:
         if self.kind == "fps":
             return fps_indices(num_frames, self.fps, fps=fps, seconds=seconds)
         return np.arange(0, num_frames, self.count or 1)
+
+
+def fewer_frames(fps: float | None, stride: int) -> Sampling | None:
+    """Return what the settings `fps` and `stride` of a job ask for; None for all frames."""
+    if fps is not None:
+        return Sampling("fps", fps=fps)
+    return Sampling("stride", stride) if stride > 1 else None
 
 
 def segment_starts(

@@ -88,7 +88,7 @@ def measure(clip: PoseClip) -> ClipQuality:
     motion = measure_motion(clip)
     is_continuous = _is_continuous(clip, motion)
     if is_continuous:
-        fps = (clip.fps or 25.0) / usual_step(clip)
+        fps = clip.fps or 25.0 / usual_step(clip)
         jumps, frozen = find_jumps(motion.moved, fps), motion.frozen
         swapped = motion.swapped
     else:

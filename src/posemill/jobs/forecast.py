@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from posemill.config import ExtractConfig
+from posemill.decoders.sampling import fewer_frames
 from posemill.jobs.extract.opening import count_frames
+from posemill.jobs.extract.plan import check_rate
 from posemill.jobs.extract.run import extract
 from posemill.machine.limits import count_cores
 from posemill.records import Clip
@@ -76,7 +78,9 @@ class Forecast:
 def forecast(config: ExtractConfig, *, sample_seconds: float = 20.0) -> Forecast:
     """Return what extracting a source would take; measures about `sample_seconds` per step."""
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-    counted = count_frames(clips, decoder=config.decoder)
+    check_rate(config.fps, clips, instead="--stride")
+    sampling = fewer_frames(config.fps, config.stride)
+    counted = count_frames(clips, decoder=config.decoder, sampling=sampling)
     num_frames = sum(clip.num_frames or 0 for clip in counted)
     cores = count_cores()
     with tempfile.TemporaryDirectory(prefix="posemill-plan-") as name:

@@ -13,6 +13,7 @@ import numpy as np
 
 from posemill.config import resize_of, size_of
 from posemill.decoders.pictures import resize_frame
+from posemill.decoders.sampling import fewer_frames
 from posemill.errors import DecodeError, PosemillError, SourceError
 from posemill.estimators import EngineInfo, Estimator, engine_info, open_estimator
 from posemill.files import atomic_path
@@ -23,6 +24,7 @@ from posemill.skeletons import get_skeleton
 from posemill.sources.frames import ClipFrame, read_clip
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
 from posemill.sources.tracking import ONE_PICTURE, judge_folder
+from posemill.terminal import warn_once
 
 Mode = Literal["image", "video"]
 # Frames an engine gets at once in image mode.
@@ -39,6 +41,8 @@ def estimate_landmarks(
     engine_options: Mapping[str, Any] | None = None,
     decoder: str = "pyav",
     resize: str | None = None,
+    fps: float | None = None,
+    stride: int = 1,
     device: str = "cpu",
     threads: int = 1,
     on_frame: Callable[[], None] = lambda: None,
@@ -55,21 +59,30 @@ def estimate_landmarks(
         engine_options: Its own options.
         decoder: For videos; one of `posemill.decoders.known_decoders`.
         resize: `WIDTHxHEIGHT` that frames are brought to first; None: as they are.
+        fps: Take as many frames of a second of a video; all pictures of a folder, which has none.
+        stride: Take every so manieth frame.
         device: For the engine.
         threads: For the engine.
         on_frame: Called after each frame.
     """
     clip, size = clip_at(source), size_of(resize_of(resize))
+    if fps is not None and clip.kind != "video":
+        warn_once(f"{source} does not say how many pictures a second it has: all are taken")
+        fps = None
+    sampling = fewer_frames(fps, stride)
     info = engine_info(engine, engine_options)
     chosen = choose_mode(source, engine)[0] if mode is None or mode == "auto" else mode
     info.check_mode(engine, chosen)
     estimator = open_estimator(engine, device=device, threads=threads, **(engine_options or {}))
     errors: list[DecodeError] = []
     paths: list[str] = []
+    numbers: list[int] = []
     results: list[Keypoints] = []
     frames = (
         frame if frame is None or size is None else resize_frame(frame, size)
-        for frame in _noting(read_clip(clip, decoder=decoder), errors, paths)
+        for frame in _noting(
+            read_clip(clip, decoder=decoder, sampling=sampling), errors, paths, numbers
+        )
     )
     try:
         for keypoints in _estimate(estimator, frames, chosen):
@@ -87,6 +100,7 @@ def estimate_landmarks(
         others=join_people([keypoints.others for keypoints in results]),
         skeleton_name=info.skeleton_names[0],
         clip_id=source.name,
+        frame_indices=np.array(numbers, np.int64),
         image_paths=tuple(paths) if clip.kind != "video" else (),
     )
     return pose_clip, errors
@@ -126,16 +140,18 @@ def _expect_pictures(folder: Path) -> None:
 
 
 def _noting(
-    frames: Iterator[ClipFrame], errors: list[DecodeError], paths: list[str]
+    frames: Iterator[ClipFrame], errors: list[DecodeError], paths: list[str], numbers: list[int]
 ) -> Iterator[Frame | None]:
-    """Yield pixels, None for a picture that cannot be read; note paths and errors."""
+    """Yield pixels, None for a picture that cannot be read; note paths, errors and numbers."""
     for frame in frames:
         if isinstance(frame.content, DecodeError):
             errors.append(frame.content)
             if frame.image_path is None:  # a video ends at its first damage
                 return
+            numbers.append(frame.frame_index)
             yield None
         else:
+            numbers.append(frame.frame_index)
             yield frame.content
         paths.append(frame.image_path or "")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,6 +69,7 @@ def read_clip(
     names: Sequence[str] | None = None,
     decoder: str = "pyav",
     threads: int = 1,
+    sampling: Sampling | None = None,
 ) -> Iterator[ClipFrame]:
     """Yield a clip's frames in order, errors among them in their place.
 
@@ -76,13 +78,15 @@ def read_clip(
 
     Args:
         clip: Of any kind.
-        start_index: The first frame to yield.
+        start_index: The first frame to yield, of those that the sampling takes.
         names: What `list_frames` gave, to spare a second look.
         decoder: For videos; a key of `posemill.decoders.DECODERS`.
         threads: Threads for a video's decoder.
+        sampling: Which frames are read, by number or time; None for all.
     """
     if clip.kind == "video":
-        yield from _read_video(clip, start_index, decoder, threads)
+        options = {"decoder": decoder, "threads": threads}
+        yield from _read_video(clip, start_index, sampling, **options)
         return
     try:
         names = list_frames(clip) if names is None else names
@@ -90,7 +94,8 @@ def read_clip(
         yield ClipFrame(start_index, None, error)
         return
     is_folder = Path(clip.path).is_dir()
-    for index in range(start_index, len(names)):
+    chosen = range(len(names)) if sampling is None else sampling.indices(len(names)).tolist()
+    for index in chosen[start_index:]:
         path = os.path.join(clip.path, names[index]) if is_folder else clip.path  # noqa: PTH118
         yield ClipFrame(index, path, _read_or_error(path))
 
@@ -113,6 +118,27 @@ def video_numbers(video: VideoReader, sampling: Sampling) -> IntArray:
         return sampling.indices(len(seconds), seconds=seconds)
     except ValueError as error:
         raise DecodeError(str(error), reason="no frame rate") from error
+
+
+def wanted_frames(video: VideoReader, numbers: IntArray) -> Iterator[Frame]:
+    """Yield the frames of these numbers, which rise: nothing else is made pixels of, if possible.
+
+    Raises:
+        DecodeError: At damage, after all frames before it.
+    """
+    if not len(numbers):
+        return
+    steps = np.diff(numbers)
+    first, stride = int(numbers[0]), int(steps[0]) if len(steps) else 1
+    if (steps == stride).all():
+        yield from islice(video.read_frames(first, stride=stride), len(numbers))
+        return
+    wanted = set(numbers.tolist())
+    for number, frame in enumerate(video.read_frames(first), start=first):
+        if number in wanted:
+            yield frame
+        if number == numbers[-1]:
+            return
 
 
 def count_frames(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = None) -> int | None:
@@ -143,19 +169,28 @@ def with_frame_count(clip: Clip, decoder: str = "pyav", sampling: Sampling | Non
     return dataclasses.replace(clip, num_frames=count_frames(clip, decoder, sampling))
 
 
-def _read_video(clip: Clip, start_index: int, decoder: str, threads: int) -> Iterator[ClipFrame]:
+def _read_video(
+    clip: Clip, start_index: int, sampling: Sampling | None, **options: Any
+) -> Iterator[ClipFrame]:
     index = start_index
     try:
         with open_video(
             clip.path,
-            decoder=decoder,
-            threads=threads,
             start_seconds=clip.start_seconds,
             end_seconds=clip.end_seconds,
+            **options,
         ) as video:
-            for frame in video.read_frames(start_index):
-                yield ClipFrame(index, None, frame)
-                index += 1
+            if sampling is None:
+                for frame in video.read_frames(start_index):
+                    yield ClipFrame(index, None, frame)
+                    index += 1
+                return
+            numbers = video_numbers(video, sampling)[start_index:]
+            frames = wanted_frames(video, numbers)
+            for index in numbers.tolist():
+                if (found := next(frames, None)) is None:
+                    return
+                yield ClipFrame(index, None, found)
     except DecodeError as error:
         yield ClipFrame(index, None, error)
 

@@ -90,7 +90,7 @@ class Manifest:
     @property
     def extraction(self) -> dict[str, Any]:
         """How the keypoints were found: engine, engine_options, mode (image or video), decoder;
-        resize where frames were.
+        resize, fps and stride where they were asked for.
 
         Of a merged run what all its inputs have in common; empty where it is not known.
         """
@@ -132,6 +132,10 @@ def _differences(name: str, old: Any, new: Any) -> list[str]:
     return [] if old == new else [f"{name}: the run has {old!r}, now it is {new!r}"]
 
 
+# What is among the facts only where it was asked for.
+_OPTIONAL = ("resize", "fps", "stride")
+
+
 def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return `Manifest.extraction` of a manifest as plain values."""
     options, source = facts.get("options") or {}, facts.get("source") or {}
@@ -148,7 +152,7 @@ def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
             "engine_options": dict(options.get("engine_options") or {}),
             "mode": mode,
             "decoder": options.get("decoder"),
-            **({"resize": options["resize"]} if options.get("resize") else {}),
+            **{name: options[name] for name in _OPTIONAL if options.get(name)},
         }
     inputs = source.get("inputs") or ()
     found = [extraction_of(each.get("manifest") or {}) for each in inputs]

@@ -8,7 +8,8 @@ from typing import Literal
 
 from posemill.config import ExtractConfig
 from posemill.decoders import open_video
-from posemill.errors import DecodeError
+from posemill.decoders.sampling import fewer_frames
+from posemill.errors import ConfigError, DecodeError
 from posemill.provenance import describe_unused
 from posemill.records import Clip
 from posemill.sources.tracking import Tracking
@@ -45,6 +46,15 @@ def mode_of(clip: Clip, mode: str, tracking: Tracking | None = None) -> Literal[
     return "video" if mode == "video" else "image"
 
 
+def check_rate(fps: float | None, clips: Iterable[Clip], *, instead: str) -> None:
+    """Raise where so many frames a second are asked of clips that have no seconds."""
+    if fps is not None and any(clip.kind != "video" for clip in clips):
+        raise ConfigError(
+            "--fps needs videos: folders of pictures do not say how many a second they are; "
+            f"use {instead}"
+        )
+
+
 def unused_settings(config: ExtractConfig, clips: Iterable[Clip]) -> list[str]:
     """Return a sentence for each setting that was given and has no effect on these clips."""
     reasons: dict[str, str] = {}
@@ -71,12 +81,13 @@ def plan_units(
     from its start whatever part of it is wanted, so it is cut only by `split_long_seconds`.
 
     Args:
-        clips: In reading order.
-        config: Its mode, task_frames and split_long_seconds decide.
+        clips: In reading order; their lengths are those of the frames that are taken.
+        config: Its mode, task_frames, split_long_seconds, fps and stride decide.
         tracking: What was decided about folders of pictures.
         length_of: Frames and frames per second of a video; by default its file is asked.
     """
     length_of = length_of or _length_of
+    sampling = fewer_frames(config.fps, config.stride)
     for clip_no, clip in enumerate(clips, start=1):
         is_chain = mode_of(clip, config.mode, tracking) == "video"
         is_video = clip.kind == "video"
@@ -85,8 +96,12 @@ def plan_units(
         if is_video and config.split_long_seconds is not None:
             length = length_of(clip, config.decoder)
             if length is not None:
-                cost = length[0]
-                step = max(1, round(config.split_long_seconds * length[1]))
+                num_frames, fps = length
+                if sampling is not None:  # units count the frames that are taken
+                    num_frames = num_frames if clip.num_frames is None else clip.num_frames
+                    fps = sampling.rate_of(fps) or fps
+                cost = num_frames
+                step = max(1, round(config.split_long_seconds * fps))
         elif not is_video and not is_chain and clip.num_frames is not None:
             step = min(config.task_frames, max(_SMALLEST_UNIT, clip.num_frames // _PICTURE_UNITS))
         starts = list(range(0, cost, step)) if 0 < step < cost else [0]

@@ -5,13 +5,10 @@ The only place of the package that catches everything is here: `attempt`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, TypeVar
-
-import numpy as np
 
 from posemill.decoders import VideoReader, open_video
 from posemill.decoders.opening import TargetSize
@@ -21,7 +18,7 @@ from posemill.errors import DecodeError
 from posemill.estimators import ClipState
 from posemill.jobs.extract.messages import DECODING, Lost, Unit
 from posemill.records import Clip, Frame, IntArray
-from posemill.sources.frames import frame_path, list_frames, video_numbers
+from posemill.sources.frames import frame_path, list_frames, video_numbers, wanted_frames
 
 SLOW_STEP_SECONDS = 600.0  # loading models for the first time, writing to a busy disk
 _T = TypeVar("_T")
@@ -54,7 +51,7 @@ class Lane:
         next_frame: The first one that was not taken yet.
         state: What the handler knows of the frames before, None where each stands alone.
         keep_from: Frames before it are committed, and read again only for the state's sake.
-        fps: Of the video, as far as it says.
+        fps: Of the frames that are read of a video, as far as it says.
         numbers: Of the clip's frames, those that are wanted: frame i of the unit is frame
             `numbers[i]` of the source; None for all.
         found: Number, file and result of each frame since the last commit.
@@ -78,6 +75,9 @@ class Lane:
 
     def lose(self, index: int | None, failed: Failed, *, path: str, num_frames: int = 1) -> None:
         """Note frames that gave no keypoints."""
+        if self.numbers is not None and index is not None and index < len(self.numbers):
+            message = f"frame {self.source_number(index)} of the source: {failed.message}"
+            failed = Failed(failed.reason, message)
         self.lost.append(Lost(index, num_frames, path, failed.reason, failed.message))
 
 
@@ -144,7 +144,8 @@ class FrameReader:
             self._lose_rest(lane, None, reader)
             return
         with closing(reader):
-            lane.fps = reader.fps
+            sampling, fps = self._sampling, reader.fps
+            lane.fps = fps if sampling is None else sampling.rate_of(fps)
             yield from self._read_video(lane, reader)
 
     def _read_video(self, lane: Lane, reader: VideoReader) -> Generator[Item, None, None]:
@@ -156,7 +157,10 @@ class FrameReader:
                 return
             lane.numbers = numbers
         index = unit.next_frame
-        frames = _wanted_frames(lane, reader)
+        if lane.numbers is None:
+            frames = reader.read_frames(index)
+        else:
+            frames = wanted_frames(reader, lane.numbers[index:])
         # The frames before the first are decoded too, on the way there.
         seconds = SLOW_STEP_SECONDS if index else 0.0
         while unit.stop_frame is None or index < unit.stop_frame:
@@ -216,24 +220,3 @@ class FrameReader:
                 continue
             self._at((lane.position, index, DECODING), 0.0)
             yield index, path, attempt(lambda path=path: read_picture(path))  # type: ignore[misc]
-
-
-def _wanted_frames(lane: Lane, reader: VideoReader) -> Iterator[Frame]:
-    """Yield the frames of a video that are wanted, from where the unit goes on."""
-    if lane.numbers is None:
-        yield from reader.read_frames(lane.unit.next_frame)
-        return
-    numbers = lane.numbers[lane.unit.next_frame :]
-    if not len(numbers):
-        return
-    steps = np.diff(numbers)
-    first, stride = int(numbers[0]), int(steps[0]) if len(steps) else 1
-    if (steps == stride).all():
-        yield from islice(reader.read_frames(first, stride=stride), len(numbers))
-        return
-    wanted = set(numbers.tolist())
-    for number, frame in enumerate(reader.read_frames(first), start=first):
-        if number in wanted:
-            yield frame
-        if number == numbers[-1]:
-            return

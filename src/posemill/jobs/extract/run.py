@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from posemill.config import ExtractConfig, JobConfig, size_of
 from posemill.decoders import find_decoder
-from posemill.decoders.sampling import Sampling
+from posemill.decoders.sampling import Sampling, fewer_frames
 from posemill.errors import RunError
 from posemill.executors import Limits, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
@@ -25,7 +25,7 @@ from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import WorkerSettings
 from posemill.jobs.extract.opening import extract_manifest, open_ledger, settled, with_tracking
-from posemill.jobs.extract.plan import PlannedUnit, plan_units
+from posemill.jobs.extract.plan import PlannedUnit, check_rate, plan_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.snapshot import Snapshot, failed_text
 from posemill.jobs.extract.worker import MakeWorker
@@ -185,6 +185,7 @@ class Extraction(FrameJob):
 
     def __init__(self, config: ExtractConfig) -> None:
         self.config: ExtractConfig = config
+        self.sampling = fewer_frames(config.fps, config.stride)
 
     def manifest(self, clips: ClipList) -> Manifest:
         """Return it, with what the engine says of itself."""
@@ -192,6 +193,7 @@ class Extraction(FrameJob):
 
     def decide(self, clips: ClipList) -> ClipList:
         """Return the clips with the decision which folders are video."""
+        check_rate(self.config.fps, clips, instead="--stride")
         return with_tracking(self.config, clips)
 
     def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
@@ -216,6 +218,7 @@ class Extraction(FrameJob):
             engine_options=dict(config.engine_options),
             skeleton_name=config.skeleton,
             resize_wh=size_of(config.resize),
+            sampling=self.sampling,
         )
 
     def finish(self, ledger: Ledger, clips: ClipList) -> Summary:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from posemill.config import FramesConfig
+from posemill.decoders.sampling import fewer_frames
 from posemill.jobs.extract.opening import count_frames
 from posemill.jobs.extract.workers import plan_workers
 from posemill.jobs.forecast import sample_clips
-from posemill.jobs.frames.run import sampling_of, write_frames
+from posemill.jobs.frames.run import write_frames
 from posemill.sources import find_clips
 from posemill.stores.frame_index import read_index
 from posemill.terminal import counted, duration
@@ -70,7 +71,7 @@ def forecast_frames(
 ) -> FramesForecast:
     """Return what the frames of a source would take; some of it is done in a scratch folder."""
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
-    sampling = sampling_of(config)
+    sampling = fewer_frames(config.fps, config.every)
     counted = count_frames(clips, on_count, decoder=config.decoder, sampling=sampling)
     num_frames = sum(clip.num_frames or 0 for clip in counted)
     plan = plan_workers(config)

@@ -10,11 +10,10 @@ from typing import Any, cast
 
 from posemill.config import FramesConfig
 from posemill.decoders import find_decoder
-from posemill.decoders.sampling import Sampling
-from posemill.errors import ConfigError
+from posemill.decoders.sampling import fewer_frames
 from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.opening import source_record
-from posemill.jobs.extract.plan import UNKNOWN_COST, PlannedUnit
+from posemill.jobs.extract.plan import UNKNOWN_COST, PlannedUnit, check_rate
 from posemill.jobs.extract.run import FrameJob, JobSummary, run_job
 from posemill.jobs.extract.snapshot import Snapshot
 from posemill.jobs.extract.workers import WorkerPlan
@@ -67,7 +66,7 @@ class FramesJob(FrameJob):
 
     def __init__(self, config: FramesConfig) -> None:
         self.config: FramesConfig = config
-        self.sampling = sampling_of(config)
+        self.sampling = fewer_frames(config.fps, config.every)
 
     def manifest(self, clips: ClipList) -> Manifest:
         """Return what was asked for."""
@@ -81,11 +80,7 @@ class FramesJob(FrameJob):
     def decide(self, clips: ClipList) -> ClipList:
         """Refuse what could not be written or read."""
         check_parts_differ(clips)
-        if self.config.fps is not None and any(clip.kind != "video" for clip in clips):
-            raise ConfigError(
-                "--fps needs videos: folders of pictures do not say how many a second they are; "
-                "use --every"
-            )
+        check_rate(self.config.fps, clips, instead="--every")
         return clips
 
     def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
@@ -143,25 +138,11 @@ class FramesJob(FrameJob):
                 num_frames,
                 tuple(found[0]["size_wh"]),
                 offset,
-                self._rate(found[0]["fps"]),
+                found[0]["fps"],
                 ranges_of(numbers.tolist()),
                 clip.label,
                 clip.extra,
             )
-
-    def _rate(self, fps: float | None) -> float | None:
-        """Return how many of the frames that are kept make a second."""
-        config = self.config
-        if fps is None or config.fps is not None:
-            return fps if config.fps is None else min(config.fps, fps or config.fps)
-        return fps / config.every
-
-
-def sampling_of(config: FramesConfig) -> Sampling | None:
-    """Return which frames of a clip are wanted; None for all."""
-    if config.fps is not None:
-        return Sampling("fps", fps=config.fps)
-    return Sampling("stride", config.every) if config.every > 1 else None
 
 
 def unused_settings(config: FramesConfig, clips: Iterable[Clip]) -> list[str]:
