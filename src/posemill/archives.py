@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import FormatError
+from posemill.files import refuse_pipe
 from posemill.machine.limits import free_memory
 
 _COPY_BYTES = 1 << 22
@@ -42,6 +43,7 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
         self._arrays: dict[str, npt.NDArray[Any]] = {}
         self._size = 0
         self._entries: dict[str, zipfile.ZipInfo] = {}
+        refuse_pipe(self.path)
         try:
             self._size = self.path.stat().st_size
             with zipfile.ZipFile(self.path) as archive:

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from posemill.errors import RunError
+from posemill.errors import FormatError, RunError
 
 OUTPUT_MARK = ".posemill-output"
 # Files that only our folders have, and a word in them.
@@ -67,6 +67,19 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not an ordinary file", str(path))
     return descriptor
+
+
+def refuse_pipe(path: Path) -> None:
+    """Raise where a path is neither a file nor a folder: opening it may wait for ever.
+
+    Raises:
+        FormatError: It is a pipe, a socket or a device.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise FormatError(
+            f"{path}: not a file: it is a pipe, a socket or a device; save what comes out of it "
+            "in a file"
+        )
 
 
 def check_own_parts(folder: Path, files: Iterable[str], folders: Iterable[str]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import posemill
 from posemill.errors import ConfigError, FormatError
 from posemill.formats import FORMATS, detect_format, get_format
 from posemill.formats.shared.contract import Format, Recipe
@@ -83,6 +86,20 @@ def test_an_unknown_format_or_setting_is_named(tmp_path) -> None:
     (tmp_path / "x.bin").write_bytes(b"?")
     with pytest.raises(FormatError, match=r"x\.bin: none of the formats known: npz"):
         detect_format(tmp_path / "x.bin")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes in folders are of Unix")
+@pytest.mark.parametrize("name", ["a.npz", "a.pkl", "a.json", "a.h5", "a.parquet", "a.pose", "a"])
+def test_a_pipe_is_refused_and_not_waited_on(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    message = f"^{re.escape(str(tmp_path / name))}: not a file: it is a pipe, a socket or a device;"
+    with pytest.raises(FormatError, match=message):
+        detect_format(tmp_path / name)
+    for each in ("npz", "pkl", "coco", "csv"):
+        with pytest.raises(FormatError, match=message):
+            list(get_format(each).read(tmp_path / name))
+    with pytest.raises(FormatError, match=message):
+        posemill.open_npz(tmp_path / name)
 
 
 class OutsideFormat:

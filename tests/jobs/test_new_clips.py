@@ -91,7 +91,7 @@ def test_videos_and_pictures_side_by_side_are_a_question(
 ) -> None:
     root = make_tree({"": 1})
     write_video(root / "b.mp4", 3)
-    with pytest.raises(SourceError, match="holds both 1 videos and 1 pictures; say which"):
+    with pytest.raises(SourceError, match="holds both 1 video and 1 picture; say which"):
         list(clips_like(root, "holistic-543", HOW))
 
 

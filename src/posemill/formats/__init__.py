@@ -7,6 +7,7 @@ from typing import cast
 
 from posemill import plugins
 from posemill.errors import FormatError
+from posemill.files import refuse_pipe
 from posemill.formats.shared.contract import ANY, Format, Recipe, Summary
 
 # name -> "module:class". `detect_format` asks them in this order.
@@ -82,6 +83,7 @@ def detect_format(path: Path) -> Format:
     """Return the format a file or folder is in, by its content and name."""
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
+    refuse_pipe(path)
     known = known_formats()
     for _, make in plugins.load_all("format", FORMATS):
         form = cast(Format, make())

@@ -18,6 +18,7 @@ from posemill.sources.names import (
     suffix_of,
 )
 from posemill.sources.scan import Scan, scan_tree
+from posemill.terminal import counted
 
 __all__ = ["LAYOUTS", "ClipList", "SplitTotals", "detect_layout", "find_clips"]
 
@@ -94,8 +95,9 @@ def _choose(root: str, layout: str) -> tuple[str, Scan | None]:
         return layout, scan
     if scan.num_pictures and scan.num_videos:
         raise SourceError(
-            f"{readable(root)!r} holds both {scan.num_videos} videos and {scan.num_pictures} "
-            "pictures; say which: --layout videos, --layout frames or --layout pictures"
+            f"{readable(root)!r} holds both {counted(scan.num_videos, 'videos')} and "
+            f"{counted(scan.num_pictures, 'pictures')}; say which: --layout videos, "
+            "--layout frames or --layout pictures"
         )
     if not scan.num_pictures and not scan.num_videos:
         raise SourceError(

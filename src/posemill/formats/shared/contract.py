@@ -22,6 +22,7 @@ import numpy.typing as npt
 from posemill import __version__
 from posemill.blocks import ClipBlock
 from posemill.errors import ConfigError, FormatError
+from posemill.files import refuse_pipe
 from posemill.geometry import Fill, check_scores, find_points
 from posemill.records import NORMALIZATIONS, PoseClip
 from posemill.skeletons import (
@@ -240,6 +241,7 @@ def reading(path: Path, format_name: str, *also: type[Exception]) -> Iterator[No
     """Turn whatever broken bytes raise inside the block into a `FormatError` with the path."""
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
+    refuse_pipe(path)
     try:
         yield
     except FormatError:
