@@ -69,10 +69,13 @@ STOCK = Benchmark("keypoints.against_stock", "--rounds 3 --most 40")
 OUTSIDE = Benchmark("keypoints.outside_networks", "--frames 6")
 RUNTIMES = Benchmark("keypoints.runtimes", "--rounds 15", ("openvino", "onnxruntime"))
 RTMLIB = Benchmark("keypoints.against_rtmlib", "--rounds 5", ("rtmlib", "onnxruntime"))
-DECODE = Benchmark("keypoints.decode", "--rounds 5")
 PARITY = Benchmark("keypoints.parity", "", ("openvino", "onnxruntime"))
 PEOPLE = Benchmark("keypoints.coco_people", "", ("pycocotools", "onnxruntime"))
 SCALING = Benchmark("datasets.extract_scaling", "--frames 768 --rounds 2")
+DECODERS = Benchmark("datasets.decoders", "--rounds 5")
+SPARSE_DECODERS = Benchmark(
+    "datasets.decoders", "--against torchcodec decord --rounds 5", ("torchcodec", "decord")
+)
 FRAMES = Benchmark("datasets.frames", "--clips 24 --rounds 3")
 COMMON = Benchmark("datasets.extract_against_common", "--copies 4 --rounds 2 --pictures 40")
 OPENPOSE = Benchmark("keypoints.openpose_decoder", "--rounds 9")
@@ -112,10 +115,6 @@ def _stock_figures() -> list[Figure]:
             what = f"the networks of a frame, {mode} mode, on {runtime}"
             key = f"{mode}_{runtime}_ms"
             rows.append(Figure("keypoints", what, RUNTIMES, key, unit=" ms", digits=1))
-    for key, what in (("small_mp4", "a small MP4"), ("large_avi", "an AVI of 1280 x 720")):
-        for other, name in (("pyav", "plain PyAV"), ("opencv", "OpenCV")):
-            what_ = f"decoding {what}: CPU time of {name} / ours"
-            rows.append(Figure("keypoints", what_, DECODE, f"{key}_{other}"))
     return rows
 
 
@@ -173,11 +172,36 @@ def _people_figures() -> list[Figure]:
     return rows
 
 
+def _decoder_figures() -> list[Figure]:
+    """Ratios of CPU time at one thread."""
+    rows = []
+    sizes = {"340": "340 x 256", "720": "1280 x 720"}
+    others = {"opencv": "OpenCV reading all", "torchcodec": "torchcodec", "decord": "decord2"}
+    for other, name in others.items():
+        benchmark = DECODERS if other == "opencv" else SPARSE_DECODERS
+        for size in sizes:
+            for group, goal in ((12, 4.0), (250, 1.6)):
+                for visit, which in (("first", "first visit"), ("kept", "index kept")):
+                    what = f"8 frames, {sizes[size]}, key frame every {group}, {which}: {name}"
+                    rows.append(Figure("decoding", what, benchmark,
+                                       f"sparse_{size}_{group}_{visit}_{other}",
+                                       at_least=goal if other == "opencv" else 1.0))  # fmt: skip
+    for codec, kind, goals in (
+        ("h264", "H.264 in an MP4", (1.2, 1.0)), ("mpeg4", "MPEG-4 in an AVI", (None, None)),
+    ):  # fmt: skip
+        for size, least in zip(sizes, goals, strict=True):
+            what = f"every frame, {sizes[size]}, {kind}: OpenCV"
+            rows.append(Figure("decoding", what, DECODERS, f"{codec}_{size}_all_opencv",
+                               at_least=least))  # fmt: skip
+    return rows
+
+
 FIGURES = [
     *_stock_figures(),
     *_rtmlib_figures(),
     *_distance_figures(),
     *_people_figures(),
+    *_decoder_figures(),
     Figure("keypoints", "openpose, around the network / in it, CPU time, one person", OPENPOSE,
            "one_around", at_most=0.15, digits=3),
     Figure("keypoints", "the same with ten people", OPENPOSE, "ten_around", at_most=0.15,
