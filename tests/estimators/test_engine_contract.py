@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -9,12 +10,48 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from posemill.estimators import ESTIMATORS
+from posemill.errors import DeviceError
+from posemill.estimators import ESTIMATORS, Estimator, open_estimator
 from posemill.records import Frame
 from posemill.testing import EngineContract
+from posemill.testing.engines import same
+
+NO_PICTURES = {
+    "grey": np.zeros((8, 8), np.uint8),
+    "with alpha": np.zeros((8, 8, 4), np.uint8),
+    "16 bits": np.zeros((8, 8, 3), np.uint16),
+    "numbers": np.zeros((8, 8, 3), np.float32),
+    "empty": np.zeros((0, 8, 3), np.uint8),
+}
 
 
-class TestHolistic(EngineContract):
+class OurContract(EngineContract):
+    """What all of ours do beside it."""
+
+    def test_what_is_no_picture_is_refused_with_its_shape(
+        self, engine: Estimator, frames: list[Frame]
+    ) -> None:
+        for wrong in NO_PICTURES.values():
+            said = f"frame: expected (height, width, 3) uint8 RGB, got {wrong.shape} {wrong.dtype}"
+            with pytest.raises(ValueError, match=re.escape(said)):
+                engine.estimate([frames[0], wrong])
+
+    def test_frames_in_any_order_of_memory_give_the_same(
+        self, engine: Estimator, frames: list[Frame]
+    ) -> None:
+        expected = engine.estimate(frames[:1])
+        same(engine.estimate([np.asfortranarray(frames[0])]), expected, [0])
+
+    def test_a_gpu_that_is_not_there_is_said(self) -> None:
+        onnxruntime = pytest.importorskip("onnxruntime")
+        if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+            pytest.skip("there is a GPU here")
+        for device in ("cuda:0", "tensorrt:1"):
+            with pytest.raises(DeviceError, match=f"device {device} asked for, but ONNX Runtime "):
+                open_estimator(self.name, device=device, **self.options)
+
+
+class TestHolistic(OurContract):
     name = "holistic"
 
     @pytest.fixture(autouse=True)
@@ -38,7 +75,7 @@ class TestRefinedHolistic(TestHolistic):
         need_model("face_landmark_with_attention")
 
 
-class TestOpenPose(EngineContract):
+class TestOpenPose(OurContract):
     name = "openpose"
 
     @pytest.fixture(autouse=True)
@@ -60,7 +97,7 @@ class TestOpenPose(EngineContract):
         ]
 
 
-class TestWholeBody(EngineContract):
+class TestWholeBody(OurContract):
     name = "wholebody"
 
     @pytest.fixture(autouse=True)

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, cast
 
+import numpy as np
+
 from posemill import plugins
 from posemill.errors import ConfigError
 from posemill.estimators.declaration import EngineInfo, EngineOption
 from posemill.records import Frame, Keypoints
 
-__all__ = ["ESTIMATORS", "ClipState", "EngineInfo", "EngineOption", "Estimator", "engine_info",
-           "engine_infos",           "known_engines", "open_estimator"]  # fmt: skip
+__all__ = ["ESTIMATORS", "ClipState", "EngineInfo", "EngineOption", "Estimator",
+           "checked_frames", "engine_info", "engine_infos", "known_engines",
+           "open_estimator"]  # fmt: skip
 
 
 class ClipState(Protocol):
@@ -86,6 +89,16 @@ def open_estimator(
     info.check_device(name, device)
     info.check_options(name, options)
     return cast(Estimator, _find(name)(device=device, threads=threads, **options))
+
+
+def checked_frames(frames: Sequence[Frame]) -> list[Frame]:
+    """Return the frames of a batch, each in one piece of memory; raise if one is no picture."""
+    for frame in frames:
+        if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8 or not frame.size:
+            raise ValueError(
+                f"frame: expected (height, width, 3) uint8 RGB, got {frame.shape} {frame.dtype}"
+            )
+    return [np.ascontiguousarray(frame) for frame in frames]
 
 
 def engine_info(name: str, options: Mapping[str, Any] | None = None) -> EngineInfo:

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.estimators import ClipState, EngineInfo, EngineOption
+from posemill.estimators import ClipState, EngineInfo, EngineOption, checked_frames
 from posemill.estimators.holistic import face, hands, pose
 from posemill.estimators.holistic.attention import AttentionNetwork
 from posemill.estimators.holistic.crops import Cropper
@@ -222,8 +222,8 @@ class HolisticEstimator:
         if states is not None and len(states) != len(frames):
             raise ValueError(f"states: expected {len(frames)}, one per frame, got {len(states)}")
         batch = [
-            HolisticFrame(_checked(frame), states[index] if states else None)
-            for index, frame in enumerate(frames)
+            HolisticFrame(frame, states[index] if states else None)
+            for index, frame in enumerate(checked_frames(frames))
         ]
         for start in range(0, len(batch), self._max_batch):
             self._find_in(batch[start : start + self._max_batch])
@@ -330,11 +330,3 @@ class HolisticEstimator:
         """Free the networks."""
         for name in [key for key, value in vars(self).items() if isinstance(value, CropNetwork)]:
             delattr(self, name)
-
-
-def _checked(frame: Frame) -> Frame:
-    if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8 or not frame.size:
-        raise ValueError(
-            f"frame: expected (height, width, 3) uint8 RGB, got {frame.shape} {frame.dtype}"
-        )
-    return np.ascontiguousarray(frame)

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.estimators import ClipState, EngineInfo, EngineOption
+from posemill.estimators import ClipState, EngineInfo, EngineOption, checked_frames
 from posemill.estimators.devices import import_onnxruntime
 from posemill.estimators.movenet.detection import Persons, detect
 from posemill.estimators.movenet.networks import MapsNetwork
@@ -84,6 +84,7 @@ class MoveNetEstimator:
         self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
     ) -> Keypoints:
         """Return the people of every frame: the largest, and the others by their size."""
+        frames = checked_frames(frames)
         persons = detect(self._detector, frames, min_score=self._min_box)
         squares = [
             _square_around(frame, box, self._network.size)

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.estimators import ClipState, EngineInfo, EngineOption
+from posemill.estimators import ClipState, EngineInfo, EngineOption, checked_frames
 from posemill.estimators.openpose.decoding import (
     MIRRORED_MAPS,
     MIRRORED_SIGNS,
@@ -100,6 +100,7 @@ class OpenPoseEstimator:
         self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
     ) -> Keypoints:
         """Return the people of every frame: the largest, and the others by their size."""
+        frames = checked_frames(frames)
         return gather_people(frames, [self._look(frame) for frame in frames], NUM_POINTS)
 
     def _look(self, frame: Frame) -> tuple[FloatArray, FloatArray]:

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.estimators import ClipState, EngineInfo, EngineOption
+from posemill.estimators import ClipState, EngineInfo, EngineOption, checked_frames
 from posemill.estimators.devices import import_onnxruntime
 from posemill.estimators.people import gather_people
 from posemill.estimators.wholebody.detector import KINDS, Detector
@@ -128,6 +128,7 @@ class WholeBodyEstimator:
         self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
     ) -> Keypoints:
         """Return the people of every frame: the largest, and the others by their size."""
+        frames = checked_frames(frames)
         if self._detector is None:
             boxes = [np.array([[0.0, 0.0, *frame.shape[1::-1]]]) for frame in frames]
         else:
