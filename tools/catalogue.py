@@ -34,6 +34,8 @@ MODULES = (
     "cli/*.py", "api/*.py", "settings.py", "provenance.py", "plugins.py", "errors.py",
     "sources/*.py", "decoders/*.py", "clips/*.py", "formats/*.py", "formats/shared/contract.py",
     "formats/shared/folders.py", "formats/shared/pixels.py", "stores/manifest.py",
+    "stores/lock.py", "stores/reader.py", "stores/frame_index.py", "executors/processes.py",
+    "tables.py",
     "machine/disk.py", "machine/gpus.py", "machine/limits.py", "inspection/doctor.py",
     "estimators/__init__.py", "estimators/declaration.py", "estimators/devices.py",
     "estimators/litert_network.py",
@@ -49,8 +51,10 @@ MODULES = (
 # What is printed out of tables, or put together of them.
 WORDS = (
     *PARTS, "one", "several", "model", "media", "ready", "missing", "damaged", "a number",
-    "a word", "a video", "a folder", "{0} cannot be written: {1}; choose another place",
-    *REASONS, *(f"{{0!r}}: {reason}: {{1}}" for reason in REASONS),
+    "a word", "a video", "a folder", "measured", "{0} cannot be written: {1}; choose another place",
+    " ({0}--mode video or --mode image overrules it)",
+    "{0}, line 1: expected a column 'path', got {1}", *REASONS,
+    *(f"{{0!r}}: {reason}: {{1}}" for reason in REASONS),
 )  # fmt: skip
 _HEADER = "# Chinese words of posemill; make catalogue brings them in step with the sources."
 # What click, typer and the system say.
@@ -67,7 +71,7 @@ FOREIGN = (
     "Input should be a valid integer, unable to parse string as an integer",
     "Input should be a valid number, unable to parse string as a number",
     "No such file or directory", "Permission denied", "No space left on device",
-    "Is a directory", "Not a directory",
+    "Is a directory", "Not a directory", "Usage:",
 )  # fmt: skip
 _SENTENCE = re.compile(r"[a-z]{2,}[,;:]? [^\W\d_]|[a-z]{2,}[:;,]? [{(]|\}[:;,]? [a-z]{2,}|^; [a-z]")
 _WORD = re.compile(r"^(?!.*_)(?=.*[A-Za-z]{2})")
@@ -75,7 +79,7 @@ _VALUE, _QUOTED = "{{{}}}", "{{{}!r}}"
 # Commands to type, TOML, SQL, versions, lists of names, what others' errors are known by.
 _NO_MESSAGE = re.compile(
     r"^\(\[|^--[\w-]+ [\w-]+=|^\$ |^\s*posemill \w* ?\{0\}|--engine-option \{|^# |SELECT |WHERE "
-    r"|^ ?--[a-z-]+ (\{0\}|\w+)$|--out \{1\}$|posemill\.fit\(…|^---\n|^ +- split|^INSERT "
+    r"|^ ?--[a-z-]+ (\{0\}|\w+)$|--out \{1\}$|posemill\.fit\(…|^---\n|^ +- split|^INSERT |ORDER BY "
     r"|^import sys|^\{0\} \{1\} ms$|^(onnxruntime|opencv|torch) \{0\}$|^[A-Z]\w+\(\{"
     r"|^\{0\}\(\{1|^(\w+) (error|ERR!|broken|certificate|Volume Information)$"
     r"|^(Failed to \w+|not enough space|No space left|\{task\.description\})$"

@@ -73,6 +73,10 @@ def test_our_own_setting_goes_before_the_locale(
      "40% 的时间在等待数据（没有加载进程，2 核）：可试 --workers 1"),
     ("'a: b.png': truncated: this PNG stops before its end; copy it again",
      "'a: b.png'：截断：这个 PNG 没有到结尾就中断了；请重新复制"),
+    ("r was begun with other options, so it cannot go on with these:\n  a: the run has 1, now it "
+     "is 2\n  b: the run has 3, now it is 4\nuse the same options, or another folder",
+     "r 开始时用的是别的选项，不能用这些选项继续：\n  a：该运行是 1，现在是 2\n"
+     "  b：该运行是 3，现在是 4\n请用相同的选项，或换一个目录"),
     ("3 of 6 ready", "6 个中 3 个就绪"), ("25.3 GB, 20.7 GB free", "25.3 GB，空闲 20.7 GB"),
     ("1 clip, 1 frame", "1 个片段，1 帧"), ("1 process", "1 个进程"),
     ("posemill: 1 clip.mp4, take 1 video", "posemill：1 clip.mp4, take 1 video"),

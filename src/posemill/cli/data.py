@@ -20,7 +20,7 @@ from posemill.cli.options import (
 )
 from posemill.cli.printing import print_json, print_table, say, warnings_as_notes
 from posemill.errors import ConfigError
-from posemill.language import translate
+from posemill.language import translate, word
 from posemill.terminal import counted
 
 if TYPE_CHECKING:
@@ -244,7 +244,8 @@ def _print_exported(summary: Summary, *, as_json: bool) -> None:
 
 
 def _say_losses(losses: Iterable[str]) -> None:
-    if words := "; ".join(map(translate, dict.fromkeys(losses))):
+    known = map(word, dict.fromkeys(losses))  # whole, or else by its pieces
+    if words := "; ".join(translate(piece) for loss in known for piece in loss.split("; ")):
         say(f"not kept: {words}", err=True)
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from posemill.cli.printing import print_table, say
+from posemill.language import word
 
 # Real people out of published wheels: a man on the phone, one who jumps, and an astronaut.
 _MEDIA = {"carphone": "clip", "jumper": "clip", "astronaut": "picture"}
@@ -32,11 +33,11 @@ def demo(
     _run_command("visualize", run, "--num-samples", "6", "--out", pictures)
     rows = list(_presence(run))
     _write_table(out / "presence.csv", rows)
-    print_table(list(rows[0]), [tuple(row.values()) for row in rows])
+    print_table([name.replace("_", " ") for name in rows[0]], [tuple(row.values()) for row in rows])
     say(f"\nkeypoints  {run}  (Parquet; in Python: posemill.open_run({str(run)!r}))")
     say(f"table      {out / 'presence.csv'}  (share of frames in which a part was found)")
     for picture in (pictures / "clip_contact_sheet.png", *sorted(pictures.glob("picture/*.png"))):
-        say(f"picture    {picture}")
+        say(f"{word('picture'):9}  {picture}")
 
 
 def _write_source(path: Path) -> None:

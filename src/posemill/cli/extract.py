@@ -186,8 +186,8 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
         splits = {name: dataclasses.asdict(totals) for name, totals in clips.totals.items()}
         print_json({"out": str(config.out), "continues": continues, "splits": splits})
         return
-    what = "continue the run in" if continues else "start a run in"
-    say(f"would {what} {config.out}; nothing was written")
+    what = f"continue the run in {config.out}" if continues else f"start a run in {config.out}"
+    say(f"would {what}; nothing was written")
 
 
 def _detach(config: ExtractConfig) -> None:

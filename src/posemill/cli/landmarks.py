@@ -10,6 +10,8 @@ import typer
 
 from posemill.cli.options import old_flags, parse_options
 from posemill.cli.printing import print_json, print_table, say
+from posemill.language import word
+from posemill.skeletons.palette import part_label
 
 
 class Mode(str, Enum):
@@ -86,7 +88,8 @@ def landmarks(
     if as_json:
         print_json({"out": str(out), **summary})
     else:
-        print_table(["part", "frames found", "of"], [(*row, len(clip)) for row in found.items()])
+        rows = [(word(part_label(name)), number, len(clip)) for name, number in found.items()]
+        print_table(["part", "frames found", "of"], rows)
         say(f"{out}")
     for error in errors:
         say(f"posemill: {error}", err=True, colour="red")

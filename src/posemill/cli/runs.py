@@ -23,7 +23,7 @@ from posemill.cli.printing import (
 )
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
-from posemill.language import translate
+from posemill.language import translate, word
 from posemill.terminal import counted, duration, printable
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def plan(
         ["workers", "hours", "time", "GB", "frames/s", ""],
         [
             (workers, round(hours, 2), duration(hours * 3600), round(gigabytes, 3),
-             round(found.speed(workers), 1), note)
+             round(found.speed(workers), 1), word(translate(note)))
             for workers, hours, gigabytes, note in found.rows()
         ],
     )  # fmt: skip

@@ -17,7 +17,7 @@ from posemill.cli.printing import (
     say,
     warnings_as_notes,
 )
-from posemill.language import word
+from posemill.language import translate, word
 from posemill.training.config.train_config import TrainConfig
 
 
@@ -107,7 +107,7 @@ def _print_summary(out: Path, summary: Any) -> None:
             ("steps", f"{summary['steps']}, best at {summary['best_step']}"),
             ("parallel", f"{summary['mode']}, {summary['processes']} x {summary['threads']} "
                          f"threads: {summary['mode_reason']}"),
-            ("precision", f"{summary['precision']}: {summary['precision_reason']}"),
+            ("precision", f"{summary['precision']}: {translate(summary['precision_reason'])}"),
             ("speed", f"{summary['samples_per_second']:.0f} samples/s, {summary['seconds']:.1f} s"),
             ("time", split),
             *(("note", text) for text in summary["last_words"]),

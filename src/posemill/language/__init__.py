@@ -25,7 +25,7 @@ _REPR = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+?)"""
 _SHORT = 12
 _FEW, _ITEM = r"((?: ?\S+(?: \S+){0,3})?)", r"((?: ?[^\s,]+(?: [^\s,]+){0,3})?)"
 # Nor is what a sentence begins with another one before it.
-_FIRST, _HEAD = r"((?:(?!; ).)*?)", "(.+?)"
+_FIRST, _HEAD = r"((?:(?!; |\n).)*?)", "(.+?)"
 _PHRASE = re.compile(r"[\w,:] [a-z]{2,}")  # words of a sentence: no number with its unit, no name
 # What is counted: `1 clip is` is found by the pattern `{0} clips are`.
 _THINGS = re.compile(r"^ ([a-z]{4,}s(?: are| were| have| stand)?)\b")
@@ -91,8 +91,10 @@ class _Catalogue:
         for pattern, head in self._candidates:
             if (found := _match(pattern, text, head)) and (said := self._filled(pattern, found)):
                 return said
-        if "; " in text:  # several sentences in a row, each known or not
-            return "；".join(map(self._value, text.split("; ")))
+        # Several sentences, each known or not.
+        for mark, chinese in (("\n", "\n"), ("; ", "；")):
+            if mark in text:
+                return chinese.join(map(self._value, text.split(mark)))
         return text
 
     def _filled(self, pattern: str, values: Sequence[str]) -> str:

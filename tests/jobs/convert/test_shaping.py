@@ -74,8 +74,8 @@ def test_normalising_twice_is_refused() -> None:
         ("holistic-543", "holistic-543", ""),
         ("holistic-543", "holistic-143",
          "400 of 468 points of face (holistic-543 as holistic-143)"),
-        ("holistic-143", "openpose-18", "68 of 68 points of face, 21 of 21 points of left hand, "
-         "21 of 21 points of right hand, 16 of 33 points of pose (holistic-143 as openpose-18)"),
+        ("holistic-143", "openpose-18", "68 of 68 points of face; 21 of 21 points of left hand; "
+         "21 of 21 points of right hand; 16 of 33 points of pose (holistic-143 as openpose-18)"),
     ],
 )  # fmt: skip
 def test_points_without_a_use_are_counted_by_part(source: str, target: str, words: str) -> None:

@@ -79,7 +79,7 @@ def dropped_points(source_name: str, target_name: str) -> str:
         gone = len(part) - len(used.intersection(range(part.start, part.stop)))
         if gone:
             words.append(f"{gone} of {len(part)} points of {part.name.replace('_', ' ')}")
-    return f"{', '.join(words)} ({source_name} as {target_name})" if words else ""
+    return f"{'; '.join(words)} ({source_name} as {target_name})" if words else ""
 
 
 def recorded(recipe: Recipe, source: ClipInput) -> Recipe:
