@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -99,19 +100,23 @@ def load_onnx(name: str) -> bytes:
 
 
 def cached_onnx(name: str, convert_now: Callable[[], bytes]) -> bytes:
-    """Return an ONNX model of the cache; if it is not there, converted now and kept.
+    """Return an ONNX model of the cache; if it is not there or damaged, converted now and kept.
 
     Args:
-        name: Of the file; with all that decides what is in it.
+        name: Of the file; with all that decides what is in it. A checksum is added.
         convert_now: Makes it.
     """
-    cached = cache_folder() / "onnx" / f"{name}.onnx"
+    folder = cache_folder() / "onnx"
     with contextlib.suppress(OSError):
-        return cached.read_bytes()
+        for cached in folder.glob(f"{name}-*.onnx"):
+            data = cached.read_bytes()
+            if cached.stem == f"{name}-{zlib.crc32(data):08x}":
+                return data
+            cached.unlink()
     data = convert_now()
     with contextlib.suppress(OSError):
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(cached) as temporary:
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomic_path(folder / f"{name}-{zlib.crc32(data):08x}.onnx") as temporary:
             temporary.write_bytes(data)
     return data
 

