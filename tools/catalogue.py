@@ -52,6 +52,8 @@ MODULES = (
 WORDS = (
     *PARTS, "one", "several", "model", "media", "ready", "missing", "damaged", "a number",
     "a word", "a video", "a folder", "measured", "{0} cannot be written: {1}; choose another place",
+    "{0} is not the folder of a training (no run.json)",
+    "{0} has no summary.json: the training has not finished",
     " ({0}--mode video or --mode image overrules it)",
     "{0}, line 1: expected a column 'path', got {1}", *REASONS,
     *(f"{{0!r}}: {reason}: {{1}}" for reason in REASONS),
