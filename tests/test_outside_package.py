@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,9 @@ import av
 import cv2
 import numpy as np
 import pytest
+
+import posemill
+from posemill.errors import PosemillError
 
 PACKAGE = """
 from posemill.decoders.video_pyav import PyavReader
@@ -214,22 +218,21 @@ def test_a_broken_package_is_said_once_and_stops_only_what_needs_it(
     )
     (folder / "bad_package.py").write_text("raise OSError('half installed')\n")
     write_video(tmp_path / "videos" / "c.mp4", 90)
-    out = tmp_path / "run"
-    usual = ("extract", tmp_path / "videos", "--out", out, "--engine", "fake", "--workers", 1)
-    run(folder, "posemill", *usual)
-    run(folder, "posemill", "export", out, "--out", tmp_path / "points.npz")
-    run(folder, "posemill", "view", tmp_path / "points.npz")
-    done = call(folder, "posemill", "engines")
+    videos, out = tmp_path / "videos", tmp_path / "run"
+    usual = {"engine": "fake", "executor": "serial", "progress": False}
+    posemill.extract(videos, out, **usual)
+    posemill.export(out, out=tmp_path / "points.npz", progress=False)
+    posemill.view(tmp_path / "points.npz", progress=False)
     message = "of the package 'outside' cannot be imported (OSError: half installed); update it, "
+    for kind in ("engine", "decoder", "executor"):
+        with pytest.raises(PosemillError, match=re.escape(f"{kind} 'bad-{kind}' {message}")):
+            posemill.extract(videos, tmp_path / kind, **{**usual, kind: f"bad-{kind}"})
+    with pytest.raises(PosemillError, match=re.escape(f"format 'bad-format' {message}")):
+        posemill.export(out, "bad-format", tmp_path / "x")
+    done = call(folder, "posemill", "engines")
     assert done.returncode == 0
     assert "holistic" in done.stdout
     assert done.stderr.count(f"engine 'bad-engine' {message}or run: pip uninstall outside") == 1
-    for kind in ("engine", "decoder", "executor"):
-        done = call(folder, "posemill", *usual[:2], "--out", tmp_path / kind, *usual[4:],
-                    f"--{kind}", f"bad-{kind}")  # fmt: skip
-        assert done.returncode == 2, done.stderr
-        assert f"{kind} 'bad-{kind}' {message}" in done.stderr
-        assert "Traceback" not in done.stderr
-    done = call(folder, "posemill", "export", out, "--to", "bad-format", "--out", tmp_path / "x")
-    assert done.returncode == 2
-    assert f"format 'bad-format' {message}" in done.stderr
+    done = call(folder, "posemill", "extract", videos, "--out", out, "--engine", "bad-engine")
+    assert (done.returncode, done.stderr.count(message)) == (2, 1), done.stderr
+    assert "Traceback" not in done.stderr
