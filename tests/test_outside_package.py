@@ -138,7 +138,9 @@ def call(package: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_one_of_each_kind_from_outside_goes_the_whole_way(package: Path, tmp_path: Path) -> None:
+def test_one_of_each_kind_from_outside_goes_the_whole_way(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for split, number in (("train", 8), ("dev", 4)):
         for clip in range(number):
             write_video(tmp_path / "videos" / split / f"c{clip}.mp4", 200 if clip % 2 else 60)
@@ -146,19 +148,21 @@ def test_one_of_each_kind_from_outside_goes_the_whole_way(package: Path, tmp_pat
     run(package, "posemill", "extract", tmp_path / "videos", "--out", out, "--engine", "cross",
         "--engine-option", "scale=0.5", "--decoder", "own-decoder", "--executor", "own-executor",
         "--workers", 1)  # fmt: skip
-    run(package, "posemill", "export", out, "--to", "crosses", "--out", tmp_path / "a.crosses")
-    run(package, "posemill", "visualize", tmp_path / "a.crosses", "--out", tmp_path / "drawn")
-    run(package, "posemill", "prepare", out, "--out", data)
+    monkeypatch.setenv("READ_BY_OWN_DECODER", str(package / "read.txt"))
+    posemill.export(out, "crosses", tmp_path / "a.crosses", progress=False)
+    posemill.visualize(tmp_path / "a.crosses", tmp_path / "drawn", progress=False)
+    posemill.prepare(out, data, progress=False)
     labels = tmp_path / "labels.csv"
     labels.write_text("clip_id,label\n" + "".join(f"c{i},{'ab'[i % 2]}\n" for i in range(8)))
-    run(package, "posemill", "train", "--data", data, "--labels", labels, "--model", "own-model",
-        "--out", tmp_path / "model", "--epochs", 1, "--no-figures")  # fmt: skip
+    posemill.train(data=data, labels=str(labels), model="own-model", out=tmp_path / "model",
+                   epochs=1, mode="single", threads=1, workers=0, figures=False, tensorboard=False,
+                   progress=False)  # fmt: skip
     read = (package / "read.txt").read_text()
     assert all(f"train/c{clip}.mp4" in read for clip in range(8))
     (package / "read.txt").unlink()
     video = tmp_path / "videos/dev/c1.mp4"
-    said = json.loads(run(package, "posemill", "predict", tmp_path / "model", video, "--json"))
-    assert [each["label"] in ("a", "b") for each in said] == [True]
+    said = posemill.predict(tmp_path / "model", video, progress=False)
+    assert [each.label in ("a", "b") for each in said] == [True]
     # By the decoder and the engine that the model's data was made with.
     assert str(video) in (package / "read.txt").read_text()
 
