@@ -151,3 +151,25 @@ def test_what_it_holds_is_declared() -> None:
         mirrors=True,
         losses=("z", "scores (1 where found)", "x and y beyond a thousandth of a pixel"),
     )
+
+
+@pytest.mark.parametrize("root", ["", "/data"])
+def test_pictures_that_are_clips_of_their_own_have_their_files_side_by_side(
+    tmp_path: Path, root: str
+) -> None:
+    """As a list of pictures gives them; of two that would be one file the second has a folder."""
+    names = ("a/x.jpg", "a/y.jpg", "a/x.png", "z.jpg")
+    clips = [
+        make_clip(seed, frames=1, skeleton="openpose-18", clip_id=name, split="all",
+                  image_paths=(f"pictures/{name}",))
+        for seed, name in enumerate(names)
+    ]  # fmt: skip
+    TXT.write(clips, tmp_path / "out", recipe=Recipe(root=root))
+    files = sorted((tmp_path / "out").rglob("*.txt"))
+    found = [file.relative_to(tmp_path / "out").as_posix() for file in files]
+    assert found == ["a/x.png/x.txt", "a/x.txt", "a/y.txt", "z.txt"]
+    for clip, back in zip(clips, TXT.read(tmp_path / "out"), strict=True):
+        assert (back.clip_id, back.image_paths) == (clip.clip_id, clip.image_paths)
+        np.testing.assert_allclose(back.points[..., :2], clip.points[..., :2], atol=1e-5)
+    TXT.write(clips[:2], tmp_path / "other", recipe=Recipe(replace={"a": "b"}))
+    assert (tmp_path / "other/b/x.txt").read_bytes() == files[1].read_bytes()

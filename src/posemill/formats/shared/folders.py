@@ -58,6 +58,10 @@ class IndexWriter:
             self._handle.write(json.dumps(header | self._facts) + "\n")
         root = self._recipe.root if has_picture_files else ""
         relative = key = picture_folder(clip, root)
+        if has_picture_files and is_named_picture(clip):
+            key = f"{relative}/{PurePosixPath(clip.image_paths[0]).stem}"
+            if key in self._taken:  # x.png after x.jpg
+                relative = key = place_of(clip)
         if self._recipe.replace:
             relative, key = self._mirror(clip, place_of(clip))
         if key in self._taken:
@@ -73,7 +77,8 @@ class IndexWriter:
         """
         *folders, last = PurePosixPath(place).parts
         names = [PurePosixPath(path).stem for path in clip.image_paths]
-        is_picture = len(clip) == 1 and names == [last] and bool(folders)
+        is_picture = len(clip) == 1 and (names == [last] or is_named_picture(clip))
+        is_picture = is_picture and bool(folders)
         parts = folders if is_picture else [*folders, last]
         replace = self._recipe.replace
         self._num_replaced += any(part in replace for part in parts)
@@ -135,9 +140,12 @@ def picture_folder(clip: PoseClip, root: str) -> str:
     """Return the folder of a clip with a file for each picture, safe below a folder.
 
     It is `place_of`, but pictures that lie directly in `root`, or there in the folder of a split,
-    have no folder of their own: their clip only borrowed the name of the one they are in.
+    have no folder of their own: their clip only borrowed the name of the one they are in. Nor has
+    a picture that is a clip of its own, called as its file.
     """
     place = place_of(clip)
+    if is_named_picture(clip):
+        return place.rpartition("/")[0]
     if not root or not clip.image_paths or "/" in clip.clip_id:
         return place
     above, folder = PurePosixPath(root).parts, PurePosixPath(clip.image_paths[0]).parent.parts
@@ -147,6 +155,12 @@ def picture_folder(clip: PoseClip, root: str) -> str:
     *rest, last = folder or ("",)
     is_split = clip.split == last.lower() and clip.clip_id == last
     return clip.split if is_split and above[len(above) - len(rest) :] == (*rest,) else place
+
+
+def is_named_picture(clip: PoseClip) -> bool:
+    """Return whether a clip is one picture and is called as its file, with the ending."""
+    names = [PurePosixPath(path).name for path in clip.image_paths]
+    return len(clip) == 1 and names == [PurePosixPath(clip.clip_id).name]
 
 
 def is_inside(place: str) -> bool:

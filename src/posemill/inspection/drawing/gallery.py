@@ -12,7 +12,7 @@ import numpy as np
 from posemill.clips.inputs import ClipInput, ClipName, Outline
 from posemill.errors import ConfigError, PosemillError
 from posemill.files import atomic_path
-from posemill.formats.shared.folders import frame_names, picture_folder
+from posemill.formats.shared.folders import frame_names, picture_folder, place_of
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.movies import MOVIE_KINDS, write_movie
 from posemill.inspection.drawing.naming import safe_path, writing
@@ -178,6 +178,7 @@ def draw_maps(
     Folders and names are those of the pictures, as `--to txt` has them. With a `kind` of movie each
     chosen clip is one instead. Nothing else is written: the folder is what a generator reads.
     """
+    taken: set[Path] = set()
     for clip in material.pick(chosen):
         if kind is not None:
             path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
@@ -190,6 +191,9 @@ def draw_maps(
         folder = picture_folder(clip, material.pictures_root)
         for row, picture in pose_maps(clip, chosen[clip.split, clip.clip_id]):
             path = safe_path(out, *filter(None, [folder]), files[row], suffix=".png")
+            if path in taken:  # x.png after x.jpg, both clips of their own
+                path = safe_path(out, place_of(clip), files[row], suffix=".png")
+            taken.add(path)
             write_picture(path, picture)
             on_frame()
             yield path
