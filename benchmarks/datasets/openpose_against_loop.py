@@ -7,6 +7,7 @@
    OpenPose's weights: maps brought to the picture's size, each smoothed by scipy, candidates and
    limbs in Python loops. Writes a txt per picture.
 2. `posemill extract` and `export --to txt`, start of the workers, ledger and shards included.
+3. The same on ONNX Runtime (`--engine-option runtime=onnx`).
 
 Prints pictures per second of wall time as a ratio (wanted: at least 4), and CPU time likewise; and
 how much of the loop's time is the network itself, which is the same in both.
@@ -84,18 +85,20 @@ def compare(scratch: Path, pictures: Path, options: argparse.Namespace) -> dict[
         run([theirs, str(LOOP), graph, workers, str(pictures), str(scratch / "theirs")])
         return number
 
-    def run_posemill() -> int:
+    def run_posemill(runtime: str) -> int:
         for name in ("run", "ours"):
             shutil.rmtree(scratch / name, ignore_errors=True)
         command = [sys.executable, "-m", "posemill"]
         run([*command, "extract", str(pictures), "--engine", "openpose", "--workers", workers,
-             "--out", str(scratch / "run")])  # fmt: skip
+             "--engine-option", f"runtime={runtime}", "--out", str(scratch / "run")])  # fmt: skip
         run([*command, "export", str(scratch / "run"), "--to", "txt",
              "--out", str(scratch / "ours")])  # fmt: skip
         assert len(list((scratch / "ours").rglob("*.txt"))) == number
         return number
 
-    arms = {"loop": partial(measure, run_loop), "posemill": partial(measure, run_posemill)}
+    arms = {"loop": partial(measure, run_loop)}
+    for name, runtime in (("posemill", "opencv"), ("onnx", "onnx")):
+        arms[name] = partial(measure, partial(run_posemill, runtime))
     measured = in_turns(arms, options.rounds, clock=None, warm_up=0)
     speeds = {name: [speed for speed, _ in values] for name, values in measured.items()}
     cpu = {name: [seconds for _, seconds in values] for name, values in measured.items()}
@@ -106,6 +109,8 @@ def compare(scratch: Path, pictures: Path, options: argparse.Namespace) -> dict[
             f"{ours:.2f} and {loop:.2f} pictures/s"
         ),
         "cpu": ratio(cpu["loop"], cpu["posemill"]),
+        "wall_onnx": ratio(speeds["onnx"], speeds["loop"]),
+        "cpu_onnx": ratio(cpu["loop"], cpu["onnx"]),
         "network_share": Measured(json.loads(alone.stdout)["network_share"]),
     }
 

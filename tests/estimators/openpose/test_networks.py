@@ -73,6 +73,26 @@ def test_our_conversion_gives_what_opencv_gives_of_the_same_file(
         np.testing.assert_allclose(got, expected, atol=1e-4 * np.ptp(expected))
 
 
+def test_onnx_runtime_runs_the_published_network_on_a_cpu_where_asked(
+    need_model: Callable[[str], Path],
+) -> None:
+    pytest.importorskip("onnxruntime")
+    need_model("mobilenet_thin")
+    pictures = np.random.default_rng(1).integers(0, 256, (1, 3, 64, 48)).astype(np.float32)
+    usual, asked = (
+        open_maps_network("mobilenet_thin", device="cpu", threads=1, pixels="auto", runtime=runtime)
+        for runtime in ("auto", "onnx")
+    )
+    assert usual.identity["runtime"].startswith("opencv")
+    assert asked.identity["runtime"] == "onnxruntime"
+    np.testing.assert_allclose(asked.run(pictures), usual.run(pictures), atol=1e-4)
+
+
+def test_opencv_is_not_asked_to_run_a_users_file() -> None:
+    with pytest.raises(ConfigError, match="runtime opencv runs mobilenet_thin on a CPU only; "):
+        open_maps_network("x.onnx", device="cpu", threads=1, pixels="auto", runtime="opencv")
+
+
 def test_a_cut_graph_and_another_file_are_named(
     tmp_path: Path, need_model: Callable[[str], Path]
 ) -> None:

@@ -41,6 +41,7 @@ class OpenPoseEstimator:
             for three times the work.
         pixels: What the network expects: `raw` bytes, `centred` (from -0.5 to 0.5), or `auto`.
         min_peak: Least height of a heat map's peak.
+        runtime: What runs `mobilenet_thin`: `opencv`, `onnx`, or `auto`: OpenCV on a CPU.
     """
 
     info = EngineInfo(
@@ -59,6 +60,8 @@ class OpenPoseEstimator:
                          choices=("auto", *PIXELS)),
             EngineOption("min_peak", float, 0.1, "Least height of a heat map's peak.",
                          least=0, most=1),
+            EngineOption("runtime", str, "auto", "What runs mobilenet_thin; auto: OpenCV on a CPU.",
+                         choices=("auto", "opencv", "onnx")),
         ),
     )  # fmt: skip
 
@@ -72,12 +75,15 @@ class OpenPoseEstimator:
         second_scale: bool = False,
         pixels: str = "auto",
         min_peak: float = 0.1,
+        runtime: str = "auto",
     ) -> None:
         self.info.check_device("openpose", device)
         if height % _STRIDE:
             raise ConfigError(f"height: expected a multiple of {_STRIDE}, got {height}")
         cv2.setNumThreads(threads)
-        self._network = open_maps_network(network, device=device, threads=threads, pixels=pixels)
+        self._network = open_maps_network(
+            network, device=device, threads=threads, pixels=pixels, runtime=runtime
+        )
         self._thresholds = Thresholds(peak=min_peak)
         self._fixed_hw = self._network.size_hw
         if self._fixed_hw is not None and second_scale:

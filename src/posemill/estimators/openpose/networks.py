@@ -41,7 +41,9 @@ class MapsNetwork(Protocol):
         """Return `(batch, 57, height / 8, width / 8)` for `(batch, 3, height, width)` in BGR."""
 
 
-def open_maps_network(network: str, *, device: str, threads: int, pixels: str) -> MapsNetwork:
+def open_maps_network(
+    network: str, *, device: str, threads: int, pixels: str, runtime: str = "auto"
+) -> MapsNetwork:
     """Return the network of that name or in that file.
 
     Args:
@@ -51,10 +53,13 @@ def open_maps_network(network: str, *, device: str, threads: int, pixels: str) -
         threads: Inside one call.
         pixels: A key of `PIXELS`, or `auto`: what the network is known to expect; of an .onnx file
             that is not known, and `raw` is taken.
+        runtime: What runs `mobilenet_thin`: `opencv`, `onnx`, or `auto`: OpenCV on a CPU.
     """
+    if runtime == "opencv" and (network != DEFAULT or device != "cpu"):
+        raise ConfigError(f"runtime opencv runs {DEFAULT} on a CPU only; leave runtime out")
     chosen = None if pixels == "auto" else pixels
     if network == DEFAULT:
-        if device == "cpu":
+        if device == "cpu" and runtime != "onnx":
             return _OpenCvNetwork(chosen or "raw")
         session = open_session(_converted(), DEFAULT, device=device, threads=threads)
         return _OnnxMaps(session, DEFAULT, get_pinned(DEFAULT, "model").sha256, chosen or "raw")
