@@ -139,6 +139,18 @@ def test_every_picture_has_its_map_in_the_folders_and_names_of_the_pictures(
     np.testing.assert_array_equal(found, expected)
 
 
+def test_pictures_that_are_clips_of_their_own_have_their_maps_where_their_txt_files_are(
+    make_clip: Maker, tmp_path: Path
+) -> None:
+    with RunWriter(tmp_path / "run", Manifest("openpose-18", kind="import")) as writer:
+        for name in ("a/x.jpg", "a/x.png", "a/y.jpg"):
+            writer.add(body(make_clip, 1, split="all", clip_id=name, image_paths=(f"/d/{name}",)))
+    out = tmp_path / "maps"
+    drawn = posemill.visualize(tmp_path / "run", out, style="openpose", all=True, progress=False)
+    names = {path.relative_to(out).as_posix() for path in drawn}
+    assert names == {"a/x.png", "a/x.png.png", "a/y.png"}
+
+
 def test_without_all_it_is_a_sample_and_with_video_movies(run: Path, tmp_path: Path) -> None:
     few = posemill.visualize(run, tmp_path / "few", style="openpose", num_samples=2, progress=False)
     assert len(few) == 4

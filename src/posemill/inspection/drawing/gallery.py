@@ -192,7 +192,7 @@ def draw_maps(
         for row, picture in pose_maps(clip, chosen[clip.split, clip.clip_id]):
             path = safe_path(out, *filter(None, [folder]), files[row], suffix=".png")
             if path in taken:  # x.png after x.jpg, both clips of their own
-                path = safe_path(out, place_of(clip), files[row], suffix=".png")
+                path = safe_path(out, place_of(clip), suffix=".png")
             taken.add(path)
             write_picture(path, picture)
             on_frame()
