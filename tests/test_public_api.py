@@ -35,6 +35,7 @@ PUBLIC_NAMES = [
     "TrainConfig",
     "VideoClips",
     "__version__",
+    "bench_decode",
     "cache_dataset",
     "compare",
     "draw",

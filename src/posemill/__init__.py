@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from posemill import python as python
     from posemill import solutions
     from posemill.api.converting import export, import_run, merge, prepare
-    from posemill.api.decoding import frames
+    from posemill.api.decoding import bench_decode, frames
     from posemill.api.extracting import extract
     from posemill.api.looking import compare, plot, report, show, visualize
     from posemill.api.predicting import predict
@@ -51,6 +51,7 @@ _PUBLIC = {
     "Skeleton": "posemill.skeletons",
     "TrainConfig": "posemill.training.config.train_config",
     "VideoClips": "posemill.training.video.video_clips",
+    "bench_decode": "posemill.api.decoding",
     "cache_dataset": "posemill.training.caching.dataset_cache",
     "compare": "posemill.api.looking",
     "draw": "posemill.inspection.drawing.frame_picture",
@@ -95,6 +96,7 @@ __all__ = [
     "TrainConfig",
     "VideoClips",
     "__version__",
+    "bench_decode",
     "cache_dataset",
     "compare",
     "draw",

@@ -43,6 +43,7 @@ def test_what_is_no_size_says_what_one_looks_like(size):
 DEFAULTS = {
     "extract": {},
     "frames": {},
+    "bench_decode": {"seconds": 1.0},
     "status": {},
     "prepare": {"out": "model_input_data", "normalize": "none", "interpolate": 0, "person": "main"},
     "export": {"out": "", "normalize": "none", "interpolate": 0, "person": "main"},

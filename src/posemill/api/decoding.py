@@ -1,17 +1,52 @@
-"""`posemill.frames`: videos decoded once, for trainings that read them in every epoch."""
+"""`posemill.frames`: videos decoded once; `posemill.bench_decode`: which decoder is quickest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from posemill.api.arguments import AnyPath
+from posemill.api.progress import show_progress
 from posemill.api.run_progress import ProgressView
 from posemill.config import FramesConfig
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, SourceError
+from posemill.inspection.decoding import DecodeReport, installed_decoders, measure_decoders
 from posemill.jobs.extract.workers import WorkerPlan
 from posemill.jobs.frames.run import FramesSummary, write_frames
-from posemill.sources import ClipList
+from posemill.sources import ClipList, find_clips
+
+
+def bench_decode(
+    videos: AnyPath | Sequence[AnyPath], *, seconds: float = 1.0, progress: bool | None = None
+) -> DecodeReport:
+    """Measure every installed decoder on these videos; `decoder="auto"` takes the quickest.
+
+    Args:
+        videos: Files, or folders of videos.
+        seconds: That each way to read is repeated for.
+        progress: As in `frames`.
+
+    Raises:
+        SourceError: There is no such file or folder.
+    """
+    if not seconds > 0:
+        raise ConfigError(f"seconds: expected more than 0, got {seconds}")
+    places = [videos] if isinstance(videos, (str, os.PathLike)) else videos
+    paths = [path for place in places for path in _videos_at(place)]
+    total = len(paths) * len(installed_decoders()[0])
+    with show_progress("measuring decoders", total, progress=progress) as advance:
+        return measure_decoders(paths, seconds=seconds, on_step=advance)
+
+
+def _videos_at(place: AnyPath) -> list[Path]:
+    path = Path(os.fsdecode(place))
+    if path.is_dir():
+        return [Path(clip.path) for clip in find_clips(path, layout="videos")]
+    if not path.exists():
+        raise SourceError(f"{path}: no such file or folder; expected a video")
+    return [path]
 
 
 def frames(

@@ -167,13 +167,21 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
 
     from posemill.api.extracting import split_out
     from posemill.decoders.sampling import fewer_frames
-    from posemill.jobs.extract.opening import count_frames, is_begun, settled, with_tracking
+    from posemill.jobs.extract.opening import (
+        count_frames,
+        is_begun,
+        settled,
+        with_decoder,
+        with_tracking,
+    )
     from posemill.jobs.extract.plan import check_rate
     from posemill.jobs.extract.workers import plan_workers
     from posemill.sources import find_clips
 
     config, _ = split_out(config)
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
+    config, noted = with_decoder(config, clips, None)
+    clips = noted or clips
     continues = is_begun(config, clips)
     check_rate(config.fps, clips, instead="--stride")
     clips = with_tracking(settled(config), clips)

@@ -13,17 +13,24 @@ from posemill.cli.options import AsJson, arguments_of, with_config_flags
 from posemill.cli.printing import print_json, print_reasons, print_table, say
 from posemill.config import FramesConfig
 from posemill.errors import ConfigError
+from posemill.language import word
 from posemill.terminal import counted, duration
 
 if TYPE_CHECKING:
+    from posemill.inspection.decoding import DecodeReport, DecodeSpeed
     from posemill.jobs.extract.workers import WorkerPlan
     from posemill.jobs.frames.run import FramesSummary
     from posemill.sources import ClipList
 
 
 def register(app: typer.Typer) -> None:
-    """Add `frames`."""
+    """Add `frames` and `bench decode`."""
     app.command()(with_config_flags(frames, FramesConfig))
+    bench = typer.Typer(help="Measure what is quickest on this machine.", no_args_is_help=True)
+    # A group of one command would be that command.
+    bench.callback(no_args_is_help=True)(lambda: None)
+    bench.command("decode")(decode)
+    app.add_typer(bench, name="bench")
 
 
 def frames(
@@ -53,6 +60,55 @@ def frames(
         summary = write(config, progress=True, on_plan=partial(_print_plan, config))
         _print_summary(summary, as_json=as_json)
         raise typer.Exit(summary.exit_code)
+
+
+def decode(
+    videos: Annotated[list[Path], typer.Argument(metavar="VIDEO...", help="Files or folders.")],
+    *,
+    seconds: Annotated[float, typer.Option(help="How long to repeat each way to read.")] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure every installed decoder on your videos; --decoder auto then takes the quickest."""
+    from posemill.api.decoding import bench_decode
+
+    report = bench_decode(videos, seconds=seconds, progress=None if as_json else True)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print_speeds(report)
+    for name, why in report.missing.items():
+        say(f"note: {name} was not measured: {why}", err=True)
+    for path, why in report.failed.items():
+        say(f"posemill: {path} was not measured: {why}", err=True, colour="yellow")
+    raise typer.Exit(1 if report.failed else 0)
+
+
+def _print_speeds(report: DecodeReport) -> None:
+    names = {"all": word("all in order"), "8": word("8 of them"), "32": word("32 of them")}
+
+    def cell(speed: DecodeSpeed, threads: int) -> str:
+        if threads not in speed.frames_per_second:
+            return ""
+        ratio = f" ({speed.ratios[threads]:.2f} x)" if threads in speed.ratios else ""
+        return f"{speed.frames_per_second[threads]:.0f}{ratio}"
+
+    for path in dict.fromkeys(speed.path for speed in report.speeds):
+        rows = [speed for speed in report.speeds if speed.path == path]
+        say(f"{path} ({rows[0].kind}); frames/s (x OpenCV):", bold=True)
+        print_table(
+            ["decoder", "frames", "1 thread", "2 threads", "memory MB", "same frames"],
+            [
+                (each.decoder, names[each.access], cell(each, 1), cell(each, 2), each.memory_mb,
+                 word("yes" if each.is_equal else "NO"))
+                for each in rows
+                if not each.refused
+            ],
+        )  # fmt: skip
+        for name, why in {each.decoder: each.refused for each in rows if each.refused}.items():
+            say(f"{name} refuses: {why}")
+    for kind, by_access in report.winners.items():
+        quickest = ", ".join(f"{names[access]} {name}" for access, name in by_access.items())
+        say(f"--decoder auto for {kind}: {quickest}")
 
 
 def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> None:

@@ -95,6 +95,11 @@ def known_decoders() -> list[str]:
     return plugins.names_of("decoder", DECODERS)
 
 
+def decoder_choices() -> list[str]:
+    """Return what `--decoder` may be: a name, or `auto` (see `posemill.decoders.choice`)."""
+    return [*known_decoders(), "auto"]
+
+
 def find_decoder(name: str) -> Callable[..., VideoReader]:
     """Return the class of a decoder, or raise the error that says what is known or missing."""
     return cast(Callable[..., VideoReader], plugins.load("decoder", DECODERS, name, extra=name))

@@ -87,6 +87,7 @@ class PyavReader:
             self.is_cut = missing_bytes(handle) > 0
         self._container, self._stream = self._open()
         self._is_fresh = True
+        self.codec: str = self._stream.codec_context.codec.canonical_name
         rate = self._stream.average_rate or self._stream.guessed_rate
         self.fps: float | None = float(rate) if rate else None
         self.num_frames: int | None = None if self._has_window else self._read_num_frames()

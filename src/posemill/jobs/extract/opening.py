@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from posemill.config import ExtractConfig, JobConfig
+from posemill.config import ExtractConfig, FramesConfig, JobConfig
+from posemill.decoders.choice import AUTO, USUAL, Choice, choose, choose_for_extraction
 from posemill.decoders.sampling import Sampling
 from posemill.errors import RunError, StoppedError
 from posemill.estimators import engine_info, open_estimator
@@ -17,7 +18,7 @@ from posemill.files import sync_folder
 from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.signals import StopSignals
 from posemill.records import Clip
-from posemill.sources import ClipList
+from posemill.sources import ClipList, find_clips
 from posemill.sources.frames import with_frame_count
 from posemill.sources.tracking import Tracking, decide_tracking
 from posemill.stores.manifest import (
@@ -29,6 +30,8 @@ from posemill.stores.manifest import (
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.run import FrameJob
+
+_Config = TypeVar("_Config", ExtractConfig, FramesConfig)
 
 
 def open_ledger(
@@ -125,6 +128,34 @@ def settled(config: ExtractConfig) -> ExtractConfig:
         skeleton=info.skeleton_to_store(config.engine, wanted),
         mode=config.mode if has_both else info.modes[0],
     )
+
+
+def with_decoder(
+    config: _Config, clips: ClipList | None, access: str | None
+) -> tuple[_Config, ClipList | None]:
+    """Return the config with the decoder that `auto` comes to, and the clips with a note of it.
+
+    A begun run goes on with the one it was begun with, whatever was measured since.
+
+    Args:
+        config: Of any job.
+        clips: None if nobody looked yet.
+        access: How videos are read, see `posemill.decoders.choice`; None where every lost frame
+            has to be told.
+    """
+    if config.decoder != AUTO:
+        return config, clips
+    found: ClipList = clips or find_clips(config.source, layout=config.layout, splits=config.splits)
+    if check_folder(config.out):
+        name = str(Manifest.read(config.out).options.get("decoder") or USUAL)
+        choice = Choice(name, "as the run was begun")
+    elif access is None:
+        choice = choose_for_extraction()
+    else:
+        choice = choose([clip.path for clip in found if clip.kind == "video"], access)
+    note = f"decoder {choice.decoder}: {choice.why}"
+    noted = dataclasses.replace(found, problems=(*found.problems, note))
+    return config.replace(decoder=choice.decoder), noted
 
 
 def is_begun(config: ExtractConfig, clips: ClipList) -> bool:

@@ -24,7 +24,13 @@ from posemill.jobs.extract.keypoints import KeypointSettings
 from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import WorkerSettings
-from posemill.jobs.extract.opening import extract_manifest, open_ledger, settled, with_tracking
+from posemill.jobs.extract.opening import (
+    extract_manifest,
+    open_ledger,
+    settled,
+    with_decoder,
+    with_tracking,
+)
 from posemill.jobs.extract.plan import PlannedUnit, check_rate, plan_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.snapshot import Snapshot, failed_text
@@ -253,6 +259,7 @@ def extract(
             the disk is full. What was committed is safe.
         StoppedError: A signal asked for it; the same call continues.
     """
+    config, clips = with_decoder(config, clips, None)
     find_decoder(config.decoder)
     job = Extraction(settled(config))
     summary = run_job(job, clips=clips, on_progress=on_progress, on_plan=on_plan, on_count=on_count)

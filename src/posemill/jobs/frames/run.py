@@ -12,7 +12,7 @@ from posemill.config import FramesConfig
 from posemill.decoders import find_decoder
 from posemill.decoders.sampling import fewer_frames
 from posemill.jobs.extract.ledger import Ledger
-from posemill.jobs.extract.opening import source_record
+from posemill.jobs.extract.opening import source_record, with_decoder
 from posemill.jobs.extract.plan import UNKNOWN_COST, PlannedUnit, check_rate
 from posemill.jobs.extract.run import FrameJob, JobSummary, run_job
 from posemill.jobs.extract.snapshot import Snapshot
@@ -169,6 +169,7 @@ def write_frames(
 
     Arguments and errors as `posemill.jobs.extract.run.extract` has them.
     """
+    config, clips = with_decoder(config, clips, "all")
     find_decoder(config.decoder)
     summary = run_job(
         FramesJob(config), clips=clips, on_progress=on_progress, on_plan=on_plan, on_count=on_count

@@ -24,6 +24,7 @@ from posemill.decoders.opening import (
 )
 from posemill.decoders.pictures import read_picture, resize_frame
 from posemill.decoders.sampling import Sampling
+from posemill.errors import DecodeError
 from posemill.records import Frame, IntArray
 from posemill.training.video.index import ClipPlace
 
@@ -89,12 +90,16 @@ class ClipReader:
         size: Of the frames it gives.
         decoder: Of videos.
         max_open: Files that stay open.
+        refused_to: The decoder of files that the other refuses; None leaves them unread.
     """
 
-    def __init__(self, size: FrameSize, *, decoder: str, max_open: int) -> None:
+    def __init__(
+        self, size: FrameSize, *, decoder: str, max_open: int, refused_to: str | None = None
+    ) -> None:
         if max_open < 1:
             raise ValueError(f"max_open: expected 1 or more, got {max_open}")
         self.size, self.decoder, self.max_open = size, decoder, max_open
+        self.refused_to = refused_to
         self._forget()
         _LIVE.add(self)
 
@@ -203,8 +208,16 @@ class ClipReader:
 
     def _open_video(self, place: ClipPlace) -> _OpenVideo:
         key = place.path, place.start_seconds, place.end_seconds
-        video: _OpenVideo = self._kept(key, lambda: _OpenVideo(place, self.decoder, self.size))
+        video: _OpenVideo = self._kept(key, lambda: self._new_video(place))
         return video
+
+    def _new_video(self, place: ClipPlace) -> _OpenVideo:
+        try:
+            return _OpenVideo(place, self.decoder, self.size)
+        except DecodeError as error:
+            if error.reason != "unsupported" or self.refused_to is None:
+                raise
+            return _OpenVideo(place, self.refused_to, self.size)
 
 
 class _OpenVideo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from posemill.decoders import find_decoder
+from posemill.decoders.choice import AUTO, USUAL, access_of, choose
 from posemill.decoders.pictures import use_one_thread
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, SourceError, TrainingError
@@ -28,6 +30,7 @@ with naming_the_extra():
 Item = dict[str, Any]
 _RULES = {"replace": "replaced by another of its label", "drop": "left out", "raise": "an error"}
 _MOST_TRIES = 20
+_LOOKED_AT = 8  # videos, for `decoder="auto"`
 
 
 class VideoClips(Dataset[Item | None]):
@@ -53,7 +56,8 @@ class VideoClips(Dataset[Item | None]):
         resize: `crop` keeps the proportions and the middle, `stretch` all of the picture.
         is_training: Draw frames and augmentation at random; by default if `split` is `train`.
         augment: How training clips are augmented.
-        decoder: Of videos: `pyav`, `opencv`, `torchcodec`, `decord`.
+        decoder: Of videos: `pyav`, `opencv`, `torchcodec`, `decord`; `auto`: the quickest with the
+            same frames by `posemill bench decode`, and pyav for files that it refuses.
         classes: Labels in the order of their numbers; by default those of all splits, sorted.
         on_error: What is done with a clip that cannot be read: `replace` it by the next one of its
             label that can, `drop` it from its batch (a batch of nothing else gets one replaced),
@@ -86,9 +90,14 @@ class VideoClips(Dataset[Item | None]):
             raise ValueError(f"on_error: expected replace, drop or raise, got {on_error!r}")
         self.sampling = Sampling.parse(sampling)
         size_wh = (size, size) if isinstance(size, int) else size
-        find_decoder(decoder)
-        self._reader = ClipReader(FrameSize(size_wh, resize), decoder=decoder, max_open=max_open)
+        if decoder != AUTO:
+            find_decoder(decoder)
+        frame_size = FrameSize(size_wh, resize)
         found = read_index(index)
+        self._reader = ClipReader(
+            frame_size, decoder=self._settle(decoder, found.clips), max_open=max_open,
+            refused_to=USUAL if decoder == AUTO else None,
+        )  # fmt: skip
         self.classes = _find_classes(found.clips, classes)
         self.clips = _of_split(found.clips, split)
         self.is_training = split is not None and usual_split(split) == "train"
@@ -108,6 +117,21 @@ class VideoClips(Dataset[Item | None]):
             if on_error == "raise":
                 raise SourceError(f"{path} is not there: clip {clip_id!r} of {index}")
             self._problems.add(clip_id, f"{path!r}: missing: no such file", "left out")
+
+    def _settle(self, decoder: str, clips: Sequence[ClipPlace]) -> str:
+        """Return what `auto` comes to, by a look at some of the videos; it is logged."""
+        if decoder != AUTO:
+            return decoder
+        videos = [clip.path for clip in clips if clip.kind == "video"]
+        some = videos[:: max(1, len(videos) // _LOOKED_AT)][:_LOOKED_AT]
+        choice = choose(some, access_of(self.sampling.num_frames))
+        logging.getLogger("posemill").info("decoder %s: %s", choice.decoder, choice.why)
+        return choice.decoder
+
+    @property
+    def decoder(self) -> str:
+        """What reads videos; what `auto` came to."""
+        return self._reader.decoder
 
     def __len__(self) -> int:
         return len(self.clips)

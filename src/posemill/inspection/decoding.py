@@ -1,0 +1,237 @@
+"""How fast every installed decoder reads some videos: each in a process of its own.
+
+Run as a module it is that process: a task as JSON comes as its argument, what was measured goes to
+standard output. A decoder that crashes takes nothing else down, and its memory is its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from posemill.decoders import find_decoder, known_decoders, open_video
+from posemill.decoders.choice import ACCESSES, USUAL, kind_of, remember
+from posemill.errors import DecodeError, MissingExtraError, PosemillError
+from posemill.machine.processes import die_with_parent, python_command, thread_variables
+from posemill.records import Frame
+
+THREADS = (1, 2)
+_MOST_FRAMES = 1000  # of a long video, where all are read
+_TIMEOUT_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class DecodeSpeed:
+    """What a decoder made of one video, read in one way.
+
+    Args:
+        kind: Of the video: codec and size.
+        access: `all` frames in order, or `8` or `32` of the whole length.
+        frames_per_second: By number of threads.
+        ratios: To OpenCV, read in the same way, by number of threads; empty where it refuses.
+        memory_mb: What the process grew by at most, over all ways to read.
+        is_equal: Whether all frames are those of pyav, to the bit.
+        refused: Why there is nothing else; empty otherwise.
+    """
+
+    path: str
+    kind: str
+    decoder: str
+    access: str
+    frames_per_second: dict[int, float]
+    ratios: dict[int, float]
+    memory_mb: float
+    is_equal: bool
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class DecodeReport:
+    """What was measured.
+
+    Args:
+        speeds: By file, decoder and way to read.
+        missing: Decoders that are not installed, and how to install them.
+        failed: Videos that could not be read, and why.
+        winners: The quickest decoder with equal frames at one thread, by kind and way to read.
+    """
+
+    speeds: tuple[DecodeSpeed, ...]
+    missing: dict[str, str]
+    failed: dict[str, str]
+    winners: dict[str, dict[str, str]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+def installed_decoders() -> tuple[list[str], dict[str, str]]:
+    """Return the decoders that can be used, and those that cannot with the reason."""
+    ready, missing = [], {}
+    for name in known_decoders():
+        try:
+            find_decoder(name)
+            ready.append(name)
+        except (MissingExtraError, PosemillError) as error:
+            missing[name] = str(error)
+    return ready, missing
+
+
+def measure_decoders(
+    paths: Sequence[Path], *, seconds: float = 1.0, on_step: Callable[[], None] = lambda: None
+) -> DecodeReport:
+    """Return how fast all installed decoders read some videos, and remember the quickest.
+
+    Args:
+        paths: Of videos.
+        seconds: That each way to read is repeated for, at least once.
+        on_step: Called after each decoder and video.
+    """
+    ready, missing = installed_decoders()
+    speeds: list[DecodeSpeed] = []
+    failed: dict[str, str] = {}
+    for path in paths:
+        try:
+            kind = kind_of(path)
+        except DecodeError as error:
+            failed[str(path)] = str(error)
+            for _ in ready:
+                on_step()
+            continue
+        found: dict[str, dict[str, Any]] = {}
+        for name in ready:
+            found[name] = _in_process({"path": str(path), "decoder": name, "seconds": seconds})
+            on_step()
+        speeds += _speeds_of(str(path), kind, found)
+    winners = _winners(speeds)
+    if winners:
+        remember(winners)
+    return DecodeReport(tuple(speeds), missing, failed, winners)
+
+
+def _in_process(task: dict[str, Any]) -> dict[str, Any]:
+    """Return what a process of its own measured, or why it could not."""
+    command = python_command(__name__, json.dumps(task))
+    environment = {**os.environ, **thread_variables(1)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as child:
+        try:
+            out, error = child.communicate(timeout=_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return {"refused": f"no answer within {_TIMEOUT_SECONDS:.0f} s"}
+        finally:
+            child.kill()
+    if child.returncode:
+        last = (error.strip().splitlines() or [""])[-1]
+        return {"refused": f"its process ended with {child.returncode}: {last}"}
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
+def _speeds_of(path: str, kind: str, found: dict[str, dict[str, Any]]) -> Iterator[DecodeSpeed]:
+    usual, opencv = found.get(USUAL, {}), found.get("opencv", {})
+    for name, result in found.items():
+        refused = result.get("refused", "")
+        for access in ACCESSES:
+            rates = {each: result.get(f"{access}/{each}", {}).get("rate") for each in THREADS}
+            sums = [result.get(f"{access}/{each}", {}).get("sum") for each in THREADS]
+            wanted = usual.get(f"{access}/1", {}).get("sum")
+            base = {each: opencv.get(f"{access}/{each}", {}).get("rate") for each in THREADS}
+            known = {each: rate for each, rate in rates.items() if rate}
+            yield DecodeSpeed(
+                path,
+                kind,
+                name,
+                access,
+                known,
+                {each: rate / base[each] for each, rate in known.items() if base[each]},
+                result.get("memory_mb", 0.0),
+                wanted is not None and all(each == wanted for each in sums),
+                refused,
+            )
+
+
+def _winners(speeds: Iterable[DecodeSpeed]) -> dict[str, dict[str, str]]:
+    """Return the quickest decoder of each kind and way to read that was right on all its files."""
+    seconds: dict[tuple[str, str], dict[str, float]] = {}
+    for speed in speeds:
+        times = seconds.setdefault((speed.kind, speed.access), {})
+        is_right = speed.is_equal and not speed.refused and speed.frames_per_second.get(1)
+        own = 1 / speed.frames_per_second[1] if is_right else float("inf")
+        times[speed.decoder] = times.get(speed.decoder, 0.0) + own
+    winners: dict[str, dict[str, str]] = {}
+    for (kind, access), times in seconds.items():
+        best = min(times, key=lambda name: times[name])
+        if times[best] < float("inf"):
+            winners.setdefault(kind, {})[access] = best
+    return winners
+
+
+def _measure(path: str, decoder: str, seconds: float) -> dict[str, Any]:
+    """Return speed and checksum of every way to read, or why the decoder refuses."""
+    before = psutil.Process().memory_info().rss
+    found: dict[str, Any] = {}
+    try:
+        for threads in THREADS:
+            for access in ACCESSES:
+                found[f"{access}/{threads}"] = _time_reading(
+                    path, decoder, access, threads, seconds=seconds
+                )
+    except DecodeError as error:
+        return {"refused": str(error)}
+    found["memory_mb"] = round(max(0, _peak_bytes() - before) / 2**20, 1)
+    return found
+
+
+def _time_reading(
+    path: str, decoder: str, access: str, threads: int, *, seconds: float
+) -> dict[str, Any]:
+    total, best = hashlib.sha256(), 0.0
+    for frame in _frames(path, decoder, access, threads):  # also fills the caches
+        total.update(np.ascontiguousarray(frame).data)
+    deadline = time.perf_counter() + seconds
+    while not best or time.perf_counter() < deadline:
+        started = time.perf_counter()
+        num_frames = sum(1 for _ in _frames(path, decoder, access, threads))
+        best = max(best, num_frames / (time.perf_counter() - started))
+    return {"rate": best, "sum": total.hexdigest()}
+
+
+def _frames(path: str, decoder: str, access: str, threads: int) -> Iterator[Frame]:
+    """Yield frames of a video that is opened for it, as a training or an extraction does."""
+    with open_video(path, decoder=decoder, threads=threads) as video:
+        if access == "all":
+            yield from islice(video, _MOST_FRAMES)
+            return
+        num_frames = video.num_frames or video.count_frames()
+        places = np.rint(np.linspace(0, num_frames - 1, min(int(access), num_frames)))
+        yield from video.frames_at(places.astype(int).tolist())
+
+
+def _peak_bytes() -> int:
+    """Return the most memory this process ever had."""
+    try:
+        text = Path("/proc/self/status").read_text(encoding="ascii")
+        return 1024 * int(text.partition("VmHWM:")[2].split()[0])
+    except (OSError, IndexError, ValueError):  # no Linux: what it has now, or the peak of Windows
+        memory = psutil.Process().memory_info()
+        return int(getattr(memory, "peak_wset", memory.rss))
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    sys.stdout.write(json.dumps(_measure(**json.loads(sys.argv[1]))) + "\n")

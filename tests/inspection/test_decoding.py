@@ -1,0 +1,211 @@
+"""`bench decode`: what is measured, what is remembered, and what `auto` makes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import posemill
+from posemill.cli.app import build_app
+from posemill.config import ExtractConfig, FramesConfig
+from posemill.decoders import choice, open_video
+from posemill.errors import ConfigError, DecodeError, SourceError
+from posemill.inspection import decoding
+from posemill.inspection.decoding import DecodeSpeed, measure_decoders
+from posemill.jobs.extract.run import extract
+from posemill.jobs.frames.run import write_frames
+from posemill.stores.manifest import Manifest
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def video(tmp_path):
+    path = tmp_path / "videos" / "a.mp4"
+    path.parent.mkdir()
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for number in range(40):
+            pixels = np.full((48, 64, 3), 6 * number, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
+        container.mux(stream.encode())
+    return path
+
+
+def bench(*arguments):
+    return CliRunner().invoke(build_app(), ["bench", "decode", *map(str, arguments)])
+
+
+def test_every_decoder_is_measured_in_every_way_and_the_quickest_is_remembered(video, tmp_path):
+    (tmp_path / "text.mp4").write_text("no video")
+    steps = []
+    report = measure_decoders(
+        [video, tmp_path / "text.mp4"], seconds=0.01, on_step=lambda: steps.append(1)
+    )
+    ready, missing = decoding.installed_decoders()
+    assert len(steps) == 2 * len(ready)
+    assert report.missing == missing
+    assert {"pyav", "opencv"} <= set(ready)
+    assert "not a video" in report.failed[str(tmp_path / "text.mp4")]
+    measured = {(each.decoder, each.access): each for each in report.speeds if not each.refused}
+    for access in ("all", "8", "32"):
+        for name in ("pyav", "opencv"):
+            speed = measured[name, access]
+            assert set(speed.frames_per_second) == set(speed.ratios) == {1, 2}
+            assert min(speed.frames_per_second.values()) > 0
+            assert speed.is_equal
+            assert speed.memory_mb > 0
+        ours, theirs = measured["pyav", access], measured["opencv", access]
+        assert theirs.ratios == {1: 1.0, 2: 1.0}
+        rates = ours.frames_per_second[1] / theirs.frames_per_second[1]
+        assert ours.ratios[1] == pytest.approx(rates)
+    kept = json.loads(choice.memory_path().read_text())["kinds"]
+    kind = choice.kind_of(video)
+    for access, name in report.winners[kind].items():
+        assert kept[kind][access] == {"decoder": name, "version": choice.version_of(name)}
+        assert choice.choose([video], access).decoder == name
+
+
+def test_a_process_that_dies_is_a_reason(video, monkeypatch):
+    monkeypatch.setattr(decoding, "python_command", lambda *_: ["false"])
+    report = measure_decoders([video], seconds=0.01)
+    assert {each.refused for each in report.speeds} == {"its process ended with 1: "}
+    assert report.winners == {}
+    assert not choice.memory_path().exists()
+
+
+def speed(decoder, rate, *, path="a", is_equal=True, refused=""):
+    rates = {1: rate} if rate else {}
+    return DecodeSpeed(path, "h264 small", decoder, "8", rates, {}, 1.0, is_equal, refused)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "winner"),
+    [
+        ([speed("pyav", 10), speed("opencv", 20)], "opencv"),
+        ([speed("pyav", 10), speed("opencv", 20, is_equal=False)], "pyav"),
+        # Once slower, once refused.
+        ([speed("pyav", 10), speed("opencv", 20), speed("pyav", 10), speed("opencv", 1)], "pyav"),
+        ([speed("pyav", 10), speed("opencv", 20), speed("pyav", 10),
+          speed("opencv", 0, refused="no")], "pyav"),
+    ],
+)  # fmt: skip
+def test_the_winner_is_the_quickest_of_those_that_are_right_on_all_files(speeds, winner):
+    assert decoding._winners(speeds) == {"h264 small": {"8": winner}}
+
+
+def test_nothing_right_has_no_winner():
+    assert decoding._winners([speed("pyav", 0, refused="no")]) == {}
+
+
+def test_without_a_measurement_auto_is_pyav_and_says_so(video):
+    found = choice.choose([video], "8")
+    assert found.decoder == "pyav"
+    assert found.why.startswith("nothing was measured for ")
+    assert choice.choose([], "8") == ("pyav", "there is no video to choose by")
+
+
+def test_what_was_measured_with_another_version_or_is_damaged_does_not_count(video):
+    kind = choice.kind_of(video)
+    choice.remember({kind: {"8": "opencv"}})
+    assert choice.choose([video], "8").decoder == "opencv"
+    assert choice.choose([video], "32").decoder == "pyav"
+    path = choice.memory_path()
+    content = json.loads(path.read_text())
+    content["kinds"][kind]["8"]["version"] = "0"
+    path.write_text(json.dumps(content))
+    assert choice.choose([video], "8").decoder == "pyav"
+    for text in ("{", "[]", '{"format": 1, "kinds": 3}', '{"format": 1, "kinds": {"x": 1}}'):
+        path.write_text(text)
+        assert choice.choose([video], "8").decoder == "pyav"
+
+
+def test_a_file_that_the_quickest_refuses_leaves_all_to_pyav(video, monkeypatch):
+    choice.remember({choice.kind_of(video): {"all": "opencv"}})
+
+    def refuse(path, **options):
+        raise DecodeError("it is interlaced", reason="unsupported")
+
+    monkeypatch.setattr(choice, "open_video", refuse)
+    assert choice.choose([video], "all") == (
+        "pyav",
+        "opencv is quicker, but it is interlaced",
+    )
+
+
+def test_an_extraction_takes_pyav_and_says_why(video, tmp_path):
+    choice.remember({choice.kind_of(video): {"all": "opencv"}})
+    notes = []
+    config = ExtractConfig(
+        video.parent, tmp_path / "run", engine="fake", executor="serial", decoder="auto"
+    )
+    extract(config, on_plan=lambda clips, _: notes.extend(clips.problems))
+    assert notes == ["decoder pyav: only pyav stops where a video is damaged and says so"]
+    assert Manifest.read(tmp_path / "run").options["decoder"] == "pyav"
+    extract(config)  # goes on
+
+
+def test_frames_take_the_quickest_record_it_and_go_on_with_it(video, tmp_path):
+    kind = choice.kind_of(video)
+    choice.remember({kind: {"all": "opencv"}})
+    config = FramesConfig(video.parent, tmp_path / "out", executor="serial", decoder="auto")
+    notes = []
+    write_frames(config, on_plan=lambda clips, _: notes.extend(clips.problems))
+    assert notes == [f"decoder opencv: the quickest for {kind} by posemill bench decode"]
+    assert Manifest.read(tmp_path / "out").options["decoder"] == "opencv"
+    choice.remember({kind: {"all": "pyav"}})
+    write_frames(config, on_plan=lambda clips, _: notes.extend(clips.problems))
+    assert notes[1:] == ["decoder opencv: as the run was begun"]
+
+
+def test_video_clips_take_the_quickest_and_pyav_where_it_refuses(video, monkeypatch):
+    choice.remember({choice.kind_of(video): {"8": "opencv"}})
+    clips = posemill.VideoClips(video.parent, size=None, decoder="auto")
+    assert clips.decoder == "opencv"
+    expected = posemill.VideoClips(video.parent, size=None)[0]["frames"]
+    np.testing.assert_array_equal(clips[0]["frames"], expected)
+    from posemill.training.video import reading
+
+    asked = []
+
+    def refuse_opencv(path, *, decoder, **options):
+        asked.append(decoder)
+        if decoder == "opencv":
+            raise DecodeError("no", reason="unsupported")
+        return open_video(path, decoder=decoder, **options)
+
+    monkeypatch.setattr(reading, "open_video", refuse_opencv)
+    again = posemill.VideoClips(video.parent, size=None, decoder="auto")
+    np.testing.assert_array_equal(again[0]["frames"], expected)
+    assert asked == ["opencv", "pyav"]
+
+
+@pytest.mark.parametrize(("num_frames", "access"), [(None, "all"), (8, "8"), (16, "8"), (17, "32")])
+def test_the_nearest_way_to_read_counts(num_frames, access):
+    assert choice.access_of(num_frames) == access
+
+
+def test_the_command_prints_a_table_or_json_and_names_what_is_wrong(video, tmp_path):
+    (tmp_path / "text.mp4").write_text("no video")
+    table = bench(video.parent, tmp_path / "text.mp4", "--seconds", "0.01")
+    assert table.exit_code == 1
+    assert "same frames" in table.stdout
+    assert f"--decoder auto for {choice.kind_of(video)}: all in order " in table.stdout
+    assert "text.mp4 was not measured: " in table.stderr
+    plain = bench(video, "--seconds", "0.01", "--json")
+    assert plain.exit_code == 0
+    assert {each["access"] for each in json.loads(plain.stdout)["speeds"]} == {"all", "8", "32"}
+    assert isinstance(bench(tmp_path / "nowhere.mp4").exception, SourceError)
+    with pytest.raises(SourceError, match="no such file or folder; expected a video"):
+        posemill.bench_decode(Path("nowhere.mp4"))
+    with pytest.raises(ConfigError, match="seconds: expected more than 0, got 0"):
+        posemill.bench_decode(video, seconds=0)
