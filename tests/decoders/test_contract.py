@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from posemill.decoders import DECODERS, open_video
-from posemill.errors import ConfigError
+from posemill.decoders import DECODERS, find_decoder, open_video
+from posemill.errors import ConfigError, MissingExtraError
 from posemill.testing import DecoderContract
 from posemill.testing.decoders import refusal
+from posemill.testing.videos import number_of, write_video
 
 # What libraries that go to a frame by its time get wrong.
 UNTIMED = ("mpeg4.avi", "animated.gif", "stream.ts", "interlaced.mp4", "open-gop.mkv",
-           "intra-refresh.mp4", "early-start.mp4", "mirrored.mp4")  # fmt: skip
+           "intra-refresh.mp4", "early-start.mp4", "negative.ts", "mirrored.mp4")  # fmt: skip
 REFUSED = {
     "opencv": ("av1.mkv", "interlaced.mp4"),
     "torchcodec": UNTIMED,
@@ -56,6 +60,10 @@ def test_wrong_arguments_are_told(any_video: Path, decoder: str) -> None:
         open_video(any_video, decoder="vlc")
     with pytest.raises(ValueError, match="threads: expected 1 or more, got 0"):
         open_video(any_video, decoder=decoder, threads=0)
+    for size in (0, -3, (64, 0)):
+        words = re.escape(f"target_size: expected 1 pixel or more, got {size}")
+        with pytest.raises(ValueError, match=words):
+            open_video(any_video, decoder=decoder, target_size=size)
     with pytest.raises(ValueError, match=r"expected 0 <= start_seconds < end_seconds, got 2 and 1"):
         open_video(any_video, decoder=decoder, start_seconds=2, end_seconds=1)
     with (
@@ -63,3 +71,106 @@ def test_wrong_arguments_are_told(any_video: Path, decoder: str) -> None:
         pytest.raises(ValueError, match="start_index: expected 0 or more, got -1"),
     ):
         video.read_frames(-1)
+
+
+# Four bytes of a header and what is written there: a length of years, a rate of millions a second.
+ABSURD = {
+    "length of an MP4": (".mp4", b"mvhd", 16, (2**32 - 2).to_bytes(4, "big")),
+    "length of its stream": (".mp4", b"mdhd", 16, (2**32 - 2).to_bytes(4, "big")),
+    "rate of an MP4": (".mp4", b"mdhd", 12, (2**31 - 1).to_bytes(4, "big")),
+    "length of an AVI": (".avi", b"avih", 20, (2**31 - 1).to_bytes(4, "little")),
+    "rate of an AVI": (".avi", b"strh", 28, (2**31 - 1).to_bytes(4, "little")),
+    "a frame for years": (".avi", b"strh", 24, (2**31 - 1).to_bytes(4, "little")),
+}
+
+
+def write_absurd(folder: Path, suffix: str, after: bytes, offset: int, value: bytes) -> Path:
+    codec = "mpeg4" if suffix == ".avi" else "libx264"
+    path = write_video(folder / f"absurd{suffix}", codec=codec, options={"g": "8"})
+    data = bytearray(path.read_bytes())
+    at = data.index(after) + len(after) + offset
+    assert data[at : at + 4] != value
+    data[at : at + 4] = value
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("kind", ABSURD)
+def test_an_absurd_length_or_rate_takes_no_frame_away(
+    tmp_path: Path, decoder: str, kind: str
+) -> None:
+    path = write_absurd(tmp_path, *ABSURD[kind])
+    with open_video(path, decoder=decoder) as video:
+        assert video.count_frames() == 30
+        assert video.num_frames in (30, None)
+        assert [number_of(frame) for frame in video] == list(range(30))
+        assert [number_of(frame) for frame in video.frames_at([29, 3])] == [29, 3]
+        seconds = video.frame_seconds()
+        assert np.isfinite(seconds).all()
+        assert (np.diff(seconds) > 0).all()
+
+
+def test_a_stream_that_promises_more_frames_than_there_are_is_damaged(tmp_path: Path) -> None:
+    value = (2**31 - 1).to_bytes(4, "little")
+    path = write_absurd(tmp_path, ".avi", b"strh", 36, value)
+    error = refusal(path, "pyav")
+    assert "the file says it has 2147483647 frames, 30 are there" in str(error)
+    assert (error.reason, error.frame_index) == ("corrupt", 30)
+
+
+def test_more_frames_than_the_file_has_bytes_is_no_video(tmp_path: Path, decoder: str) -> None:
+    path = write_absurd(tmp_path, ".mp4", b"stsz", 8, (2**31 - 1).to_bytes(4, "big"))
+    assert refusal(path, decoder).reason == "not a video"
+
+
+# Of the trap files: who refuses which.
+TRAPS = {
+    "RATRACE_wave_f_nm_np1_fr_goo_37.avi": ("torchcodec", "decord"),
+    "av1_video.mkv": ("opencv",),
+    "h265_10bits.mp4": (),
+    "unordered.mov": (),
+    "video_90.mov": ("decord",),
+    "video_180.mov": ("decord",),
+}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_every_decoder_gives_the_same_frames_of_the_traps_it_reads(shared: Path, name: str) -> None:
+    try:
+        find_decoder(name)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    for trap, refused_by in TRAPS.items():
+        path = shared / "media" / "traps" / trap
+        if name in refused_by:
+            assert refusal(path, name).reason == "unsupported"
+            continue
+        with open_video(path) as video:
+            expected = list(video)
+        numbers = [len(expected) - 1, 0, len(expected) // 2]
+        with open_video(path, decoder=name) as video:
+            found = dict(enumerate(video))
+            assert len(found) == len(expected)
+            pairs = [*found.items(), *zip(numbers, video.frames_at(numbers), strict=True)]
+        bound = 4.0 if "10bits" in trap and name != "pyav" else 0.0
+        for number, frame in pairs:
+            assert np.abs(frame.astype(int) - expected[number]).mean() <= bound, (trap, number)
+
+
+def test_torchcodec_without_ffmpeg_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torchcodec").mkdir()
+    (tmp_path / "torchcodec" / "__init__.py").touch()
+    (tmp_path / "torchcodec" / "decoders.py").write_text(
+        "raise RuntimeError('Could not load libtorchcodec')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [each for each in sys.modules if "torchcodec" in each]:
+        monkeypatch.delitem(sys.modules, name)
+    try:
+        words = r"cannot load FFmpeg's .*run: apt install ffmpeg"
+        with pytest.raises(MissingExtraError, match=words):
+            find_decoder("torchcodec")
+    finally:
+        sys.modules.pop("torchcodec", None)  # else later tests would find this one

@@ -138,8 +138,8 @@ def open_video(
         raise ValueError(
             f"expected 0 <= start_seconds < end_seconds, got {start_seconds} and {end_seconds}"
         )
-    sides = target_size if isinstance(target_size, tuple) else (target_size or 1,)
-    if min(sides) < 1:
+    sides = target_size if isinstance(target_size, tuple) else (target_size,)
+    if any(side is not None and side < 1 for side in sides):
         raise ValueError(f"target_size: expected 1 pixel or more, got {target_size}")
     return factory(
         path,

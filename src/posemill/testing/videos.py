@@ -90,9 +90,13 @@ OTHER_KINDS: dict[str, dict[str, Any]] = {
     "variable-rate.mp4": {"times": [number * number + 3 * number for number in range(30)]},
     "late-start.mkv": {"times": list(range(500, 620, 4)), "options": {"g": "8", "bf": "2"}},
     "early-start.mp4": {"times": list(range(-40, 80, 4)), "options": {"g": "8", "bf": "0"}},
+    "negative.ts": {"times": list(range(-40, 80, 4)), "options": {"g": "8", "bf": "2"},
+                    "container_options": {"avoid_negative_ts": "disabled"}},
+    "negative-offsets.mp4": {"options": {"g": "8", "bf": "3"},
+                             "container_options": {"movflags": "negative_cts_offsets"}},
     "turned.mp4": {"prepare": lambda stream: stream.set_display_rotation(90)},
     "mirrored.mp4": {"prepare": lambda stream: stream.set_display_rotation(0, hflip=True)},
     "bt709.mp4": {"prepare": lambda stream: setattr(stream.codec_context, "colorspace", 1)},
     "full-range.mp4": {"prepare": lambda stream: setattr(stream.codec_context, "color_range", 2)},
     "odd-size.mp4": {"size_wh": (66, 50), "options": {"g": "8"}},
-}
+}  # fmt: skip
