@@ -32,11 +32,13 @@ FILE = FOLDER / "zh_CN" / "LC_MESSAGES" / f"{DOMAIN}.po"
 # are cut or malicious, and graphs of networks, speak English: formats/shared/*, weights/*_graph.py.
 MODULES = (
     "cli/*.py", "api/*.py", "settings.py", "provenance.py", "plugins.py", "errors.py",
-    "sources/*.py", "decoders/*.py", "clips/*.py", "formats/*.py", "formats/shared/contract.py",
+    "sources/*.py", "decoders/*.py", "decoders/choice/*.py", "clips/*.py", "formats/*.py",
+    "formats/shared/contract.py",
     "formats/shared/folders.py", "formats/shared/pixels.py", "stores/manifest.py",
     "stores/lock.py", "stores/reader.py", "stores/frame_index.py", "executors/processes.py",
     "tables.py",
     "machine/disk.py", "machine/gpus.py", "machine/limits.py", "inspection/doctor.py",
+    "inspection/decoding.py",
     "estimators/__init__.py", "estimators/declaration.py", "estimators/devices.py",
     "estimators/litert_network.py",
     "estimators/onnx_network.py", "estimators/runtime.py", "estimators/stock_mediapipe.py",

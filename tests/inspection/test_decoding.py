@@ -92,6 +92,8 @@ def speed(decoder, rate, *, path="a", is_equal=True, refused=""):
     ("speeds", "winner"),
     [
         ([speed("pyav", 10), speed("opencv", 20)], "opencv"),
+        ([speed("pyav", 10), speed("opencv", 10.9)], "pyav"),
+        ([speed("pyav", 10), speed("opencv", 11.1)], "opencv"),
         ([speed("pyav", 10), speed("opencv", 20, is_equal=False)], "pyav"),
         # Once slower, once refused.
         ([speed("pyav", 10), speed("opencv", 20), speed("pyav", 10), speed("opencv", 1)], "pyav"),
