@@ -253,3 +253,13 @@ def test_engines_for_tests_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> N
     text = CliRunner().invoke(build_app(), ["extract", "--help"]).stdout
     assert "One of: holistic" in text
     assert "fake" not in text
+
+
+@pytest.mark.parametrize("group", [[], ["models"], ["bench"]])
+def test_a_group_without_a_command_shows_its_help(
+    group: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(group)
+    assert caught.value.code == 2
+    assert "Commands:" in capsys.readouterr().err

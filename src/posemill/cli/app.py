@@ -72,6 +72,9 @@ class SpeakingGroup(typer.core.TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; errors are in the reader's language."""
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help(), err=True)  # typer takes it as printed already
+            raise typer.Exit(2)
         with _spoken_errors():
             return super().parse_args(ctx, args)
 
