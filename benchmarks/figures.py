@@ -74,7 +74,7 @@ PEOPLE = Benchmark("keypoints.coco_people", "", ("pycocotools", "onnxruntime"))
 SCALING = Benchmark("datasets.extract_scaling", "--frames 768 --rounds 2")
 DECODERS = Benchmark("datasets.decoders", "--rounds 5")
 SPARSE_DECODERS = Benchmark(
-    "datasets.decoders", "--against torchcodec decord --rounds 5", ("torchcodec", "decord")
+    "datasets.decoders", "--against torchcodec decord --rounds 7", ("torchcodec", "decord")
 )
 FRAMES = Benchmark("datasets.frames", "--clips 24 --rounds 3")
 COMMON = Benchmark("datasets.extract_against_common", "--copies 4 --rounds 2 --pictures 40")

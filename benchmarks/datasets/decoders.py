@@ -216,6 +216,10 @@ def main() -> None:
             find_decoder(name)
     except MissingExtraError as error:
         not_here(str(error))
+    if "torchcodec" in options.against:
+        import torch
+
+        torch.set_num_threads(1)  # its idle threads wait by spinning, which is CPU time too
     source = ensure_media("carphone")
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["POSEMILL_CACHE"] = scratch  # not the user's: every new name leaves an index
