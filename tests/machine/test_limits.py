@@ -266,8 +266,12 @@ def test_a_process_in_a_real_container_sees_its_limits(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(Path(posemill.__file__).parents[1])},
     ) as process:  # fmt: skip
-        for folder in folders:
-            (folder / "cgroup.procs").write_text(f"{process.pid}\n")
+        try:
+            for folder in folders:
+                (folder / "cgroup.procs").write_text(f"{process.pid}\n")
+        except OSError as error:
+            process.kill()
+            pytest.skip(f"this machine lets us put no process into a control group: {error}")
         said, _ = process.communicate("go\n", timeout=60)
     cores, memory, free = said.splitlines()
     if (os.cpu_count() or 1) > 1:

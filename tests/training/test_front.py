@@ -84,10 +84,10 @@ def test_the_calls_on_a_run_hand_on_their_options(behind: Recorder) -> None:
     assert answer(front.load_model, "run") == (("run",), {"model": None, "checkpoint": "best"})
     given = {"model": 3, "checkpoint": "last"}
     assert answer(front.load_model, "run", **given)[1] == given
-    assert answer(front.evaluate, "run") == (("run",), {"split": "test"})
-    assert answer(front.evaluate, "run", split="dev", device="cpu")[1] == {
-        "split": "dev", "device": "cpu",
-    }  # fmt: skip
+    usual = {"split": "test", "checkpoint": "best", "device": "auto", "data": "", "labels": ""}
+    assert answer(front.evaluate, "run") == (("run",), usual)
+    given = {"split": "dev", "checkpoint": "last", "device": "cpu", "data": "d", "labels": "l"}
+    assert answer(front.evaluate, "run", **given)[1] == given
     assert answer(front.predict, "run", []) == (("run", []), {"device": "auto"})
     assert answer(front.predict, "run", [], device="cpu")[1] == {"device": "cpu"}
     assert answer(front.data_of, "run") == (("run",), {})

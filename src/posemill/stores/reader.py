@@ -42,6 +42,7 @@ from posemill.stores.shards import (
     plan_blocks,
     read_rows,
 )
+from posemill.terminal import counted
 
 _ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
 
@@ -88,7 +89,9 @@ class Run:
             self._meta = read_meta(database)
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{each.split} {each.frames_out} frames" for each in self._counts)
+        parts = ", ".join(
+            f"{each.split} {counted(each.frames_out, 'frames')}" for each in self._counts
+        )
         state = "finished" if self.is_finished else "not finished"
         name = f"Run({str(self.folder)!r}, {self.skeleton_name}, "
         return f"{name}{parts or 'empty'}, {state})"

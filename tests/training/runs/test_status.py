@@ -185,10 +185,14 @@ def test_a_training_in_another_process_is_seen_and_can_be_stopped(tmp_path: Path
 
 def test_a_signal_goes_only_to_whoever_holds_the_lock(tmp_path: Path) -> None:
     (tmp_path / "log.txt").touch()
-    with hold(tmp_path, what="training"):
+    waiting = [sys.executable, "-c", "input()"]
+    with (
+        hold(tmp_path, what="training"),
+        subprocess.Popen(waiting, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as other,
+    ):
         for note in (
             {"pid": 1, "host": "elsewhere"},
-            {"pid": os.getppid(), "host": socket.gethostname()},
+            {"pid": other.pid, "host": socket.gethostname()},
         ):
             write_live(tmp_path, note)
             with pytest.raises(RunError, match=r"is not to be found here; nothing was stopped"):
