@@ -16,7 +16,7 @@ import typer.core
 
 from posemill import __version__
 from posemill.api.spelling import to_flags
-from posemill.cli.printing import say
+from posemill.cli.printing import print_written, say
 from posemill.errors import PosemillError
 from posemill.language import speak_to_click, split_help, translate, word
 from posemill.settings import load_choices
@@ -73,7 +73,7 @@ class SpeakingGroup(typer.core.TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; errors are in the reader's language."""
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
-            typer.echo(ctx.get_help(), err=True)  # typer takes it as printed already
+            print_written(ctx.get_help(), err=True)  # typer takes it as printed already
             raise typer.Exit(2)
         with _spoken_errors():
             return super().parse_args(ctx, args)

@@ -23,9 +23,9 @@ def say(text: object, *, err: bool = False, colour: str | None = None, bold: boo
     typer.secho(printable(translate(str(text))), err=err, fg=colour, bold=bold)
 
 
-def print_written(line: str) -> None:
-    """Print a line of a file in its own words: a log is English."""
-    typer.echo(printable(line))
+def print_written(text: str, *, err: bool = False) -> None:
+    """Print text as it is written, a line of a log in English, help in the reader's language."""
+    typer.echo(printable(text), err=err)
 
 
 def print_json(value: Any) -> None:
