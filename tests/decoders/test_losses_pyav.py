@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,18 +112,42 @@ def test_an_avi_that_says_more_frames_than_it_has_is_not_whole(tmp_path: Path) -
     assert "the file says it has 65 frames, 60 are there" in error
 
 
-def watch_of(container: str = "mpegts", codec: str = "mpeg2video") -> LossWatch:
+def watch_of(
+    container: str = "mpegts", codec: str = "mpeg2video", duration: int | None = None
+) -> LossWatch:
     """Watch a stream of 32 frames and 1024 units a second."""
     stream = SimpleNamespace(
         time_base=Fraction(1, 1024), average_rate=Fraction(32), frames=0,
         codec_context=SimpleNamespace(name=codec),
     )  # fmt: skip
     form = SimpleNamespace(name=container)
-    return LossWatch(SimpleNamespace(duration=None, start_time=None, format=form), stream)
+    file = SimpleNamespace(duration=duration, start_time=None, format=form, streams=[stream])
+    return LossWatch(file, stream)
 
 
 def frame_at(pts: int) -> Any:
     return SimpleNamespace(pts=pts, is_corrupt=False)
+
+
+@pytest.mark.parametrize(
+    ("container", "times", "loss"),
+    [
+        ("matroska,webm", [0, 32, 64, 96], "about 28 frames are missing here (the file says it "),
+        ("matroska,webm", [0, 32, 80, 112], ""),  # uneven: the last frame may be meant to stay
+        ("mpegts", [0, 32, 64, 96], ""),  # says the length of whatever is longest
+    ],
+)
+def test_a_video_alone_in_matroska_that_ends_before_its_own_word_has_lost_frames(
+    container: str, times: list[int], loss: str
+) -> None:
+    watch = watch_of(container, "vp9", duration=1_000_000)
+    for pts in times:
+        watch.check(frame_at(pts))
+    if not loss:
+        watch.finish()
+        return
+    with pytest.raises(DamageError, match=re.escape(loss + "lasts 1 s)")):
+        watch.finish()
 
 
 @pytest.mark.parametrize(("gap", "missing"), [(56, 0), (57, 1), (96, 2), (2047, 63), (2048, 0)])

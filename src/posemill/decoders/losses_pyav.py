@@ -53,6 +53,10 @@ class LossWatch:
         self._is_steady = codec in _STEADY_CODECS and not _STEADY_CONTAINERS.isdisjoint(names)
         # Only AVI counts its frames, empty ones among them, in a number that recorders get right.
         self._promised = int(stream.frames) if "avi" in names else 0
+        # Matroska says when its longest stream ends, from 0 on: a word about a video that is alone.
+        self._says_end = "matroska" in names and len(container.streams) == 1
+        if self._says_end and container.duration is not None:
+            self._end = container.duration / av.time_base
         self._num_packets = 0
         self._num_frames = 0
         self._num_missing = 0
@@ -116,12 +120,16 @@ class LossWatch:
             raise DamageError(loss)
 
     def _loss_at_end(self) -> str:
-        if self._suspicious and self._last is not None and self._end is not None:
+        if self._last is not None and self._end is not None:
             usual = statistics.median(self._deltas) if self._deltas else self._usual
             left = self._end - self._last
-            if usual > 0 and left > (1 + _GAP) * usual:
+            # At an uneven rate the last frame may be meant to stay.
+            is_even = all(abs(each - usual) < 0.1 * usual for each in self._deltas)
+            is_short = usual > 0 and left > (1 + _GAP) * usual
+            if is_short and (self._suspicious or (self._says_end and is_even)):
                 about = counted(round(left / usual) - 1, "frames are")
-                return f"about {about} missing here ({self._said})"
+                why = self._said if self._suspicious else f"the file says it lasts {self._end:g} s"
+                return f"about {about} missing here ({why})"
         if self._said and self._num_frames < self._num_packets:
             missing = self._num_packets - self._num_frames
             return f"{missing} of {self._num_packets} frames did not come ({self._said})"

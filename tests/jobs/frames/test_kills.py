@@ -87,7 +87,7 @@ def test_workers_killed_at_random_moments_are_replaced(videos, tmp_path):
     rng, kills, is_over = random.Random(7), [], threading.Event()
 
     def kill_workers() -> None:
-        while not is_over.wait(rng.uniform(0.2, 0.6)) and len(kills) < 4:
+        while not is_over.wait(rng.uniform(0.02, 0.3)) and len(kills) < 4:
             with suppress(psutil.NoSuchProcess):  # one that ended while it was looked at
                 workers = [
                     each for each in psutil.Process().children()
