@@ -117,7 +117,7 @@ def watch_of(
 ) -> LossWatch:
     """Watch a stream of 32 frames and 1024 units a second."""
     stream = SimpleNamespace(
-        time_base=Fraction(1, 1024), average_rate=Fraction(32), frames=0,
+        time_base=Fraction(1, 1024), average_rate=Fraction(32), frames=0, type="video",
         codec_context=SimpleNamespace(name=codec),
     )  # fmt: skip
     form = SimpleNamespace(name=container)

@@ -53,8 +53,10 @@ class LossWatch:
         self._is_steady = codec in _STEADY_CODECS and not _STEADY_CONTAINERS.isdisjoint(names)
         # Only AVI counts its frames, empty ones among them, in a number that recorders get right.
         self._promised = int(stream.frames) if "avi" in names else 0
-        # Matroska says when its longest stream ends, from 0 on: a word about a video that is alone.
-        self._says_end = "matroska" in names and len(container.streams) == 1
+        # Matroska says when its longest stream ends, from 0 on: a word about the video where there
+        # is no sound. A damaged head may name the video twice.
+        is_silent = all(each.type == "video" for each in container.streams)
+        self._says_end = "matroska" in names and is_silent
         if self._says_end and container.duration is not None:
             self._end = container.duration / av.time_base
         self._num_packets = 0
