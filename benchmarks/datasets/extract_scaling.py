@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import cv2
 import psutil
@@ -114,10 +115,10 @@ def in_new_process(source: Path) -> Speed:
         return pool.apply(run_bare, (source,))
 
 
-def run_extract(source: Path, folder: Path, workers: int) -> Speed:
+def run_extract(source: Path, folder: Path, workers: int, **settings: Any) -> Speed:
     """Return the speed of `extract` from when its workers are at work to the last commit."""
     shutil.rmtree(folder, ignore_errors=True)
-    config = ExtractConfig(source, folder, workers=workers)
+    config = ExtractConfig(source, folder, workers=workers, **settings)
     return measure_speed(lambda watch: extract(config, on_progress=watch), workers)
 
 
