@@ -3,9 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Every extra the default tests use.
-EXTRAS := dev,formats,onnx,train
+EXTRAS := cloud,dev,docs,formats,onnx,ray,train,web
 
-.PHONY: setup demo test lint format bench bench-setup catalogue constraints clean help
+.PHONY: browser setup demo test lint format bench bench-setup catalogue constraints docs docs-serve clean help
 
 help:
 	@echo "make demo         keypoints, a table and a picture from a real clip, in demo/"
@@ -15,6 +15,9 @@ help:
 	@echo "make bench        every figure of docs/benchmarks.md, short form; on a quiet machine"
 	@echo "                  BENCH='--only NAME', '--list', '--json', '--write' (the page's tables)"
 	@echo "make catalogue    bring the Chinese words in step with the sources, and compile them"
+	@echo "make browser      Chromium for the tests of the page, on Debian; skipped where it is there"
+	@echo "make docs         docs/ and the reference as a site, in site/: open site/index.html"
+	@echo "make docs-serve   the same at http://127.0.0.1:8000, renewed at every change"
 	@echo "make constraints  write constraints.txt anew from .venv"
 	@echo "make clean        remove .venv, demo/ and caches"
 
@@ -39,8 +42,9 @@ setup: .venv/.ready
 demo: .venv/.base
 	$(BIN)/posemill demo --out demo
 
+# A file at a time on each core: the files of a folder share what is slow to make.
 test: lint
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 lint: .venv/.ready
 	$(BIN)/ruff check .
@@ -61,8 +65,22 @@ bench-setup: .venv/.bench
 bench: bench-setup
 	$(BIN)/python -m benchmarks.run $(BENCH)
 
+# Fonts too: without one for Chinese the pages' screenshots show boxes.
+browser:
+	command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+	  apt-get install -y -qq chromium fonts-noto-cjk; } || \
+	  echo "no chromium, and it cannot be installed here: the browser tests will be skipped"
+
 catalogue: .venv/.ready
 	$(BIN)/python -m tools.catalogue
+
+# Strict (mkdocs.yml): a broken link fails. The variable spares a notice of the theme's makers.
+docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+docs: .venv/.ready
+	$(BIN)/python -m mkdocs build --quiet --clean
+
+docs-serve: .venv/.ready
+	$(BIN)/python -m mkdocs serve --watch src --watch tools
 
 # A local build such as 2.13.0+cpu satisfies 2.13.0, and the other way round it does not.
 constraints: .venv/.bench
@@ -71,4 +89,4 @@ constraints: .venv/.bench
 	mv constraints.tmp constraints.txt
 
 clean:
-	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis

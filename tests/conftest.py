@@ -20,7 +20,9 @@ from posemill.errors import WeightsError
 from posemill.terminal import warn_once
 from posemill.weights.pull import ensure_media, ensure_model
 
-sys.path.append(str(Path(__file__).parent))  # for made_up_people
+sys.path.append(str(Path(__file__).parent))  # for made_up_people, s3_fixtures
+from s3_fixtures import s3_bucket, s3_server  # noqa: F401
+
 os.environ["POSEMILL_LANG"] = "en"  # whatever the machine speaks
 # A deadline per example fails on a busy machine, where nothing is wrong with the code.
 settings.register_profile("posemill", deadline=None)

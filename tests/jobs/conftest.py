@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import av
 import cv2
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -77,6 +83,8 @@ def same_runs() -> Callable[[Path, Path], None]:
         for name in ("points", "scores"):
             # By their bits: a NaN is not equal to itself.
             assert np.array_equal(x[name].view(np.uint32), y[name].view(np.uint32)), name
+        if not (one / "shards").is_dir():
+            return  # the copy of a run on a shared disk
         keys = ["split", "clip_id", "frame_index"]
         plain = pq.read_table(one / "shards", columns=keys).sort_by(
             [(k, "ascending") for k in keys]
@@ -112,3 +120,83 @@ def paint() -> Callable[..., None]:
         assert cv2.imwrite(str(path), np.full((12, 16, 3), colour, np.uint8))
 
     return write
+
+
+# Imports everything once, forks a coordinator for each line it reads and kills it after as many
+# seconds, so that a kill costs milliseconds and many moments can be tried.
+_FORKER = """
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        os.close(0)
+        os._exit(run().exit_code)
+    time.sleep(float(line))
+    os.kill(pid, 9)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture
+def kill_until_done() -> Callable[..., tuple[int, int]]:
+    """Kill a job at random moments until it ends: how many times, and its exit code."""
+
+    def kill(script: str, *arguments: object, seconds: float, quick: int) -> tuple[int, int]:
+        """Do it.
+
+        Args:
+            script: Defines `run`; finds the arguments in `sys.argv`.
+            arguments: Of the script.
+            seconds: The longest of the first kills.
+            quick: How many of those; then longer and longer, as on a busy machine a start alone
+                can take seconds.
+        """
+        rng, kills, code = random.Random(5), 0, -1
+        command = [sys.executable, "-c", "import os, sys, time\n" + script + _FORKER]
+        with subprocess.Popen(
+            [*command, *map(str, arguments)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as forker:  # fmt: skip
+            assert forker.stdin is not None
+            assert forker.stdout is not None
+            while code < 0:
+                longest = seconds if kills < quick else 0.05 * kills
+                forker.stdin.write(f"{rng.uniform(0, longest)}\n")
+                forker.stdin.flush()
+                code = int(forker.stdout.readline())
+                kills += 1
+        return kills, code
+
+    return kill
+
+
+@pytest.fixture
+def killing_workers() -> Callable[..., AbstractContextManager[list[int]]]:
+    """Kill worker processes of this one at random moments; gives their ids."""
+
+    @contextmanager
+    def kill(*, least: float, most: float, count: int) -> Iterator[list[int]]:
+        rng, is_over = random.Random(7), threading.Event()
+        kills: list[int] = []
+
+        def work() -> None:
+            while not is_over.wait(rng.uniform(least, most)) and len(kills) < count:
+                workers = []
+                for each in psutil.Process().children():
+                    with suppress(psutil.NoSuchProcess):  # it ended, perhaps long ago
+                        if "resource_tracker" not in " ".join(each.cmdline()):
+                            workers.append(each)
+                with suppress(psutil.NoSuchProcess):
+                    if workers:
+                        chosen = rng.choice(workers)
+                        chosen.kill()
+                        kills.append(chosen.pid)
+
+        killer = threading.Thread(target=work)
+        killer.start()
+        try:
+            yield kills
+        finally:
+            is_over.set()
+            killer.join()
+
+    return kill

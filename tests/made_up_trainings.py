@@ -1,0 +1,37 @@
+"""The files of trainings that never ran."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+
+def write_training(folder: Path, *, data: str = "", steps: int = 50, clip: str = "b") -> Path:
+    """Write the files of a finished training."""
+    folder.mkdir(parents=True)
+    files: dict[str, Any] = {
+        "run.json": {"kind": "posemill-training", "identity": {"model": "mlp"}, "mode": "single"},
+        "summary.json": {"steps": steps, "scores": {"dev": {"loss": 0.4, "accuracy": 0.75}}},
+        "live.json": {"step": steps, "total_steps": steps, "epoch": 2, "epochs": 2, "best": 0.75,
+                      "best_step": steps, "chosen_by": "accuracy", "pid": 1, "host": "h",
+                      "started_at": "2026-11-16T20:00:00+00:00", "samples_per_second": 9.0},
+        "timing.json": {"timing_seconds": {"data": 80.0, "forward": 20.0}, "cores": 2},
+    }  # fmt: skip
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    (folder / "config.toml").write_text(f'[data]\npath = "{data}"\n[model]\nname = "mlp"\n')
+    (folder / "log.txt").write_text("2026-11-16T20:00:00+00:00 start: pid 1\n")
+    with (folder / "metrics.jsonl").open("w") as file:
+        for step in range(10, steps + 1, 10):
+            line = {"event": "train", "step": step, "epoch": 0, "loss": 5 / step, "lr": 0.001}
+            file.write(json.dumps({**line, "samples_per_second": 9.0, "data_wait": 0.5}) + "\n")
+        end = {"event": "eval", "step": steps, "epoch": 1, "loss": 0.4, "accuracy": 0.75}
+        file.write(json.dumps(end) + "\n")
+    rows = [("dev", "a", "yes", "yes", 0.9), ("dev", clip, "yes", "no", 0.6),
+            ("dev", "d", "no", "no", 0.8), ("dev", "<b>", "no", "no", 0.7)]  # fmt: skip
+    with (folder / "predictions.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([("split", "clip_id", "label", "predicted", "score"), *rows])
+    return folder

@@ -1,0 +1,41 @@
+"""An S3 server on loopback, in a thread of the tests."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+_NUMBERS = itertools.count()
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[tuple[str, int]]:
+    """Host and port of a server of moto."""
+    pytest.importorskip("obstore", reason="needs the extra cloud")
+    moto = pytest.importorskip("moto.server", reason="needs moto[server], an S3 server for tests")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield server.get_host_and_port()
+    server.stop()
+
+
+@pytest.fixture
+def s3_bucket(s3_server: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URI of a new bucket; the environment says how to reach it."""
+    from posemill.storage import _open
+
+    url, name = f"http://127.0.0.1:{s3_server[1]}", f"bucket-{next(_NUMBERS)}"
+    for key, value in {**KEYS, "AWS_ENDPOINT_URL": url}.items():
+        monkeypatch.setenv(key, value)
+    urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", method="PUT")).close()
+    _open.cache_clear()
+    yield f"s3://{name}"
+    _open.cache_clear()
