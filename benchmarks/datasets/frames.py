@@ -26,10 +26,11 @@ from benchmarks.datasets.extract_scaling import Speed, measure_speed
 from benchmarks.shared.measuring import Measured, in_turns, make_parser, over_rounds, ratio, report
 from posemill.config import FramesConfig
 from posemill.decoders import open_video
-from posemill.decoders.pictures import read_picture, resize_frame
+from posemill.decoders.pictures import resize_frame
 from posemill.decoders.sampling import Sampling
 from posemill.jobs.frames.run import write_frames
-from posemill.stores.frame_index import IndexedClip, read_index
+from posemill.training.video.index import ClipPlace, read_index
+from posemill.training.video.reading import ClipReader, FrameSize
 from posemill.weights.pull import ensure_media
 
 NUM_FRAMES = 250
@@ -87,43 +88,41 @@ def compare_workers(scratch: Path, source: Path, rounds: int) -> dict[str, Measu
 
 
 def compare_reading(scratch: Path, source: Path, rounds: int) -> dict[str, Measured]:
-    """Return how many times faster pictures and packs are than the videos they were made of."""
+    """Return how many times faster pictures and packs are than the videos they were made of.
+
+    As `VideoClips` reads them, each video opened anew, its index kept; whole frames, and frames
+    brought to 112 x 112 on the way (`jpg_112`, `pack_112`).
+    """
     jpg = write_frames(FramesConfig(source, scratch / "jpg", workers=2))
     pack = write_frames(FramesConfig(source, scratch / "pack", workers=2, pack=True))
-    videos = sorted(source.iterdir())
-    arms = {
-        "video": lambda: [read_video(path) for path in videos],
-        "jpg": lambda: [read_pictures(clip) for clip in read_index(jpg.index)],
-        "pack": lambda: [read_pack(clip) for clip in read_index(pack.index)],
-    }
-    assert all(map(np.array_equal, arms["video"](), arms["pack"]()))
-    taken = in_turns(arms, rounds)
-    ms = {name: 1000 * over_rounds(each).value / len(videos) for name, each in taken.items()}
-    note = ", ".join(f"{name} {each:.2f}" for name, each in ms.items()) + " ms of CPU a clip"
-    sizes = {"jpg": jpg.num_bytes, "pack": pack.num_bytes}
-    of_video = sum(path.stat().st_size for path in videos)
-    return {
-        name: ratio(taken["video"], taken[name]).noted(f"{note}; {size / of_video:.0f} x the disk")
-        for name, size in sizes.items()
-    }
+    of_video = sum(path.stat().st_size for path in source.iterdir())
+    disk = {"jpg": jpg.num_bytes / of_video, "pack": pack.num_bytes / of_video}
+    places = {name: read_index(each).clips for name, each in
+              {"video": source, "jpg": jpg.index, "pack": pack.index}.items()}  # fmt: skip
+    found: dict[str, Measured] = {}
+    for end, size_wh in {"": None, "_112": (112, 112)}.items():
+        arms = {
+            name: partial(read_clips, clips, FrameSize(size_wh)) for name, clips in places.items()
+        }
+        if size_wh is None and not all(map(np.array_equal, arms["video"](), arms["pack"]())):
+            raise SystemExit("the frames of the packs are not those of the videos")
+        taken = in_turns(arms, rounds)
+        ms = {name: 1e3 * over_rounds(each).value / len(places["jpg"])
+              for name, each in taken.items()}  # fmt: skip
+        note = ", ".join(f"{name} {each:.2f}" for name, each in ms.items()) + " ms of CPU a clip"
+        for name, times in disk.items():
+            found[name + end] = ratio(taken["video"], taken[name]).noted(
+                f"{note}; {times:.0f} x the disk"
+            )
+    return found
 
 
-def read_video(path: Path) -> np.ndarray:
-    """Return the 8 frames of a video, the quickest way there is."""
-    indices = SEGMENTS.indices(NUM_FRAMES)
-    with open_video(path, threads=1) as video:
-        return np.stack(video.frames_at(indices.tolist()))
-
-
-def read_pictures(clip: IndexedClip) -> np.ndarray:
-    """Return the 8 frames out of a folder of pictures."""
-    indices = SEGMENTS.indices(clip.num_frames)
-    return np.stack([read_picture(clip.picture_path(index)) for index in indices.tolist()])
-
-
-def read_pack(clip: IndexedClip) -> np.ndarray:
-    """Return the 8 frames out of a pack."""
-    return np.array(clip.open_pack()[SEGMENTS.indices(clip.num_frames)])
+def read_clips(places: list[ClipPlace], size: FrameSize) -> list[np.ndarray]:
+    """Return the 8 frames of every clip."""
+    reader = ClipReader(size, decoder="pyav", max_open=1)
+    found = [reader.read(place, SEGMENTS, None)[0] for place in places]
+    reader.close()
+    return found
 
 
 if __name__ == "__main__":

@@ -56,8 +56,11 @@ def test_a_file_we_may_not_read_says_so(
 
 
 def test_wrong_arguments_are_told(any_video: Path, decoder: str) -> None:
-    with pytest.raises(ConfigError, match=r"unknown decoder 'vlc'; known: .*pyav"):
+    with pytest.raises(ConfigError, match=r"unknown decoder 'vlc'; known: .*pyav.*, auto"):
         open_video(any_video, decoder="vlc")
+    with pytest.raises(ConfigError, match=r"unknown decoder 'auto'; known: .*pyav") as caught:
+        open_video(any_video, decoder="auto")  # for commands and datasets
+    assert ", auto" not in str(caught.value)
     with pytest.raises(ValueError, match="threads: expected 1 or more, got 0"):
         open_video(any_video, decoder=decoder, threads=0)
     for size in (0, -3, (64, 0)):

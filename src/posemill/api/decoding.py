@@ -12,6 +12,7 @@ from posemill.api.progress import show_progress
 from posemill.api.run_progress import ProgressView
 from posemill.config import FramesConfig
 from posemill.errors import ConfigError, SourceError
+from posemill.files import near_path
 from posemill.inspection.decoding import DecodeReport, installed_decoders, measure_decoders
 from posemill.jobs.extract.workers import WorkerPlan
 from posemill.jobs.frames.run import FramesSummary, write_frames
@@ -45,7 +46,7 @@ def _videos_at(place: AnyPath) -> list[Path]:
     if path.is_dir():
         return [Path(clip.path) for clip in find_clips(path, layout="videos")]
     if not path.exists():
-        raise SourceError(f"{path}: no such file or folder; expected a video")
+        raise SourceError(f"{path}: no such file or folder; expected a video" + near_path(path))
     return [path]
 
 

@@ -102,6 +102,9 @@ def decoder_choices() -> list[str]:
 
 def find_decoder(name: str) -> Callable[..., VideoReader]:
     """Return the class of a decoder, or raise the error that says what is known or missing."""
+    if name not in known_decoders():
+        is_auto = name == "auto"  # for commands and datasets, which see more than one file
+        raise plugins.unknown("decoder", name, known_decoders() if is_auto else decoder_choices())
     return cast(Callable[..., VideoReader], plugins.load("decoder", DECODERS, name, extra=name))
 
 

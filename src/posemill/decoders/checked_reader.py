@@ -7,22 +7,22 @@ is refused with the reason `unsupported`.
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import ClassVar, NoReturn
+from contextlib import suppress
+from typing import Any, ClassVar, NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
+import av
+import av.error
 
-from posemill.decoders.opening import StrPath, TargetSize, check_numbers, raise_decode_error
+from posemill.decoders.losses_pyav import LossWatch
+from posemill.decoders.opening import StrPath, TargetSize, raise_decode_error
 from posemill.decoders.stream_pyav import resize_rgb, scaled_wh
 from posemill.decoders.video_pyav import PyavReader
 from posemill.records import Frame
 
 
-class CheckedReader(ABC):
+class CheckedReader(PyavReader, ABC):
     """A `VideoReader` whose pixels come from another library; see `PyavReader` for the arguments.
 
     Subclasses have a `name`, open their library in `_start` and read in `_read`.
@@ -31,92 +31,54 @@ class CheckedReader(ABC):
     name: ClassVar[str]
 
     def __init__(
-        self,
-        path: StrPath,
-        *,
-        threads: int,
-        start_seconds: float,
-        end_seconds: float | None,
-        max_pixels: int,
-        target_size: TargetSize = None,
+        self, path: StrPath, *, threads: int, target_size: TargetSize = None, **window: Any
     ) -> None:
-        self._target_size = target_size
-        self._file = PyavReader(
-            path,
-            threads=1,
-            start_seconds=start_seconds,
-            end_seconds=end_seconds,
-            max_pixels=max_pixels,
-        )
-        self.path = self._file.path
+        super().__init__(path, threads=1, target_size=target_size, **window)
+        self._library_threads, self._target_size = threads, target_size
         try:
             if not self.path.isprintable():
                 self._refuse("its name is not plain text")  # OpenCV would crash on stray bytes
-            if self._file.is_cut:
+            if self.is_cut:
                 self._refuse("it is cut off, and this decoder does not say where frames are lost")
-            self._threads = threads
-            self._first, self._stop = self._file.window()
+            if self.index().has_corrupt:
+                self._refuse("packets of it are damaged, and this decoder does not say where")
+            if self._has_other_sizes():
+                self._refuse("its frames change their size, and this decoder gives them one")
+            self._first, self._stop = self.window()
             self._start()
         except BaseException:
-            self._file.close()
+            self.close()
             raise
-        self.fps = self._file.fps
-        self.num_frames: int | None = self._stop - self._first
+        self.num_frames = self._stop - self._first
 
-    def __repr__(self) -> str:
-        kind = type(self).__name__
-        return f"{kind}({self.path!r}, fps={self.fps}, num_frames={self.num_frames})"
+    def _has_other_sizes(self) -> bool:
+        """Return whether key frames differ in size: all of them, or 64 spread over a long video."""
+        numbers = self.index().keys
+        chosen = {*numbers[:: max(1, len(numbers) // 64)].tolist(), *numbers[-1:].tolist()}
+        if len(chosen) < 2:
+            return False
+        sizes = set()
+        container, stream = self._open()
+        with container, suppress(av.error.FFmpegError), LossWatch(container, stream).listen():
+            packets = (packet for packet in container.demux(stream) if packet.size)
+            for number, packet in enumerate(packets):
+                if number in chosen:
+                    frames = [*packet.decode(), *stream.codec_context.decode(None)]
+                    sizes |= {(frame.width, frame.height) for frame in frames}
+                    stream.codec_context.flush_buffers()
+        return len(sizes) > 1
 
-    def __enter__(self) -> CheckedReader:
-        return self
+    def _read_frames(self, start_index: int, stride: int) -> Iterator[Frame]:
+        return self._read_window(range(start_index, self._stop - self._first, stride))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    @property
-    def size_wh(self) -> tuple[int, int]:
-        """Width and height of the frames in pixels, turned as the rotation tag says."""
-        return scaled_wh(self._file.size_wh, self._target_size)
-
-    def count_frames(self) -> int:
-        """Return how many frames should come."""
-        return self._stop - self._first
-
-    def frame_seconds(self) -> NDArray[np.float64]:
-        """Return when each frame is shown, in seconds since the start of the file, ascending."""
-        return self._file.frame_seconds()
-
-    def __iter__(self) -> Iterator[Frame]:
-        """Yield all frames, `(height, width, 3)` uint8 RGB each, in the order they are shown."""
-        return self.read_frames()
-
-    def read_frames(self, start_index: int = 0, *, stride: int = 1) -> Iterator[Frame]:
-        """Yield the frames from number `start_index` on: the very ones a full reading gives."""
-        check_numbers(start_index, stride)
-        return self._read_window(range(start_index, self.count_frames(), stride))
-
-    def frames_at(self, indices: Iterable[int]) -> list[Frame]:
-        """Return the frames of these numbers in the order asked for."""
-        numbers = [operator.index(each) for each in indices]
-        for number in numbers:
-            if not 0 <= number < self.count_frames():
-                self._file.raise_no_such_frame(number, self.count_frames())
-        wanted = sorted(set(numbers))
-        found = dict(zip(wanted, self._read_window(wanted), strict=True))
-        return [found[number] for number in numbers]
-
-    def close(self) -> None:
-        """Free the file and the decoder."""
-        self._file.close()
+    def _go_to(self, wanted: list[int]) -> dict[int, Frame]:
+        if wanted[-1] >= self._stop - self._first:
+            self.raise_no_such_frame(wanted[-1], self._stop - self._first)
+        return dict(zip(wanted, self._read_window(wanted), strict=True))
 
     def _read_window(self, numbers: Iterable[int]) -> Iterator[Frame]:
         if self._first == self._stop:
-            self._file.raise_no_frames()
+            self.raise_no_frames()
         shifted = [self._first + number for number in numbers]
         for frame in self._read(shifted):
             yield resize_rgb(frame, scaled_wh(frame.shape[1::-1], self._target_size))
@@ -140,7 +102,7 @@ class CheckedReader(ABC):
 
     def _refuse_unless_sure(self) -> None:
         """Refuse a file on which libraries that go to a frame by its time were seen to miss."""
-        index = self._file.index()
+        index = self.index()
         if not index.is_sure:
             self._refuse("its frames cannot be told by their times alone")
         if index.has_open_keys:

@@ -27,6 +27,8 @@ _STEADY_CODECS = frozenset(["mpeg1video", "mpeg2video"])
 # A jump in time as long is a cut between two recordings.
 _CUT_SECONDS = 2.0
 
+Log = tuple[int, str, str]  # level, who said it, what
+
 
 class DamageError(Exception):
     """The stream cannot be read any further; all frames before have been given out."""
@@ -44,9 +46,11 @@ class LossWatch:
         self._stream = stream
         self._seconds = float(stream.time_base or 0)
         rate = stream.average_rate or stream.guessed_rate
-        self._usual = 1 / float(rate) if rate else 0.0
-        self._deltas: deque[float] = deque(maxlen=8)
-        self._last: float | None = None
+        # Between two frames, in units of the stream: exact, so that a steady rate is seen as one.
+        is_known = rate and self._seconds
+        self._usual = 1 / float(rate) / self._seconds if is_known else 0.0
+        self._deltas: deque[int] = deque(maxlen=8)
+        self._last: int | None = None
         self._end = _end_seconds(container)
         names = container.format.name.split(",")
         codec = stream.codec_context.name
@@ -66,8 +70,11 @@ class LossWatch:
         self._suspicious = 0
 
     @contextmanager
-    def listen(self) -> Iterator[None]:
-        """Take what FFmpeg logs as an error inside the block, of this thread, and print nothing."""
+    def listen(self) -> Iterator[list[Log]]:
+        """Take what FFmpeg logs as an error inside the block, of this thread, and print nothing.
+
+        What is left in the list at the end of the block is heard.
+        """
         before, skips_repeated = av.logging.get_level(), av.logging.get_skip_repeated()
         av.logging.set_level(av.logging.ERROR)
         # Else PyAV keeps back a line that is like the last one: the second reading of a damaged
@@ -75,10 +82,14 @@ class LossWatch:
         av.logging.set_skip_repeated(False)
         try:
             with av.logging.Capture(local=True) as logs:
-                yield
+                yield logs
         finally:
             av.logging.set_level(before)
             av.logging.set_skip_repeated(skips_repeated)
+        self.hear(logs)
+
+    def hear(self, logs: list[Log]) -> None:
+        """Look with suspicion at the frames that follow these lines of the log."""
         for _, name, message in logs:
             self._said, self._suspicious = f"{name}: {message.strip()}", _SUSPICIOUS_FRAMES
 
@@ -102,18 +113,20 @@ class LossWatch:
         self._num_frames += 1
         if frame.pts is None or not self._seconds:
             return
-        now = frame.pts * self._seconds
-        delta = 0.0 if self._last is None else now - self._last
-        usual = statistics.median(self._deltas) if self._deltas else self._usual
-        self._last = now
-        is_gap = usual > 0 and delta > _GAP * usual
-        missing = round(delta / usual) - 1 if is_gap else 0
-        if is_gap and self._suspicious:
-            raise DamageError(f"about {counted(missing, 'frames are')} missing here ({self._said})")
-        if is_gap and self._is_steady and delta < _CUT_SECONDS:
-            self._num_missing += missing
+        delta = 0 if self._last is None else frame.pts - self._last
+        self._last = frame.pts
+        if delta > _GAP * self._usual > 0:
+            missing = round(delta / self._usual) - 1
+            if self._suspicious:
+                about = counted(missing, "frames are")
+                raise DamageError(f"about {about} missing here ({self._said})")
+            if self._is_steady and delta * self._seconds < _CUT_SECONDS:
+                self._num_missing += missing
         if delta > 0:
+            is_same = len(self._deltas) == self._deltas.maxlen and self._deltas[0] == delta
             self._deltas.append(delta)
+            if not is_same:  # what comes in is what goes out
+                self._usual = statistics.median(self._deltas)
         self._suspicious = max(0, self._suspicious - 1)
 
     def finish(self) -> None:
@@ -123,8 +136,8 @@ class LossWatch:
 
     def _loss_at_end(self) -> str:
         if self._last is not None and self._end is not None:
-            usual = statistics.median(self._deltas) if self._deltas else self._usual
-            left = self._end - self._last
+            usual = self._usual
+            left = self._end / self._seconds - self._last
             # At an uneven rate the last frame may be meant to stay.
             is_even = all(abs(each - usual) < 0.1 * usual for each in self._deltas)
             is_short = usual > 0 and left > (1 + _GAP) * usual

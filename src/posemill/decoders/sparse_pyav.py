@@ -15,8 +15,8 @@ import av
 import av.error
 from av.video.frame import PictureType
 
-from posemill.decoders.frame_index import FrameIndex
 from posemill.decoders.losses_pyav import DamageError, LossWatch
+from posemill.decoders.packet_index import PacketIndex
 from posemill.records import Frame
 
 # Reading on and dropping as many packets costs no more than going to a place.
@@ -32,7 +32,7 @@ class SparseDecoder:
         index: Of that file; must be sure.
     """
 
-    def __init__(self, container: Any, stream: Any, index: FrameIndex) -> None:
+    def __init__(self, container: Any, stream: Any, index: PacketIndex) -> None:
         self.container = container
         self._stream = stream
         self._context = stream.codec_context

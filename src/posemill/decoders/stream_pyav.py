@@ -5,24 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any, cast
 
 import av
 import av.error
 import cv2
 import numpy as np
-from av.video.reformatter import VideoReformatter
+from av.video.reformatter import Interpolation, VideoReformatter
 
-from posemill.decoders.frame_index import (
+from posemill.decoders.losses_pyav import DamageError, Log, LossWatch
+from posemill.decoders.opening import TargetSize
+from posemill.decoders.packet_index import (
+    IS_CORRUPT,
     IS_KEY,
     IS_OPEN,
     IS_SHOWN,
-    FrameIndex,
+    PacketIndex,
+    delay_of,
     make_index,
 )
-from posemill.decoders.losses_pyav import DamageError, LossWatch
-from posemill.decoders.opening import TargetSize
+from posemill.decoders.pictures import keep_freed_memory
 from posemill.records import Frame
+
+# Packets decoded between two looks at FFmpeg's log: a look costs as much as a small frame's copy.
+_AT_ONCE = 4
+# Frames decoded to see whether they come in the order of their times.
+_TRIED = 32
+# By how many places frames with B-frames are stored too late, with all usual encoders.
+_USUAL_DELAYS = range(1, 5)
 
 
 def decode_frames(container: Any, stream: Any) -> Iterator[Any]:
@@ -34,38 +45,69 @@ def decode_frames(container: Any, stream: Any) -> Iterator[Any]:
     Raises:
         DamageError: After the last frame that is whole.
     """
-    packets = container.demux(stream)
     watch = LossWatch(container, stream)
-    has_key = False
-    while True:
-        # Frames wait in the decoder until those shown before have come. Of them, the ones shown
-        # before the damaged packet are good; one shown after it would have the wrong number.
-        last_good_pts: float = math.inf
+    packets = _PacketDecoder(container.demux(stream), watch)
+    at_once = 1
+    while not packets.is_over:
+        for frames, heard in packets.decode(at_once):
+            watch.hear(heard)
+            for frame in frames:
+                watch.check(frame)
+                yield frame
+                at_once = _AT_ONCE
+    if packets.damage is not None:
+        yield from _frames_before(stream, packets.last_good_pts)
+        raise DamageError(describe(packets.damage)) from packets.damage
+    watch.finish()
+
+
+class _PacketDecoder:
+    """Decodes packets, a few at a time, up to the end or to damage.
+
+    Frames wait in the decoder until those shown before have come. Of them, the ones shown before
+    the damaged packet are good; one shown after it would have the wrong number.
+    """
+
+    def __init__(self, packets: Iterator[Any], watch: LossWatch) -> None:
+        self.is_over = False
+        self.damage: BaseException | None = None
+        self.last_good_pts: float = math.inf
+        self._packets = packets
+        self._watch = watch
+        self._has_key = False
+
+    def decode(self, count: int) -> list[tuple[list[Any], list[Log]]]:
+        """Return the frames of each of the next packets, and what FFmpeg said about it."""
+        decoded: list[tuple[list[Any], list[Log]]] = []
         try:
-            with watch.listen():
-                packet = next(packets, None)
-            if packet is None:
-                watch.finish()
-                return
-            last_good_pts = -math.inf if packet.pts is None else packet.pts
-            has_key = has_key or packet.is_keyframe
-            if packet.is_corrupt:
-                raise DamageError("a packet is cut off or marked as corrupt")
-            if has_key and packet.size and not packet.is_discard:
-                watch.take_packet()
-            with watch.listen():
-                frames = packet.decode()
+            with self._watch.listen() as logs:
+                while len(decoded) < count and not self.is_over:
+                    frames = self._decode_next()
+                    decoded.append((frames, logs.copy()))
+                    logs.clear()
         except (av.error.FFmpegError, DamageError) as error:
-            if not has_key and last_good_pts < math.inf:
-                continue  # cut out of a longer stream: it begins with its first key frame
-            yield from _frames_before(stream, last_good_pts)
-            raise DamageError(describe(error)) from error
-        for frame in frames:
-            watch.check(frame)
-            yield frame
+            # Cut out of a longer stream, it begins with its first key frame.
+            if self._has_key or self.last_good_pts == math.inf:
+                self.is_over, self.damage = True, error
+        return decoded
+
+    def _decode_next(self) -> list[Any]:
+        self.last_good_pts = math.inf
+        packet = next(self._packets, None)
+        if packet is None:
+            self.is_over = True
+            return []
+        self.last_good_pts = -math.inf if packet.pts is None else packet.pts
+        self._has_key = self._has_key or packet.is_keyframe
+        if packet.is_corrupt:
+            raise DamageError("a packet is cut off or marked as corrupt")
+        if self._has_key and packet.size and not packet.is_discard:
+            self._watch.take_packet()
+        frames: list[Any] = packet.decode()
+        return frames
 
 
-def read_index(container: Any, stream: Any, *, is_exact: bool) -> FrameIndex:
+def read_index(container: Any, stream: Any, *, is_exact: bool) -> PacketIndex:
     """Return where the frames lie, by reading all packets without decoding them.
 
     Damage ends them in silence: what can be read is what can be counted.
@@ -87,19 +129,23 @@ def read_index(container: Any, stream: Any, *, is_exact: bool) -> FrameIndex:
             has_key = has_key or packet.is_keyframe
             # Before the first key frame nothing can be shown; one byte in an AVI means "as before".
             is_shown = has_key and packet.size > 1 and not packet.is_discard
-            flags = IS_SHOWN if is_shown else 0
+            flags = (IS_SHOWN if is_shown else 0) | (IS_CORRUPT if packet.is_corrupt else 0)
             if packet.is_keyframe:
                 flags |= IS_KEY | (IS_OPEN if check_keys and not _is_refresh(packet) else 0)
             packets.append((packet.pts, flags))
             if is_shown:
                 times.append(packet.dts if packet.pts is None else packet.pts)
+    # Where the codec reorders frames and their times do not, or more than encoders do, it is tried.
+    delay = delay_of(np.array([-1 if pts is None else pts for pts in times], np.int64))
+    may_lie = stream.codec_context.has_b_frames and delay not in _USUAL_DELAYS
     # Packets come in the order of decoding; a clock wants the order of showing.
     times.sort(key=lambda pts: -math.inf if pts is None else pts)
     clock = Clock(container, stream)
     seconds = [clock.seconds_of(pts) for pts in times]
     # What was logged means lost packets, and other numbers for all after them.
     if is_exact and times and not watch.has_heard:
-        is_exact = _first_time(container, stream, packets[0][0]) == times[0]
+        first = _first_times(container, stream, packets[0][0], count=_TRIED if may_lie else 1)
+        is_exact = bool(first) and first == times[: len(first)]
     else:
         is_exact = False
     return make_index(packets, seconds, is_exact=is_exact)
@@ -116,15 +162,15 @@ def _is_refresh(packet: Any) -> bool:
     return False
 
 
-def _first_time(container: Any, stream: Any, start: int | None) -> int | None:
-    """Return the time of the first frame that comes: where a stream was cut, a later one."""
+def _first_times(container: Any, stream: Any, start: int | None, *, count: int) -> list[int | None]:
+    """Return the times of the first frames that come: where a stream was cut, of later ones."""
     try:
         container.seek(start or 0, stream=stream, backward=True)
-        first = next(decode_frames(container, stream), None)
+        frames = list(islice(decode_frames(container, stream), count))
     except (av.error.FFmpegError, DamageError):
-        return None
+        return []
     # Where lines are interlaced, a packet may be half a frame.
-    return None if first is None or first.interlaced_frame else first.pts
+    return [] if any(frame.interlaced_frame for frame in frames) else [f.pts for f in frames]
 
 
 def _frames_before(stream: Any, last_good_pts: float) -> Iterator[Any]:
@@ -213,6 +259,7 @@ class Converter:
         # One for all frames: a new one for each costs a third of the time.
         self._reformatter = VideoReformatter()
         self._orientations: dict[int, tuple[bool, int | None]] = {}
+        keep_freed_memory()
 
     def to_rgb(self, frame: Any) -> Frame:
         """Return `(height, width, 3)` uint8, contiguous."""
@@ -221,8 +268,19 @@ class Converter:
         if is_transposed:
             width, height = height, width
         # Scaling is bilinear over all pixels that fall into the new one, and part of the same pass.
-        converted: Any = self._reformatter.reformat(frame, width, height, format="rgb24", threads=1)
-        return turned(converted.to_ndarray(), is_transposed, flip)
+        # In odd sizes colours are scaled even so: as the other libraries do it.
+        is_same = (width, height) == (frame.width, frame.height)
+        is_odd = is_same and (width % 2 or height % 2)
+        method = Interpolation.BICUBIC if is_odd else Interpolation.BILINEAR
+        converted: Any = self._reformatter.reformat(
+            frame, width, height, format="rgb24", interpolation=method, threads=1
+        )
+        if converted is frame:  # RGB already, perhaps from the last row up
+            return turned(converted.to_ndarray(), is_transposed, flip)
+        plane = converted.planes[0]
+        strides = (plane.line_size, 3, 1)
+        pixels: Frame = np.ndarray((height, width, 3), np.uint8, plane, 0, strides)
+        return turned(pixels, is_transposed, flip)
 
     def look(self, frame: Any) -> tuple[tuple[int, int], tuple[bool, int | None]]:
         """Return the width and height the frame will have in RGB, and how it is turned."""

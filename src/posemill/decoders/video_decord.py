@@ -20,13 +20,13 @@ class DecordReader(CheckedReader):
 
     def _start(self) -> None:
         self._refuse_unless_sure()
-        index = self._file.index()
+        index = self.index()
         if index.has_leading:
             self._refuse("frames are stored after a key frame that is shown later (open GOP)")
-        if self._file.orientation != (False, None):
+        if self.orientation != (False, None):
             self._refuse("it is turned or mirrored, which decord does not always see")
         try:
-            self._decoder = decord.VideoReader(self.path, num_threads=self._threads)
+            self._decoder = decord.VideoReader(self.path, num_threads=self._library_threads)
         except (decord.DECORDError, RuntimeError) as error:
             self._refuse(f"decord says: {error}")
         if len(self._decoder) != len(index.seconds):

@@ -19,18 +19,18 @@ class OpencvReader(CheckedReader):
     name: ClassVar[str] = "opencv"
 
     def _start(self) -> None:
-        if self._file.is_interlaced:
+        if self.is_interlaced:
             self._refuse("it is interlaced, and OpenCV mixes up the fields")
-        capture = self._open()
+        capture = self._open_library()
         # It opens what it has no decoder for, AV1 in most of its builds.
         can_read = capture.grab()
         capture.release()
         if not can_read:
             self._refuse("OpenCV opens it and reads nothing")
 
-    def _open(self) -> Any:
+    def _open_library(self) -> Any:
         capture = cv2.VideoCapture(
-            self.path, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, self._threads]
+            self.path, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, self._library_threads]
         )
         if not capture.isOpened():
             self._refuse("OpenCV cannot open it")
@@ -39,7 +39,7 @@ class OpencvReader(CheckedReader):
         return capture
 
     def _read(self, numbers: list[int]) -> Iterator[Frame]:
-        capture, number = self._open(), -1
+        capture, number = self._open_library(), -1
         try:
             for wanted in numbers:
                 while number < wanted:
@@ -52,6 +52,6 @@ class OpencvReader(CheckedReader):
                 # Not cvtColor: it starts OpenCV's threads, and after a fork those are waited for.
                 stored: Frame = np.empty_like(pixels)
                 cv2.mixChannels([pixels], [stored], [0, 2, 1, 1, 2, 0])
-                yield turned(stored, *self._file.orientation)
+                yield turned(stored, *self.orientation)
         finally:
             capture.release()

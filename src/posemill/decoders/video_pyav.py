@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import av
 import av.error
@@ -17,12 +17,6 @@ from av.stream import Disposition
 from numpy.typing import NDArray
 
 from posemill.decoders.container_ends import missing_bytes
-from posemill.decoders.frame_index import (
-    FrameIndex,
-    find_index,
-    identity_of,
-    keep_index,
-)
 from posemill.decoders.jump_pyav import can_jump, find_target, first_time_at, jump, timed
 from posemill.decoders.losses_pyav import DamageError
 from posemill.decoders.opening import (
@@ -32,6 +26,12 @@ from posemill.decoders.opening import (
     open_regular,
     raise_decode_error,
     shown,
+)
+from posemill.decoders.packet_index import (
+    PacketIndex,
+    find_index,
+    identity_of,
+    keep_index,
 )
 from posemill.decoders.sparse_pyav import SparseDecoder
 from posemill.decoders.stream_pyav import Converter, decode_frames, describe, read_index
@@ -46,6 +46,15 @@ _SLACK_SECONDS = 1e-6
 _NEAR_FRAMES = 50
 _NEAR_SECONDS = 3.0
 _PLAYLISTS = frozenset(["concat", "concatf", "hls", "dash", "imf"])
+
+
+class _FirstFrame(NamedTuple):
+    """See the properties of `PyavReader`."""
+
+    size_wh: tuple[int, int]
+    is_interlaced: bool
+    orientation: tuple[bool, int | None]
+    is_askew: bool
 
 
 class PyavReader:
@@ -77,8 +86,8 @@ class PyavReader:
         self._end_seconds = math.inf if end_seconds is None else end_seconds - _SLACK_SECONDS
         self._has_window = start_seconds > 0 or end_seconds is not None
         self._max_pixels = max_pixels
-        self._first_seen: tuple[tuple[int, int], bool, tuple[bool, int | None]] | None = None
-        self._index: FrameIndex | None = None
+        self._first_seen: _FirstFrame | None = None
+        self._index: PacketIndex | None = None
         self._sparse: SparseDecoder | None = None
         self._converter = Converter(target_size)
         descriptor, _ = open_regular(self.path)
@@ -93,7 +102,8 @@ class PyavReader:
         self.num_frames: int | None = None if self._has_window else self._read_num_frames()
 
     def __repr__(self) -> str:
-        return f"PyavReader({self.path!r}, fps={self.fps}, num_frames={self.num_frames})"
+        kind = type(self).__name__
+        return f"{kind}({self.path!r}, fps={self.fps}, num_frames={self.num_frames})"
 
     def __enter__(self) -> PyavReader:
         return self
@@ -115,17 +125,22 @@ class PyavReader:
     @property
     def size_wh(self) -> tuple[int, int]:
         """Width and height of the first frame in pixels, turned as the rotation tag says."""
-        return self._look()[0]
+        return self._look().size_wh
 
     @property
     def is_interlaced(self) -> bool:
         """Whether the first frame is made of two fields."""
-        return self._look()[1]
+        return self._look().is_interlaced
 
     @property
     def orientation(self) -> tuple[bool, int | None]:
         """How the first frame is turned; see `read_orientation`."""
-        return self._look()[2]
+        return self._look().orientation
+
+    @property
+    def is_askew(self) -> bool:
+        """Whether the first frame should be turned by an angle that is no quarter; it is not."""
+        return self._look().is_askew
 
     def count_frames(self) -> int:
         """Return how many frames should come, by reading the packets without decoding them."""
@@ -206,7 +221,7 @@ class PyavReader:
         detail = "no frame within the window asked for" if self._has_window else "none inside"
         raise_decode_error(self.path, "no frames", detail, frame_index=0)
 
-    def index(self, *, keep: bool = False) -> FrameIndex:
+    def index(self, *, keep: bool = False) -> PacketIndex:
         """Return where the frames lie.
 
         Args:
@@ -359,8 +374,8 @@ class PyavReader:
         hidden = sum(bool(entry.is_discard) for entry in entries)  # cut off by an edit list
         return promised - hidden
 
-    def _look(self) -> tuple[tuple[int, int], bool, tuple[bool, int | None]]:
-        """Return the size of the first frame as it comes, whether it is interlaced, how turned."""
+    def _look(self) -> _FirstFrame:
+        """Return what the first frame says about the others."""
         if self._first_seen is not None:
             return self._first_seen
         container, stream = self._open()
@@ -374,5 +389,6 @@ class PyavReader:
             if frame is None:
                 raise_decode_error(self.path, "no frames", "none inside", frame_index=0)
             size_wh, orientation = self._converter.look(frame)
-            self._first_seen = size_wh, bool(frame.interlaced_frame), orientation
+            is_interlaced, is_askew = bool(frame.interlaced_frame), frame.rotation % 90 != 0
+            self._first_seen = _FirstFrame(size_wh, is_interlaced, orientation, is_askew)
         return self._first_seen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,24 +29,23 @@ class TorchcodecReader(CheckedReader):
 
     def _start(self) -> None:
         self._refuse_unless_sure()
-        is_transposed, flip = self._file.orientation
+        is_transposed, flip = self.orientation
         if is_transposed != (flip in (0, 1)):  # all but turns by 0, 90, 180 and 270 degrees
             self._refuse("it is mirrored, which torchcodec does not see")
-        self._decoder = self._open()
-
-    def _open(self) -> Any:
+        if self.is_askew:
+            self._refuse("it is turned by an angle that is no quarter, which torchcodec rounds")
         try:
-            return VideoDecoder(
+            self._decoder = VideoDecoder(
                 self.path,
                 dimension_order="NHWC",
-                num_ffmpeg_threads=self._threads,
+                num_ffmpeg_threads=self._library_threads,
                 seek_mode="exact",
             )
         except (RuntimeError, ValueError) as error:
             self._refuse(f"torchcodec says: {error}")
 
     def _read(self, numbers: list[int]) -> Iterator[Frame]:
-        seconds = self._file.index().seconds
+        seconds = self.index().seconds
         for start in range(0, len(numbers), _BATCH):
             some = numbers[start : start + _BATCH]
             try:

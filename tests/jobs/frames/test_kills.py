@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import random
-import subprocess
-import sys
-import threading
-from contextlib import suppress
+import signal
 
-import psutil
 import pytest
 
 from posemill.config import FramesConfig
+from posemill.errors import StoppedError
 from posemill.jobs.frames.run import write_frames
 
-# Imports everything once, forks a coordinator for each line it reads and kills it after as many
-# seconds.
-FORKER = """
-import os, sys, time
+SCRIPT = """
 from pathlib import Path
 from posemill.config import FramesConfig
 from posemill.jobs.frames import keeping
@@ -29,14 +22,8 @@ def slowly(*args):
     time.sleep(0.0005)
     write(*args)
 keeping._Keeper.keep = slowly
-for line in sys.stdin:
-    pid = os.fork()
-    if pid == 0:
-        os.close(0)
-        os._exit(write_frames(config).exit_code)
-    time.sleep(float(line))
-    os.kill(pid, 9)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+def run():
+    return write_frames(config)
 """
 
 
@@ -59,53 +46,42 @@ def content_of(folder):
 
 
 @pytest.mark.parametrize("pack", [False, True])
-def test_a_coordinator_killed_at_many_moments_ends_as_an_unbroken_one(videos, tmp_path, pack):
+def test_a_coordinator_killed_at_many_moments_ends_as_an_unbroken_one(
+    videos, tmp_path, pack, kill_until_done
+):
     whole = tmp_path / "whole"
     write_frames(FramesConfig(videos, whole, executor="serial", pack=pack, size="40x30"))
-    rng, kills, code = random.Random(5), 0, -1
-    with subprocess.Popen(
-        [sys.executable, "-c", FORKER, str(videos), str(tmp_path / "cut"), str(pack)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as forker:  # fmt: skip
-        assert forker.stdin is not None
-        assert forker.stdout is not None
-        while code < 0:
-            # Longer and longer: on a busy machine a start alone can take seconds.
-            forker.stdin.write(f"{rng.uniform(0, 0.1 if kills < 15 else 0.05 * kills)}\n")
-            forker.stdin.flush()
-            code = int(forker.stdout.readline())
-            kills += 1
+    kills, code = kill_until_done(SCRIPT, videos, tmp_path / "cut", pack, seconds=0.1, quick=15)
     assert code == 1  # one file is no video
     assert kills > 4
     assert content_of(tmp_path / "cut") == content_of(whole)
     assert len(content_of(whole)) == (3 if pack else 116)
 
 
-def test_workers_killed_at_random_moments_are_replaced(videos, tmp_path):
+def test_workers_killed_at_random_moments_are_replaced(videos, tmp_path, killing_workers):
     whole = FramesConfig(videos, tmp_path / "whole", executor="serial")
     write_frames(whole)
-    rng, kills, is_over = random.Random(7), [], threading.Event()
-
-    def kill_workers() -> None:
-        while not is_over.wait(rng.uniform(0.02, 0.3)) and len(kills) < 4:
-            with suppress(psutil.NoSuchProcess):  # one that ended while it was looked at
-                workers = [
-                    each for each in psutil.Process().children()
-                    if "resource_tracker" not in " ".join(each.cmdline())
-                ]  # fmt: skip
-                if workers:
-                    chosen = rng.choice(workers)
-                    chosen.kill()
-                    kills.append(chosen.pid)
-
-    killer = threading.Thread(target=kill_workers)
-    killer.start()
-    try:
+    with killing_workers(least=0.02, most=0.3, count=4) as kills:
         write_frames(
             whole.replace(out=tmp_path / "cut", executor="processes", workers=2, task_frames=8)
         )
-    finally:
-        is_over.set()
-        killer.join()
     assert kills
+    assert content_of(tmp_path / "cut") == content_of(tmp_path / "whole")
+
+
+def test_ctrl_c_stops_it_and_the_same_command_continues(videos, tmp_path):
+    whole = FramesConfig(videos, tmp_path / "whole", executor="serial", task_frames=8)
+    write_frames(whole)
+    cut, seen = whole.replace(out=tmp_path / "cut"), []
+
+    def interrupt(snapshot):
+        if snapshot.frames_done and not seen:
+            seen.append(snapshot.frames_done)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(StoppedError, match=r"stopped by signal 2.* the same command continues"):
+        write_frames(cut, on_progress=interrupt)
+    assert seen
+    assert not (tmp_path / "cut" / "index.csv").exists()
+    write_frames(cut)
     assert content_of(tmp_path / "cut") == content_of(tmp_path / "whole")

@@ -102,6 +102,11 @@ def choose_for_extraction() -> Choice:
     return Choice(USUAL, _DAMAGE)
 
 
+def settle_for_extraction(decoder: str) -> str:
+    """Return the name of the decoder that `auto` or a name comes to, for keypoints."""
+    return choose_for_extraction().decoder if decoder == AUTO else decoder
+
+
 def access_of(num_frames: int | None) -> str:
     """Return which of `ACCESSES` is nearest to reading so many frames of a clip; None for all."""
     return "all" if num_frames is None else "8" if num_frames <= 16 else "32"

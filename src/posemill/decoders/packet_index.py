@@ -21,19 +21,22 @@ from numpy.typing import NDArray
 
 from posemill.files import cache_folder
 
-# Of a packet: one can begin here; it becomes a frame; one can begin, but others may be needed.
-IS_KEY, IS_SHOWN, IS_OPEN = 1, 2, 4
+# Of a packet: one can begin here; it becomes a frame; one can begin, but others may be needed; the
+# demuxer marks it as damaged.
+IS_KEY, IS_SHOWN, IS_OPEN, IS_CORRUPT = 1, 2, 4, 8
+# So many frames at most wait for others in H.264 and HEVC.
+_MOST_DELAY = 16
 _NO_TIME = np.iinfo(np.int64).min
 # What the file begins with: format, size, time of change, inode, device, packets, frames, is_sure.
 _HEAD = struct.Struct("<8sqqqqqq?")
-_FORMAT = b"pmindex1"
+_FORMAT = b"pmindex2"
 _MOST_IN_MEMORY = 256
 
 Identity = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class FrameIndex:
+class PacketIndex:
     """The packets of a video stream in the order they are stored, and the times of its frames.
 
     Args:
@@ -67,6 +70,11 @@ class FrameIndex:
         return bool((self.flags & IS_SHOWN == 0).any())
 
     @property
+    def has_corrupt(self) -> bool:
+        """Whether the demuxer marks packets as damaged."""
+        return bool((self.flags & IS_CORRUPT).any())
+
+    @property
     def has_open_keys(self) -> bool:
         """Whether some key frames are none of H.264's own (open GOP, intra refresh)."""
         return bool((self.flags & IS_OPEN).any())
@@ -94,7 +102,7 @@ class FrameIndex:
         return body + struct.pack("<I", zlib.crc32(body))
 
 
-def from_bytes(data: bytes, identity: Identity) -> FrameIndex | None:
+def from_bytes(data: bytes, identity: Identity) -> PacketIndex | None:
     """Return what `to_bytes` wrote, None where it is damaged or belongs to another file."""
     if len(data) < _HEAD.size + 4:
         return None
@@ -104,7 +112,7 @@ def from_bytes(data: bytes, identity: Identity) -> FrameIndex | None:
     if zlib.crc32(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
         return None
     flags_at = _HEAD.size + 8 * num_packets
-    return FrameIndex(
+    return PacketIndex(
         np.frombuffer(data, np.int64, num_packets, _HEAD.size),
         np.frombuffer(data, np.uint8, num_packets, flags_at),
         np.frombuffer(data, np.float64, num_frames, flags_at + num_packets),
@@ -118,10 +126,10 @@ def identity_of(descriptor: int) -> Identity:
     return status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
 
 
-_memory: OrderedDict[str, tuple[Identity, FrameIndex]] = OrderedDict()
+_memory: OrderedDict[str, tuple[Identity, PacketIndex]] = OrderedDict()
 
 
-def find_index(path: str, identity: Identity) -> FrameIndex | None:
+def find_index(path: str, identity: Identity) -> PacketIndex | None:
     """Return the kept index of a file, None where there is none or it has become stale."""
     held = _memory.get(path)
     if held is not None and held[0] == identity:
@@ -135,7 +143,7 @@ def find_index(path: str, identity: Identity) -> FrameIndex | None:
     return index
 
 
-def keep_index(path: str, identity: Identity, index: FrameIndex) -> None:
+def keep_index(path: str, identity: Identity, index: PacketIndex) -> None:
     """Keep the index of a file in memory and, where that can be written, in the cache folder."""
     _remember(path, identity, index)
     place = _place_of(path)
@@ -147,7 +155,7 @@ def keep_index(path: str, identity: Identity, index: FrameIndex) -> None:
         temporary.replace(place)
 
 
-def _remember(path: str, identity: Identity, index: FrameIndex) -> None:
+def _remember(path: str, identity: Identity, index: PacketIndex) -> None:
     _memory[path] = identity, index
     _memory.move_to_end(path)
     while len(_memory) > _MOST_IN_MEMORY:
@@ -159,9 +167,18 @@ def _place_of(path: str) -> Path:
     return cache_folder() / "frame-index" / name[:2] / name[2:]
 
 
+def delay_of(shown: NDArray[np.int64]) -> int:
+    """Return by how many places a frame is stored after its turn to be shown, at most."""
+    if not len(shown):
+        return 0
+    rank = np.empty(len(shown), np.int64)
+    rank[np.argsort(shown, kind="stable")] = np.arange(len(shown))
+    return int((np.arange(len(shown)) - rank).max())
+
+
 def make_index(
     packets: list[tuple[int | None, int]], seconds: list[float], *, is_exact: bool
-) -> FrameIndex:
+) -> PacketIndex:
     """Return the index of packets in the order they are stored.
 
     Args:
@@ -179,5 +196,6 @@ def make_index(
         and len(np.unique(shown)) == len(shown)
         and len(shown) > 0
         and shown[0] == shown.min()
+        and delay_of(shown) <= _MOST_DELAY
     )
-    return FrameIndex(pts, flags, np.array(seconds, np.float64), is_sure)
+    return PacketIndex(pts, flags, np.array(seconds, np.float64), is_sure)

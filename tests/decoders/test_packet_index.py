@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posemill.decoders import frame_index, open_video
-from posemill.decoders.frame_index import (
+from posemill.decoders import open_video, packet_index
+from posemill.decoders.packet_index import (
     IS_KEY,
     IS_OPEN,
     IS_SHOWN,
@@ -29,7 +29,7 @@ ONE = (100, 7, 1, 2)
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
-    frame_index._memory.clear()
+    packet_index._memory.clear()
 
 
 def kept_files() -> list[Path]:
@@ -89,7 +89,7 @@ def test_the_index_of_a_file_is_read_once_and_not_after_it_changed(
     with open_video(path) as video:
         assert number_of(video.frames_at([33])[0]) == 33
     assert len(kept_files()) == 1
-    frame_index._memory.clear()
+    packet_index._memory.clear()
 
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("read again")
@@ -141,14 +141,14 @@ def test_a_cache_that_cannot_be_written_is_done_without(
 
 
 def test_memory_holds_the_newest_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_index, "_MOST_IN_MEMORY", 2)
+    monkeypatch.setattr(packet_index, "_MOST_IN_MEMORY", 2)
     index = make_index([(0, KEY)], [0.0], is_exact=True)
     for name in "abc":
         keep_index(name, ONE, index)
-    assert list(frame_index._memory) == ["b", "c"]
+    assert list(packet_index._memory) == ["b", "c"]
     assert find_index("b", ONE) is index
     again = find_index("a", ONE)
     assert again is not None
     assert again is not index  # from the disk
-    assert list(frame_index._memory) == ["c", "a"]
+    assert list(packet_index._memory) == ["c", "a"]
     assert find_index("d", ONE) is None

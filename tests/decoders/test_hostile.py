@@ -1,0 +1,154 @@
+"""Files made to mislead: every decoder gives the frames of PyAV's full reading, or refuses."""
+
+from __future__ import annotations
+
+import random
+import struct
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from posemill.decoders import DECODERS, find_decoder, open_video
+from posemill.errors import DecodeError, MissingExtraError
+from posemill.testing.videos import number_of, numbered_frame, write_video
+
+B_FRAMES = {"g": "12", "bf": "3", "x264-params": "b-adapt=0:scenecut=0"}
+
+
+@pytest.fixture(params=DECODERS)
+def decoder(request: pytest.FixtureRequest) -> str:
+    try:
+        find_decoder(request.param)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    return str(request.param)
+
+
+def write_sizes(path: Path) -> Path:
+    """Write a video whose frames become larger in its middle."""
+    with av.open(str(path), "w") as container:
+        stream: Any = None
+        for size_wh in ((64, 48), (96, 64)):
+            encoder: Any = av.CodecContext.create("mjpeg", "w")
+            encoder.width, encoder.height = size_wh
+            encoder.pix_fmt, encoder.time_base = "yuvj420p", Fraction(1, 25)
+            for number in range(5):
+                pixels = numbered_frame(number, size_wh)
+                frame: Any = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+                frame = frame.reformat(format="yuvj420p")
+                for packet in encoder.encode(frame):
+                    if stream is None:
+                        stream = container.add_stream("mjpeg", rate=25)
+                        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuvj420p"
+                    position = number + (5 if size_wh[0] == 96 else 0)
+                    packet.stream, packet.time_base = stream, Fraction(1, 25)
+                    packet.pts = packet.dts = position
+                    container.mux(packet)
+    return path
+
+
+def patched(path: Path, box: bytes, offset: int, content: bytes) -> Path:
+    """Write other bytes at an offset from the name of a box of an MP4."""
+    data = bytearray(path.read_bytes())
+    start = data.index(box) + offset
+    data[start : start + len(content)] = content
+    path.write_bytes(data)
+    return path
+
+
+def write_twice(path: Path) -> Path:
+    """Write two recordings of a transport stream one behind the other."""
+    data = write_video(path, 25, options=B_FRAMES).read_bytes()
+    path.write_bytes(data + data)
+    return path
+
+
+def made(kind: str, folder: Path) -> Path:
+    path = folder / kind
+    if kind == "sizes.mkv":
+        return write_sizes(path)
+    if kind == "twice.ts":
+        return write_twice(path)
+    if kind == "odd.mkv":
+        return write_video(path, codec="libvpx-vp9", size_wh=(65, 49), options={"cpu-used": "8"})
+    write_video(path, 40, options=B_FRAMES)
+    if kind == "no-order.mp4":  # B-frames, and times as if there were none
+        return patched(path, b"ctts", 0, b"free")
+    if kind == "absurd-rate.mp4":
+        return patched(path, b"stts", 16, struct.pack(">I", 1))
+    if kind == "absurd-length.mp4":
+        return patched(path, b"mvhd", 20, struct.pack(">I", 0xFFFFFFF0))
+    side = 46341  # cos 45°, in 16.16
+    matrix = struct.pack(">9i", side, side, 0, -side, side, 0, 0, 0, 1 << 30)
+    return patched(path, b"tkhd", 44, matrix)
+
+
+KINDS = {
+    "sizes.mkv": "its frames change their size",
+    "twice.ts": "packets of it are damaged",
+    "no-order.mp4": "its frames cannot be told by their times",
+    "absurd-rate.mp4": "its frames cannot be told by their times",
+    "askew.mp4": "turned by an angle that is no quarter",
+    "absurd-length.mp4": "",
+    "odd.mkv": "",
+}
+WHOLE = ("absurd-length.mp4", "odd.mkv")  # nobody has a reason to refuse them
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_decoder_gives_the_frames_of_a_full_reading_or_refuses(
+    kind: str, decoder: str, tmp_path: Path
+) -> None:
+    path = made(kind, tmp_path)
+    expected, reason = read(path, "pyav")
+    assert expected
+    found: tuple[list[np.ndarray], str] | None
+    try:
+        found = read(path, decoder)
+    except DecodeError as error:
+        found = None
+        assert KINDS[kind] in str(error)  # noqa: PT017
+        assert (error.reason, decoder == "pyav") == ("unsupported", False)  # noqa: PT017
+    if found is None:
+        assert kind not in WHOLE
+        return
+    assert found[1] == reason
+    assert len(found[0]) == len(expected)
+    assert all(map(np.array_equal, found[0], expected))
+    if reason:
+        return
+    numbers = random.Random(2).choices(range(len(expected)), k=9)
+    with open_video(path, decoder=decoder) as video:
+        assert all(map(np.array_equal, video.frames_at(numbers), [expected[n] for n in numbers]))
+        with pytest.raises(IndexError, match=f"no frame {len(expected)}; expected 0 to"):
+            video.frames_at([0, len(expected)])
+
+
+def read(path: Path, decoder: str) -> tuple[list[np.ndarray], str]:
+    """Return all frames, and the reason for which there are no more."""
+    frames: list[np.ndarray] = []
+    with open_video(path, decoder=decoder) as video:
+        try:
+            frames.extend(video)
+        except DecodeError as error:
+            return frames, error.reason
+    return frames, ""
+
+
+def test_frames_of_several_sizes_come_in_their_own(tmp_path: Path) -> None:
+    frames, _ = read(write_sizes(tmp_path / "sizes.mkv"), "pyav")
+    assert [frame.shape for frame in frames] == [(48, 64, 3)] * 5 + [(64, 96, 3)] * 5
+
+
+def test_times_that_ignore_the_order_of_showing_are_not_gone_by(tmp_path: Path) -> None:
+    path = made("no-order.mp4", tmp_path)
+    with open_video(path) as video:
+        numbers = [number_of(frame) for frame in video]
+    assert numbers == sorted(numbers)
+    with open_video(path) as video:
+        wanted = [number_of(frame) for frame in video.frames_at([20, 3, 9])]
+    assert wanted == [numbers[20], numbers[3], numbers[9]]
