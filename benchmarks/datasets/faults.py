@@ -53,15 +53,10 @@ _FRAMES = 40
 
 def kill_coordinators(folder: Path, num_kills: int, rng: random.Random) -> dict[str, Measured]:
     """Return how many kills there were, how many runs they were in, and how many differ."""
-    source = folder / "frames"
-    for name, count in _CLIPS.items():
-        (source / name).mkdir(parents=True)
-        for index in range(count):
-            shade = np.full((24, 32, 3), 10 + (index * 7) % 200, np.uint8)
-            cv2.imwrite(str(source / name / f"{index:04d}.png"), shade)
+    source = make_frames(folder / "frames")
     options: dict[str, Any] = {"engine": "fake", "executor": "serial", "progress": False}
     posemill.extract(source, out=folder / "whole", **options)
-    whole = _rows(posemill.open_run(folder / "whole"))
+    whole = rows_of(posemill.open_run(folder / "whole"))
     kills = runs = different = 0
     with subprocess.Popen([sys.executable, "-c", _FORKER, str(source)], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -78,13 +73,24 @@ def kill_coordinators(folder: Path, num_kills: int, rng: random.Random) -> dict[
                 forker.stdin.flush()
                 code = int(forker.stdout.readline())
                 kills += code < 0
-            cut = _rows(posemill.open_run(folder / f"cut{runs}"))
+            cut = rows_of(posemill.open_run(folder / f"cut{runs}"))
             different += cut != whole
     return {"kills": Measured(kills), "killed_runs": Measured(runs),
             "killed_runs_that_differ": Measured(different)}  # fmt: skip
 
 
-def _rows(run: Run) -> dict[tuple[str, str], tuple[bytes, bytes, bytes]]:
+def make_frames(source: Path) -> Path:
+    """Write four small clips as pictures; return their folder."""
+    for name, count in _CLIPS.items():
+        (source / name).mkdir(parents=True)
+        for index in range(count):
+            shade = np.full((24, 32, 3), 10 + (index * 7) % 200, np.uint8)
+            cv2.imwrite(str(source / name / f"{index:04d}.png"), shade)
+    return source
+
+
+def rows_of(run: Run) -> dict[tuple[str, str], tuple[bytes, bytes, bytes]]:
+    """Return the frame numbers, points and scores of each clip, bit by bit."""
     return {
         (clip.split, clip.clip_id): (
             clip.frame_indices.tobytes(), clip.points.tobytes(), clip.scores.tobytes()

@@ -154,7 +154,7 @@ def test_an_unknown_executor_is_refused():
 
 
 def test_the_names_of_executors_are_those_of_the_table():
-    assert known_executors() == ["serial", "threads", "processes"]
+    assert known_executors() == ["serial", "threads", "processes", "ray"]
 
 
 def test_progress_keeps_the_last_place():

@@ -11,7 +11,7 @@ import pytest
 
 from posemill.errors import RunError
 from posemill.records import PoseClip
-from posemill.skeletons import FACE_68_OF_468
+from posemill.skeletons.layouts import FACE_68_OF_468
 from posemill.stores.commits import CommitLog
 from posemill.stores.compaction import compact
 from posemill.stores.manifest import Manifest

@@ -1,4 +1,4 @@
-"""Functions over tasks: serial, threads, processes. A new one is a module and a row in `EXECUTORS`.
+"""Functions over tasks: serial, threads, processes, Ray. Each is a module and a row in `EXECUTORS`.
 
 An executor knows nothing of what it runs. It asks for tasks one at a time, gives each to a worker,
 and hands back events in one stream, to be read by one thread:
@@ -131,12 +131,24 @@ class Limits:
         memory_bytes: Resident memory of one worker process; 0 for no limit.
         log_folder: Where worker processes write what they print; None for the parent's stderr.
         environment: Variables set in worker processes.
+        log_name: Of a worker's file in `log_folder`; by default it has the worker's number.
+        address: Of a cluster; empty: this machine alone. This and what follows is for `ray`.
+        gpus_per_worker: GPUs that a worker asks for, or a fraction of one.
+        is_elastic: Whether there are more workers when machines join.
+        must_see: A path that every machine has to see; None if none.
+        files: What every machine needs, by the name below the cache folder.
     """
 
     timeout_seconds: float = 120.0
     memory_bytes: int = 0
     log_folder: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    log_name: str = ""
+    address: str = ""
+    gpus_per_worker: float = 0.0
+    is_elastic: bool = False
+    must_see: Path | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
 
 
 class Executor(Protocol):
@@ -165,12 +177,21 @@ EXECUTORS = {
     "serial": "posemill.executors.serial:SerialExecutor",
     "threads": "posemill.executors.threads:ThreadExecutor",
     "processes": "posemill.executors.processes:ProcessExecutor",
+    "ray": "posemill.executors.ray_cluster:RayExecutor",
 }
+
+
+def find_executor(name: str) -> Callable[[int, Limits], Executor]:
+    """Return what makes an executor of that name; raises where what it needs is not installed."""
+    return cast(
+        "Callable[[int, Limits], Executor]",
+        plugins.load("executor", EXECUTORS, name, extra="ray"),
+    )
 
 
 def open_executor(name: str, num_workers: int, limits: Limits) -> Executor:
     """Return a new executor of that name."""
-    return cast(Executor, plugins.load("executor", EXECUTORS, name)(num_workers, limits))
+    return find_executor(name)(num_workers, limits)
 
 
 def known_executors() -> list[str]:

@@ -57,7 +57,8 @@ class _Worker:
         self.progress = Progress(slots)
         self.pipe: Connection
         self.pipe, far_end = _CONTEXT.Pipe()
-        log = None if limits.log_folder is None else limits.log_folder / f"worker-{index}.log"
+        name = limits.log_name or f"worker-{index}.log"
+        log = None if limits.log_folder is None else limits.log_folder / name
         self.process = _CONTEXT.Process(
             target=work,
             args=(far_end, slots, make_function),

@@ -12,11 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from posemill.config import resize_of, size_of
+from posemill.decoders.choice import settle_for_extraction
 from posemill.decoders.pictures import resize_frame
 from posemill.decoders.sampling import fewer_frames
 from posemill.errors import DecodeError, PosemillError, SourceError
 from posemill.estimators import EngineInfo, Estimator, engine_info, open_estimator
-from posemill.files import atomic_path
+from posemill.files import atomic_path, near_path
+from posemill.formats import refuse_foreign
 from posemill.formats.landmarks_file import landmark_arrays
 from posemill.machine.disk import is_full, reserve
 from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, nobody_else
@@ -57,7 +59,7 @@ def estimate_landmarks(
             or `auto`: as `choose_mode` finds.
         engine: One of `posemill.estimators.known_engines`.
         engine_options: Its own options.
-        decoder: For videos; one of `posemill.decoders.known_decoders`.
+        decoder: For videos; one of `posemill.decoders.decoder_choices`.
         resize: `WIDTHxHEIGHT` that frames are brought to first; None: as they are.
         fps: Take as many frames of a second of a video; all pictures of a folder, which has none.
         stride: Take every so manieth frame.
@@ -66,6 +68,7 @@ def estimate_landmarks(
         on_frame: Called after each frame.
     """
     clip, size = clip_at(source), size_of(resize_of(resize))
+    decoder = settle_for_extraction(decoder)
     if fps is not None and clip.kind != "video":
         warn_once(f"{source} does not say how many pictures a second it has: all are taken")
         fps = None
@@ -123,7 +126,9 @@ def clip_at(source: Path) -> Clip:
         _expect_pictures(source)
         return Clip(source.name, str(source), "frames")
     if not source.exists():
-        raise SourceError(f"{source}: no such file or folder; expected pictures or a video")
+        raise SourceError(
+            f"{source}: no such file or folder; expected pictures or a video" + near_path(source)
+        )
     is_picture = suffix_of(source.name) in PICTURE_SUFFIXES
     return Clip(source.name, str(source), "pictures" if is_picture else "video")
 
@@ -198,6 +203,7 @@ def check_out(path: Path, num_frames: int | None = None, *, num_points: int = 0)
         if path.exists() and not path.is_file():
             what = "a folder" if path.is_dir() else "not a file"
             raise PosemillError(f"{path} is {what}; name a .npz file to write")
+        refuse_foreign(path)
         folder = path.parent
         while not folder.exists():
             folder = folder.parent

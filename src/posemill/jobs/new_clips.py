@@ -9,6 +9,7 @@ from typing import Any
 
 from posemill.clips.inputs import ClipInput
 from posemill.errors import DecodeError, SourceError
+from posemill.files import near_path
 from posemill.formats.shared.contract import Recipe
 from posemill.jobs.convert.shaping import shape_clip
 from posemill.jobs.landmarks import estimate_landmarks
@@ -93,7 +94,7 @@ def _named_clips(source: Path) -> list[tuple[str, Path]]:
     if not source.exists():
         raise SourceError(
             f"{source}: no such file or folder; expected a video, pictures, a run, or data that "
-            "`posemill prepare` wrote"
+            "`posemill prepare` wrote" + near_path(source)
         )
     if not source.is_dir():
         is_video = suffix_of(source.name) in VIDEO_SUFFIXES

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posemill.errors import ConfigError, SourceError
+from posemill.files import near_path
 from posemill.sources import frame_folders, lists, phoenix, videos
 from posemill.sources.clip_list import ClipList, Collector, SplitTotals
 from posemill.sources.names import (
@@ -17,7 +18,9 @@ from posemill.sources.names import (
     readable,
     suffix_of,
 )
+from posemill.sources.places import scan_place
 from posemill.sources.scan import Scan, scan_tree
+from posemill.storage import uri_of
 from posemill.terminal import counted
 
 __all__ = ["LAYOUTS", "ClipList", "SplitTotals", "detect_layout", "find_clips"]
@@ -48,7 +51,7 @@ def find_clips(
     """
     if layout not in LAYOUTS:
         raise ConfigError(f"unknown layout {layout!r}; known: {', '.join(LAYOUTS)}")
-    root = os.fsdecode(path)
+    root = uri_of(path) or os.fsdecode(path)
     chosen, scan = _choose(root, layout)
     # Loose pictures and frames are told apart folder by folder, unless the user said it.
     name = "auto" if layout == "auto" and chosen in ("frames", "pictures") else chosen
@@ -80,17 +83,40 @@ def detect_layout(path: str | os.PathLike[str]) -> str:
 
 def _choose(root: str, layout: str) -> tuple[str, Scan | None]:
     """Return the layout to use, and what lies below the root if it had to be looked at."""
+    if uri_of(root) is not None:
+        return _choose_at_place(root, layout)
     try:
         is_folder = stat.S_ISDIR(Path(root).stat().st_mode)
     except OSError as error:
-        raise SourceError(f"{readable(root)!r} cannot be read: {error.strerror}") from error
+        near = near_path(Path(root)) if isinstance(error, FileNotFoundError) else ""
+        said = f"{readable(root)!r} cannot be read: {error.strerror}"
+        raise SourceError(said + near) from error
     if not is_folder:
         return _choose_for_file(root, layout), None
     if layout == "list":
         raise SourceError(f"{readable(root)!r} is a folder; layout 'list' expects a file")
     if layout == "phoenix" or (layout == "auto" and phoenix.find_places(root)):
         return "phoenix", None
-    scan = scan_tree(root)
+    return _choose_for_scan(root, layout, scan_tree(root))
+
+
+def _choose_at_place(uri: str, layout: str) -> tuple[str, Scan | None]:
+    """Return the same for a URI: the ending of its name tells an object from all below it."""
+    if layout == "phoenix":
+        raise SourceError(
+            f"{uri}: PHOENIX-2014-T is read from a disk; at a URI say --layout frames, or give a "
+            "list of its folders"
+        )
+    if layout == "list" or suffix_of(uri) in LIST_SUFFIXES:
+        return "list", None
+    if suffix_of(uri) in PICTURE_SUFFIXES or suffix_of(uri) in VIDEO_SUFFIXES:
+        raise SourceError(
+            f"{uri} is one object; give what it lies in, or a list (.csv) with it in a row"
+        )
+    return _choose_for_scan(uri, layout, scan_place(uri))
+
+
+def _choose_for_scan(root: str, layout: str, scan: Scan) -> tuple[str, Scan]:
     if layout != "auto":
         return layout, scan
     if scan.num_pictures and scan.num_videos:
@@ -128,6 +154,8 @@ def _choose_for_file(path: str, layout: str) -> str:
 
 def _describe(root: str, scan: Scan) -> str:
     """Return what is in a folder that holds no clips, for an error."""
+    if uri_of(root) is not None:
+        return f"{scan.num_ignored} other objects"
     names = sorted(each.name for each in Path(root).iterdir())[:5]
     there = ", ".join(repr(readable(name)) for name in names) or "nothing"
     problems = "".join(f"; {each}" for each in scan.problems)

@@ -35,7 +35,14 @@ def find_in_scan(scan: Scan, collector: Collector) -> ClipList:
         kind: Literal["frames", "pictures"] = "frames"
         if collector.layout == "pictures" or (collector.layout == "auto" and not parts):
             kind = "pictures"
-        clip = Clip(readable(name), folder.path, kind, split, num_frames=folder.num_pictures)
+        clip = Clip(
+            readable(name),
+            folder.path,
+            kind,
+            split,
+            num_frames=folder.num_pictures,
+            version=folder.versions.get(".", ""),
+        )
         collector.add(clip, folder.pictures_digest)
         kinds.add(kind)
     for folder in scan.unreadable:

@@ -18,6 +18,7 @@ from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError
 from posemill.records import Clip, Frame, IntArray
 from posemill.sources.scan import list_pictures
+from posemill.storage import uri_of
 
 
 class ClipFrame(NamedTuple):
@@ -94,7 +95,9 @@ def read_clip(
         yield ClipFrame(start_index, None, error)
         return
     is_folder = Path(clip.path).is_dir()
-    chosen = range(len(names)) if sampling is None else sampling.indices(len(names)).tolist()
+    chosen: Sequence[int] = range(len(names))
+    if sampling is not None:
+        chosen = sampling.indices(len(names), fps=clip.listed_fps).tolist()
     for index in chosen[start_index:]:
         path = os.path.join(clip.path, names[index]) if is_folder else clip.path  # noqa: PTH118
         yield ClipFrame(index, path, _read_or_error(path))
@@ -148,10 +151,14 @@ def count_frames(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = 
     that will read it. With a sampling, the frames that it takes.
     """
     known = clip.num_frames
+    if uri_of(clip.path) is not None and (clip.kind == "video" or known is None):
+        return known  # whoever reads it has it here, and counts it then
     try:
         if clip.kind != "video":
             known = len(list_frames(clip)) if known is None else known
-            return len(sampling.indices(known)) if sampling and known else known
+            if sampling is not None and known:
+                return len(sampling.indices(known, fps=clip.listed_fps))
+            return known
         if known is not None:
             return known
         window = {"start_seconds": clip.start_seconds, "end_seconds": clip.end_seconds}

@@ -22,6 +22,8 @@ from posemill.sources.names import (
     without_suffix,
 )
 from posemill.sources.scan import digest_names, list_pictures
+from posemill.storage import uri_of
+from posemill.storage.cache import fetched
 from posemill.tables import GBK, TableError, find_encoding, read_table
 
 Kind = Literal["frames", "video", "pictures"]
@@ -36,10 +38,12 @@ def find(path: str, collector: Collector) -> ClipList:
     `clip_id`, `split`, `start_seconds`, `end_seconds`, `label`; all others go to `Clip.extra`.
     """
     collector.layout = "list"
-    folder = str(Path(path).absolute().parent)
+    uri = uri_of(path)
+    folder = str(Path(path).absolute().parent) if uri is None else uri.rpartition("/")[0]
+    file = path if uri is None else str(fetched(uri))
     rows: list[_Row] = []
     try:
-        for line, values in _read_rows(path, folder):
+        for line, values in _read_rows(file, folder):
             rows.append(_to_row(values, folder, f"{readable(path)}, line {line}: "))
     except TableError as error:
         raise SourceError(f"{readable(path)}, {error}") from error
@@ -126,7 +130,7 @@ def _to_row(row: Mapping[str, str], folder: str, where: str) -> _Row:
         raise SourceError(f"{where}'path' is empty")
     if not _can_be_a_path(given):
         raise SourceError(f"{where}'path' holds what no file name can: {readable(given)!r}")
-    path = os.path.join(folder, given)  # noqa: PTH118
+    path = uri_of(given) or os.path.join(folder, given)  # noqa: PTH118
     kind, num_frames, content = _look_at(path)
     start_seconds = _to_seconds(row, "start_seconds", where)
     end_seconds = _to_seconds(row, "end_seconds", where)
@@ -178,6 +182,10 @@ def _look_at(path: str) -> tuple[Kind, int | None, str]:
     One that is missing stays in the list by what its name looks like: it fails when it is read.
     """
     suffix = suffix_of(path)
+    if uri_of(path) is not None:  # a look at each of a million takes hours: the name tells
+        if suffix in PICTURE_SUFFIXES:
+            return "pictures", 1, "uri"
+        return ("video" if suffix in VIDEO_SUFFIXES else "frames"), None, "uri"
     try:
         if os.path.isdir(path):  # noqa: PTH112
             names = list_pictures(path)

@@ -18,7 +18,7 @@ from posemill.sources.names import (
 )
 
 # Left by archivers and storage boxes beside the data, with pictures inside.
-_FOREIGN_FOLDERS = frozenset(["__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information"])
+FOREIGN_FOLDERS = frozenset(["__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information"])
 _MAX_DEPTH = 64
 
 
@@ -33,6 +33,7 @@ class Folder:
         pictures_digest: Over their names; see `digest_names`.
         videos: Name and size in bytes of each video; -1 where it cannot be had.
         marks: Files by which folders that posemill wrote are known.
+        versions: At a URI, that of each video, and of all pictures together as `.`.
     """
 
     path: str
@@ -41,6 +42,7 @@ class Folder:
     pictures_digest: str = ""
     videos: dict[str, int] = field(default_factory=dict)
     marks: set[str] = field(default_factory=set)
+    versions: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -123,7 +125,7 @@ def _sort_entries(scan: Scan, folder: Folder) -> Iterator[str]:
             if name[0] == ".":
                 scan.num_ignored += 1
             elif _is_folder(entry) or _leads_nowhere(entry, suffix):
-                if name in _FOREIGN_FOLDERS:
+                if name in FOREIGN_FOLDERS:
                     scan.num_ignored += 1
                 else:
                     yield name

@@ -21,7 +21,11 @@ def find_in_scan(scan: Scan, collector: Collector) -> ClipList:
     collector.num_ignored += scan.num_ignored + scan.num_pictures
     collector.problems += scan.problems
     found = [
-        (*split_of((*folder.parts, name)), os.path.join(folder.path, name), size)  # noqa: PTH118
+        (
+            *split_of((*folder.parts, name)),
+            os.path.join(folder.path, name),  # noqa: PTH118
+            folder.versions.get(name) or size,
+        )
         for folder in scan.folders
         for name, size in folder.videos.items()
     ]
@@ -32,7 +36,8 @@ def find_in_scan(scan: Scan, collector: Collector) -> ClipList:
         name = "/".join(parts)
         stem = without_suffix(name)
         clip_id = stem if stems[split, stem] == 1 else name
-        collector.add(Clip(readable(clip_id), path, "video", split), str(size))
+        version = size if isinstance(size, str) else ""
+        collector.add(Clip(readable(clip_id), path, "video", split, version=version), str(size))
     return collector.finish(_LOOKED_FOR)
 
 

@@ -18,6 +18,7 @@ from posemill.errors import RunError
 from posemill.files import atomic_path
 from posemill.stores.manifest import LEDGER_NAME, check_ledger_is_there
 from posemill.stores.names import valid_unicode
+from posemill.stores.records import RecordLog
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -43,6 +44,18 @@ CREATE TABLE IF NOT EXISTS failures (
   num_frames INTEGER NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS failures_by_unit ON failures (unit_no);
 CREATE INDEX IF NOT EXISTS failures_by_clip ON failures (clip_no);
+"""
+# What is left to do, of runs that are worked on: see `posemill.jobs.extract.ledger`.
+UNIT_TABLES = """
+CREATE TABLE IF NOT EXISTS units (
+  unit_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, start_frame INTEGER NOT NULL, stop_frame
+  INTEGER, is_chain INTEGER NOT NULL, is_video INTEGER NOT NULL, cost INTEGER NOT NULL, next_frame
+  INTEGER NOT NULL, state BLOB, is_done INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS units_to_do ON units (clip_no) WHERE is_done = 0;
+CREATE TABLE IF NOT EXISTS crashes (
+  unit_no INTEGER NOT NULL, frame_index INTEGER NOT NULL, phase INTEGER NOT NULL, tries INTEGER
+  NOT NULL, is_given_up INTEGER NOT NULL DEFAULT 0, message TEXT NOT NULL,
+  PRIMARY KEY (unit_no, frame_index, phase)) WITHOUT ROWID;
 """
 
 
@@ -117,12 +130,18 @@ class CommitLog:
 
     Writing happens inside `with log.transaction():`; everything in it is durable when it ends, or
     did not happen.
+
+    Args:
+        folder: The run's.
+        records: Where each commit goes first, of a run that lies elsewhere; None for one that is
+            here, whose ledger is the record.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, records: RecordLog | None = None) -> None:
         self.path = folder / LEDGER_NAME
+        self.records = records
         if not self.path.exists():
-            _create(self.path)
+            create_ledger(self.path)
         self._database = sqlite3.connect(self.path, isolation_level=None, timeout=60)
         try:
             _check_tables(self._database, self.path)
@@ -133,6 +152,8 @@ class CommitLog:
         self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
         if not has_found_counts(self._database):  # a ledger of an earlier version
             self._database.execute("ALTER TABLE pieces ADD COLUMN found TEXT")
+        if records is not None:
+            records.watch(self._database)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -143,10 +164,16 @@ class CommitLog:
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._publish()
         except BaseException:
             self._database.rollback()
             raise
         self._database.commit()
+
+    def _publish(self) -> None:
+        """Write what the open transaction changed where others see it, if that is elsewhere."""
+        if self.records is not None:
+            self.records.publish(self._database)
 
     def add_clip(
         self, split: str, clip_id: str, num_frames: int | None, *, content: str | None = None
@@ -211,6 +238,11 @@ class CommitLog:
             )
             self.count(failure.split, frames_known=lost, frames_failed=lost)
 
+    def num_starts(self) -> int:
+        """Return how often the run was started."""
+        row = self._database.execute("SELECT value FROM meta WHERE key = 'starts'").fetchone()
+        return 0 if row is None else int(row[0])
+
     def shard_names(self) -> set[str]:
         """Return the file names of all shards that count."""
         return {name for (name,) in self._database.execute("SELECT name FROM shards")}
@@ -263,10 +295,10 @@ class CommitLog:
             self._database.close()
 
 
-def _create(path: Path) -> None:
+def create_ledger(path: Path, *, has_units: bool = False) -> None:
     """Make an empty ledger, whole or not at all: readers may look at any moment."""
     with atomic_path(path) as temporary, closing(sqlite3.connect(temporary)) as database:
-        database.executescript(_TABLES)
+        database.executescript(_TABLES + UNIT_TABLES * has_units)
 
 
 def _check_tables(database: sqlite3.Connection, path: Path) -> None:

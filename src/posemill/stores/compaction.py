@@ -19,7 +19,9 @@ def compact(folder: Path, log: CommitLog) -> int:
     Each one: the new shard first, then the records, then the old one goes. Killed in between, an
     uncommitted shard is left, which `remove_uncommitted` removes.
     """
-    stale = log.stale_shards()
+    # Elsewhere rows that no longer count stay where they are: nobody reads them, and a file that
+    # may be replaced would have to be guarded against a writer that was cut off.
+    stale = log.stale_shards() if log.records is None else []
     for shard_no, name in stale:
         old = shard_path(folder, name)
         pieces = log.pieces_of(shard_no)

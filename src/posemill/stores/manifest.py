@@ -25,6 +25,7 @@ LEDGER_NAME = "ledger.sqlite"
 SHARDS_NAME = "shards"
 LOGS_NAME = "logs"
 LOCK_NAME = "lock"
+ORIGIN_NAME = "origin.json"  # beside the copy of a run that lies elsewhere
 FORMAT_VERSION = 1
 _PACKAGES = ("numpy", "opencv-python-headless", "av", "ai-edge-litert", "onnxruntime",
              "onnxruntime-gpu", "pyarrow")  # fmt: skip
@@ -212,6 +213,11 @@ def check_ledger_is_there(folder: Path) -> None:
         )
 
 
+def is_copy(folder: Path) -> bool:
+    """Return whether a folder is the copy of a run that lies elsewhere: see `stores.replica`."""
+    return folder.name == "run" and (folder.parent / ORIGIN_NAME).is_file()
+
+
 def check_folder(folder: Path) -> bool:
     """Return whether the folder holds a run already; refuse one that holds something else."""
     if not folder.exists():
@@ -223,6 +229,8 @@ def check_folder(folder: Path) -> bool:
     if MANIFEST_NAME in names:
         Manifest.read(folder)
         return True
+    if is_copy(folder):  # ours, whatever lies in it; what is elsewhere is looked at there
+        return False
     # What a start that was killed before its manifest leaves behind.
     foreign = [
         name

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ from posemill.stores.commits import (
 )
 from posemill.stores.manifest import Manifest
 from posemill.stores.names import valid_unicode
+from posemill.stores.replica import existing_run, place_name
 from posemill.stores.schema import CLIP_COLUMNS, arrays_of, block_of, run_schema
 from posemill.stores.shards import (
     SELECT_ROWS,
@@ -48,8 +50,8 @@ _ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
 
 
 def open_run(path: Path | str) -> Run:
-    """Return the run in a folder, finished or not: what was committed to it so far."""
-    return Run(Path(path))
+    """Return the run in a folder or at a URI, finished or not: what was committed to it so far."""
+    return Run(existing_run(path))
 
 
 class FoundCounts(NamedTuple):
@@ -93,8 +95,11 @@ class Run:
             f"{each.split} {counted(each.frames_out, 'frames')}" for each in self._counts
         )
         state = "finished" if self.is_finished else "not finished"
-        name = f"Run({str(self.folder)!r}, {self.skeleton_name}, "
+        name = f"Run({place_name(self.folder)!r}, {self.skeleton_name}, "
         return f"{name}{parts or 'empty'}, {state})"
+
+    def _repr_html_(self) -> str:
+        return str(import_module("posemill.api.notebooks").run_html(self))
 
     def __len__(self) -> int:
         return sum(each.num_clips for each in self._counts)

@@ -17,6 +17,7 @@ from posemill.blocks import BLOCK_FRAMES
 from posemill.errors import RunError
 from posemill.stores.columns import read_groups
 from posemill.stores.manifest import shard_path
+from posemill.stores.replica import shard_file
 from posemill.stores.schema import check_schema, integers_of, join_tables, schema_like
 
 # Joined with what a block is chosen by; `rows_of` takes the rows.
@@ -114,7 +115,7 @@ def read_rows(
     """
     tables = []
     for shard, rows in groupby(_joined(plan.rows), key=lambda each: each.shard):
-        path = shard_path(folder, shard)
+        path = shard_file(folder, shard_path(folder, shard))
         with _open(path, skeleton_name) as file:
             schema = schema_like(file.schema_arrow, part or skeleton_name)
             names = [name for name in schema.names if columns is None or name in columns]

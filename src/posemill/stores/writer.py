@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from pathlib import Path
 from types import TracebackType
 
@@ -20,6 +19,7 @@ from posemill.stores.columns import as_stored
 from posemill.stores.commits import CommitLog, Failure, Piece, Shard
 from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder
 from posemill.stores.names import valid_unicode
+from posemill.stores.replica import ShardFolder, shards_place
 from posemill.stores.schema import join_tables, table_of
 
 ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
@@ -31,6 +31,14 @@ def write_table(table: pa.Table, path: Path) -> int:
     It is compressed in memory first, so that a full disk is met in one plain write, which leaves
     nothing behind.
     """
+    content = _shard_of(table)
+    with atomic_path(path) as temporary, temporary.open("wb") as handle:
+        handle.write(content)
+    return len(content)
+
+
+def _shard_of(table: pa.Table) -> memoryview:
+    """Return the content of a shard."""
     buffer = io.BytesIO()
     stored = as_stored(table)
     floats = [each.name for each in stored.schema if pa.types.is_nested(each.type)]
@@ -46,9 +54,7 @@ def write_table(table: pa.Table, path: Path) -> int:
         use_dictionary=[name for name in stored.column_names if name not in floats],
         column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in floats},
     )
-    with atomic_path(path) as temporary, temporary.open("wb") as handle:
-        handle.write(buffer.getbuffer())
-    return buffer.tell()
+    return buffer.getbuffer()
 
 
 def found_counts(clip: PoseClip) -> str:
@@ -59,10 +65,14 @@ def found_counts(clip: PoseClip) -> str:
 
 
 class ShardWriter:
-    """Collects pieces of clips and writes them as one shard."""
+    """Collects pieces of clips and writes them as one shard.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / SHARDS_NAME
+    Args:
+        place: The run's folder, or its URI.
+    """
+
+    def __init__(self, place: Path | str) -> None:
+        self._shards = ShardFolder(place)
         self._tables: list[pa.Table] = []
         self._pieces: list[Piece] = []
         self.num_rows = 0
@@ -78,8 +88,9 @@ class ShardWriter:
     def write(self, name: str) -> Shard:
         """Write what was collected as the shard of that file name, and start anew."""
         table = join_tables(self._tables)
-        num_bytes = write_table(table, self._folder / name)
-        shard = Shard(name, self.num_rows, num_bytes, tuple(self._pieces))
+        content = _shard_of(table)
+        self._shards.write(name, content)
+        shard = Shard(name, self.num_rows, len(content), tuple(self._pieces))
         self._tables, self._pieces, self.num_rows = [], [], 0
         return shard
 
@@ -181,11 +192,27 @@ class RunWriter:
 
 
 def remove_uncommitted(folder: Path, log: CommitLog) -> int:
-    """Delete the shards that no record names (a killed worker's); return how many there were."""
-    committed, removed = log.shard_names(), 0
-    with os.scandir(folder / SHARDS_NAME) as entries:
-        for entry in entries:
-            if entry.name not in committed and entry.name.endswith((".parquet", ".tmp")):
-                Path(entry.path).unlink(missing_ok=True)
-                removed += 1
+    """Delete the shards that no record names (a killed worker's); return how many there were.
+
+    Where others may work on the same run, only those of this start or of an earlier one, which
+    their names tell: a writer that was cut off does not know what its successor has committed.
+    """
+    shards, committed, removed = ShardFolder(shards_place(folder)), log.shard_names(), 0
+    for name in shards.sizes():
+        if name in committed or not name.endswith((".parquet", ".tmp")):
+            continue
+        if log.records is None or start_of(name) < log.num_starts():
+            shards.remove(name)
+            removed += 1
     return removed
+
+
+def shard_stem(start_no: int, task_no: int) -> str:
+    """Return the first part of the names of a task's shards; no two tasks have the same."""
+    return f"part-{start_no:03d}-{task_no:07d}"
+
+
+def start_of(name: str) -> int:
+    """Return the start that `shard_stem` has in a shard's name."""
+    number = name.partition("-")[2].partition("-")[0]
+    return int(number) if number.isdecimal() else 0

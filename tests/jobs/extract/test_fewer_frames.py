@@ -9,10 +9,12 @@ import cv2
 import numpy as np
 import pytest
 
+from posemill.config import FramesConfig
 from posemill.decoders import open_video
 from posemill.errors import ConfigError, RunError
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import list_failures, read_status
+from posemill.jobs.frames.run import write_frames
 from posemill.jobs.new_clips import clips_like
 from posemill.stores.reader import open_run
 
@@ -94,6 +96,23 @@ def test_both_at_once_and_a_rate_of_pictures_are_refused(config_for, make_tree, 
         config_for(tree, fps=5, stride=2)
     with pytest.raises(ConfigError, match=r"--fps needs videos: .* use --stride"):
         extract(config_for(tree, fps=5))
+
+
+def test_a_rate_is_taken_of_pictures_whose_list_says_theirs(config_for, tmp_path, write_video):
+    write_video(tmp_path / "videos" / "a.mp4", 30)
+    kept = FramesConfig(tmp_path / "videos", tmp_path / "kept", executor="serial", fps=12.5)
+    index = write_frames(kept).index
+    assert index.read_text().splitlines()[1].endswith(",12.5,0-28/2")
+    summary = extract(config_for(index, "pictures", fps=5))
+    clip = clip_of(summary)
+    assert (clip.frame_indices.tolist(), clip.fps) == ([0, 2, 5, 7, 10, 12], 5.0)
+    assert summary.counts[0].frames_known == 6
+    whole = clip_of(extract(config_for(index, "whole")))
+    assert (len(whole), whole.fps) == (15, 12.5)
+    with pytest.raises(
+        ConfigError, match=r"--fps needs videos: .* give the index\.csv of posemill"
+    ):
+        extract(config_for(tmp_path / "kept", "folder", fps=5))
 
 
 def test_a_picture_that_failed_is_named_by_its_own_number_and_can_be_tried_again(

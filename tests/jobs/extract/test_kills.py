@@ -20,23 +20,14 @@ from posemill.stores.lock import holder_of
 
 SIZES = {"train/a": 70, "train/b": 5, "train/c": 9, "dev/d": 40, "dev/e": 1, "test/f": 33}
 
-# Imports everything once, forks a coordinator for each line it reads and kills it after as many
-# seconds, so that a kill costs milliseconds and many moments can be tried.
-FORKER = """
-import os, sys, time
+SCRIPT = """
 from pathlib import Path
 from posemill.config import ExtractConfig
 from posemill.jobs.extract.run import extract
 config = ExtractConfig(Path(sys.argv[1]), Path(sys.argv[2]), engine="fake", executor="serial",
                        task_frames=8, engine_options={"seconds_per_frame": 0.001})
-for line in sys.stdin:
-    pid = os.fork()
-    if pid == 0:
-        os.close(0)
-        os._exit(extract(config).exit_code)
-    time.sleep(float(line))
-    os.kill(pid, 9)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+def run():
+    return extract(config)
 """
 
 
@@ -48,23 +39,10 @@ def tree(make_tree):
 
 
 def test_a_coordinator_killed_at_many_moments_ends_as_an_unbroken_run(
-    tree, tmp_path, config_for, same_runs
+    tree, tmp_path, config_for, same_runs, kill_until_done
 ):
     extract(config_for(tree, "whole"))
-    rng, kills, code = random.Random(5), 0, -1
-    with subprocess.Popen(
-        [sys.executable, "-c", FORKER, str(tree), str(tmp_path / "cut")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as forker:  # fmt: skip
-        assert forker.stdin is not None
-        assert forker.stdout is not None
-        while code < 0:
-            # Longer and longer: on a busy machine a start alone can take seconds.
-            seconds = rng.uniform(0, 0.12 if kills < 40 else 0.05 * kills)
-            forker.stdin.write(f"{seconds}\n")
-            forker.stdin.flush()
-            code = int(forker.stdout.readline())
-            kills += 1
+    kills, code = kill_until_done(SCRIPT, tree, tmp_path / "cut", seconds=0.12, quick=40)
     assert code == 1  # one frame is no picture
     assert kills > 20
     same_runs(tmp_path / "cut", tmp_path / "whole")
@@ -102,30 +80,13 @@ def test_a_start_that_dies_at_any_step_can_be_repeated(
     same_runs(tmp_path / "cut", tmp_path / "whole")
 
 
-def test_workers_killed_at_random_moments_are_replaced(tree, tmp_path, config_for, same_runs):
+def test_workers_killed_at_random_moments_are_replaced(
+    tree, tmp_path, config_for, same_runs, killing_workers
+):
     extract(config_for(tree, "whole"))
-    rng, kills, is_over = random.Random(7), [], threading.Event()
-
-    def kill_workers() -> None:
-        while not is_over.wait(rng.uniform(0.1, 2.0)) and len(kills) < 8:
-            with suppress(psutil.NoSuchProcess):  # one that ended while it was looked at
-                workers = [
-                    each for each in psutil.Process().children()
-                    if "resource_tracker" not in " ".join(each.cmdline())
-                ]  # fmt: skip
-                if workers:
-                    chosen = rng.choice(workers)
-                    chosen.kill()
-                    kills.append(chosen.pid)
-
-    killer = threading.Thread(target=kill_workers)
-    killer.start()
-    try:
+    with killing_workers(least=0.1, most=2.0, count=8) as kills:
         options = {"seconds_per_frame": 0.03}
         extract(config_for(tree, "cut", executor="processes", engine_options=options))
-    finally:
-        is_over.set()
-        killer.join()
     assert kills
     same_runs(tmp_path / "cut", tmp_path / "whole")
 
@@ -140,7 +101,8 @@ def test_chance_kills_at_one_frame_give_up_nothing(make_tree, tmp_path, config_f
             for each in psutil.Process().children():
                 with suppress(psutil.NoSuchProcess):
                     is_worker = "resource_tracker" not in " ".join(each.cmdline())
-                    if is_worker and each.pid not in kills and each.cpu_times().user > 0.3:
+                    is_at_work = time.time() - each.create_time() > 1.5
+                    if is_worker and each.pid not in kills and is_at_work:
                         each.kill()
                         kills.append(each.pid)
 
@@ -180,7 +142,7 @@ def test_a_coordinator_killed_with_its_workers_at_work_takes_them_along_and_cont
 ):
     extract(config_for(tree, "whole"))
     rng, out = random.Random(3), tmp_path / "cut"
-    slow = ("--engine-option", "seconds_per_frame=0.02")
+    slow = ("--engine-option", "seconds_per_frame=0.1")
     for _ in range(4):
         process = subprocess.Popen(command(tree, out, *slow), stderr=subprocess.DEVNULL)
         wait_until(lambda p=process: len(psutil.Process(p.pid).children()) >= 2)

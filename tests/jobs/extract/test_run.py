@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from posemill.config import ExtractConfig
-from posemill.errors import ConfigError, RunError
+from posemill.errors import ConfigError, MissingExtraError, RunError
 from posemill.estimators.fake import FakeEstimator
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.workers import plan_workers
@@ -231,6 +231,16 @@ def test_an_engine_that_is_refused_leaves_no_folder(make_tree, config_for):
         extract(config)
     assert not config.out.exists()
     assert extract(config_for(tree)).exit_code == 0
+
+
+def test_an_executor_that_is_not_installed_leaves_no_folder(make_tree, config_for, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for name in ("ray_cluster", "ray_connection"):
+        monkeypatch.delitem(sys.modules, f"posemill.executors.{name}", raising=False)
+    config = config_for(make_tree({"train/a": 2}), executor="ray")
+    with pytest.raises(MissingExtraError, match=r"executor 'ray' needs 'ray'.*posemill\[ray\]"):
+        extract(config)
+    assert not config.out.exists()
 
 
 def test_a_run_continued_with_other_options_is_refused_with_what_differs(make_tree, config_for):

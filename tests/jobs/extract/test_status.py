@@ -250,7 +250,7 @@ def test_the_log_tells_how_far_a_run_is(make_tree, config_for, tmp_path, monkeyp
     monkeypatch.setattr(coordinator, "_LOG_SECONDS", (0.0, 0.0))
     extract(config_for(make_tree(SIZES)))
     lines = [line for line in read_log(tmp_path / "run") if " progress: " in line]
-    assert lines[-1].endswith("30/30 frames (100.0%), …, 0 failed; train 21/21, dev 9/9")
+    assert lines[-1].endswith("30/30 frames (100.0%), 0 failed; train 21/21, dev 9/9")
 
 
 def test_the_workers_of_each_gpu_are_shown_while_it_runs_here(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from posemill.blocks import ClipBlock
 from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, RunError
 from posemill.files import atomic_folder, new_folders, remove_leftovers
-from posemill.formats import get_format
+from posemill.formats import get_format, refuse_foreign
 from posemill.formats.shared.contract import Format, Recipe, SkeletonCheck, Summary
 from posemill.jobs.convert.shaping import (
     check_recipe,
@@ -87,6 +87,7 @@ def export_clips(
     _expect_name(out, form.suffix)
     if form.suffix and not out.suffix:  # as readers of the format look for it
         out = out.with_name(out.name + form.suffix)
+    refuse_foreign(out)
     shaping = _Shaping(source, form, recipe)
     stream = watch(read_ahead(shaping.clips()), source.num_frames)
     with writing(out), closing_stream(stream) as clips, new_folders(out.parent):

@@ -16,7 +16,7 @@ from posemill.errors import RunError, StoppedError
 from posemill.executors import Died, Executor, Finished, Message
 from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.log import RunLog
-from posemill.jobs.extract.messages import DECODING, ESTIMATING, Commit, Fatal, Task, Unit
+from posemill.jobs.extract.messages import DECODING, ESTIMATING, PHASES, Commit, Fatal, Task, Unit
 from posemill.jobs.extract.plan import group_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.snapshot import Snapshot, describe, live_note
@@ -25,6 +25,8 @@ from posemill.machine.gpus import place_workers
 from posemill.machine.live_files import Speedometer, write_live
 from posemill.records import Clip
 from posemill.stores.commits import SplitCounts
+from posemill.stores.replica import place_name
+from posemill.stores.writer import shard_stem
 
 _GRACE_SECONDS = 8.0  # to save what is under way when asked to stop
 _LIVE_SECONDS = 1.0
@@ -130,7 +132,7 @@ class Coordinator:
         self._report(executor, is_last=True)
         if signals.received:
             self._log.write(f"stopped by signal {signals.received}")
-            raise StoppedError(signals.received, self._folder)
+            raise StoppedError(signals.received, place_name(self._folder))
 
     def _next_task(self) -> Task | None:
         if self._is_stopping:
@@ -140,7 +142,7 @@ class Coordinator:
             units = self._ledger.load_units(retry.unit_nos, self._clips)
             if units:
                 self._num_tasks += 1
-                name = f"part-{self._start_no:03d}-{self._num_tasks:07d}"
+                name = shard_stem(self._start_no, self._num_tasks)
                 if retry.tries:
                     self._tries[name] = retry.tries
                 return self._make_task(name, units, retry)
@@ -193,7 +195,7 @@ class Coordinator:
             if self._failed_starts >= _MOST_FAILED_STARTS:
                 raise RunError(
                     f"workers die before they can start ({died.reason}); see "
-                    f"posemill logs {self._folder} --worker {died.worker_index}"
+                    f"posemill logs {place_name(self._folder)} --worker {died.worker_index}"
                 )
         if task is None:
             return
@@ -255,7 +257,9 @@ class Coordinator:
             self._on_progress(snapshot)
         if is_last or now - self._live_at > _LIVE_SECONDS:
             self._live_at = now
-            write_live(self._folder, live_note(snapshot) | {"workers_on": self._workers_on})
+            workers = [_doing(task, place) for task, place in executor.places()]
+            note = {"workers_on": self._workers_on, "workers": workers}
+            write_live(self._folder, live_note(snapshot) | note)
         if now >= self._log_at:
             self._log_at = now + _LOG_SECONDS[1]
             self._log.write(f"progress: {describe(snapshot)}")
@@ -273,6 +277,20 @@ class Coordinator:
         return Snapshot(
             tuple(counts), in_flight, speed, left, time.monotonic() - self._started_at, len(places)
         )
+
+
+def _doing(task: Task, place: Sequence[int]) -> dict[str, Any]:
+    """Return what a worker is at, in words and numbers, for who looks at the run."""
+    position, frame, phase, num_frames = place
+    clip = task.units[max(0, min(position, len(task.units) - 1))].clip
+    return {
+        "task": task.name,
+        "split": clip.split,
+        "clip_id": clip.clip_id,
+        "frame": frame,
+        "phase": PHASES[phase] if 0 <= phase < len(PHASES) else "",
+        "num_frames": num_frames,
+    }
 
 
 def _seconds_left(

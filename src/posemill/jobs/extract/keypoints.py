@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,7 @@ class KeypointHandler:
         )
         self.saves_states = self._estimator.info.saves_states
         self._skeleton_name, self._resize_wh = settings.skeleton_name, settings.resize_wh
-        self._writer = ShardWriter(Path(settings.folder))
+        self._writer = ShardWriter(settings.folder)
 
     def begin(self, unit: Unit) -> ClipState | None:
         """Return the state of the tracker where a unit goes on; None if its frames stand alone."""

@@ -22,7 +22,9 @@ from posemill.errors import RunError
 from posemill.jobs.extract.messages import DECODING, Commit, Lost, Unit, UnitProgress
 from posemill.jobs.extract.plan import PlannedUnit
 from posemill.records import Clip
+from posemill.storage import uri_of
 from posemill.stores.commits import (
+    UNIT_TABLES,
     CommitLog,
     SplitCounts,
     read_clips_failed,
@@ -30,26 +32,17 @@ from posemill.stores.commits import (
     read_reasons,
 )
 from posemill.stores.names import valid_unicode
+from posemill.stores.records import RecordLog
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS units (
-  unit_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, start_frame INTEGER NOT NULL, stop_frame
-  INTEGER, is_chain INTEGER NOT NULL, is_video INTEGER NOT NULL, cost INTEGER NOT NULL, next_frame
-  INTEGER NOT NULL, state BLOB, is_done INTEGER NOT NULL DEFAULT 0);
-CREATE INDEX IF NOT EXISTS units_to_do ON units (clip_no) WHERE is_done = 0;
-CREATE TABLE IF NOT EXISTS crashes (
-  unit_no INTEGER NOT NULL, frame_index INTEGER NOT NULL, phase INTEGER NOT NULL, tries INTEGER
-  NOT NULL, is_given_up INTEGER NOT NULL DEFAULT 0, message TEXT NOT NULL,
-  PRIMARY KEY (unit_no, frame_index, phase)) WITHOUT ROWID;
-"""
 # One flush to the disk serves all commits of this span; a single one is flushed at once.
 _FLUSH_SECONDS = 0.3
+_RECORD_SECONDS = 1.0  # where a flush is an object
 
 
 def digest_of(clip: Clip) -> str:
     """Return a short digest of what a clip is; a video's size belongs to it, where it lies not."""
-    size = None
-    if clip.kind == "video":
+    size: int | str | None = clip.version or None
+    if clip.kind == "video" and uri_of(clip.path) is None:
         try:
             size = Path(clip.path).stat().st_size
         except OSError:
@@ -63,10 +56,11 @@ def digest_of(clip: Clip) -> str:
 class Ledger(CommitLog):
     """The open ledger; only the coordinator writes it."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._database.executescript(_TABLES)
+    def __init__(self, folder: Path, records: RecordLog | None = None) -> None:
+        super().__init__(folder, records)
+        self._database.executescript(UNIT_TABLES)
         self._flushed_at = 0.0
+        self._flush_seconds = _FLUSH_SECONDS if records is None else _RECORD_SECONDS
         # Counted once, then kept up to date: the coordinator asks several times a second.
         self._clips_failed: dict[str, int] | None = None
 
@@ -389,14 +383,15 @@ class Ledger(CommitLog):
         if not self._database.in_transaction:
             self._database.execute("BEGIN IMMEDIATE")
         yield
-        if time.monotonic() - self._flushed_at >= _FLUSH_SECONDS:
+        if time.monotonic() - self._flushed_at >= self._flush_seconds:
             self.flush()
 
     def flush(self, *, only_if_due: bool = False) -> None:
         """Make all that was recorded durable."""
-        if only_if_due and time.monotonic() - self._flushed_at < _FLUSH_SECONDS:
+        if only_if_due and time.monotonic() - self._flushed_at < self._flush_seconds:
             return
         if self._database.in_transaction:
+            self._publish()
             self._database.commit()
             self._flushed_at = time.monotonic()
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # The third number of a worker's place: what it is doing with the frame.
 STARTING, DECODING, ESTIMATING, WRITING = range(4)
+PHASES = ("starting", "reading", "finding keypoints", "writing")
 
 
 @dataclass(frozen=True)

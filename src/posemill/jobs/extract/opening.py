@@ -21,12 +21,15 @@ from posemill.records import Clip
 from posemill.sources import ClipList, find_clips
 from posemill.sources.frames import with_frame_count
 from posemill.sources.tracking import Tracking, decide_tracking
+from posemill.storage import uri_of
 from posemill.stores.manifest import (
     MANIFEST_NAME,
     Manifest,
     check_folder,
     check_ledger_is_there,
 )
+from posemill.stores.records import RecordLog
+from posemill.stores.replica import publish_manifest
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.run import FrameJob
@@ -42,6 +45,7 @@ def open_ledger(
     manifest: Manifest,
     signals: StopSignals,
     on_count: Callable[[int, int], None] | None,
+    records: RecordLog | None = None,
 ) -> tuple[Ledger, ClipList]:
     """Return the ledger, planned, and the clips with what was decided about them.
 
@@ -54,12 +58,13 @@ def open_ledger(
         clips = job.decide(clips)
         manifest = _with_tracking_of(clips, manifest)
         manifest.write(folder)
+        publish_manifest(folder)
     else:
         compare(folder, manifest)
         check_ledger_is_there(folder)
         clips = _with_recorded_tracking(folder, clips)
     sync_folder(folder.parent)
-    ledger = Ledger(folder)
+    ledger = Ledger(folder, records)
     try:
         if not ledger.is_planned:
             counted = count_frames(
@@ -89,7 +94,13 @@ def with_tracking(config: ExtractConfig, clips: ClipList) -> ClipList:
     if check_folder(config.out):
         return _with_recorded_tracking(config.out, clips)
     is_said = config.mode != "auto" or config.layout not in ("auto", "list")
-    if is_said or clips.layout == "phoenix" or all(clip.kind == "video" for clip in clips):
+    is_elsewhere = any(uri_of(clip.path) for clip in clips)  # pictures are read by workers alone
+    if (
+        is_said
+        or is_elsewhere
+        or clips.layout == "phoenix"
+        or all(clip.kind == "video" for clip in clips)
+    ):
         return clips
     return dataclasses.replace(clips, tracking=decide_tracking(clips))
 
@@ -219,8 +230,9 @@ def extract_manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
 
 def source_record(path: Path, clips: ClipList) -> dict[str, Any]:
     """Return what a manifest says of a source."""
+    here = os.fsencode(os.path.abspath(path)).decode("utf-8", "backslashreplace")  # noqa: PTH100
     return {
-        "path": os.fsencode(os.path.abspath(path)).decode("utf-8", "backslashreplace"),  # noqa: PTH100
+        "path": uri_of(path) or here,
         "layout": clips.layout,
         "fingerprint": clips.fingerprint,
         "num_clips": len(clips),
@@ -271,6 +283,7 @@ def _check_source(
         ledger.accept_changes(clips)
         changed = dataclasses.replace(old, source=manifest.source)
         _with_tracking_of(clips, changed).write(folder)
+        publish_manifest(folder)
         return
     shown = changes[:5] + ([f"… and {len(changes) - 5} more"] if len(changes) > 5 else [])
     raise RunError(

@@ -13,6 +13,7 @@ from posemill.errors import ConfigError, DecodeError
 from posemill.provenance import describe_unused
 from posemill.records import Clip
 from posemill.sources.tracking import Tracking
+from posemill.storage import uri_of
 
 UNKNOWN_COST = 2000  # frames, for a video that does not say its length: likely a task of its own
 _TASKS_PER_WORKER = 8  # at least, as far as there are clips: the end has no long tail
@@ -48,10 +49,12 @@ def mode_of(clip: Clip, mode: str, tracking: Tracking | None = None) -> Literal[
 
 def check_rate(fps: float | None, clips: Iterable[Clip], *, instead: str) -> None:
     """Raise where so many frames a second are asked of clips that have no seconds."""
-    if fps is not None and any(clip.kind != "video" for clip in clips):
+    if fps is None:
+        return
+    if any(clip.kind != "video" and clip.listed_fps is None for clip in clips):
         raise ConfigError(
-            "--fps needs videos: folders of pictures do not say how many a second they are; "
-            f"use {instead}"
+            "--fps needs videos: folders of pictures do not say how many a second they are; give "
+            f"the index.csv of posemill frames as the source, which does, or use {instead}"
         )
 
 
@@ -94,6 +97,11 @@ def plan_units(
         cost = clip.num_frames if clip.num_frames is not None else UNKNOWN_COST
         step = 0
         if is_video and config.split_long_seconds is not None:
+            if (uri := uri_of(clip.path)) is not None:
+                raise ConfigError(
+                    f"--split-long needs the lengths of videos before they are read, and {uri} is "
+                    "not on this machine; leave it out, or copy the videos to a disk"
+                )
             length = length_of(clip, config.decoder)
             if length is not None:
                 num_frames, fps = length

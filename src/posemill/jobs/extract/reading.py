@@ -5,23 +5,37 @@ The only place of the package that catches everything is here: `attempt`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import closing
+import dataclasses
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from posemill.decoders import VideoReader, open_video
 from posemill.decoders.opening import TargetSize
 from posemill.decoders.pictures import read_picture
 from posemill.decoders.sampling import Sampling
-from posemill.errors import DecodeError
+from posemill.errors import DecodeError, StorageError
 from posemill.estimators import ClipState
 from posemill.jobs.extract.messages import DECODING, Lost, Unit
 from posemill.records import Clip, Frame, IntArray
-from posemill.sources.frames import frame_path, list_frames, video_numbers, wanted_frames
+from posemill.sources.frames import (
+    count_frames,
+    frame_path,
+    list_frames,
+    video_numbers,
+    wanted_frames,
+)
+from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
+from posemill.sources.places import list_place
+from posemill.sources.scratch import Scratch
+from posemill.storage import ChangedError, uri_of
 
 SLOW_STEP_SECONDS = 600.0  # loading models for the first time, writing to a busy disk
 _T = TypeVar("_T")
+_VIDEOS_AHEAD, _PICTURES_AHEAD = 2, 16  # at a URI, of what is read next
 
 
 @dataclass(frozen=True)
@@ -38,6 +52,10 @@ def attempt(step: Callable[[], _T]) -> _T | Failed:
         return step()
     except DecodeError as error:
         return Failed(error.reason, str(error))
+    except ChangedError as error:
+        return Failed("changed", str(error))
+    except StorageError:
+        raise  # no clip is to blame, and the next one would meet it too
     except Exception as error:  # noqa: BLE001  (see the top of the module)
         return Failed(f"unexpected {type(error).__name__}", f"{type(error).__name__}: {error}")
 
@@ -56,6 +74,7 @@ class Lane:
             `numbers[i]` of the source; None for all.
         found: Number, file and result of each frame since the last commit.
         waiting: Frames that were read and not yet handled.
+        local_path: Of a video at a URI, the file it was fetched to.
     """
 
     unit: Unit
@@ -68,6 +87,7 @@ class Lane:
     found: list[tuple[int, str | None, Any]] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     waiting: list[tuple[int, str | None, Frame]] = field(default_factory=list)
+    local_path: str = ""
 
     def source_number(self, index: int) -> int:
         """Return the number that a frame has in its source."""
@@ -77,6 +97,9 @@ class Lane:
         """Note frames that gave no keypoints."""
         if self.numbers is not None and index is not None and index < len(self.numbers):
             message = f"frame {self.source_number(index)} of the source: {failed.message}"
+            failed = Failed(failed.reason, message)
+        if self.local_path:  # the name that users know
+            message = failed.message.replace(self.local_path, self.unit.clip.path)
             failed = Failed(failed.reason, message)
         self.lost.append(Lost(index, num_frames, path, failed.reason, failed.message))
 
@@ -89,13 +112,37 @@ class Listing:
 
     def __init__(self) -> None:
         self._last: tuple[tuple[str, str], list[str]] = (("", ""), [])
+        self._versions: dict[str, str] = {}
+        self.scratch = Scratch()
 
     def names_of(self, clip: Clip) -> list[str]:
         """Return what `list_frames` does."""
         key = (clip.kind, clip.path)
         if self._last[0] != key:
-            self._last = (key, list_frames(clip))
+            if uri_of(clip.path) is None:
+                self._last = (key, list_frames(clip))
+            else:
+                self._versions = self._list_place(clip)
+                self._last = (key, list(self._versions))
         return self._last[1]
+
+    @staticmethod
+    def _list_place(clip: Clip) -> dict[str, str]:
+        if clip.kind == "pictures" and suffix_of(clip.path) in PICTURE_SUFFIXES:
+            return {"": clip.version}  # itself
+        return list_place(clip.path, clip.version)
+
+    def read_picture(self, path: str, name: str) -> Frame:
+        """Return the pixels of a picture, wherever it is."""
+        if uri_of(path) is None:
+            return read_picture(path)
+        with self.scratch.file(path, self._versions.get(name, "")) as file:
+            return _named(path, file, lambda: read_picture(str(file)))
+
+    def fetch_ahead(self, clip: Clip, names: Sequence[str]) -> None:
+        """Begin to fetch the next pictures of a clip at a URI."""
+        if uri_of(clip.path) is not None:
+            self.scratch.ahead((_path_of(clip, name), self._versions[name]) for name in names)
 
 
 class FrameReader:
@@ -106,6 +153,7 @@ class FrameReader:
         at: Told before each step: the place (position, frame index, phase), and how long it may
             take if unusual.
         listing: Shared by the readers of a worker.
+        units: Of the task, in their order: videos at a URI are fetched ahead.
         sampling: Which frames of a clip are read; None for all. Units count those alone.
         target_size: What a video's frames are resized to on their way.
     """
@@ -116,6 +164,7 @@ class FrameReader:
         at: Callable[[tuple[int, int, int], float], None],
         listing: Listing | None = None,
         *,
+        units: Sequence[Unit] = (),
         sampling: Sampling | None = None,
         target_size: TargetSize = None,
     ) -> None:
@@ -123,17 +172,47 @@ class FrameReader:
         self._sampling, self._target_size = sampling, target_size
         self._at = at
         self._listing = Listing() if listing is None else listing
+        self._units = units
 
     def read(self, lane: Lane) -> Generator[Item, None, None]:
         """Yield a unit's frames from where it stands; a loss of all the rest is noted in `lane`."""
         if lane.unit.clip.kind != "video":
             yield from self._read_pictures(lane)
             return
+        if uri_of(lane.unit.clip.path) is None:
+            yield from self._open_video(lane, lane.unit.clip.path)
+            return
+        yield from self._fetch_video(lane)
+
+    def _fetch_video(self, lane: Lane) -> Generator[Item, None, None]:
+        """Yield the frames of a video at a URI; its length is counted when it is here."""
+        clip, scratch = lane.unit.clip, self._listing.scratch
+        self._at((lane.position, lane.unit.next_frame, DECODING), SLOW_STEP_SECONDS)
+        with ExitStack() as stack:
+            found = attempt(lambda: stack.enter_context(scratch.file(clip.path, clip.version)))
+            if isinstance(found, Failed):
+                self._lose_rest(lane, None, found)
+                return
+            after = self._units[lane.position + 1 : lane.position + 1 + _VIDEOS_AHEAD]
+            scratch.ahead(
+                (each.clip.path, each.clip.version)
+                for each in after
+                if each.clip.kind == "video" and uri_of(each.clip.path) is not None
+            )
+            if clip.num_frames is None:
+                here = dataclasses.replace(clip, path=str(found))
+                length = count_frames(here, self._decoder, self._sampling)
+                clip = dataclasses.replace(clip, num_frames=length)
+                lane.unit = dataclasses.replace(lane.unit, clip=clip)
+            lane.local_path = str(found)
+            yield from self._open_video(lane, str(found))
+
+    def _open_video(self, lane: Lane, path: str) -> Generator[Item, None, None]:
         unit, clip = lane.unit, lane.unit.clip
         self._at((lane.position, unit.next_frame, DECODING), 0.0)
         reader = attempt(
             lambda: open_video(
-                clip.path,
+                path,
                 decoder=self._decoder,
                 start_seconds=clip.start_seconds,
                 end_seconds=clip.end_seconds,
@@ -204,8 +283,10 @@ class FrameReader:
         if isinstance(names, Failed):
             self._lose_rest(lane, None, names)
             return
+        lane.fps = fps = unit.clip.listed_fps
         if self._sampling is not None:
-            lane.numbers = self._sampling.indices(len(names))
+            lane.fps = fps and self._sampling.rate_of(fps)
+            lane.numbers = self._sampling.indices(len(names), fps=fps)
             names = [names[number] for number in lane.numbers]
         planned = unit.clip.num_frames if unit.clip.num_frames is not None else len(names)
         stop = planned if unit.stop_frame is None else min(unit.stop_frame, planned)
@@ -214,9 +295,25 @@ class FrameReader:
                 gone = Failed("missing", f"the folder has {len(names)} of {planned} frames left")
                 yield index, unit.clip.path, gone
                 continue
-            path = frame_path(unit.clip, names[index])
+            path = _path_of(unit.clip, names[index])
             if index in unit.skip or (unit.give_up is not None and index >= unit.give_up[0]):
                 yield index, path, Failed("skipped", "")  # `_take` knows why
                 continue
             self._at((lane.position, index, DECODING), 0.0)
-            yield index, path, attempt(lambda path=path: read_picture(path))  # type: ignore[misc]
+            self._listing.fetch_ahead(unit.clip, names[index : min(stop, index + _PICTURES_AHEAD)])
+            yield index, path, attempt(partial(self._listing.read_picture, path, names[index]))
+
+
+def _path_of(clip: Clip, name: str) -> str:
+    if uri_of(clip.path) is None:
+        return frame_path(clip, name)
+    return f"{clip.path}/{name}" if name else clip.path
+
+
+def _named(name: str, file: Path, step: Callable[[], _T]) -> _T:
+    """Return what a step gives; its error has the name that users know."""
+    try:
+        return step()
+    except DecodeError as error:
+        message = str(error).replace(str(file), name)
+        raise DecodeError(message, reason=error.reason, frame_index=error.frame_index) from error

@@ -18,7 +18,7 @@ from posemill.config import ExtractConfig, JobConfig, size_of
 from posemill.decoders import find_decoder
 from posemill.decoders.sampling import Sampling, fewer_frames
 from posemill.errors import RunError
-from posemill.executors import Limits, open_executor
+from posemill.executors import Limits, find_executor, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.keypoints import KeypointSettings
 from posemill.jobs.extract.ledger import Ledger
@@ -43,13 +43,16 @@ from posemill.records import Clip
 from posemill.skeletons import get_skeleton
 from posemill.sources import ClipList, find_clips
 from posemill.sources.tracking import Tracking
+from posemill.storage import uri_of
 from posemill.stores.commits import SplitCounts
 from posemill.stores.compaction import compact
 from posemill.stores.lock import RunLock
-from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, Manifest, check_folder
+from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, Manifest, check_folder, is_copy
 from posemill.stores.reader import Run, open_run
+from posemill.stores.replica import ShardFolder, local_run, shards_place, writing
 from posemill.stores.writer import remove_uncommitted
 from posemill.terminal import counted
+from posemill.weights.pull import verified_files
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,10 +76,15 @@ class JobSummary:
     def __repr__(self) -> str:
         failed = failed_text(self.num_frames_failed, self.num_clips_failed)
         counts = f"{counted(self.num_clips, 'clips')}, {counted(self.num_frames, 'frames')}"
-        return f"{type(self).__name__}({str(self.folder)!r}, {counts}, {failed})"
+        return f"{type(self).__name__}({self.name!r}, {counts}, {failed})"
+
+    @property
+    def name(self) -> str:
+        """What users call it: its folder or its URI."""
+        return uri_of(self.folder) or str(self.folder)
 
     def __fspath__(self) -> str:
-        return str(self.folder)
+        return self.name
 
     @property
     def num_clips(self) -> int:
@@ -111,7 +119,7 @@ class JobSummary:
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {
-            "folder": str(self.folder),
+            "folder": self.name,
             "splits": [dataclasses.asdict(each) for each in self.counts],
             "reasons": [
                 {"reason": reason, "failures": failures, "frames": frames}
@@ -208,14 +216,15 @@ class Extraction(FrameJob):
 
     def prepare(self, ledger: Ledger) -> None:
         """Remove the shards that no record names."""
-        (self.config.out / SHARDS_NAME).mkdir(exist_ok=True)
+        if not is_copy(self.config.out):
+            (self.config.out / SHARDS_NAME).mkdir(exist_ok=True)
         remove_uncommitted(self.config.out, ledger)
 
     def worker_settings(self, workers: WorkerPlan) -> KeypointSettings:
         """Return them, the engine's among them."""
         config = self.config
         return KeypointSettings(
-            folder=str(config.out),
+            folder=shards_place(config.out),
             decoder=config.decoder,
             devices=workers.devices,
             batch_size=frames_per_call(config),
@@ -259,11 +268,13 @@ def extract(
             the disk is full. What was committed is safe.
         StoppedError: A signal asked for it; the same call continues.
     """
+    asked = config.out
+    config = config.replace(out=local_run(asked, config.storage))
     config, clips = with_decoder(config, clips, None)
     find_decoder(config.decoder)
     job = Extraction(settled(config))
     summary = run_job(job, clips=clips, on_progress=on_progress, on_plan=on_plan, on_count=on_count)
-    return cast(Summary, summary)
+    return cast(Summary, dataclasses.replace(summary, folder=asked))
 
 
 def run_job(
@@ -277,6 +288,7 @@ def run_job(
     """Do a job to its last frame, or go on with it; arguments and errors as `extract`."""
     config, folder = job.config, job.config.out
     check_folder(folder)
+    find_executor(config.executor)  # before the folder: one that is not installed leaves none
     if clips is None:
         clips = find_clips(config.source, layout=config.layout, splits=config.splits)
     workers = plan_workers(config)
@@ -286,9 +298,11 @@ def run_job(
         manifest = job.manifest(clips)  # before the folder: an engine that is refused leaves none
         folder.mkdir(parents=True, exist_ok=True)
         stack.enter_context(RunLock(folder))
+        records = stack.enter_context(writing(folder))
         ledger, clips = open_ledger(
-            folder, job, clips, manifest=manifest, signals=signals, on_count=on_count
-        )
+            folder, job, clips, manifest=manifest, signals=signals, on_count=on_count,
+            records=records,
+        )  # fmt: skip
         stack.enter_context(closing(ledger))
         log = stack.enter_context(closing(RunLog(folder)))
         if on_plan is not None:
@@ -360,9 +374,24 @@ def _work(
         log_folder=log.folder,
         environment=environment,
     )
+    if config.executor == "ray":
+        limits = _on_cluster(limits, job, workers)
     executor = open_executor(config.executor, min(workers.num_workers, num_tasks), limits)
     coordinator.run(executor, MakeWorker(job.worker_settings(workers)), signals)
     return True
+
+
+def _on_cluster(limits: Limits, job: FrameJob, workers: WorkerPlan) -> Limits:
+    """Return the limits with what workers on other machines need."""
+    config = job.config
+    return dataclasses.replace(
+        limits,
+        address=config.ray_address,
+        gpus_per_worker=1 / config.num_workers_per_gpu if config.num_gpus else 0.0,
+        is_elastic=bool(config.ray_address) and not config.workers and not config.num_gpus,
+        must_see=config.out,
+        files=verified_files(),  # of the engine, which was opened here for the manifest
+    )
 
 
 def _num_done(ledger: Ledger) -> int:
@@ -380,7 +409,7 @@ def _mark_finished(ledger: Ledger, log: RunLog, summary: JobSummary, finished_at
 
 
 def _check_shards(folder: Path, ledger: Ledger) -> None:
-    sizes = {entry.name: entry.stat().st_size for entry in os.scandir(folder / SHARDS_NAME)}
+    sizes = ShardFolder(shards_place(folder)).sizes()
     for name, num_bytes in ledger.shard_sizes():
         if sizes.get(name) != num_bytes:
             raise RunError(

@@ -92,7 +92,9 @@ def describe(snapshot: Snapshot, translate: Callable[[str], str] = _as_it_is) ->
     share = f" ({done / known:.1%})" if known else ""
     failed = translate(failed_text(snapshot.frames_failed, snapshot.clips_failed))
     frames = translate(f"{done}/{known} frames{share}")
-    line = f"{frames}, {speed_text(snapshot, translate)}, {failed}"
+    # Nobody works on it, or no second has passed: there is no speed to tell.
+    speed = [] if snapshot.frames_per_second is None else [speed_text(snapshot, translate)]
+    line = ", ".join([frames, *speed, failed])
     if len(snapshot.counts) < 2:
         return line
     by_split = snapshot.done_by_split

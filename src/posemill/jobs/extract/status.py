@@ -24,6 +24,7 @@ from posemill.stores.commits import (
 )
 from posemill.stores.lock import Holder, describe, holder_of
 from posemill.stores.manifest import LEDGER_NAME, LOCK_NAME, Manifest
+from posemill.stores.replica import lease_of, place_name
 
 _LIVE_FOR_SECONDS = 15.0
 State = Literal["running", "finished", "stopped", "unknown"]
@@ -56,24 +57,29 @@ class Status:
     def __repr__(self) -> str:
         failed = failed_text(self.snapshot.frames_failed, self.snapshot.clips_failed)
         done = f"{self.snapshot.frames_done}/{self.snapshot.frames_known} frames"
-        return f"Status({str(self.folder)!r}, {self.state}, {done}, {failed})"
+        return f"Status({self.name!r}, {self.state}, {done}, {failed})"
+
+    @property
+    def name(self) -> str:
+        """What users call the run: its folder or its URI."""
+        return place_name(self.folder)
 
     def headline(self) -> str:
         """Return one line about it."""
         if self.state == "running":
-            return f"{self.folder}: running, {describe(self.holder)}"
+            return f"{self.name}: running, {describe(self.holder)}"
         if self.state == "finished":
-            return f"{self.folder}: finished at {self.finished_at}"
+            return f"{self.name}: finished at {self.finished_at}"
         if self.state == "unknown":
             return self.doubt
         kind = self.manifest.kind
-        return f"{self.folder}: stopped before its end; the same {kind} command continues it"
+        return f"{self.name}: stopped before its end; the same {kind} command continues it"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         snapshot = self.snapshot
         return {
-            "folder": str(self.folder),
+            "folder": self.name,
             "state": self.state,
             "pid": self.holder.pid if self.holder else None,
             "host": self.holder.host if self.holder else None,
@@ -100,9 +106,11 @@ def read_status(folder: Path) -> Status:
     """Return how the run in a folder stands."""
     manifest = Manifest.read(folder)
     # In this order: a run that ends in between shows as running, not as stopped.
-    holder, doubt = None, ""
+    holder, doubt, live = None, "", read_live(folder)
     try:
         holder = holder_of(folder)
+        if holder is None and (lease := lease_of(folder)) is not None:
+            holder, live = Holder(lease.pid, lease.host, lease.started_at), dict(lease.live)
     except RunError as error:  # what was committed can be told all the same
         doubt = str(error)
     counts: list[SplitCounts] = []
@@ -117,7 +125,7 @@ def read_status(folder: Path) -> Status:
         state = "running"
     elif "finished_at" in meta:
         state = "finished"
-    snapshot, gpus = _snapshot(folder, counts, holder), _gpus(folder, holder)
+    snapshot, gpus = _snapshot(live, counts, holder), _gpus(folder, holder)
     return Status(folder, state, manifest, holder, snapshot,
                   tuple(reasons), meta.get("finished_at"), doubt, gpus)  # fmt: skip
 
@@ -134,8 +142,7 @@ def list_failures(folder: Path) -> list[Failure]:
         return list(read_failures(database))
 
 
-def _snapshot(folder: Path, counts: list[SplitCounts], holder: Holder | None) -> Snapshot:
-    live = read_live(folder)
+def _snapshot(live: dict[str, Any], counts: list[SplitCounts], holder: Holder | None) -> Snapshot:
     if holder is None or time.time() - live.get("written_at", 0) > _LIVE_FOR_SECONDS:
         return Snapshot(tuple(counts))
     # What was in flight then may be committed by now: it must not count twice.
@@ -164,6 +171,8 @@ def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
     Manifest.read(folder)
     holder = holder_of(folder)
     if holder is None:
+        if (lease := lease_of(folder)) is not None:
+            raise RunError(f"{place_name(folder)} is worked on by {lease}: run posemill stop there")
         return None
     if holder.host != socket.gethostname():
         raise RunError(f"{folder} is worked on by {describe(holder)}: run posemill stop there")

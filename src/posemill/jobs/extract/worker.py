@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from posemill.errors import ConfigError, PosemillError
+from posemill.errors import ConfigError, PosemillError, StorageError
 from posemill.estimators import ClipState
 from posemill.executors import Progress
 from posemill.jobs.extract.messages import (
@@ -109,7 +109,7 @@ class _TaskRun:
         self._batch_size = 1 if is_careful else settings.batch_size
         self._finished: list[UnitProgress] = []
         self._reader = FrameReader(
-            settings.decoder, self._at, listing, sampling=settings.sampling,
+            settings.decoder, self._at, listing, units=task.units, sampling=settings.sampling,
             target_size=settings.target_size,
         )  # fmt: skip
         self._num_rows = 0
@@ -124,6 +124,8 @@ class _TaskRun:
         except OSError as error:
             # Only writing raises here: reading and computing go through `attempt`.
             yield Fatal("RunError", disk_message(error, self._handler.writes_to))
+        except StorageError as error:
+            yield Fatal("StorageError", str(error))
 
     def _run(self) -> Iterator[Commit | None]:
         """Take units in their order, several tracked ones side by side if the batch allows."""

@@ -29,6 +29,7 @@ class WorkerPlan:
             "processes": counted(number, "processes"),
             "threads": f"{counted(number, 'threads')} of one process",
             "serial": "1 process (serial)",
+            "ray": f"{counted(number, 'workers')} of the Ray cluster",
         }.get(self.executor, f"{number} {self.executor} workers")
         limit = f", at most {self.memory_bytes >> 20} MB each" if self.memory_bytes else ""
         note = f" ({self.note})" if self.note else ""
@@ -38,6 +39,8 @@ class WorkerPlan:
 def plan_workers(config: JobConfig) -> WorkerPlan:
     """Return the workers a config asks for on this machine."""
     devices = tuple(config.devices())
+    if config.executor == "ray" and config.num_gpus:
+        devices = ("cuda:0",)  # Ray shows each worker its own GPU, and that one alone
     note = ""
     if config.executor == "serial":
         num_workers = 1
@@ -45,17 +48,30 @@ def plan_workers(config: JobConfig) -> WorkerPlan:
         num_workers = config.num_gpus * config.num_workers_per_gpu
     elif config.workers:
         num_workers = config.workers
+    elif config.executor == "ray" and config.ray_address:
+        num_workers, note = _room_of_cluster(config.ray_address), "more if machines join"
     else:
         num_workers, note = usual_workers()
     memory = config.memory_limit_mb
-    if memory is None and config.executor != "processes":
-        memory_bytes = 0  # a new thread would be no smaller than the old one
+    is_here = config.executor == "processes" or (
+        config.executor == "ray" and not config.ray_address
+    )
+    if memory is None and not is_here:
+        # A new thread would be no smaller than the old one; other machines have other memories.
+        memory_bytes = 0
     elif memory is None:
         share = int(_SHARE_OF_MEMORY * memory_limit().amount / num_workers)
         memory_bytes = max(_LEAST_MEMORY, share)
     else:
         memory_bytes = memory << 20
     return WorkerPlan(num_workers, config.executor, devices, memory_bytes, note)
+
+
+def _room_of_cluster(address: str) -> int:
+    from posemill.executors.ray_connection import connected, count_room
+
+    with connected(address):
+        return max(1, count_room())
 
 
 def usual_workers() -> tuple[int, str]:

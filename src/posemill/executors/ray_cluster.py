@@ -1,0 +1,301 @@
+"""Tasks on the machines of a Ray cluster, or on a cluster of this machine alone.
+
+Each slot is an actor, and in each actor runs the one supervised process that a local run has
+(`ProcessExecutor`): a crash, a hang, a worker that grew is noticed by the same code, as exactly.
+The actor only passes on. What Ray adds is the end of a whole machine: its workers `Died` from
+outside, and slots are asked for again, on the machines that are left or on one that joins.
+
+An actor is given a task when it has done the one before: there is never more than one ahead.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from posemill import __version__
+from posemill.errors import RunError
+from posemill.executors import (
+    Died,
+    Event,
+    Finished,
+    Limits,
+    MakeFunction,
+    Message,
+    TaskFunction,
+    Tick,
+)
+from posemill.executors.processes import ProcessExecutor
+from posemill.executors.ray_connection import connected, count_room, ray
+from posemill.files import atomic_path, cache_folder
+from posemill.terminal import counted
+
+_TICK_SECONDS = 0.2
+_NEWS_SECONDS = 2.0  # that a slot waits for something to say
+_SILENT_SECONDS = 60.0  # a slot that says nothing at all is given up; Ray notices most ends before
+_LOOK_SECONDS = 10.0  # between looks at what the cluster has
+_PATIENCE_SECONDS = 30.0  # before it is said that the cluster has no room
+_NOWHERE = (-1, -1, 0, 0)  # what a worker says that has not begun
+_LOG = logging.getLogger("posemill")
+
+
+@dataclass(frozen=True)
+class _AtIndex:
+    """Makes the function of one slot in a process that calls itself worker 0."""
+
+    make_function: MakeFunction
+    index: int
+
+    def __call__(self, _: int) -> TaskFunction:
+        return self.make_function(self.index)
+
+
+class _Slot:
+    """The inside of an actor: one supervised process, and what happened until it is asked for."""
+
+    def __init__(self, index: int, make_function: MakeFunction, limits: Limits) -> None:
+        if limits.log_folder is not None and not limits.log_folder.is_dir():
+            limits = replace(limits, log_folder=None)  # another machine: Ray keeps what it prints
+        self._limits = limits
+        self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event | RunError] = queue.SimpleQueue()
+        self._executor = ProcessExecutor(1, replace(limits, log_name=f"worker-{index}.log"))
+        self._function = _AtIndex(make_function, index)
+        self._is_busy = False
+        # The process ends with the thread that starts it, so one thread does all.
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def about(self, files: Mapping[str, bytes]) -> dict[str, Any]:
+        """Return who this is, after keeping the files that the machine has not in its cache."""
+        for name, content in files.items():
+            path = cache_folder() / name
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with atomic_path(path) as temporary:
+                    temporary.write_bytes(content)
+        seen = self._limits.must_see
+        return {
+            "host": socket.gethostname(),
+            "posemill": __version__,
+            "python": ".".join(map(str, sys.version_info[:2])),
+            "sees_run": seen is None or seen.exists(),
+        }
+
+    def give(self, task: Any) -> None:
+        """Begin a task."""
+        self._tasks.put(task)
+
+    def ask_to_stop(self) -> None:
+        """Ask the task under way to save what it has."""
+        self._executor.ask_to_stop()
+
+    def news(self) -> tuple[tuple[int, ...] | None, list[Event | RunError]]:
+        """Return where it is and what happened, as soon as something does."""
+        events: list[Event | RunError] = []
+        with suppress(queue.Empty):
+            found = self._events.get(timeout=_NEWS_SECONDS)
+            while True:
+                events.append(found)
+                found = self._events.get_nowait()
+        places = self._executor.places()
+        return (places[0][1] if places else None), events
+
+    def _run(self) -> None:
+        try:
+            for event in self._executor.run(self._function, self._next_task):
+                if isinstance(event, Tick):
+                    continue
+                if isinstance(event, Finished) or (isinstance(event, Died) and event.task):
+                    self._is_busy = False
+                # The task itself stays where it came from.
+                self._events.put(replace(event, task=event.task is not None))
+        except Exception as error:  # noqa: BLE001 whatever it is, it is raised by who reads the events
+            self._events.put(RunError(f"{socket.gethostname()}: {type(error).__name__}: {error}"))
+
+    def _next_task(self) -> Any | None:
+        """Return the next task; waits for it where there is nothing else to wait for."""
+        if self._is_busy:
+            return None
+        task = self._tasks.get()
+        self._is_busy = True
+        return task
+
+
+@dataclass
+class _Actor:
+    """A slot, from this side."""
+
+    index: int
+    handle: Any
+    answer: Any  # what it was asked last
+    task: Any = None
+    place: tuple[int, ...] = _NOWHERE
+    is_ready: bool = False
+    heard_at: float = field(default_factory=time.monotonic)
+
+
+class RayExecutor:
+    """Runs the function in `num_workers` actors, each a worker; `Limits` say on which cluster."""
+
+    def __init__(self, num_workers: int, limits: Limits) -> None:
+        self._num_workers = num_workers
+        self._limits = limits
+        self._actors: dict[int, _Actor] = {}
+        self._waiting: Any = None
+        self._is_stopping = False
+        self._files: Any = None
+        self._next_look = 0.0
+        self._patient_until = 0.0
+
+    def run(
+        self, make_function: MakeFunction, next_task: Callable[[], Any | None]
+    ) -> Iterator[Event]:
+        """Yield what happens, see `Executor.run`."""
+        with connected(self._limits.address, self._num_workers):
+            files = {name: path.read_bytes() for name, path in self._limits.files.items()}
+            self._files = ray.put(files)
+            kind = ray.remote(_Slot).options(
+                num_cpus=1, num_gpus=self._limits.gpus_per_worker, max_restarts=0,
+                max_concurrency=4, scheduling_strategy="SPREAD",
+            )  # fmt: skip
+            self._patient_until = time.monotonic() + _PATIENCE_SECONDS
+            try:
+                while self._hand_out(next_task):
+                    self._open_slots(kind, make_function)
+                    yield from self._wait()
+                    self._check()
+            finally:
+                for actor in self._actors.values():
+                    ray.kill(actor.handle)
+                self._actors.clear()
+
+    def _hand_out(self, next_task: Callable[[], Any | None]) -> bool:
+        """Give tasks to idle slots; return whether there is anything to wait for."""
+        while True:
+            if self._waiting is None:
+                self._waiting = next_task()
+            if self._waiting is None:
+                return any(actor.task is not None for actor in self._actors.values())
+            idle = [each for each in self._actors.values() if each.is_ready and each.task is None]
+            if not idle:
+                return True
+            idle[0].task, idle[0].place, self._waiting = self._waiting, _NOWHERE, None
+            idle[0].handle.give.remote(idle[0].task)
+
+    def _open_slots(self, kind: Any, make_function: MakeFunction) -> None:
+        """Ask for the slots that are missing; those the cluster has no room for wait for it."""
+        now = time.monotonic()
+        if self._limits.is_elastic and now >= self._next_look:
+            self._next_look = now + _LOOK_SECONDS
+            self._num_workers = max(self._num_workers, count_room(self._limits.gpus_per_worker))
+        if self._waiting is None:
+            return
+        for index in range(self._num_workers):
+            if index not in self._actors:
+                handle = kind.remote(index, make_function, self._limits)
+                self._actors[index] = _Actor(index, handle, handle.about.remote(self._files))
+                if self._is_stopping:
+                    handle.ask_to_stop.remote()
+
+    def _wait(self) -> Iterator[Event]:
+        answers = {actor.answer: actor for actor in self._actors.values()}
+        ready, _ = ray.wait(list(answers), timeout=_TICK_SECONDS)
+        for answer in ready:
+            yield from self._receive(answers[answer])
+        if not ready:
+            yield Tick()
+
+    def _receive(self, actor: _Actor) -> Iterator[Event]:
+        try:
+            answer = ray.get(actor.answer)
+        except ray.exceptions.RayActorError as error:
+            yield self._remove(actor, _first_line(error))
+            return
+        except ray.exceptions.RayError as error:
+            raise RunError(f"a worker of the Ray cluster failed: {_first_line(error)}") from error
+        actor.heard_at = time.monotonic()
+        if not actor.is_ready:
+            self._check_machine(answer)
+            actor.is_ready = True
+        else:
+            place, events = answer
+            actor.place = place or actor.place
+            for event in events:
+                if isinstance(event, RunError):
+                    raise event
+                yield self._known(actor, event)
+        actor.answer = actor.handle.news.remote()
+
+    def _known(self, actor: _Actor, event: Event) -> Event:
+        """Return an event of a slot with the task it is about, which had stayed here."""
+        if isinstance(event, Message):
+            return replace(event, task=actor.task)
+        task = actor.task if isinstance(event, Finished | Died) and event.task else None
+        if task is not None:
+            actor.task = None
+        if isinstance(event, Died):
+            return replace(event, task=task, worker_index=actor.index)
+        return Finished(task)
+
+    def _remove(self, actor: _Actor, reason: str) -> Died:
+        """Return the end of a slot, whose machine, or whose actor, is gone."""
+        del self._actors[actor.index]
+        # One that never answered may not be able to: no posemill there, another Python.
+        return Died(actor.task, actor.place, reason, actor.index, is_from_outside=actor.is_ready)
+
+    def _check_machine(self, about: Mapping[str, Any]) -> None:
+        """Refuse a machine that would not compute the same, or could not write the result."""
+        host, here = about["host"], ".".join(map(str, sys.version_info[:2]))
+        if (about["posemill"], about["python"]) != (__version__, here):
+            raise RunError(
+                f"{host} has posemill {about['posemill']} on Python {about['python']}, this "
+                f"machine {__version__} on Python {here}; install the same on all machines"
+            )
+        if not about["sees_run"]:
+            raise RunError(
+                f"{host} does not see {self._limits.must_see}: with several machines the run must "
+                "be on a file system that all share, or in an object store (s3://…)"
+            )
+
+    def _check(self) -> None:
+        now = time.monotonic()
+        for actor in self._actors.values():
+            if actor.is_ready and now - actor.heard_at > _SILENT_SECONDS:
+                ray.kill(actor.handle)  # the answer that is waited for becomes an error
+        if self._patient_until and any(actor.is_ready for actor in self._actors.values()):
+            self._patient_until = 0.0
+        if self._patient_until and now > self._patient_until:
+            self._patient_until = 0.0
+            free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
+            gpus = f" and {self._limits.gpus_per_worker:g} GPU" * bool(self._limits.gpus_per_worker)
+            _LOG.warning(
+                "waiting for the Ray cluster: %s of 1 CPU%s each are asked for, free are %g CPU "
+                "and %g GPU", counted(self._num_workers, "workers"), gpus, free.get("CPU", 0),
+                free.get("GPU", 0),
+            )  # fmt: skip
+
+    def ask_to_stop(self) -> None:
+        """Ask tasks under way to save what they have and end."""
+        self._is_stopping = True
+        for actor in self._actors.values():
+            actor.handle.ask_to_stop.remote()
+
+    def places(self) -> list[tuple[Any, tuple[int, ...]]]:
+        """Return the task and the place of every busy slot, as far as is known."""
+        return [
+            (actor.task, actor.place) for actor in self._actors.values() if actor.task is not None
+        ]
+
+
+def _first_line(error: BaseException) -> str:
+    """Return what Ray says of an end without the pages it says after."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,0 +1,129 @@
+"""To a Ray cluster that is there, or to one of this machine alone, which ends with us."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from posemill.errors import RunError
+
+# Ray would tell its makers of every run, and warn of what it will do some day.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+import ray
+import ray._private.ray_constants as ray_constants
+
+__all__ = ["about_cluster", "connected", "count_room", "ray"]
+
+_ANSWER_SECONDS = 5.0
+_LEAST_STORE = 80 << 20  # of Ray's shared memory: all that goes through it are tasks and events
+
+
+@contextmanager
+def connected(address: str, num_workers: int = 0) -> Iterator[None]:
+    """Connect for as long as the block runs; a connection of the caller's own is used as it is.
+
+    Args:
+        address: Of the cluster: `auto` for the one this machine is part of, `host:port`,
+            `ray://host:10001`; empty: one of this machine alone.
+        num_workers: CPUs of the machine's own cluster.
+
+    Raises:
+        RunError: No cluster answers, or one of another version of Ray or Python.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    _connect(address, num_workers)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _connect(address: str, num_workers: int) -> None:
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    try:
+        with _our_signals():
+            if address:
+                _check_answers(address)
+                ray.init(address=address, **quiet)
+                return
+            with _loopback_only():
+                ray.init(
+                    address="local", num_cpus=num_workers, include_dashboard=False,
+                    object_store_memory=_LEAST_STORE, **quiet,
+                )  # fmt: skip
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        where = f"at {address}" if address else "on this machine"
+        first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise RunError(
+            f"no Ray cluster could be used {where}: {first}; start one with `ray start --head` "
+            "and the same versions of Ray and Python, or leave out --ray-address for one of "
+            "this machine alone"
+        ) from error
+
+
+def about_cluster(address: str) -> dict[str, Any]:
+    """Return what a cluster has: machines that answer, CPUs and GPUs, and how many are free."""
+    with connected(address):
+        there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        return {
+            "address": address,
+            "machines": sum(node["Alive"] for node in nodes),
+            "cpus": there.get("CPU", 0.0),
+            "free_cpus": free.get("CPU", 0.0),
+            "gpus": there.get("GPU", 0.0),
+            "free_gpus": free.get("GPU", 0.0),
+        }
+
+
+def count_room(gpus_per_worker: float = 0.0) -> int:
+    """Return how many workers all machines of the connected cluster have room for."""
+    there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return int(there.get("GPU", 0) / gpus_per_worker if gpus_per_worker else there.get("CPU", 0))
+
+
+def _check_answers(address: str) -> None:
+    """Raise `ConnectionError` where nobody listens: Ray itself would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+        except OSError as error:
+            raise ConnectionError(f"nothing answers there ({error.strerror or error})") from error
+
+
+@contextmanager
+def _loopback_only() -> Iterator[None]:
+    """Let a cluster of one machine listen to that machine alone.
+
+    Ray has this for Macs, whose firewalls would ask; an address given to `init` it replaces.
+    """
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextmanager
+def _our_signals() -> Iterator[None]:
+    """Keep what Ctrl-C and SIGTERM do: Ray puts handlers of its own in their place."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if is_main and handler is not None:
+                signal.signal(number, handler)

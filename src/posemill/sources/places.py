@@ -1,0 +1,88 @@
+"""Sources at a URI: listing objects as folders of pictures and videos, page by page."""
+
+from __future__ import annotations
+
+from posemill.errors import SourceError
+from posemill.files import OUTPUT_MARK, OUTPUT_NAMES, OWN_FILES
+from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
+from posemill.sources.scan import FOREIGN_FOLDERS, Folder, Scan, digest_names
+from posemill.storage import ChangedError, Entry, Storage, open_storage
+
+
+def scan_place(uri: str) -> Scan:
+    """Return what lies below a URI, as `scan_tree` does for a folder; one listing, no reading.
+
+    Raises:
+        SourceError: There is nothing.
+        StorageError: It cannot be listed. A page that fails is asked for again from where it was.
+    """
+    storage, scan = open_storage(uri), Scan(uri)
+    pictures: dict[tuple[str, ...], list[str]] = {}
+    folders = _folders_of(storage, scan, pictures)
+    if not folders and not scan.num_ignored:
+        raise SourceError(f"{uri}: there is nothing; look at its name, and at the bucket's")
+    ours = [parts for parts, folder in folders.items() if parts and _is_output(storage, folder)]
+    by_name = {"/".join(parts): parts for parts in folders}
+    for parts in (by_name[name] for name in natural_sort(by_name)):
+        folder = folders[parts]
+        if any(parts[: len(each)] == each for each in ours):
+            if parts in ours:
+                scan.problems.append(f"{folder.path!r} was written by posemill; left out")
+        elif parts in pictures or folder.videos:
+            folder.num_pictures = len(pictures.get(parts, ()))
+            folder.pictures_digest = digest_names(pictures.get(parts, []))
+            folder.versions["."] = folder.pictures_digest
+            scan.folders.append(folder)
+    return scan
+
+
+def _folders_of(
+    storage: Storage, scan: Scan, pictures: dict[tuple[str, ...], list[str]]
+) -> dict[tuple[str, ...], Folder]:
+    """Return the folders by the names that lead to them; `pictures` gets names and versions."""
+    folders: dict[tuple[str, ...], Folder] = {}
+    for entry in storage.entries():
+        *above, name = entry.key.split("/")
+        parts, suffix = tuple(above), suffix_of(name)
+        if any(part[:1] == "." or part in FOREIGN_FOLDERS for part in (*parts, name)):
+            scan.num_ignored += 1
+            continue
+        folder = folders.setdefault(parts, Folder("/".join((scan.root, *parts)), parts))
+        if name in OUTPUT_NAMES:
+            folder.marks.add(name)
+        if suffix in PICTURE_SUFFIXES:
+            pictures.setdefault(parts, []).append(f"{name}\0{entry.version}")
+        elif suffix in VIDEO_SUFFIXES:
+            folder.videos[name] = entry.num_bytes
+            folder.versions[name] = entry.version
+        else:
+            scan.num_ignored += 1
+    return folders
+
+
+def _is_output(storage: Storage, folder: Folder) -> bool:
+    """Return whether posemill wrote a folder, as `files.is_output` does."""
+    if OUTPUT_MARK in folder.marks:
+        return True
+    return any(
+        word in storage.get_range("/".join((*folder.parts, name)), 0, 1 << 16)
+        for name, word in OWN_FILES.items()
+        if name in folder.marks
+    )
+
+
+def list_place(uri: str, version: str) -> dict[str, str]:
+    """Return names and versions of the pictures directly in a folder at a URI, in natural order.
+
+    Raises:
+        ChangedError: They are not those of which `scan_place` took the version.
+    """
+    found: dict[str, Entry] = {
+        each.key: each
+        for each in open_storage(uri).entries()
+        if "/" not in each.key and each.key[0] != "." and suffix_of(each.key) in PICTURE_SUFFIXES
+    }
+    now = digest_names([f"{name}\0{entry.version}" for name, entry in found.items()])
+    if version and now != version:
+        raise ChangedError(f"{uri}: its pictures were changed since they were listed")
+    return {name: found[name].version for name in natural_sort(found)}

@@ -1,0 +1,378 @@
+"""Runs that lie elsewhere: the same rows as here, one writer, continued from any machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from posemill.api.run_status import status, stop
+from posemill.config import FramesConfig
+from posemill.errors import ConfigError, RunError, StorageError
+from posemill.jobs.extract.coordinator import Coordinator
+from posemill.jobs.extract.run import extract
+from posemill.jobs.extract.status import read_status
+from posemill.storage import lease, open_storage
+from posemill.stores.reader import open_run
+from posemill.stores.records import RecordLog
+from posemill.stores.replica import existing_run, local_run, writing
+
+SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
+
+
+class Killed(BaseException):
+    """Stands for a SIGKILL in this process."""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """A machine is its cache folder: another one knows nothing of what this one has."""
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "machine-1"))
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.02)
+    monkeypatch.setattr(lease, "PATIENCE_SECONDS", 0.2)
+
+
+@pytest.fixture
+def on_machine(tmp_path, monkeypatch):
+    return lambda number: monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / f"machine-{number}"))
+
+
+@pytest.fixture(params=["shared", "s3"])
+def place(request, tmp_path):
+    if request.param == "s3":
+        return Path(request.getfixturevalue("s3_bucket")) / "runs" / "a"
+    return tmp_path / "nfs" / "run"
+
+
+@pytest.fixture
+def tree(make_tree):
+    root = make_tree(SIZES)
+    (root / "train" / "b" / "0003.png").write_bytes(b"no picture")
+    return root
+
+
+def die_after(monkeypatch, num_commits):
+    """Let the coordinator be killed at some commit, with what it had not published yet."""
+    receive, seen = Coordinator._receive, []
+
+    def killed(self, task, value):
+        receive(self, task, value)
+        if value is not None and len(seen) == num_commits:
+            raise Killed
+        seen.append(value)
+
+    # A killed process gives nothing back.
+    monkeypatch.setattr(lease.Lease, "release", lambda self: self._ended.set())
+    monkeypatch.setattr(Coordinator, "_receive", killed)
+
+
+def test_a_run_elsewhere_has_the_same_rows_and_is_read_from_any_machine(
+    place, tree, config_for, on_machine, same_runs, tmp_path
+):
+    extract(config_for(tree, "here"))
+    config = config_for(tree).replace(out=place, storage="shared")
+    summary = extract(config)
+    assert summary.exit_code == 1
+    assert summary.num_frames == 34
+    on_machine(2)
+    same_runs(existing_run(place), tmp_path / "here")
+    found = status(place)
+    assert (found.state, found.snapshot.frames_done, found.holder) == ("finished", 35, None)
+    assert open_run(place).table().equals(open_run(tmp_path / "here").table())
+    assert [each.reason for each in open_run(place).failures()] == ["not an image"]
+    on_machine(3)
+    again = extract(config)
+    assert again.num_frames_now == 0
+    assert again.counts == summary.counts
+
+
+def test_another_machine_goes_on_where_a_killed_one_was(
+    place, tree, config_for, on_machine, same_runs, tmp_path, monkeypatch
+):
+    extract(config_for(tree, "here", task_frames=4))
+    config = config_for(tree, task_frames=4).replace(out=place, storage="shared")
+    for number in range(1, 5):
+        on_machine(number)
+        with monkeypatch.context() as patch:
+            patch.setattr("posemill.jobs.extract.ledger._RECORD_SECONDS", 0.0)
+            die_after(patch, 1)
+            with pytest.raises(Killed):
+                extract(config)
+        assert status(place).snapshot.frames_done >= 2 * number
+    on_machine(9)
+    assert extract(config).num_frames_now < 35
+    same_runs(existing_run(place), tmp_path / "here")
+
+
+def test_a_coordinator_that_was_cut_off_cannot_commit_what_its_successor_did(
+    place, tree, config_for, on_machine, same_runs, tmp_path, monkeypatch
+):
+    extract(config_for(tree, "here", task_frames=4))
+    config = config_for(tree, task_frames=4).replace(out=place, storage="shared")
+    receive, is_first = Coordinator._receive, [True]
+
+    def overtaken(self, task, value):
+        if is_first and is_first.pop():  # asleep; a second machine does it all meanwhile
+            on_machine(2)
+            monkeypatch.setattr(lease.Lease, "renew", lambda self, **_: None)
+            extract(config)
+        receive(self, task, value)
+
+    monkeypatch.setattr(Coordinator, "_receive", overtaken)
+    with pytest.raises(RunError, match=r"was taken over by another process while this one was cut"):
+        extract(config)
+    on_machine(3)
+    same_runs(existing_run(place), tmp_path / "here")
+    records = [each.key for each in open_storage(place).entries("records/")]
+    assert len(records) == len(set(records))
+
+
+def test_two_coordinators_at_once_are_told(place, tree, config_for, on_machine):
+    folder = local_run(place, "shared")
+    with writing(folder) as records:
+        assert records is not None
+        on_machine(2)
+        with pytest.raises(RunError, match=rf"is being worked on by pid {os.getpid()} on .*stop"):
+            extract(config_for(tree).replace(out=place, storage="shared"))
+    with writing(local_run(place, "shared")) as records:  # it was given back: nobody waits
+        assert records is not None
+        assert records.epoch == 2
+
+
+def test_status_tells_who_works_elsewhere(place, tree, config_for, on_machine):
+    config = config_for(tree).replace(out=place, storage="shared")
+    extract(config)
+    with writing(local_run(place)):
+        on_machine(2)
+        found = read_status(existing_run(place))
+        assert found.state == "running"
+        assert found.holder is not None
+        assert found.holder.pid == os.getpid()
+        with pytest.raises(RunError, match=r"is worked on by pid .*: run posemill stop there"):
+            stop(existing_run(place))
+    assert read_status(existing_run(place)).state == "finished"
+
+
+def test_what_failed_is_tried_again_elsewhere_too(
+    place, make_tree, tree, config_for, on_machine, tmp_path
+):
+    config = config_for(tree).replace(out=place, storage="shared")
+    extract(config)
+    make_tree({"b": 5}, "whole")
+    (tmp_path / "whole" / "b" / "0003.png").replace(tree / "train" / "b" / "0003.png")
+    on_machine(2)
+    summary = extract(config.replace(retry_failed=True))
+    assert (summary.num_frames, summary.exit_code) == (35, 0)
+    on_machine(3)
+    assert len(open_run(place).table()) == 35
+
+
+def test_other_options_and_other_things_are_refused(place, tree, config_for, on_machine):
+    config = config_for(tree).replace(out=place, storage="shared")
+    extract(config)
+    on_machine(2)
+    with pytest.raises(RunError, match=r"was begun with other options"):
+        extract(config.replace(mode="image"))
+    other = Path(str(place) + "-other")
+    open_storage(other).put("notes.txt", b"mine")
+    with pytest.raises(RunError, match=r"is not empty and not a posemill run .*'notes.txt'"):
+        extract(config.replace(out=other))
+    with pytest.raises(RunError, match=r"none.* is not a posemill run: it has no manifest.json"):
+        open_run(f"{open_storage(place).uri}-none")
+
+
+def test_a_run_that_was_deleted_and_made_anew_is_not_the_one_in_the_cache(place, tree, config_for):
+    config = config_for(tree).replace(out=place, storage="shared")
+    extract(config)
+    assert open_run(place).num_frames == 34
+    storage = open_storage(place)
+    for entry in list(storage.entries()):
+        storage.delete(entry.key)
+    extract(config.replace(stride=2))
+    assert open_run(place).num_frames == 19
+    assert len(open_run(place).table()) == 19
+
+
+def test_damaged_and_missing_records_are_said(place, tree, config_for, on_machine):
+    extract(config_for(tree).replace(out=place, storage="shared"))
+    storage = open_storage(place)
+    keys = [each.key for each in storage.entries("records/")]
+    content = storage.get(keys[1])
+    assert content is not None
+    storage.put(keys[1], content[:-9])
+    on_machine(2)
+    with pytest.raises(RunError, match=r"0000000002.json.gz is damaged, or of another version"):
+        open_run(place)
+    storage.delete(keys[1])
+    with pytest.raises(RunError, match=r"0000000002.json.gz is missing, but there is records/"):
+        open_run(place)
+    storage.put(keys[1], content)
+    assert open_run(place).num_frames == 34
+
+
+def test_a_run_begun_on_a_local_disk_stays_one(tree, config_for, tmp_path):
+    extract(config_for(tree))
+    extract(config_for(tree).replace(storage="shared"))
+    assert not (tmp_path / "run" / "records").exists()
+    assert (tmp_path / "run" / "ledger.sqlite").exists()
+
+
+def test_what_only_a_disk_can_hold_is_refused(tree, config_for):
+    with pytest.raises(ConfigError, match=r"frames are written into a folder of this machine"):
+        FramesConfig(tree, Path("s3://bucket/frames"))
+    from posemill.api.extracting import split_out
+
+    with pytest.raises(ConfigError, match=r"a file is written to a disk of this machine; .*\.pkl"):
+        split_out(config_for(tree).replace(out=Path("s3://bucket/x.pkl")))
+
+
+def test_a_lease_that_is_none_is_said(tmp_path):
+    open_storage(tmp_path).put("lease/00000001.json", b"[]")
+    with pytest.raises(RunError, match=r"is not a lease of posemill: .*, delete it"):
+        lease.read_lease(open_storage(tmp_path))
+
+
+def test_of_two_that_take_a_free_lease_at_once_one_is_told(tmp_path, monkeypatch):
+    storage = open_storage(tmp_path)
+    first = lease.Lease(storage, "one")
+    first.release()
+    free = lease.read_lease(storage)
+    second = lease.Lease(storage, "two")
+    monkeypatch.setattr(lease, "read_lease", lambda _: free)
+    with pytest.raises(RunError, match="another process began to work on it in this moment"):
+        lease.Lease(storage, "three")
+    assert not second.is_lost
+    monkeypatch.undo()
+    second.release()
+
+
+def test_a_lease_is_lost_to_a_later_epoch_and_then_left_alone(tmp_path):
+    storage = open_storage(tmp_path)
+    first = lease.Lease(storage, "same")
+    second = lease.Lease(storage, "same")  # the owner knows that the first is gone
+    assert second.epoch == 2
+    first.renew()
+    assert first.is_lost
+    first.release()
+    found = lease.read_lease(storage)
+    assert found is not None
+    assert (found.epoch, found.is_released) == (2, False)
+    second.release()
+
+
+def test_a_storage_that_fails_stops_a_worker_in_words(tree, config_for, s3_bucket, monkeypatch):
+    from posemill.storage.objects import ObjectStorage
+
+    def fail(self, key, content):
+        if key.startswith("shards/"):
+            raise StorageError(f"{self.name_of(key)}: access was refused")
+        return put(self, key, content)
+
+    put = ObjectStorage.put
+    monkeypatch.setattr(ObjectStorage, "put", fail)
+    with pytest.raises(StorageError, match="access was refused"):
+        extract(config_for(tree).replace(out=Path(s3_bucket)))
+
+
+def test_a_writer_that_is_overtaken_while_it_takes_over_reads_what_came(tmp_path, tree, config_for):
+    """The old one's last record may come between reading and taking over: it counts."""
+    place = tmp_path / "nfs"
+    extract(config_for(tree).replace(out=place, storage="shared"))
+    folder = local_run(place)
+    create, last = RecordLog(open_storage(place), 1), []
+
+    class Late(RecordLog):
+        def follow(self, database):
+            added = super().follow(database)
+            if not last:
+                last.append(1)
+                create._number = self._number
+                self.storage.create(f"records/{self._number + 1:010d}.json.gz",
+                                    create._content({"meta": [["late", "1"]]}, {}))  # fmt: skip
+            return added
+
+    from posemill.stores.replica import open_index
+
+    with open_index(folder) as database:
+        Late(open_storage(place), 2).take_over(database)
+        rows = dict(database.execute("SELECT key, value FROM meta").fetchall())
+    assert rows["late"] == "1"
+
+
+def put_all(folder, uri):
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            open_storage(uri).put(str(path.relative_to(folder)), path.read_bytes())
+    return uri
+
+
+@pytest.mark.parametrize("kind", ["videos", "frames"])
+def test_a_source_at_a_uri_gives_the_same_rows_and_reasons(
+    kind, make_tree, config_for, write_video, s3_bucket, tmp_path
+):
+    if kind == "frames":
+        root = make_tree(SIZES)
+        (root / "train" / "b" / "0003.png").write_bytes(b"no picture")
+    else:
+        root = tmp_path / "videos"
+        for number in range(5):
+            write_video(root / f"v{number}.mp4", 9 + number, seed=number)
+        (root / "v2.mp4").write_bytes(b"no video")
+        whole = (root / "v3.mp4").read_bytes()
+        (root / "v3.mp4").write_bytes(whole[: len(whole) * 2 // 3])
+    options = {"mode": "video", "task_frames": 20}
+    here = extract(config_for(root, "here", **options))
+    uri = put_all(root, f"{s3_bucket}/data")
+    config = config_for(tmp_path, "there", **options).replace(source=Path(uri))
+    there = extract(config)
+    assert there.counts == here.counts
+    assert there.reasons == here.reasons
+    one, other = there.run.to_numpy(), here.run.to_numpy()
+    assert one["points"].tobytes() == other["points"].tobytes()
+    for failure in there.run.failures():
+        assert failure.path.startswith(uri)
+        assert "posemill-scratch" not in failure.message
+    if kind == "frames":
+        assert next(there.run.clips()).image_paths[0] == f"{uri}/train/a/0000.png"
+    assert there.run.manifest.source["path"] == uri
+    assert extract(config).num_frames_now == 0
+
+
+def test_what_changed_between_listing_and_reading_is_a_row_with_its_reason(
+    config_for, write_video, s3_bucket, tmp_path
+):
+    from posemill.sources import find_clips
+
+    for number in range(3):
+        write_video(tmp_path / "videos" / f"v{number}.mp4", 6, seed=number)
+    uri = put_all(tmp_path / "videos", f"{s3_bucket}/data")
+    clips = find_clips(uri)
+    open_storage(uri).put("v1.mp4", b"another")
+    open_storage(uri).delete("v2.mp4")
+    summary = extract(config_for(tmp_path).replace(source=Path(uri)), clips=clips)
+    assert summary.num_frames == 6
+    reasons = {each.clip_id: (each.reason, each.message) for each in summary.run.failures()}
+    assert reasons == {
+        "v1": ("changed", f"{uri}/v1.mp4 was changed since it was listed"),
+        "v2": ("changed", f"{uri}/v2.mp4 has gone since it was listed"),
+    }
+
+
+def test_credentials_that_expire_while_clips_are_read_stop_the_run(
+    config_for, write_video, s3_bucket, tmp_path, monkeypatch
+):
+    from posemill.sources import find_clips
+    from posemill.storage.objects import ObjectStorage
+
+    write_video(tmp_path / "videos" / "v.mp4", 6)
+    uri = put_all(tmp_path / "videos", f"{s3_bucket}/data")
+    clips = find_clips(uri)
+
+    def expired(self, key, version):
+        raise StorageError("the credentials have expired")
+        yield b""
+
+    monkeypatch.setattr(ObjectStorage, "read_pieces", expired)
+    with pytest.raises(StorageError, match="the credentials have expired"):
+        extract(config_for(tmp_path).replace(source=Path(uri)), clips=clips)

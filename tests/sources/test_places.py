@@ -1,0 +1,122 @@
+"""Clips at a URI: found as on a disk, read through a scratch folder, changes noticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from posemill.errors import ConfigError, SourceError, StorageError
+from posemill.sources import find_clips
+from posemill.sources.places import list_place
+from posemill.sources.scratch import Scratch
+from posemill.storage import ChangedError, open_storage
+
+
+@pytest.fixture(params=["file", "s3"])
+def uri(request, tmp_path):
+    if request.param == "s3":
+        return request.getfixturevalue("s3_bucket") + "/data"
+    return f"file://{tmp_path}/data"
+
+
+def fill(uri, names):
+    for name in names:
+        open_storage(uri).put(name, name.encode())
+
+
+def test_videos_are_the_clips_that_a_disk_would_have(uri, tmp_path):
+    names = ["train/a/x10.mp4", "train/a/x9.mp4", "dev/b.mp4", "dev/notes.txt", ".hidden.mp4"]
+    fill(uri, names)
+    for name in names:
+        (tmp_path / "disk" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "disk" / name).write_text(name)
+    there, here = find_clips(uri), find_clips(tmp_path / "disk")
+    assert [(c.split, c.clip_id, c.kind) for c in there] == [
+        (c.split, c.clip_id, c.kind) for c in here
+    ]
+    assert there.layout == here.layout
+    assert there[0].path == f"{uri}/train/a/x9.mp4"
+    assert all(clip.version for clip in there)
+    before = there.fingerprint
+    assert find_clips(uri).fingerprint == before
+    open_storage(uri).put("dev/b.mp4", b"changed")
+    assert find_clips(uri).fingerprint != before
+
+
+def test_folders_of_pictures_are_clips_and_runs_among_them_are_left_out(uri):
+    fill(uri, ["a/1.png", "a/2.png", "a/10.png", "b/c/1.jpg", "run/shots/1.png"])
+    open_storage(uri).put("run/manifest.json", b'{"posemill_run": 1}')
+    clips = find_clips(uri)
+    assert [(clip.clip_id, clip.num_frames) for clip in clips] == [("a", 3), ("b/c", 1)]
+    assert clips.problems == (f"'{uri}/run' was written by posemill; left out",)
+    assert list(list_place(clips[0].path, clips[0].version)) == ["1.png", "2.png", "10.png"]
+    fill(uri, ["a/3.png"])
+    with pytest.raises(ChangedError, match=r"/a: its pictures were changed since they were listed"):
+        list_place(clips[0].path, clips[0].version)
+
+
+def test_lists_name_objects_wherever_the_list_is(uri, tmp_path):
+    (tmp_path / "list.csv").write_text(f"path,split\n{uri}/a.mp4,train\n{uri}/b,dev\n")
+    clips = find_clips(tmp_path / "list.csv")
+    assert [(clip.path, clip.kind) for clip in clips] == [
+        (f"{uri}/a.mp4", "video"), (f"{uri}/b", "frames"),
+    ]  # fmt: skip
+    open_storage(uri).put("list.csv", b"path\nx/a.mp4\nx/b.png\n")
+    assert [(clip.path, clip.kind) for clip in find_clips(f"{uri}/list.csv")] == [
+        (f"{uri}/x/a.mp4", "video"), (f"{uri}/x/b.png", "pictures"),
+    ]  # fmt: skip
+
+
+def test_what_is_not_there_or_not_to_be_had_is_said(uri):
+    with pytest.raises(SourceError, match=r"data: there is nothing; look at its name"):
+        find_clips(uri)
+    fill(uri, ["a.txt"])
+    with pytest.raises(SourceError, match=r"no clips in .*found 1 other objects"):
+        find_clips(uri)
+    with pytest.raises(SourceError, match=r"PHOENIX-2014-T is read from a disk; .*--layout frames"):
+        find_clips(uri, layout="phoenix")
+    with pytest.raises(SourceError, match=r"a\.mp4 is one object; give what it lies in"):
+        find_clips(f"{uri}/a.mp4")
+    with pytest.raises(StorageError, match=r"none.csv: there is nothing; expected an object"):
+        find_clips(f"{uri}/none.csv")
+
+
+def test_scratch_holds_no_more_than_its_bounds_and_nothing_afterwards(uri, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    fill(uri, [f"{number}.mp4" for number in range(6)])
+    scratch = Scratch(most_bytes=12)  # of 5 bytes each
+    names = [(f"{uri}/{number}.mp4", "") for number in range(6)]
+    scratch.ahead(names)
+    for future in list(scratch._ahead.values()):
+        future.result()
+    folder = scratch._make_folder()
+    assert 1 <= len(list(folder.iterdir())) <= 2
+    for number, (name, version) in enumerate(names):
+        with scratch.file(name, version) as path:
+            assert path.read_bytes() == f"{number}.mp4".encode()
+            assert path.suffix == ".mp4"
+    assert list(folder.iterdir()) == []
+    assert scratch._num_bytes == 0
+    (entry,) = [each for each in open_storage(uri).entries() if each.key == "1.mp4"]
+    fill(uri, ["1.mp4x"])
+    open_storage(uri).put("1.mp4", b"other content")
+    with (
+        pytest.raises(ChangedError, match="was changed since it was listed"),
+        scratch.file(f"{uri}/1.mp4", entry.version),
+    ):
+        pass
+    dead = tmp_path / "tmp" / (folder.name.rpartition("-")[0].rpartition("-")[0] + "-999999999-x")
+    dead.mkdir()
+    Scratch()._make_folder()
+    assert not dead.exists()
+    assert folder.exists()
+
+
+def test_cutting_long_videos_needs_them_here(uri, tmp_path):
+    from posemill.config import ExtractConfig
+    from posemill.jobs.extract.plan import plan_units
+
+    fill(uri, ["a.mp4"])
+    config = ExtractConfig(uri, tmp_path / "run", split_long_seconds=5.0)
+    with pytest.raises(ConfigError, match=r"--split-long needs the lengths of videos before"):
+        list(plan_units(find_clips(uri), config))
