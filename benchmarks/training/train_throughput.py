@@ -108,7 +108,8 @@ class Arms:
         folder = RunFolder(self.folder / f"run{self.number}")
         folder.make()
         trainer = Trainer(self.fresh(), self.config, world=World(), device=CPU,
-                          precision=choose_precision("fp32", CPU), folder=folder)  # fmt: skip
+                          precision=choose_precision(self.config.precision, CPU),
+                          folder=folder)  # fmt: skip
         trainer.run()
         return [row["loss"] for row in folder.read_metrics()]
 
@@ -146,7 +147,7 @@ class Arms:
         model.train()
         losses, waiting = [], []
         for step, batch in enumerate(self.batches()):
-            total, count = plain.loss(model(batch.points, batch.mask, batch.lengths), batch)
+            total, count = plain.loss(plain.forward(model, batch), batch)
             loss = total / count
             optimizer.zero_grad(set_to_none=True)
             fabric.backward(loss)
@@ -171,7 +172,7 @@ class Arms:
         model.train()
         losses, waiting = [], []
         for step, batch in enumerate(self.batches()):
-            total, count = plain.loss(model(batch.points, batch.mask, batch.lengths), batch)
+            total, count = plain.loss(plain.forward(model, batch), batch)
             loss = total / count
             optimizer.zero_grad()
             accelerator.backward(loss)

@@ -6,8 +6,9 @@
 `wait` is the share of a training's time in which a small network (residual blocks of 16 to 128
 channels) waits for batches of 8 clips x 8 frames x 112 x 112 from packed frames, with one loader
 process. `jpeg` and `packed` are the CPU time of a clip from a list of real videos (../shared/
-datasets/gestures5) by the CPU time of the same clip from what `posemill frames` made of them, in
-this process with one thread. `handles` and `memory` are what opening 10,000 videos leaves behind.
+datasets/gestures5; `signs_…`: sign_videos6) by the CPU time of the same clip from what `posemill
+frames` made of them, in this process with one thread. `handles` and `memory` are what opening
+10,000 videos leaves behind.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from benchmarks.shared.measuring import (
 )
 
 VIDEOS = Path(__file__).parents[3] / "shared" / "datasets" / "gestures5"
+SIGNS = VIDEOS.with_name("sign_videos6")
 BATCH, SIZE, SAMPLING = 8, 112, "segments:8"
 
 
@@ -169,34 +171,44 @@ def main() -> None:
         not_here(f"no {options.videos / 'labels.csv'}: videos kept outside of the project")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        videos = choose_videos(options.videos, options.clips, folder / "videos.csv")
-        sources = {
-            "video": videos,
-            "jpeg": folder / "jpeg",
-            "packed": folder / "packed",
-        }
-        for name, is_packed in (("jpeg", False), ("packed", True)):
-            posemill.frames(
-                videos, folder / name, size=SIZE, short_side=True, pack=is_packed, progress=False
-            )
-        costs = cost_of_clips(sources, options.rounds)
-        for arm, seconds in costs.items():
-            each = over_rounds(seconds).value / options.clips * 1e3
-            place = "" if arm == "video" else f", {megabytes(sources[arm]):.0f} MB"
-            say(f"{arm}: {each:.2f} ms of CPU a clip{place}")
-        waits = [share_waited(sources["packed"], options.steps) for _ in range(options.rounds)]
+        videos, packed, found = what_frames_buy(options.videos, folder / "one", options)
+        if (SIGNS / "labels.csv").is_file():
+            *_, more = what_frames_buy(SIGNS, folder / "two", options)
+            found |= {f"signs_{arm}": each for arm, each in more.items()}
+        waits = [share_waited(packed, options.steps) for _ in range(options.rounds)]
         handles, growth, memory = left_behind(videos, options.opens)
-    note = f"{SAMPLING}, {SIZE} x {SIZE}, {options.clips} clips of {options.videos.name}"
     report(
         {
             "wait": over_rounds(100 * each for each in waits),
-            "jpeg": ratio(costs["video"], costs["jpeg"]).noted(note),
-            "packed": ratio(costs["video"], costs["packed"]).noted(note),
+            **found,
             "handles": Measured(handles).noted(f"{options.opens} opens"),
             "memory": Measured(100 * growth).noted(f"of {memory:.0f} MB"),
         },
         as_json=options.json,
     )
+
+
+def what_frames_buy(
+    videos: Path, folder: Path, options: Any
+) -> tuple[Path, Path, dict[str, Measured]]:
+    """Return a list of videos of a set, its packed frames, and by how much reading is cheaper."""
+    folder.mkdir()
+    chosen = choose_videos(videos, options.clips, folder / "videos.csv")
+    sources = {"video": chosen, "jpeg": folder / "jpeg", "packed": folder / "packed"}
+    for name in ("jpeg", "packed"):
+        posemill.frames(
+            chosen, sources[name], size=SIZE, short_side=True, pack=name == "packed", progress=False
+        )
+    costs = cost_of_clips(sources, options.rounds)
+    said = []
+    for arm, seconds in costs.items():
+        each = over_rounds(seconds).value / options.clips * 1e3
+        place = "" if arm == "video" else f" ({megabytes(sources[arm]):.0f} MB)"
+        said.append(f"{arm} {each:.2f}{place}")
+    note = f"{SAMPLING}, {SIZE} x {SIZE}, {options.clips} clips of {videos.name}"
+    say(f"{note}: {', '.join(said)} ms of CPU a clip")
+    found = {arm: ratio(costs["video"], costs[arm]).noted(note) for arm in ("jpeg", "packed")}
+    return chosen, sources["packed"], found
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.options import DataOptions
 from posemill.training.launch.sweep import read_sweep
-from posemill.training.models import build_model
+from posemill.training.models import build_model, build_video_model, input_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.glob("*.toml"))
@@ -21,10 +21,11 @@ SWEEPS = [path for path in FILES if "config =" in path.read_text()]
 def test_an_example_config_is_valid_and_its_model_can_be_built(path: Path) -> None:
     config: TrainConfig = resolve_config(path).config
     DataOptions.of(config)
-    build_model(
-        config.model.name, num_points=21, num_dims=2, num_classes=3, task=config.task,
-        **config.model.options,
-    )  # fmt: skip
+    shape = {"num_classes": 3, "task": config.task, **config.model.options}
+    if input_of(config.model.name) == "video":
+        build_video_model(config.model.name, num_frames=8, is_pretrained=False, **shape)
+    else:
+        build_model(config.model.name, num_points=21, num_dims=2, **shape)
     assert config.data.path.startswith("data/")
     assert config.out == f"runs/{path.stem}"
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posemill.errors import ConfigError
+from posemill.files import atomic_path
 from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.extra import naming_the_extra
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from posemill.records import PoseClip
     from posemill.training.launch.start import TrainResult
     from posemill.training.runs.inference import Prediction
+    from posemill.training.tuning.tune import Tuned
 
 
 def train(
@@ -54,6 +56,37 @@ def train(
         )
     result: TrainResult = _find("launch.start", "train")(config)
     return result
+
+
+def tune(
+    config: os.PathLike[str] | str | None = None,
+    *,
+    out: os.PathLike[str] | str | None = None,
+    keep_maths: bool = False,
+    **settings: Any,
+) -> Tuned:
+    """Return faster settings for a training, measured on this machine, its data and its model.
+
+    Settings that are given beside the file stay as they are. The result is never slower than what
+    it began with: both are measured in turns at the end, and unless the new is clearly faster
+    nothing is changed.
+
+    Args:
+        config: A TOML file.
+        out: TOML file to write: what the user gave, and what was found, with the reason.
+        keep_maths: Leave batch and precision alone.
+        settings: Fields of `TrainConfig`, alone or on top of a file; `tune_seconds` is the time
+            that it may take.
+    """
+    if out is not None and Path(out).exists():
+        raise ConfigError(f"{out} is there already; choose another --out")
+    settings["tune"] = "speed" if keep_maths else "all"
+    resolved = resolve_config(None if config is None else Path(config), settings)
+    found: Tuned = _find("tuning.tune", "tune")(resolved)
+    if out is not None:
+        with atomic_path(Path(out)) as temporary:
+            temporary.write_text(found.to_toml(), encoding="utf-8")
+    return found
 
 
 def fit(
@@ -160,10 +193,19 @@ def evaluate(
 
 
 def predict(
-    run: Path | str, clips: Iterable[PoseClip] | Path | str, *, device: str = "auto"
+    run: Path | str,
+    clips: Iterable[PoseClip | os.PathLike[str] | str] | Path | str,
+    *,
+    device: str = "auto",
 ) -> Iterator[Prediction]:
     """Yield what a run's best model says about each clip; see `training.inference.predict`."""
     found: Iterator[Prediction] = _find("runs.inference", "predict")(run, clips, device=device)
+    return found
+
+
+def input_of(run: Path | str) -> str:
+    """Return what a run's model takes: `keypoints` or `video`."""
+    found: str = _find("runs.inference", "input_of")(run)
     return found
 
 

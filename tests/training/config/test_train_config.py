@@ -9,7 +9,8 @@ import pytest
 from posemill.errors import ConfigError
 from posemill.training.config.presets import PRESETS, loader_workers, preset_values
 from posemill.training.config.resolve import read_config, resolve_config, write_config
-from posemill.training.config.train_config import FIELDS, GROUPS, SpeedSettings, TrainConfig
+from posemill.training.config.run_settings import SpeedSettings
+from posemill.training.config.train_config import FIELDS, GROUPS, TrainConfig
 
 # Default, least, most, choices of every setting. Those of presets are in test_presets.
 FACTS = {
@@ -22,6 +23,7 @@ FACTS = {
     "dev_fraction": (None, 0, 0.9, ()),
     "folds": (0, 0, None, ()),
     "fold": (0, 0, None, ()),
+    "folds_by": ("", None, None, ()),
     "leave_out": ("", None, None, ()),
     "split_seed": (0, 0, None, ()),
     "unit": ("clip", None, None, ("clip", "frame")),
@@ -51,6 +53,17 @@ FACTS = {
     "augment_joint_dropout": (0.0, 0, 0.9, ()),
     "augment_part_dropout": (0.0, 0, 0.9, ()),
     "augment_mirror": (0.0, 0, 1, ()),
+    "video_sampling": ("segments:8", None, None, ()),
+    "video_size": (112, 32, None, ()),
+    "video_resize": ("crop", None, None, ("crop", "stretch")),
+    "video_decoder": ("pyav", None, None, ()),
+    "video_on_error": ("replace", None, None, ("replace", "drop", "raise")),
+    "video_scale": (0.5, None, 1, ()),
+    "video_flip": (0.0, 0, 1, ()),
+    "video_flip_labels": ({}, None, None, ()),
+    "video_colour": (0.2, 0, 1, ()),
+    "video_erase": (0.0, 0, 1, ()),
+    "video_precompute": (0, 0, None, ()),
     "epochs": (60, 1, None, ()),
     "max_steps": (0, 0, None, ()),
     "batch_size": (64, 1, None, ()),
@@ -63,6 +76,8 @@ FACTS = {
     "final_lr": (0.0, 0, 1, ()),
     "step_epochs": ([], None, None, ()),
     "step_gamma": (0.2, 0, 1, ()),
+    "multigrid": (False, None, None, ()),
+    "multigrid_options": ({}, None, None, ()),
     "clip_grad_norm": (1.0, 0, None, ()),
     "ema_decay": (0.0, 0, 0.99999, ()),
     "patience": (0, 0, None, ()),
@@ -80,6 +95,9 @@ FACTS = {
     "persistent_workers": (True, None, None, ()),
     "compile": ("auto", None, None, ("auto", "on", "off")),
     "activation_checkpointing": (False, None, None, ()),
+    "channels_last": (False, None, None, ()),
+    "tune": ("none", None, None, ("none", "speed", "all")),
+    "tune_seconds": (90.0, 1, None, ()),
     "deterministic": (False, None, None, ()),
     "cudnn_benchmark": (True, None, None, ()),
     "out": ("", None, None, ()),
@@ -111,6 +129,8 @@ def test_names_of_earlier_versions_still_have_their_place() -> None:
         "data": ("data", "path"), "model": ("model", "name"), "model_options": ("model", "options"),
         **{name: ("augmentation", name.removeprefix("augment_"))
            for name in FACTS if name.startswith("augment_")},
+        **{name: ("video", name.removeprefix("video_"))
+           for name in FACTS if name.startswith("video_")},
     }  # fmt: skip
 
 

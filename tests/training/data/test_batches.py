@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from itertools import chain
 
 import numpy as np
@@ -15,6 +16,7 @@ from posemill.training.data.batches import (
     Draw,
     collate,
     make_loader,
+    share_of,
 )
 from posemill.training.data.datasets import KeypointSet, Sample, make_set
 
@@ -72,7 +74,9 @@ def test_a_batch_goes_to_its_device_and_into_locked_memory_whole() -> None:
         def pin_memory(self) -> str:
             return "pinned"
 
-    batch = Batch(*[Tensor()] * 7)  # type: ignore[arg-type]
+    names = [field.name for field in fields(Batch)]
+    assert len(names) == 7
+    batch = Batch(**dict.fromkeys(names, Tensor()))  # type: ignore[arg-type]
     assert vars(batch.to("there", non_blocking=True)) == dict.fromkeys(vars(batch), "moved")
     assert calls == [("there", True)] * 7
     batch.to("there")
@@ -80,8 +84,43 @@ def test_a_batch_goes_to_its_device_and_into_locked_memory_whole() -> None:
     assert vars(batch.pin_memory()) == dict.fromkeys(vars(batch), "pinned")
 
 
+def test_batch_sizes_take_turns_and_the_same_clips_come_in_any_number_of_processes() -> None:
+    sampler = BucketSampler(LENGTHS, (8, 4, 2), micro_batch_size=(4, 2, 1), seed=3)
+    steps = sampler.num_steps
+    assert [sampler.num_micro_batches(step) for step in range(steps)] == [2] * steps
+    pieces = list(sampler)
+    sizes = [len(pieces[at]) + len(pieces[at + 1]) for at in range(0, len(pieces), 2)]
+    assert sizes == [8, 4, 2, 8, 4, 2, 8, 4, 2, 8, 3]
+    assert [piece[0].turn for piece in pieces[::2]] == [0, 1, 2] * 3 + [0, 1]
+    drawn = [draw.clip for piece in pieces for draw in piece]
+    assert sorted(drawn) == list(range(53))
+    shares = [
+        BucketSampler(LENGTHS, (8, 4, 2), micro_batch_size=(4, 2, 1), seed=3, rank=r, world_size=2)
+        for r in range(2)
+    ]
+    together = [sorted(a + b) for a, b in zip(*(clips_of(s) for s in shares), strict=True)]
+    whole = [
+        sorted(a + b) for a, b in zip(clips_of(sampler)[::2], clips_of(sampler)[1::2], strict=True)
+    ]
+    assert together == whole
+    sampler.set_position(0, 4)
+    assert list(sampler) == pieces[8:]
+
+
+def test_a_share_of_the_frames_is_taken_evenly_from_a_drawn_place_on() -> None:
+    numbers = np.arange(8, dtype=np.float32)[:, None, None]
+    clips = make_set([Sample(numbers, np.ones((8, 1), bool), 0)] * 2, ["a"])
+    maker = BatchMaker(clips, time_share=0.25)
+    seen = {tuple(maker[Draw(0, epoch)].points.flatten().tolist()) for epoch in range(40)}
+    assert seen == {(start, start + 4) for start in range(4)}
+    assert maker[Draw(0, 3)].points.equal(maker[Draw(0, 3)].points)
+    assert share_of([1, 2, 5, 30], 0.25).tolist() == [1, 1, 1, 8]
+    halved = BatchMaker(clips, lambda points, mask, _: (points * 2, mask), time_share=0.5)
+    assert halved[Draw(0)].points.flatten().diff().tolist() == [4, 4, 4]
+
+
 def test_a_draw_is_of_the_first_epoch_and_counts_unless_said() -> None:
-    assert Draw(3) == (3, 0, 1.0)
+    assert Draw(3) == (3, 0, 1.0, 0)
 
 
 def test_a_maker_has_the_clips_of_its_set() -> None:
@@ -115,12 +154,12 @@ def test_a_seed_gives_the_same_order_in_every_version() -> None:
 
 def test_the_usual_sampler_sorts_within_32_batches() -> None:
     sampler = BucketSampler(LENGTHS, 80)
-    assert sampler.batch_size == 53, "no more than there are"
-    assert sampler.micro_batch_size == 53
+    assert sampler.batch_sizes == (53,), "no more than there are"
+    assert sampler.micro_batch_sizes == (53,)
     assert (sampler.shuffle, sampler.seed, sampler.bucket_batches) == (True, 0, 32)
     assert (sampler.rank, sampler.world_size) == (0, 1)
     assert sampler.state() == {"epoch": 0, "step": 0}
-    assert BucketSampler(LENGTHS, 9, world_size=2).micro_batch_size == 5
+    assert BucketSampler(LENGTHS, 9, world_size=2).micro_batch_sizes == (5,)
     sampler.set_position(3, 2)
     sampler.set_position(4)
     assert sampler.state() == {"epoch": 4, "step": 0}
@@ -248,3 +287,13 @@ def test_a_loader_draws_nothing_from_the_global_generator() -> None:
     state = torch.get_rng_state()
     list(make_loader(BatchMaker(clips), BucketSampler(clips.lengths, 8)))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_padding_is_the_share_of_frames_that_only_fill_up() -> None:
+    lengths = np.array([10, 20, 10, 20])
+    sampler = BucketSampler(lengths, 2, shuffle=False)
+    assert sampler.padding_share() == 0  # 10 with 10, 20 with 20
+    mixed = BucketSampler(lengths, 2, shuffle=False, bucket_batches=0)
+    assert mixed.padding_share() == pytest.approx(20 / 80)
+    assert BucketSampler(lengths, 4, shuffle=False, micro_batch_size=2).padding_share() == 0
+    assert BucketSampler(lengths, 4, shuffle=False).padding_share() == pytest.approx(20 / 80)

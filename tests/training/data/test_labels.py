@@ -29,7 +29,7 @@ def raw(*ids: str, labels: tuple[str, ...] = (), splits: tuple[str, ...] = ()) -
     empty = ("",) * len(ids)
     return RawClips(
         np.ones((len(ids), 2, 2), np.float32), None, np.arange(len(ids) + 1), ids, labels or empty,
-        splits or empty, None, "key", Path("a.npz"),
+        splits or empty, None, "key", Path("a.csv"),
     )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def test_clips_without_a_label_are_counted_and_named() -> None:
         label_clips(["train"], files, known)
     with pytest.raises(TrainingError, match=r"^4 of 4 clips have no label \(a, b, c …\): "):
         label_clips(["train"], [raw("a", "b", "c", "d")], None)
-    with pytest.raises(TrainingError, match=r"^a.npz: no clips$"):
+    with pytest.raises(TrainingError, match=r"^a.csv: no clips$"):
         label_clips(["train"], [raw()], None)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError, TrainingError
-from posemill.training.data.readers import find_files, read_clips, read_column
+from posemill.training.data.readers import find_files, read_clips
 
 POINTS = np.random.default_rng(0).random((7, 4, 2)).astype(np.float32)
 
@@ -53,9 +53,9 @@ def test_an_array_may_say_whose_each_clip_is(
 ) -> None:
     more = {} if array is None else {"signer": array}
     clips = read_clips(save(tmp_path / "a.npz", keypoints=POINTS, lengths=[3, 4], **more))
-    assert read_column(clips, "signer") == said
+    assert clips.column("signer") == said
     (tmp_path / "a.csv").write_text("a,1,2\n")
-    assert read_column(read_clips(tmp_path / "a.csv"), "signer") == ("",)
+    assert read_clips(tmp_path / "a.csv").column("signer") == ("",)
 
 
 def test_other_content_has_another_key(tmp_path: Path) -> None:

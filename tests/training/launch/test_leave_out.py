@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from posemill.cli.app import build_app
 from posemill.errors import ConfigError, TrainingError
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.datasets import read_labelled
 from posemill.training.data.options import DataOptions
 from posemill.training.launch.leave_out import LeftOut, count_groups
 from posemill.training.launch.start import train
@@ -44,7 +45,7 @@ def options(folder: Path, **changes: Any) -> DataOptions:
 
 
 def test_every_group_is_counted_with_the_clips_that_others_could_teach(people: Path) -> None:
-    found = count_groups(options(people, leave_out="signer"))
+    found = count_groups(read_labelled(options(people, leave_out="signer"))[1], "classify")
     assert found == [LeftOut("ann", 16, 16), LeftOut("bo", 16, 16), LeftOut("cy", 3, 0)]
 
 

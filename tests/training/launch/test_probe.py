@@ -12,6 +12,7 @@ import posemill
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch import modes, probe
 from posemill.training.launch.probe import probe_mode
+from posemill.training.multigrid.stages import Stages
 from posemill.training.tasks.building import build_workload
 
 Settings = Callable[..., dict[str, Any]]
@@ -72,7 +73,7 @@ def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
     monkeypatch.setattr(probe.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(probe, "run_ranks", fake_ranks)
     measured = {"single": 1.0, "multi_thread": 0.9}
-    monkeypatch.setattr(probe, "_measure_in_turn", lambda *_: dict(measured))
+    monkeypatch.setattr(probe, "measure_in_turn", lambda *_: dict(measured))
     # 100 steps: 90 s with two threads; 50 s and the start with two processes.
     config = TrainConfig(**settings(mode="auto", epochs=25, batch_size=7, micro_batch=7))
     plan = probe_mode(build_workload(config), partial(build_workload, config), config)
@@ -84,6 +85,6 @@ def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
 def test_the_steps_of_a_training_are_counted(settings: Settings) -> None:
     config = TrainConfig(**settings(epochs=3, batch_size=8))  # 28 clips: 4 steps an epoch
     workload = build_workload(config)
-    assert probe._count_steps(workload, config) == 12
-    assert probe._count_steps(workload, config.replace(max_steps=5)) == 5
-    assert probe._count_steps(workload, config.replace(max_steps=50)) == 12
+    assert Stages(workload.train, config).total_steps == 12
+    assert Stages(workload.train, config.replace(max_steps=5)).total_steps == 5
+    assert Stages(workload.train, config.replace(max_steps=50)).total_steps == 12

@@ -22,7 +22,7 @@ QUIET: dict[str, Any] = {"precision": "fp32", "num_workers": 0, "progress": Fals
 def test_a_training_needs_data_and_a_folder(settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="out: expected the folder of the run"):
         train(settings(out=""))
-    with pytest.raises(ConfigError, match="data: expected the folder `posemill prepare` wrote"):
+    with pytest.raises(ConfigError, match="data: expected the folder `posemill prepare` or"):
         train(settings(data=""))
     with pytest.raises(RunError, match="is not the folder of a training"):
         load_model(tmp_path)

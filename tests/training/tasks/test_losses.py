@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from posemill.errors import ConfigError
 from posemill.training.data.batches import Batch, Draw, collate
 from posemill.training.data.datasets import Sample
-from posemill.training.models.keypoints.base import CtcOutput
+from posemill.training.models.base import CtcOutput
 from posemill.training.tasks.losses import CrossEntropy, build_loss, can_spell
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from posemill.training.models.keypoints.base import CtcOutput
+from posemill.training.models.base import CtcOutput
 from posemill.training.tasks.ctc_decoding import decode_beam
 from posemill.training.tasks.scorers import ClassScorer, CtcScorer, beats, best_head
 

@@ -53,6 +53,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "save_every": 10,
     },
 }
+# Of video, where a clip of a pass takes more: 8 frames of 224 pixels.
+_OF_VIDEO: Mapping[str, Mapping[str, Any]] = {
+    name: {"micro_batch": micro, "batch_size": 32, "model": "tsm", "cache": cache}
+    for name, micro, cache in (
+        ("high-performance", 32, "mmap"), ("balanced", 16, "none"), ("memory-limited", 4, "none"),
+        ("extreme", 64, "mmap"),
+    )
+}  # fmt: skip
 # Compiled on a GPU only: on CPUs it was slower more often than not, so there it is asked for by
 # name (`--compile`).
 COMPILES_ON_GPU = frozenset({"high-performance", "extreme"})
@@ -60,13 +68,23 @@ MOST_WORKERS = {"high-performance": 8, "balanced": 4, "memory-limited": 8, "extr
 # Memory for a clip of a pass: the hungriest of our models, stgcn, took 47 MB for 150 frames of 143
 # points, forwards and backwards on a CPU (tcn_bilstm 9, transformer 13).
 _CLIP_BYTES = 1 << 26
+# Of the fields that presets set, the default is this one's.
+USUAL = PRESETS["balanced"]
 
 
-def preset_values(name: str) -> Mapping[str, Any]:
-    """Return the settings of a preset; an unknown name is a `ConfigError`."""
+def preset_values(name: str, *, kind: str = "keypoints") -> Mapping[str, Any]:
+    """Return the settings of a preset; an unknown name is a `ConfigError`.
+
+    Args:
+        name: Of the preset.
+        kind: Of the data: `keypoints`, `video` or `two_streams`.
+    """
     if name not in PRESETS:
         raise ConfigError(f"preset: expected {' | '.join(PRESETS)}, got {name!r}")
-    return PRESETS[name]
+    if kind == "keypoints":
+        return PRESETS[name]
+    found = {**PRESETS[name], **_OF_VIDEO[name]}
+    return found if kind == "video" else {**found, "model": "two_streams"}
 
 
 def loader_workers(preset: str, *, cores: int, ranks: int) -> int:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from posemill.errors import ConfigError
 from posemill.provenance import describe_unused
 from posemill.training.config.train_config import FIELDS, TrainConfig
+from posemill.training.models import input_of, models_of
 
-_OWN_GROUPS = ("data", "model", "augmentation")
+_OWN_GROUPS = ("data", "model", "augmentation", "video")
+_OF_KEYPOINTS = (
+    "unit", "skeleton", "normalize", "num_dims", "num_frames", "max_frames", "csv_dims",
+    "csv_frames", *(name for name, field in FIELDS.items() if field.group == "augmentation"),
+)  # fmt: skip
 
 
 _OF_OPTIMIZER = (
@@ -39,6 +45,31 @@ def unused_settings(
     return describe_unused(config, reasons)
 
 
+def refuse_other_kind(config: TrainConfig, kind: str) -> None:
+    """Raise `ConfigError` for a setting or a model of another kind of data.
+
+    Args:
+        config: As it was given; what a preset or a default says is never refused.
+        kind: Of the data.
+    """
+    other = "video" if kind == "keypoints" else "keypoints"
+    usual = TrainConfig(preset=config.preset, data=config.data.path)
+    for name, field in FIELDS.items():
+        is_other = field.group == "video" if other == "video" else name in _OF_KEYPOINTS
+        is_other = is_other and kind != "two_streams"
+        value = config.value(field)
+        if is_other and name in config.given and value != usual.value(field):
+            raise ConfigError(
+                f"{field.group}.{field.name} = {value!r} is of {other}, and {config.data.path} is "
+                f"{kind}: leave it out"
+            )
+    if input_of(config.model.name) != kind:
+        raise ConfigError(
+            f"model {config.model.name} takes {input_of(config.model.name)}, and "
+            f"{config.data.path} is {kind}; expected one of {', '.join(models_of(kind))}"
+        )
+
+
 def _reasons(config: TrainConfig, *, is_own: bool) -> Iterator[tuple[str, str]]:
     scheduler, data = config.optimisation.scheduler, config.data
     is_ctc, decoder = data.task == "ctc", config.model.ctc_decoder
@@ -53,7 +84,7 @@ def _reasons(config: TrainConfig, *, is_own: bool) -> Iterator[tuple[str, str]]:
         (is_ctc, ["label_smoothing"], "task ctc has no use for it"),
         (decoder != "beam", ["beam_width"], f"ctc_decoder is {decoder}"),
         (not is_ctc, ["ctc_decoder", "beam_width", "short_clips"], "task classify has no glosses"),
-        (not data.folds, ["fold"], "folds is 0"),
+        (not data.folds, ["fold", "folds_by"], "folds is 0"),
         (data.cache == "none", ["cache_folder"], "cache is none"),
         (not data.path.endswith(".csv"), ["csv_dims", "csv_frames"], "the data is not a CSV"),
     )  # fmt: skip

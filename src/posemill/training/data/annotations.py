@@ -28,15 +28,22 @@ class Annotation:
     group: str = ""
 
 
+# Columns that say whose a clip is, or what was recorded at once, where none was named. Not the
+# `speaker` of PHOENIX, whose official splits share all of them.
+USUAL_GROUPS = ("signer", "person", "subject", "session", "recorded_at")
+
+
 class Annotations(Mapping[str, Annotation]):
     """Annotations by clip id. A clip is also found without its ending, or without a `/1` folder.
 
     `match` finds it without its other folders too, where that leaves no doubt.
     """
 
-    def __init__(self, rows: Mapping[str, Annotation], path: Path) -> None:
+    def __init__(
+        self, rows: Mapping[str, Annotation], path: Path, *, group_column: str = ""
+    ) -> None:
         self._rows = dict(rows)
-        self.path = path
+        self.path, self.group_column = path, group_column
         self._short: dict[str, str | None] = {}
         for clip_id in rows:
             short = _short_id(clip_id)
@@ -91,17 +98,16 @@ def read_annotations(path: Path, *, group_column: str = "") -> Annotations:
     Args:
         path: `labels.csv`; one `*.corpus.csv`; a folder with `*.{train,dev,test}.corpus.csv`,
             or the release folder above it (`annotations/manual` is looked for).
-        group_column: Where it says whose a clip is, such as `signer`; empty: not read.
+        group_column: Where it says whose a clip is, such as `signer`; empty: the first of
+            `USUAL_GROUPS` that it has.
     """
-    if path.is_dir():
-        files = _corpus_files(path)
-        rows: dict[str, Annotation] = {}
-        for file in files:
-            rows.update(_read_file(file, group_column))
-        return Annotations(rows, path)
-    if not path.is_file():
+    if not path.is_dir() and not path.is_file():
         raise TrainingError(f"no labels at {path}: expected a CSV file or a folder of corpus files")
-    return Annotations(_read_file(path, group_column), path)
+    rows: dict[str, Annotation] = {}
+    for file in _corpus_files(path) if path.is_dir() else [path]:
+        found, group_column = _read_file(file, group_column)
+        rows.update(found)
+    return Annotations(rows, path, group_column=group_column)
 
 
 def _corpus_files(folder: Path) -> list[Path]:
@@ -116,7 +122,7 @@ def _corpus_files(folder: Path) -> list[Path]:
     )
 
 
-def _read_file(path: Path, group_column: str) -> dict[str, Annotation]:
+def _read_file(path: Path, group_column: str) -> tuple[dict[str, Annotation], str]:
     try:
         encoding = find_encoding(path)
         if encoding is None:
@@ -128,9 +134,10 @@ def _read_file(path: Path, group_column: str) -> dict[str, Annotation]:
         raise TrainingError(f"{path}, {error}") from error
 
 
-def _read_rows(path: Path, encoding: str, group_column: str) -> dict[str, Annotation]:
+def _read_rows(path: Path, encoding: str, group_column: str) -> tuple[dict[str, Annotation], str]:
     names = dict.fromkeys((*_ID_COLUMNS, *_LABEL_COLUMNS, *_GLOSS_COLUMNS, "split"))
-    names |= {group_column: None} if group_column else {}
+    is_asked = bool(group_column)
+    names |= dict.fromkeys([group_column] if group_column else USUAL_GROUPS)
     is_corpus = path.name.endswith(".corpus.csv")
     split = _split_in_name(path) if is_corpus else ""
     id_column = label_column = ""
@@ -138,6 +145,7 @@ def _read_rows(path: Path, encoding: str, group_column: str) -> dict[str, Annota
     for number, row in read_table(path, names=list(names), encoding=encoding):
         if not id_column:
             id_column = _pick(path, row, _ID_COLUMNS)
+            group_column = group_column or next((n for n in USUAL_GROUPS if n in row), "")
             is_gloss = is_corpus or "orth" in row
             label_column = _pick(path, row, _GLOSS_COLUMNS if is_gloss else _LABEL_COLUMNS)
         clip_id, label = row[id_column].strip(), row[label_column].strip()
@@ -148,15 +156,17 @@ def _read_rows(path: Path, encoding: str, group_column: str) -> dict[str, Annota
             usual_split((row.get("split") or split).strip()),
             row.get(group_column, "").strip(),
         )
-        if rows.get(clip_id, found) != found:
+        before = rows.get(clip_id, found)
+        is_same = (before.label, before.split) == (found.label, found.split)
+        if not is_same or (is_asked and before.group != found.group):
             raise TrainingError(
                 f"{path}, line {number}: {clip_id!r} is {found.label!r} here and "
-                f"{rows[clip_id].label!r} above; keep one"
+                f"{before.label!r} above; keep one"
             )
         rows[clip_id] = found
     if not rows:
         raise TrainingError(f"{path}: a header and no rows")
-    return rows
+    return rows, group_column
 
 
 def _split_in_name(path: Path) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,24 +20,29 @@ from posemill.machine.processes import thread_variables
 from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.training.data.datasets import KeypointSet, Sample
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 SampleAugment = Callable[[FloatArray, BoolArray, np.random.Generator], tuple[FloatArray, BoolArray]]
 
 
 class Draw(NamedTuple):
-    """One clip of a batch: its place in the set, the epoch, its weight (0: only fills up)."""
+    """One clip of a batch: its place in the set, the epoch, its weight (0: only fills up).
+
+    `turn` is the place of its batch in a cycle of batch sizes.
+    """
 
     clip: int
     epoch: int = 0
     weight: float = 1.0
+    turn: int = 0
 
 
-@dataclass
-class Batch:
-    """Clips padded to the longest; all torch tensors.
+@dataclass(kw_only=True)
+class ClipBatch:
+    """What batches of every kind of clips have; all torch tensors.
 
     Args:
-        points: `(B, T, K, D)` float32, 0 where missing or padded.
-        mask: `(B, T, K)` bool, False where missing or padded.
         lengths: `(B,)` int64, frames of each clip.
         targets: `(B,)` int64 classes, or `(B, L)` gloss indices padded with 0.
         target_lengths: `(B,)` int64, 1 for classes.
@@ -45,8 +50,6 @@ class Batch:
         weights: `(B,)` float32, 0 for a clip that fills up a rank's share and must not count.
     """
 
-    points: torch.Tensor
-    mask: torch.Tensor
     lengths: torch.Tensor
     targets: torch.Tensor
     target_lengths: torch.Tensor
@@ -56,16 +59,46 @@ class Batch:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         """Return the batch on a device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
-    def pin_memory(self) -> Batch:
+    def pin_memory(self) -> Self:
         """Return the batch in page-locked memory; the loader calls it."""
         return self._each(lambda tensor: tensor.pin_memory())
 
-    def _each(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
-        return Batch(**{f.name: function(getattr(self, f.name)) for f in fields(self)})
+    def _each(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Self:
+        return type(self)(**{f.name: function(getattr(self, f.name)) for f in fields(self)})
+
+
+@dataclass
+class Batch(ClipBatch):
+    """Clips of keypoints, padded to the longest.
+
+    Args:
+        points: `(B, T, K, D)` float32, 0 where missing or padded.
+        mask: `(B, T, K)` bool, False where missing or padded.
+    """
+
+    points: torch.Tensor
+    mask: torch.Tensor
+
+
+def pad_targets(
+    targets: Sequence[int | IntArray], draws: Sequence[Draw]
+) -> dict[str, torch.Tensor]:
+    """Return `targets`, `target_lengths`, `indices` and `weights` of a batch."""
+    found = [np.atleast_1d(np.asarray(target, np.int64)) for target in targets]
+    padded = np.zeros((len(found), max(1, *(len(target) for target in found))), np.int64)
+    for row, target in enumerate(found):
+        padded[row, : len(target)] = target
+    is_sequence = np.ndim(targets[0]) == 1
+    return {
+        "targets": torch.from_numpy(padded if is_sequence else padded[:, 0]),
+        "target_lengths": torch.tensor([len(target) for target in found]),
+        "indices": torch.tensor([draw.clip for draw in draws]),
+        "weights": torch.tensor([draw.weight for draw in draws], dtype=torch.float32),
+    }
 
 
 def collate(samples: Sequence[Sample], draws: Sequence[Draw] | None = None) -> Batch:
@@ -77,19 +110,11 @@ def collate(samples: Sequence[Sample], draws: Sequence[Draw] | None = None) -> B
     for row, sample in enumerate(samples):
         points[row, : len(sample.points)] = sample.points
         mask[row, : len(sample.mask)] = sample.mask
-    found = [np.atleast_1d(np.asarray(sample.target, np.int64)) for sample in samples]
-    targets = np.zeros((size, max(1, *(len(target) for target in found))), np.int64)
-    for row, target in enumerate(found):
-        targets[row, : len(target)] = target
-    is_sequence = np.ndim(samples[0].target) == 1
     return Batch(
         torch.from_numpy(points),
         torch.from_numpy(mask),
-        torch.tensor([len(sample.points) for sample in samples]),
-        torch.from_numpy(targets if is_sequence else targets[:, 0]),
-        torch.tensor([len(target) for target in found]),
-        torch.tensor([draw.clip for draw in draws]),
-        torch.tensor([draw.weight for draw in draws], dtype=torch.float32),
+        lengths=torch.tensor([len(sample.points) for sample in samples]),
+        **pad_targets([sample.target for sample in samples], draws),
     )
 
 
@@ -100,12 +125,19 @@ class BatchMaker(Dataset[Batch]):
         clips: The set.
         augment: Function of points, mask and a random generator, or None.
         seed: With epoch and clip it decides the augmentation.
+        time_share: Take so much of a clip's frames, evenly, from a drawn place on.
     """
 
     def __init__(
-        self, clips: KeypointSet, augment: SampleAugment | None = None, seed: int = 0
+        self,
+        clips: KeypointSet,
+        augment: SampleAugment | None = None,
+        seed: int = 0,
+        *,
+        time_share: float = 1.0,
     ) -> None:
         self.clips, self.augment, self.seed = clips, augment, seed
+        self.time_share = time_share
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -119,11 +151,23 @@ class BatchMaker(Dataset[Batch]):
 
     def _sample(self, draw: Draw) -> Sample:
         sample = self.clips[draw.clip]
-        if self.augment is None:
+        if self.augment is None and self.time_share == 1:
             return sample
         rng = np.random.default_rng([self.seed, draw.epoch, draw.clip])
-        points, mask = self.augment(sample.points, sample.mask, rng)
+        points, mask = sample.points, sample.mask
+        if self.time_share < 1:
+            count = len(points)
+            kept = int(share_of(count, self.time_share))
+            chosen = ((np.arange(kept) + rng.random()) * (count / kept)).astype(np.int64)
+            points, mask = points[chosen], mask[chosen]
+        if self.augment is not None:
+            points, mask = self.augment(points, mask, rng)
         return Sample(points, mask, sample.target)
+
+
+def share_of(num_frames: Any, share: float) -> IntArray:
+    """Return how many frames a share of so many is, at least one."""
+    return np.maximum(1, np.rint(np.asarray(num_frames) * share)).astype(np.int64)
 
 
 class BucketSampler(Sampler[list[Draw]]):
@@ -131,8 +175,10 @@ class BucketSampler(Sampler[list[Draw]]):
 
     Args:
         lengths: `(N,)` frames of each clip.
-        batch_size: Clips of one optimizer step, over all ranks and accumulation.
-        micro_batch_size: Most clips of one forward pass on one rank; the batch where None.
+        batch_size: Clips of one optimizer step, over all ranks and accumulation; several: of the
+            steps of an epoch in turn.
+        micro_batch_size: Most clips of one forward pass on one rank; the batch where None. Several
+            for as many batch sizes.
         shuffle: In an order by seed and epoch; False: always the same, by length.
         seed: Decides the order.
         rank: Which rank this is.
@@ -143,30 +189,44 @@ class BucketSampler(Sampler[list[Draw]]):
     def __init__(
         self,
         lengths: IntArray,
-        batch_size: int,
+        batch_size: int | Sequence[int],
         *,
-        micro_batch_size: int | None = None,
+        micro_batch_size: int | Sequence[int] | None = None,
         shuffle: bool = True,
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
         bucket_batches: int = 32,
     ) -> None:
-        if batch_size < 1 or not len(lengths):
+        sizes = _several(batch_size)
+        if min(sizes) < 1 or not len(lengths):
             raise ValueError(f"expected clips and a batch of 1 or more, got {len(lengths)} clips, "
                              f"batch {batch_size}")  # fmt: skip
         self.lengths = np.asarray(lengths)
-        self.batch_size = min(batch_size, len(lengths))
-        self.micro_batch_size = micro_batch_size or -(-self.batch_size // world_size)
+        self.batch_sizes = tuple(min(size, len(lengths)) for size in sizes)
+        self.micro_batch_sizes = (
+            tuple(-(-size // world_size) for size in self.batch_sizes)
+            if micro_batch_size is None
+            else _several(micro_batch_size)
+        )
         self.shuffle, self.seed, self.bucket_batches = shuffle, seed, bucket_batches
         self.rank, self.world_size = rank, world_size
         self.epoch = 0
         self.step = 0
+        self._starts = self._find_starts()
+
+    def _find_starts(self) -> list[int]:
+        """Where each batch of an epoch begins, and the end of the last."""
+        starts, count = [0], len(self.lengths)
+        while starts[-1] < count:
+            size = self.batch_sizes[(len(starts) - 1) % len(self.batch_sizes)]
+            starts.append(min(count, starts[-1] + size))
+        return starts
 
     @property
     def num_steps(self) -> int:
         """Optimizer steps of an epoch, the same on all ranks."""
-        return -(-len(self.lengths) // self.batch_size)
+        return len(self._starts) - 1
 
     def __len__(self) -> int:
         """Micro-batches from the current position to the end of the epoch."""
@@ -174,10 +234,18 @@ class BucketSampler(Sampler[list[Draw]]):
 
     def num_micro_batches(self, step: int) -> int:
         """Return how many micro-batches a step has; the same on all ranks."""
-        last = len(self.lengths) - (self.num_steps - 1) * self.batch_size
-        size = self.batch_size if step < self.num_steps - 1 else last
-        of_one_rank = -(-size // self.world_size)
-        return -(-of_one_rank // self.micro_batch_size)
+        of_one_rank = -(-(self._starts[step + 1] - self._starts[step]) // self.world_size)
+        return -(-of_one_rank // self.micro_batch_sizes[step % len(self.batch_sizes)])
+
+    def padding_share(self, most_steps: int = 200) -> float:
+        """Return the share of the frames of an epoch's batches that only fill up shorter clips."""
+        held = filled = 0
+        for step, batch in enumerate(self._batches()[:most_steps]):
+            for piece in self._share(batch, step):
+                lengths = self.lengths[[draw.clip for draw in piece]]
+                held += int(lengths.sum())
+                filled += int(lengths.max()) * len(lengths)
+        return 1 - held / filled if filled else 0.0
 
     def set_position(self, epoch: int, step: int = 0) -> None:
         """Begin the next iteration in this epoch, before this step."""
@@ -194,40 +262,48 @@ class BucketSampler(Sampler[list[Draw]]):
     def __iter__(self) -> Iterator[list[Draw]]:
         for step, batch in enumerate(self._batches()):
             if step >= self.step:
-                yield from self._share(batch, self.num_micro_batches(step))
+                yield from self._share(batch, step)
 
     def _batches(self) -> list[IntArray]:
         """The whole epoch for all ranks: a list of arrays of clip indices."""
-        count, size = len(self.lengths), self.batch_size
+        count, turns = len(self.lengths), len(self.batch_sizes)
         if not self.shuffle:
             order = np.arange(count)
             if self.bucket_batches:
                 order = np.argsort(self.lengths, kind="stable")
-            return [order[start : start + size] for start in range(0, count, size)]
+            return np.split(order, self._starts[1:-1])
         rng = np.random.default_rng([self.seed, self.epoch])
         order = rng.permutation(count)
         if self.bucket_batches:
-            chunk = size * self.bucket_batches
+            chunk = sum(self.batch_sizes) * self.bucket_batches // turns
             order = np.concatenate(
                 [
                     part[np.argsort(self.lengths[part], kind="stable")]
                     for part in (order[start : start + chunk] for start in range(0, count, chunk))
                 ]
             )
-        batches = [order[start : start + size] for start in range(0, count, size)]
+        batches = np.split(order, self._starts[1:-1])
         # The short batch stays last, so that every step but the last has the same size.
-        full = batches if len(batches[-1]) == size else batches[:-1]
-        mixed = [full[index] for index in rng.permutation(len(full))]
+        is_full = len(batches[-1]) == self.batch_sizes[(len(batches) - 1) % turns]
+        full = batches if is_full else batches[:-1]
+        mixed = list(full)
+        for turn in range(turns):  # each among those of its size
+            alike = full[turn::turns]
+            mixed[turn::turns] = [alike[index] for index in rng.permutation(len(alike))]
         return mixed + batches[len(full) :]
 
-    def _share(self, batch: IntArray, num_micro: int) -> Iterator[list[Draw]]:
-        """This rank's part of a batch, in `num_micro` pieces, filled up where it is smaller."""
-        mine = batch[self.rank :: self.world_size]
-        for piece in np.array_split(mine, num_micro):
+    def _share(self, batch: IntArray, step: int) -> Iterator[list[Draw]]:
+        """This rank's part of a step's micro-batches, filled up where it is smaller."""
+        mine, turn = batch[self.rank :: self.world_size], step % len(self.batch_sizes)
+        for piece in np.array_split(mine, self.num_micro_batches(step)):
             if len(piece):
-                yield [Draw(int(index), self.epoch) for index in piece]
+                yield [Draw(int(index), self.epoch, turn=turn) for index in piece]
             else:
-                yield [Draw(int(batch[0]), self.epoch, 0.0)]
+                yield [Draw(int(batch[0]), self.epoch, 0.0, turn)]
+
+
+def _several(sizes: int | Sequence[int]) -> tuple[int, ...]:
+    return (sizes,) if isinstance(sizes, int) else tuple(sizes)
 
 
 def make_loader(

@@ -7,22 +7,24 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from posemill.archives import open_npz
 from posemill.errors import ConfigError, FormatError, TrainingError
 from posemill.geometry import find_points
-from posemill.records import BoolArray, FloatArray, IntArray, sort_splits, usual_split
+from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.skeletons import full_name, get_skeleton
 from posemill.terminal import counted
 from posemill.training.data.annotations import read_annotations
 from posemill.training.data.cache import RamStore, Store, precompute, verify_once
 from posemill.training.data.labels import (
+    NO_GROUPS,
+    Groups,
     LabelledClip,
-    divide,
+    divide_into_splits,
     label_clips,
-    name_classes,
     targets_of,
 )
 from posemill.training.data.normalize import preparation
@@ -54,6 +56,7 @@ class KeypointSet:
         is_share: Whether these clips were set aside out of the training clips.
         num_too_short: Clips with fewer output steps than their glosses need (ctc); of the
             training clips those that were left out.
+        groups: Whose each clip is; empty where nothing says it.
     """
 
     store: Store
@@ -65,6 +68,7 @@ class KeypointSet:
     task: str = "classify"
     is_share: bool = False
     num_too_short: int = 0
+    groups: Groups = NO_GROUPS
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -105,6 +109,7 @@ class KeypointSet:
             rows=self.rows[chosen],
             targets=tuple(self.targets[i] for i in chosen),
             clip_ids=tuple(self.clip_ids[i] for i in chosen),
+            groups=self.groups.select(chosen),
         )
 
 
@@ -149,38 +154,45 @@ def load_sets(
         time_stride: Frames per output step of the model (ctc), to find clips too short.
     """
     clips, rows = read_labelled(options)
-    is_share = not any(row.split == "dev" for row in rows)
-    rows = divide(rows, options)
-    names = tuple(class_names) if class_names else name_classes(rows, options.task)
-    wanted = [usual_split(name) for name in splits] if splits else list(dict.fromkeys(
-        row.split for row in rows))  # fmt: skip
-    for split in wanted if splits else ("train", *wanted):
-        if not any(row.split == split for row in rows):
-            there = ", ".join(sort_splits({row.split for row in rows}))
-            raise TrainingError(f"split {split!r} is empty: {options.data} has clips of {there}")
-    skeleton = _skeleton_of(clips[0], options.skeleton)
-    stores = [_pack(raw, skeleton, options) for raw in clips]
-    store = stores[0] if len(stores) == 1 else _Joined(stores)
+    division = divide_into_splits(rows, options, class_names=class_names, splits=splits)
+    store, skeleton = _pack_files(clips, options)
     first_row = np.cumsum([0, *(len(raw) for raw in clips)])
     sets = {}
-    for split in wanted:
-        members = [row for row in rows if row.split == split]
+    for split, members in division.members.items():
         made = KeypointSet(
             store,
             np.asarray([first_row[row.file] + row.index for row in members], np.int64),
-            targets_of(members, names, options.task),
+            targets_of(members, division.class_names, options.task),
             tuple(row.clip_id for row in members),
-            names,
+            division.class_names,
             skeleton,
             options.task,
-            is_share=is_share and split == "dev",
+            is_share=division.is_share and split == "dev",
+            groups=Groups.of(members),
         )
-        sets[split] = _check_lengths(made, split, options, time_stride)
+        sets[split] = check_lengths(made, split, options, time_stride)
     return sets
 
 
 def read_labelled(options: DataOptions) -> tuple[list[RawClips], list[LabelledClip]]:
     """Return the files' clips as they are, and each clip with its label, split and group."""
+    files, clips = _read_files(options)
+    column = options.group_column
+    annotations = (
+        read_annotations(Path(options.labels), group_column=column) if options.labels else None
+    )
+    return clips, label_clips(files, clips, annotations, group_column=column)
+
+
+def read_unlabelled(options: DataOptions) -> tuple[Store, list[str], str | None]:
+    """Return all clips packed, the id of each, and the name of their skeleton."""
+    _, clips = _read_files(options)
+    store, skeleton = _pack_files(clips, options)
+    return store, [clip_id for raw in clips for clip_id in raw.clip_ids], skeleton
+
+
+def _read_files(options: DataOptions) -> tuple[list[str], list[RawClips]]:
+    """Return the names of the files' splits, and their clips as they are."""
     files = find_files(options.data)
     clips = [
         read_clips(
@@ -189,11 +201,13 @@ def read_labelled(options: DataOptions) -> tuple[list[RawClips], list[LabelledCl
         for path in files.values()
     ]
     _check_same_points(clips)
-    column, _ = options.left_out
-    annotations = (
-        read_annotations(Path(options.labels), group_column=column) if options.labels else None
-    )
-    return clips, label_clips(list(files), clips, annotations, group_column=column)
+    return list(files), clips
+
+
+def _pack_files(clips: Sequence[RawClips], options: DataOptions) -> tuple[Store, str | None]:
+    skeleton = _skeleton_of(clips[0], options.skeleton)
+    stores = [_pack(raw, skeleton, options) for raw in clips]
+    return stores[0] if len(stores) == 1 else _Joined(stores), skeleton
 
 
 class _Joined:
@@ -276,10 +290,15 @@ def frames_needed(target: IntArray) -> int:
     return len(target) + int((target[1:] == target[:-1]).sum())
 
 
-def _check_lengths(
-    made: KeypointSet, split: str, options: DataOptions, time_stride: int
-) -> KeypointSet:
-    """Refuse (or drop) training clips whose glosses do not fit their frames; count others."""
+def check_lengths(made: Any, split: str, options: DataOptions, time_stride: int) -> Any:
+    """Return a set without training clips whose glosses do not fit their frames, or refuse it.
+
+    Args:
+        made: A set of any kind.
+        split: Its name; of others than train such clips are counted.
+        options: What is done with them.
+        time_stride: Frames per output step of the model.
+    """
     if options.task != "ctc":
         return made
     steps = made.lengths // time_stride

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from posemill.errors import ConfigError
 from posemill.records import IntArray
 
 
@@ -20,6 +21,35 @@ def assign_folds(labels: Sequence[str], folds: int, seed: int) -> IntArray:
     result = np.empty(len(labels), np.int64)
     result[by_class] = np.arange(len(labels)) % folds
     return result
+
+
+def assign_group_folds(
+    labels: Sequence[str], groups: Sequence[str], folds: int, seed: int
+) -> IntArray:
+    """Return `(clips,)`: the fold of each clip; a group is in one, classes as even as that leaves.
+
+    Large groups are placed first, each where the fullest class of all folds stays smallest.
+    """
+    names, members = np.unique(np.asarray(groups), return_inverse=True)
+    if not 2 <= folds <= len(names):
+        raise ConfigError(
+            f"folds = {folds}: expected 2 or more, and no more than the {len(names)} groups that "
+            "stay together"
+        )
+    kinds, numbers = np.unique(np.asarray(labels), return_inverse=True)
+    counts = np.zeros((len(names), len(kinds)), np.int64)  # clips of each class in each group
+    np.add.at(counts, (members, numbers), 1)
+    order = np.random.default_rng([seed, folds]).permutation(len(names))
+    order = order[np.argsort(-counts[order].sum(1), kind="stable")]
+    placed = np.zeros((folds, len(kinds)), np.int64)
+    result = np.empty(len(names), np.int64)
+    for group in order:
+        cost = ((placed + counts[group]) ** 2 - placed**2).sum(1)
+        best = np.lexsort((placed.sum(1), cost))[0]
+        placed[best] += counts[group]
+        result[group] = best
+    found: IntArray = result[members]
+    return found
 
 
 def pick_share(labels: Sequence[str], share: float, seed: int) -> IntArray:

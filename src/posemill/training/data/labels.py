@@ -5,19 +5,43 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from posemill.errors import ConfigError, TrainingError
-from posemill.records import IntArray, usual_split
+from posemill.records import IntArray, sort_splits, usual_split
 from posemill.terminal import warn_once
-from posemill.training.data.annotations import Annotations
-from posemill.training.data.folds import assign_folds, pick_share
+from posemill.training.data.annotations import USUAL_GROUPS, Annotations
+from posemill.training.data.folds import assign_folds, assign_group_folds, pick_share
 from posemill.training.data.options import DataOptions
-from posemill.training.data.readers import RawClips, read_column
 
 UNKNOWN = 1
 _SPECIAL = ("<blank>", "<unk>")
+
+
+class ClipTable(Protocol):
+    """The clips of a file or a list: what is said of each, empty where nothing is."""
+
+    @property
+    def path(self) -> Path:
+        """The file, for messages."""
+
+    @property
+    def clip_ids(self) -> tuple[str, ...]:
+        """One per clip."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One per clip."""
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """One per clip."""
+
+    def column(self, name: str) -> tuple[str, ...]:
+        """Return what a further column says of each clip."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +54,32 @@ class LabelledClip:
     clip_id: str
     label: str
     group: str = ""
+    group_column: str = ""
+
+
+class Groups(NamedTuple):
+    """Whose each clip of a set is, and the column that says so; empty where none does."""
+
+    column: str = ""
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Sequence[LabelledClip]) -> Groups:
+        """Return the groups of some clips."""
+        column = rows[0].group_column if rows else ""
+        return cls(column, tuple(row.group for row in rows)) if column else cls()
+
+    def select(self, indices: Sequence[int] | IntArray) -> Groups:
+        """Return those of some clips only."""
+        return self._replace(values=tuple(self.values[i] for i in indices) if self.values else ())
+
+
+NO_GROUPS = Groups()
 
 
 def label_clips(
     splits: Sequence[str],
-    clips: Sequence[RawClips],
+    clips: Sequence[ClipTable],
     annotations: Annotations | None,
     *,
     group_column: str = "",
@@ -45,13 +90,15 @@ def label_clips(
         splits: Of each file.
         clips: Of each file.
         annotations: The labels; None where the files have them.
-        group_column: Where annotations or files say whose a clip is; empty: no groups.
+        group_column: Where annotations or files say whose a clip is; each must have it then.
+            Empty: a usual name where there is one.
     """
     rows, missing = [], []
+    is_asked, group_column = bool(group_column), group_column or _find_groups(clips, annotations)
     ids = (clip_id for raw in clips for clip_id in raw.clip_ids)
     known_by_id = {} if annotations is None else annotations.match(ids)
     for file, (split, raw) in enumerate(zip(splits, clips, strict=True)):
-        groups = read_column(raw, group_column) if group_column else ("",) * len(raw)
+        groups = raw.column(group_column) if group_column else ("",) * len(raw.clip_ids)
         for index, clip_id in enumerate(raw.clip_ids):
             label, own, group = raw.labels[index], raw.splits[index], groups[index]
             if known := known_by_id.get(clip_id):
@@ -60,7 +107,7 @@ def label_clips(
                 missing.append(clip_id)
                 continue
             split_of = usual_split(own or split)
-            rows.append(LabelledClip(split_of, file, index, clip_id, label, group))
+            rows.append(LabelledClip(split_of, file, index, clip_id, label, group, group_column))
     if missing:
         where = "no labels file was given;"
         if annotations is not None:
@@ -72,14 +119,57 @@ def label_clips(
         )
     if not rows:
         raise TrainingError(f"{clips[0].path}: no clips")
-    if group_column and not all(row.group for row in rows):
+    if is_asked and not all(row.group for row in rows):
         without = [row.clip_id for row in rows if not row.group]
         raise TrainingError(
-            f"leave_out: {len(without)} of {len(rows)} clips have no {group_column!r} "
+            f"leave_out or folds_by: {len(without)} of {len(rows)} clips have no {group_column!r} "
             f"({', '.join(without[:3])}{' …' if len(without) > 3 else ''}): expected a column of "
-            "that name in the labels, or an array of that name in the npz"
+            "that name in the labels or the list, or an array of that name in the npz"
         )
     return rows
+
+
+def _find_groups(clips: Sequence[ClipTable], annotations: Annotations | None) -> str:
+    """Return the column that says whose a clip is, where it has a usual name; else nothing."""
+    if annotations is not None and annotations.group_column:
+        return annotations.group_column
+    return next((name for name in USUAL_GROUPS if any(clips[0].column(name))), "")
+
+
+class Division(NamedTuple):
+    """The clips of each split, the classes, and whether dev is a share of the training clips."""
+
+    members: dict[str, list[LabelledClip]]
+    class_names: tuple[str, ...]
+    is_share: bool
+
+
+def divide_into_splits(
+    rows: list[LabelledClip],
+    options: DataOptions,
+    *,
+    class_names: Sequence[str] | None = None,
+    splits: Sequence[str] | None = None,
+) -> Division:
+    """Return the clips by split; a split that has none is an error.
+
+    Args:
+        rows: Every clip.
+        options: How they are divided.
+        class_names: Those of a trained model; from the train split where None.
+        splits: Only these; all where None.
+    """
+    is_share = not any(row.split == "dev" for row in rows)
+    rows = divide(rows, options)
+    names = tuple(class_names) if class_names else name_classes(rows, options.task)
+    wanted = [usual_split(name) for name in splits] if splits else list(dict.fromkeys(
+        row.split for row in rows))  # fmt: skip
+    for split in wanted if splits else ("train", *wanted):
+        if not any(row.split == split for row in rows):
+            there = ", ".join(sort_splits({row.split for row in rows}))
+            raise TrainingError(f"split {split!r} is empty: {options.data} has clips of {there}")
+    members = {split: [row for row in rows if row.split == split] for split in wanted}
+    return Division(members, names, is_share)
 
 
 def divide(rows: list[LabelledClip], options: DataOptions) -> list[LabelledClip]:
@@ -90,7 +180,10 @@ def divide(rows: list[LabelledClip], options: DataOptions) -> list[LabelledClip]
         rows = leave_out(rows, options)
     if options.folds:
         keys = [row.label if options.task == "classify" else "" for row in rows]
-        fold = assign_folds(keys, options.folds, seed)
+        if options.folds_by:
+            fold = assign_group_folds(keys, [row.group for row in rows], options.folds, seed)
+        else:
+            fold = assign_folds(keys, options.folds, seed)
         rows = [
             dataclasses.replace(row, split="test" if of == options.fold else "train")
             for row, of in zip(rows, fold, strict=True)

@@ -43,8 +43,8 @@ class EpochLoader:
     ) -> None:
         self.sampler = BucketSampler(
             split.lengths,
-            config.batch_size,
-            micro_batch_size=config.micro_batch,
+            [config.batch_size * factor for factor in split.batch_factors],
+            micro_batch_size=[config.micro_batch * factor for factor in split.batch_factors],
             shuffle=shuffle and split.is_shuffled,
             seed=config.seed,
             rank=world.rank,
@@ -71,6 +71,10 @@ class EpochLoader:
     def num_micro_batches(self, step: int) -> int:
         """Return how many micro-batches a step has; the same on all ranks."""
         return self.sampler.num_micro_batches(step)
+
+    def padding_share(self) -> float | None:
+        """Return the share of frames that only fill up shorter clips, before augmentation."""
+        return self.sampler.padding_share()
 
     def batches(
         self, start: int = 0, stop: int = 1, *, start_step: int = 0

@@ -37,6 +37,8 @@ class DataOptions:
             None for `DEV_SHARE`, and none where the clips are cut into folds or some left out.
         folds: Cut all clips into so many folds; fold `fold` becomes test, the rest train. 0: not.
         fold: Which fold is test.
+        folds_by: Column of the labels, or array of the npz: clips with the same value stay in one
+            fold. Empty: each clip for itself.
         leave_out: `column=value`: clips with this value in a column of the labels, or in an array
             of the npz, become test, the rest train. Empty: not.
         split_seed: Decides about folds and the dev share.
@@ -59,6 +61,7 @@ class DataOptions:
     dev_fraction: float | None = 0.0
     folds: int = 0
     fold: int = 0
+    folds_by: str = ""
     leave_out: str = ""
     split_seed: int = 0
     cache: str = "mmap"
@@ -80,6 +83,11 @@ class DataOptions:
             return self.dev_fraction
         # A share of the same people says nothing about others: with these, all of them train.
         return 0.0 if self.folds or self.leave_out else DEV_SHARE
+
+    @property
+    def group_column(self) -> str:
+        """The column that clips must have; empty where none was named."""
+        return self.left_out[0] or self.folds_by
 
     @property
     def left_out(self) -> tuple[str, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from posemill.files import sha256_of
 from posemill.npz_clips import NpzClips, content_key, read_npz_clips
 from posemill.records import SPLIT_NAMES, IntArray
 from posemill.skeletons import guess_skeleton, is_skeleton
+from posemill.storage import uri_of
+from posemill.storage.cache import fetched
 
 _SPLITS = (*SPLIT_NAMES, "all")
 
@@ -50,14 +53,39 @@ class RawClips:
     def __len__(self) -> int:
         return len(self.clip_ids)
 
+    def column(self, name: str) -> tuple[str, ...]:
+        """Return what an array of the npz says of each clip; '' where there is none.
+
+        Args:
+            name: Of the array: one text or whole number a clip, or one a frame.
+        """
+        array = open_npz(self.path).get(name) if self.path.suffix == ".npz" else None
+        if array is not None and array.shape == (int(self.offsets[-1]),):
+            array = array[self.offsets[:-1]]
+        if array is None or array.shape != (len(self),) or array.dtype.kind not in "Uiu":
+            return ("",) * len(self)
+        return tuple(str(value).strip() for value in array)
+
+
+@lru_cache(maxsize=8)
+def _local(data: str) -> str:
+    """Return where the data is on this machine."""
+    uri = uri_of(data)
+    if uri is None:
+        return data
+    folder, _, name = uri.rpartition("/")
+    return f"{fetched(folder)}/{name}" if "{split}" in name else str(fetched(uri))
+
 
 def find_files(data: str) -> dict[str, Path]:
     """Return the data file of each split.
 
     Args:
         data: A folder with `{split}_keypoints.npz` (or `{split}.npz`), a pattern with `{split}`
-            in it, or one .npz or .csv file (split `all`, or the split its name begins with).
+            in it, or one .npz or .csv file (split `all`, or the split its name begins with). At a
+            URI: fetched into the cache, checked by hash, once in a process.
     """
+    data = _local(data)
     if "{split}" in data:
         found = {
             split: Path(data.replace("{split}", split))
@@ -101,21 +129,6 @@ def read_clips(
     if path.suffix == ".npz":
         return _read_npz(path, unit)
     raise TrainingError(f"{path}: expected .npz or .csv, got {path.suffix or 'no ending'}")
-
-
-def read_column(raw: RawClips, name: str) -> tuple[str, ...]:
-    """Return what an array of the npz says of each clip; '' where there is none.
-
-    Args:
-        raw: The clips.
-        name: Of the array: one text or whole number a clip, or one a frame.
-    """
-    array = open_npz(raw.path).get(name) if raw.path.suffix == ".npz" else None
-    if array is not None and array.shape == (int(raw.offsets[-1]),):
-        array = array[raw.offsets[:-1]]
-    if array is None or array.shape != (len(raw),) or array.dtype.kind not in "Uiu":
-        return ("",) * len(raw)
-    return tuple(str(value).strip() for value in array)
 
 
 def _read_npz(path: Path, unit: str) -> RawClips:

@@ -17,7 +17,9 @@ from posemill.training.fitting.streams import (
     known_length,
     take_apart,
 )
+from posemill.training.multigrid.video import reshape_video
 from posemill.training.tasks.workload import Split, Stream, equal_lengths
+from posemill.training.video.video_clips import VideoClips
 
 
 class ReadData:
@@ -51,7 +53,13 @@ class ReadData:
         own = getattr(samples, "lengths", None)
         if own is not None and len(own) == len(samples):
             lengths = np.asarray(own, np.int64)
-        return Split(UserBatches(samples, self._collate), lengths)
+        made = Split(UserBatches(samples, self._collate), lengths)
+        if isinstance(samples, VideoClips):
+            made.reshape = reshape_video(made, samples, self._batches)
+        return made
+
+    def _batches(self, samples: Any) -> UserBatches:
+        return UserBatches(samples, self._collate)
 
     def _of_iterable(self, name: str, samples: Any) -> Split:
         if iter(samples) is samples:

@@ -58,7 +58,7 @@ def fit(
         callbacks=Callbacks(*callbacks),
         loggers=make_loggers(loggers),
     )
-    make = partial(make_user_workload, model, (train_set, val_set), given, chosen)
+    make = partial(make_user_workload, model, (train_set, val_set), given)
     if chosen.out:
         result = run_training(make, Resolved.of(chosen))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -116,7 +117,7 @@ class LoaderStream:
         return _ReadyLoader(self, config, world, is_training)
 
 
-class StreamLoader:
+class StreamLoader(ABC):
     """The batches of a stream, epoch by epoch; as `EpochLoader`."""
 
     def __init__(
@@ -130,15 +131,19 @@ class StreamLoader:
         """Optimizer steps of an epoch."""
         return -(-self._num_items // self._step_items)
 
+    @abstractmethod
     def num_micro_batches(self, step: int) -> int:
         """Return how many batches a step has."""
-        raise NotImplementedError
 
+    def padding_share(self) -> float | None:
+        """Return None: lengths are known when samples come."""
+        return None
+
+    @abstractmethod
     def batches(
         self, start: int = 0, stop: int = 1, *, start_step: int = 0
     ) -> Generator[Any, None, None]:
         """Yield the batches of the epochs `start` to `stop` (exclusive), from a step on."""
-        raise NotImplementedError
 
     def _items(self, source: Any, *, is_training: bool) -> Iterator[Any]:
         """Yield what an epoch has; training begins again where `steps_per_epoch` asks for it."""

@@ -19,12 +19,14 @@ from posemill.machine.limits import count_cores
 from posemill.terminal import printable
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import FIELDS
-from posemill.training.data.datasets import read_labelled
+from posemill.training.data.kinds import kind_of
+from posemill.training.data.labels import LabelledClip
 from posemill.training.data.options import DataOptions
 from posemill.training.launch.sweep import Sweep, SweepJob, make_job
 from posemill.training.launch.sweep_runner import run_sweep
 from posemill.training.loop.precision import choose_device
 from posemill.training.runs.logs import say
+from posemill.training.tasks.kinds import find_kind
 
 _NOT_SHARED = ("out", "leave_out", "resume", "progress")
 
@@ -49,7 +51,7 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
     config = resolved.config
     options = DataOptions.of(config)
     column, _ = options.left_out
-    groups = count_groups(options)
+    groups = count_groups(find_kind(kind_of(options.data)).read_rows(config, options), options.task)
     if len(groups) < 2:
         raise TrainingError(
             f"leave_out: all clips have the same {column!r} ({groups[0].name}): nobody is left to "
@@ -73,15 +75,14 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
     return found
 
 
-def count_groups(options: DataOptions) -> list[LeftOut]:
-    """Return the groups in the order of their names."""
-    _, rows = read_labelled(options)
+def count_groups(rows: Sequence[LabelledClip], task: str) -> list[LeftOut]:
+    """Return the groups of clips in the order of their names."""
     result = []
     for name in sorted({row.group for row in rows}):
         others = {row.label for row in rows if row.group != name}
         labels = [row.label for row in rows if row.group == name]
         # Of glosses that nobody else has the word error rate knows what to do.
-        scored = labels if options.task == "ctc" else [one for one in labels if one in others]
+        scored = labels if task == "ctc" else [one for one in labels if one in others]
         result.append(LeftOut(name, len(labels), len(scored)))
     return result
 

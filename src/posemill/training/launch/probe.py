@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-import statistics
 import time
-from collections.abc import Mapping
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import torch
 
-from posemill.errors import ConfigError, TrainingError
+from posemill.errors import ConfigError
 from posemill.machine.limits import count_cores
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.loaders import open_loader
 from posemill.training.launch.modes import ModePlan
 from posemill.training.launch.ranks import run_ranks
 from posemill.training.loop.distributed import World
-from posemill.training.loop.precision import choose_precision
-from posemill.training.loop.random_states import random_states_kept
-from posemill.training.loop.rank import MakeWorkload, numeric_settings
-from posemill.training.loop.stepping import Stepper
-from posemill.training.loop.timing import Clock
+from posemill.training.loop.rank import MakeWorkload
+from posemill.training.multigrid.stages import Stages
 from posemill.training.tasks.workload import Workload
+from posemill.training.tuning.timed_steps import MOST_STEPS, TimedSteps, measure_in_turn
 
-_LEAST_STEPS = 3
-_MOST_STEPS = 12
-_LEAST_SECONDS = 1.0
+_CPU = torch.device("cpu")
 _PAYS_AFTER_SECONDS = 30.0  # below, starting processes costs more than they save
 
 
@@ -47,8 +37,8 @@ def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> M
     cores = count_cores()
     one = config.replace(parallel="single", processes=1, threads=1, workers=0)
     many = one.replace(parallel="multi_thread", threads=cores)
-    seconds = _measure_in_turn(workload, {"single": one, "multi_thread": many})
-    total = _count_steps(workload, config)
+    seconds = measure_in_turn(workload, {"single": one, "multi_thread": many}, _CPU)
+    total = Stages(workload.train, config).total_steps
     predicted = {mode: total * value for mode, value in seconds.items()}
     quickest = min(predicted.values())
     if not can_divide(workload):
@@ -64,7 +54,7 @@ def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> M
             workers=0,
         )
         step_seconds = float(run_ranks(partial(_measure_rank, make, ranks), ranks)["seconds"])
-        start = max(0.0, time.perf_counter() - started - _MOST_STEPS * step_seconds)
+        start = max(0.0, time.perf_counter() - started - MOST_STEPS * step_seconds)
         predicted["multi_process"] = start + total * step_seconds
         seconds["multi_process"] = step_seconds
         note = f"{total} steps to take"
@@ -91,67 +81,9 @@ def can_divide(workload: Workload) -> bool:
     return stream is None or stream.is_divisible
 
 
-def _measure_in_turn(workload: Workload, configs: Mapping[str, TrainConfig]) -> dict[str, float]:
-    """Return the median seconds of a step for each configuration, taking turns."""
-    timed = {name: _TimedSteps(workload, config, World()) for name, config in configs.items()}
-    started = time.perf_counter()
-    for turn in range(_MOST_STEPS):
-        for steps in timed.values():
-            steps.take()
-        if turn >= _LEAST_STEPS and time.perf_counter() - started > _LEAST_SECONDS:
-            break
-    return {name: steps.seconds for name, steps in timed.items()}
-
-
 def _measure_rank(make: MakeWorkload, config: TrainConfig, world: World) -> dict[str, Any]:
     """Measure in one of several processes; all take the same number of steps."""
-    steps = _TimedSteps(make(), config, world)
-    for _ in range(_MOST_STEPS):
+    steps = TimedSteps(make(), config, world, _CPU)
+    for _ in range(MOST_STEPS):
         steps.take()
     return {"seconds": steps.seconds}
-
-
-class _TimedSteps:
-    """Steps of a copy of the model over the first batches, again and again."""
-
-    def __init__(self, workload: Workload, config: TrainConfig, world: World) -> None:
-        device = torch.device("cpu")
-        self._config = config
-        own = dataclasses.replace(workload, model=copy.deepcopy(workload.model).train())
-        self._stepper = Stepper(
-            own,
-            config,
-            device=device,
-            precision=choose_precision(config.precision, device),
-            world=world,
-            clock=Clock(device),
-        )
-        loader = open_loader(workload.train, config, world, shuffle=True)
-        self._num_micro = loader.num_micro_batches(0)
-        steps = min(2, loader.num_steps)
-        self._batches = list(islice(loader.batches(), self._num_micro * steps))
-        self._taken: list[float] = []
-        self._next = 0
-
-    def take(self) -> None:
-        """Take a step and remember how long it took."""
-        count = self._num_micro
-        rotated = [self._batches[(self._next + i) % len(self._batches)] for i in range(count)]
-        self._next += count
-        with numeric_settings(self._config), random_states_kept():
-            started = time.perf_counter()
-            self._stepper.take(iter(rotated), count, self._config.lr)
-            self._taken.append(time.perf_counter() - started)
-
-    @property
-    def seconds(self) -> float:
-        """Median of the steps after the first, which warms up."""
-        if len(self._taken) < 2:
-            raise TrainingError("the probe took too few steps to measure")
-        return statistics.median(self._taken[1:])
-
-
-def _count_steps(workload: Workload, config: TrainConfig) -> int:
-    loader = open_loader(workload.train, config, World(), shuffle=True)
-    by_epochs = config.optimisation.epochs * loader.num_steps
-    return min(by_epochs, config.optimisation.max_steps or by_epochs)

@@ -27,11 +27,14 @@ from posemill.training.launch.ranks import launch
 from posemill.training.launch.torchrun import is_first_process, under_torchrun
 from posemill.training.loop.precision import Precision, choose_device
 from posemill.training.loop.rank import MakeWorkload
+from posemill.training.multigrid.stages import check_norms, describe_stages
 from posemill.training.runs.checkpoints import load_into
 from posemill.training.runs.logs import say
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.building import build_from, build_workload
 from posemill.training.tasks.workload import Workload
+from posemill.training.tuning.arms import MakeFor
+from posemill.training.tuning.tune import Tuned, tune_training
 from posemill.training.video.problems import describe_problems, live_problems
 
 
@@ -73,7 +76,7 @@ def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
         scores = {row["group"]: {found["score"]: row[found["score"]]} for row in found["groups"]
                   if "run" in row}  # fmt: skip
         return TrainResult(Path(resolved.config.out), scores, found)
-    return run_training(partial(build_workload, resolved.config), resolved)
+    return run_training(build_workload, resolved)
 
 
 def load_model(
@@ -113,9 +116,19 @@ def load_model(
     return built.eval()
 
 
-def run_training(make: MakeWorkload, resolved: Resolved) -> TrainResult:
-    """Train a workload in the mode, with the precision and in the folder that settings say."""
+def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
+    """Train a workload in the mode, with the precision and in the folder that settings say.
+
+    Args:
+        make_for: Returns the workload of a configuration; picklable for several processes.
+        resolved: The settings.
+    """
+    tuned: Tuned | None = None
+    if resolved.config.tune != "none" and not _goes_on(resolved.config):
+        tuned = tune_training(make_for, resolved)
+        resolved = tuned.resolved
     config, uses, unread = resolved.config, live_uses(), live_problems()
+    make: MakeWorkload = partial(make_for, config)
     if resolved.sources["workers"].startswith("machine"):
         config = config.replace(workers=-1)  # decided again, when the mode is known
     folder = RunFolder(config.out)
@@ -134,6 +147,8 @@ def run_training(make: MakeWorkload, resolved: Resolved) -> TrainResult:
     if plan is None:
         plan = _plan_of(folder, config) if continues else probe_mode(workload, make, config)
     check_divisible(workload, plan)
+    grid_lines = describe_stages(workload.train, config)
+    check_norms(workload.train, workload.model, config, plan.processes)
     decided = dict(workload.decided)
     unused = unused_settings(
         resolved.config,
@@ -142,6 +157,8 @@ def run_training(make: MakeWorkload, resolved: Resolved) -> TrainResult:
         has_own_optimizer=workload.make_optimizer is not None,
     )
     notes = [*workload.notes, *unused]
+    if is_first and not continues:
+        notes += workload.find_leaks()
     planned = plan.apply(config).replace(**{name: value for name, (value, _) in decided.items()})
     if plan.mode != "multi_process" or under_torchrun():
         make = partial(_given, workload)
@@ -159,18 +176,28 @@ def run_training(make: MakeWorkload, resolved: Resolved) -> TrainResult:
         _write_settings(folder, resolved, planned, why)
         log.write(f"start: pid {os.getpid()}")
         lines = [
+            *(tuned.lines() if tuned is not None else []),
             *(f"note: {note}" for note in notes),
             f"mode {plan.mode}, {plan.processes} x {plan.threads} threads: {plan.reason}",
             f"precision {precision.name}: {precision.reason}",
+            *grid_lines,
         ]
         _tell(lines, log, is_shown=config.progress)
         summary = launch(make, planned, folder) | reasons
-        saved = [*describe_uses(uses), *describe_problems(unread)]
+        met = dict.fromkeys([*describe_problems(unread), *summary.pop("unread", [])])
+        saved = [*describe_uses(uses), *met]
         summary["notes"] = notes + summary["notes"] + saved
+        if tuned is not None:
+            summary["tuned"] = tuned.to_json()
         folder.write_summary(summary)
         _tell(saved, log, is_shown=config.progress)
         log.write(f"finished: {counted(summary['steps'], 'steps')}, best at {summary['best_step']}")
     return TrainResult(folder.path, summary["scores"], summary)
+
+
+def _goes_on(config: TrainConfig) -> bool:
+    """Return whether a training continues, in the way it began."""
+    return RunFolder(config.out).check(resume=config.resume)
 
 
 def _tell(lines: list[str], log: LogFile, *, is_shown: bool) -> None:

@@ -37,8 +37,12 @@ class BusyMeter:
             self._begin = _core_times()
 
     def stop(self) -> float | None:
-        """Return the share, 0 to 1; None where it cannot be told."""
+        """Measure no more; return the share."""
         self._is_over.set()
+        return self.read()
+
+    def read(self) -> float | None:
+        """Return the share so far, 0 to 1; None where it cannot be told."""
         if self._begin is None:
             return sum(self._samples) / len(self._samples) if self._samples else None
         passed, busy, total = (

@@ -20,9 +20,11 @@ from posemill.training.loop.distributed import World
 from posemill.training.loop.evaluation import Evaluation
 from posemill.training.loop.precision import choose_device, choose_precision
 from posemill.training.loop.trainer import Trainer
+from posemill.training.runs.predictions import write_predictions
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.scorers import CtcScorer, best_head
 from posemill.training.tasks.workload import Split, Workload
+from posemill.training.video.problems import describe_problems, live_problems
 
 MakeWorkload = Callable[[], Workload]
 
@@ -42,7 +44,7 @@ def train_rank(
     if device.type == "cuda" and world.size > 1:
         device = torch.device("cuda", world.local_rank)
         torch.cuda.set_device(device)
-    precision = choose_precision(config.precision, device)
+    precision, unread = choose_precision(config.precision, device), live_problems()
     with numeric_settings(config), folder.naming_the_disk():
         workload = make()
         trainer = Trainer(
@@ -53,6 +55,7 @@ def train_rank(
         if world.is_first:
             folder.write_facts(_facts(workload, config, world, precision.name))
         trainer.run()
+        _measure_bf16(trainer)
         trainer.load_best()
         results, head = _final_scores(trainer)
         summary = trainer.summary()
@@ -64,16 +67,30 @@ def train_rank(
         "precision": precision.name,
         "device": str(device),
         "head": head,
-    }
+        # Each process met its own; who started several of them has met none.
+        "unread": sorted({line for part in world.gather(describe_problems(unread))
+                          for line in part}) if world.size > 1 else [],
+    }  # fmt: skip
     if world.is_first:
         folder.write_summary(summary)
         _write_samples(folder, workload, results)
+        write_predictions(folder.predictions_path, workload, results)
         if config.figures:
             from posemill.training.fitting.pictures import draw_first_samples
             from posemill.training.runs.figures import draw_training
 
             draw_training(folder, workload, results, samples=draw_first_samples(trainer))
     return summary
+
+
+def _measure_bf16(trainer: Trainer) -> None:
+    """Measure what the other number format would have been, where some steps more do not show."""
+    from posemill.training.tuning.advice import LEAST_SECONDS
+    from posemill.training.tuning.timed_steps import bf16_gain  # which imports this module
+
+    is_long = sum(trainer.clock.read().values()) >= LEAST_SECONDS and trainer.state.step >= 500
+    if is_long and trainer.world.size == 1:
+        trainer.reporter.bf16_gain = bf16_gain(trainer.workload, trainer.config, trainer.device)
 
 
 def _write_samples(

@@ -15,17 +15,21 @@ from posemill.machine.gpus import place_workers
 from posemill.machine.limits import count_cores
 from posemill.terminal import counted
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.advice import advise
 from posemill.training.loop.busy import BusyMeter
 from posemill.training.loop.distributed import World
-from posemill.training.loop.timing import Clock
+from posemill.training.loop.timing import Clock, shares
 from posemill.training.runs.logs import TrainingLog
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.workload import Split, Workload
+from posemill.training.tuning.advice import DATA_SHARE, advise
+from posemill.training.tuning.evidence import Evidence
+from posemill.training.tuning.step_watch import StepWatch
+from posemill.training.tuning.video_data import describe_videos
 
 if TYPE_CHECKING:
     from posemill.training.loop.trainer import TrainState
 
+_TIMING_SECONDS = 10.0  # between two writings of what was measured
 _STEP_PARTS = ("data", "transfer", "forward", "backward", "optimizer")
 
 
@@ -44,6 +48,9 @@ class Reporter:
         log: The log of the folder, and the progress bar.
         notes: What works, but not as it should; said at the start and in the summary.
         last_words: What is said again at the end.
+        watch: Looks for a user's code that waits; a trainer tells it of steps.
+        padding_share: Of the batches, where a trainer knows it.
+        bf16_gain: Of a step, where it was measured.
     """
 
     def __init__(
@@ -58,6 +65,11 @@ class Reporter:
     ) -> None:
         self._config, self._world, self._device, self._clock = config, world, device, clock
         self._main, _ = score_that_chooses(workload.val)
+        self._folder, self._workload = folder, workload
+        self._videos: dict[str, int] | None = None
+        self.watch = StepWatch(is_on=_is_of_a_user(workload))
+        self.padding_share: float | None = None
+        self.bf16_gain: float | None = None
         self.log = TrainingLog(config, folder, is_first=world.is_first, loggers=workload.loggers)
         self.notes: list[str] = []
         self.last_words: list[str] = []
@@ -67,6 +79,7 @@ class Reporter:
         self._seconds_running = 0.0
         self._num_samples = 0
         self._time = time.perf_counter()
+        self._timing_at = 0.0
 
     def start(self, state: TrainState, total_steps: int) -> None:
         """Open the log, say the notes, and begin to measure."""
@@ -76,11 +89,13 @@ class Reporter:
         self.note_best(state)
         self.log.note(workers_on=self._ranks_on())
         self._meter.start()
+        self.watch.start()
         self._time = time.perf_counter()
 
     def stop(self) -> None:
         """Close the log."""
         self._busy = self._meter.stop()
+        self.watch.stop()
         self.log.close()
 
     def say_last(self, text: str) -> None:
@@ -103,6 +118,10 @@ class Reporter:
             "data_wait": passed["data"] / running if running else 0.0,
         }
         self.log.record("train", state.step, state.epoch, values)
+        if self._world.is_first and time.monotonic() - self._timing_at > _TIMING_SECONDS:
+            self._busy = self._meter.read()
+            self._folder.write_timing(self._evidence(state).to_json())
+            self._timing_at = time.monotonic()
         if not math.isfinite(loss):
             raise TrainingError(
                 f"the loss became {loss} before step {state.step}: lower --lr (now "
@@ -130,18 +149,28 @@ class Reporter:
             f"the best was at step {state.best_step}"
         )
 
-    def summary(self, state: TrainState) -> dict[str, Any]:
-        """Return scores, timing and advice, ready for JSON."""
+    def _evidence(self, state: TrainState) -> Evidence:
         seconds = dict(self._clock.read())
-        advice = advise(
+        if self._videos is None and shares(seconds)["data"] >= DATA_SHARE:
+            self._videos = describe_videos(self._workload.train)
+        return Evidence(
             seconds,
-            self._config,
             cores=count_cores(),
             ranks=self._world.size,
             num_evals=state.num_evals,
-            busy=self._busy,
+            busy_share=self._busy,
             is_gpu=self._device.type == "cuda",
+            padding_share=self.padding_share,
+            bf16_gain=self.bf16_gain,
+            waits=tuple(self.watch.waits()),
+            **(self._videos or {}),
         )
+
+    def summary(self, state: TrainState) -> dict[str, Any]:
+        """Return scores, timing and advice, ready for JSON."""
+        evidence = self._evidence(state)
+        if self._world.is_first:
+            self._folder.write_timing(evidence.to_json())
         return {
             "steps": state.step,
             "epochs": state.epoch,
@@ -151,12 +180,18 @@ class Reporter:
             "best_scores": state.scores,
             "seconds": time.perf_counter() - self._time,
             "samples_per_second": self._num_samples / max(self._seconds_running, 1e-9),
-            "timing_seconds": seconds,
+            "timing_seconds": evidence.timing_seconds,
             "busy_share": self._busy,
-            "advice": [str(entry) for entry in advice],
+            "advice": [str(entry) for entry in advise(evidence, self._config)],
             "notes": self.notes,
             "last_words": self.last_words,
         }
+
+
+def _is_of_a_user(workload: Workload) -> bool:
+    """Return whether a step runs code that is not ours."""
+    is_ours = type(workload.model).__module__.startswith("posemill.")
+    return "model" not in workload.identity or not is_ours
 
 
 def score_that_chooses(val: Split | None) -> tuple[str, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from posemill.training.config.train_config import TrainConfig
 
@@ -11,7 +12,14 @@ _CLIMB = 0.3
 _CLIMB_FROM = 1 / 25
 
 
-def learning_rate(config: TrainConfig, step: int, *, total_steps: int, epoch_steps: int) -> float:
+def learning_rate(
+    config: TrainConfig,
+    step: int,
+    *,
+    total_steps: int,
+    epoch_steps: float,
+    grid_at: Callable[[int], tuple[float, int]] | None = None,
+) -> float:
     """Return the learning rate of optimizer step `step` (from 0).
 
     Args:
@@ -19,18 +27,19 @@ def learning_rate(config: TrainConfig, step: int, *, total_steps: int, epoch_ste
         step: Steps taken before this one.
         total_steps: Steps of the whole training.
         epoch_steps: Steps of one epoch.
+        grid_at: Of a Multigrid training: returns the factor of the learning rate at a step, and
+            how often scheduler `step` has lowered it.
     """
-    steps = config.optimisation
-    warmup = min(round(steps.warmup_epochs * epoch_steps), total_steps - 1)
-    if step < warmup:
-        start = _after_warmup(config, 0.0, warmup / epoch_steps)
-        return steps.lr * start * (step + 1) / (warmup + 1)
+    warmup = min(round(config.optimisation.warmup_epochs * epoch_steps), total_steps - 1)
+    at = max(step, warmup)
     # From 0 at the end of the warm-up to 1 at the last step.
-    done = (step - warmup) / max(1, total_steps - 1 - warmup)
-    return steps.lr * _after_warmup(config, min(1.0, done), step / epoch_steps)
+    done = min(1.0, (at - warmup) / max(1, total_steps - 1 - warmup))
+    factor, falls = grid_at(at) if grid_at else (1.0, None)
+    rate: float = config.lr * _after_warmup(config, done, at / epoch_steps, falls) * factor
+    return rate if step >= warmup else rate * (step + 1) / (warmup + 1)
 
 
-def _after_warmup(config: TrainConfig, done: float, epoch: float) -> float:
+def _after_warmup(config: TrainConfig, done: float, epoch: float, falls: int | None) -> float:
     """Return the share of `lr` at `done` (0 to 1) of the way, `epoch` epochs from the start."""
     low = config.optimisation.final_lr
     if config.scheduler == "constant":
@@ -40,7 +49,7 @@ def _after_warmup(config: TrainConfig, done: float, epoch: float) -> float:
     if config.scheduler == "cosine":
         return _cosine(1.0, low, done)
     if config.scheduler == "step":
-        passed = sum(epoch >= at for at in config.step_epochs)
+        passed = sum(epoch >= at for at in config.step_epochs) if falls is None else falls
         return float(config.step_gamma**passed)
     if done < _CLIMB:
         return _cosine(_CLIMB_FROM, 1.0, done / _CLIMB)

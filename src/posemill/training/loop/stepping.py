@@ -49,6 +49,8 @@ class Stepper:
         self.workload, self.config, self.device = workload, config, device
         self.precision, self.world, self.clock = precision, world, clock
         self.model: nn.Module = workload.model
+        if config.channels_last:
+            put_channels_last(self.model)
         runner = self.model
         if uses_compile(config, device):
             runner = cast(nn.Module, torch.compile(self.model))
@@ -122,6 +124,14 @@ class Stepper:
         """Return the mean loss of the last step; waits for the device."""
         loss_sum, count = self._last.tolist()
         return loss_sum / count if count else 0.0
+
+
+def put_channels_last(model: nn.Module) -> None:
+    """Lay out the weights of convolutions so that the channels of a place are side by side."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    for weights in model.parameters():
+        if weights.ndim in formats:
+            weights.data = weights.data.contiguous(memory_format=formats[weights.ndim])
 
 
 def uses_compile(config: TrainConfig, device: torch.device) -> bool:

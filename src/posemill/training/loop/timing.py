@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:  # names of parts and shares are read without it
+    import torch
 
 PARTS = ("data", "transfer", "forward", "backward", "optimizer", "evaluation", "checkpoint")
 
@@ -52,6 +54,8 @@ class Clock:
 
     @staticmethod
     def _record() -> torch.cuda.Event:
+        import torch
+
         event: torch.cuda.Event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         return event

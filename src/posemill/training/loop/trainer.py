@@ -24,9 +24,16 @@ from posemill.training.loop.random_states import (
     set_random_states,
 )
 from posemill.training.loop.reporting import Reporter, readable_errors, score_that_chooses
-from posemill.training.loop.schedules import learning_rate
 from posemill.training.loop.stepping import Stepper
 from posemill.training.loop.timing import Clock
+from posemill.training.multigrid.norms import (
+    aggregate_norms,
+    group_norms,
+    read_norm_state,
+    restore_norms,
+    set_norm_state,
+)
+from posemill.training.multigrid.stages import Stage, Stages, clips_of_pass
 from posemill.training.runs.checkpoints import (
     Checkpoint,
     CheckpointWriter,
@@ -94,8 +101,12 @@ class Trainer:
         seed_everything(config.seed, world.rank)
         workload.model.to(device)
         self.clock = Clock(device)
+        self.stages = Stages(workload.train, config)
+        self.total_steps = self.stages.total_steps
+        self._stage: Stage | None = None
+        shown = config.replace(epochs=self.stages.num_epochs)
         self.reporter = Reporter(
-            workload, config, world=world, device=device, folder=folder, clock=self.clock
+            workload, shown, world=world, device=device, folder=folder, clock=self.clock
         )
         if precision.is_slow:
             self.reporter.notes.append(f"precision {precision.name}: {precision.reason}")
@@ -105,12 +116,9 @@ class Trainer:
         self.stepper = Stepper(
             workload, config, device=device, precision=precision, world=world, clock=self.clock
         )
-        self._loader = self._load(workload.train, shuffle=True)
         self._val_loader = (
             self._load(workload.val, shuffle=False) if workload.val is not None else None
         )
-        by_epochs = config.epochs * self._loader.num_steps
-        self.total_steps = min(by_epochs, config.max_steps or by_epochs)
         self._writer = CheckpointWriter(folder.checkpoints)
 
     def run(self) -> None:
@@ -120,47 +128,69 @@ class Trainer:
             with readable_errors(self.config):
                 self.workload.model.train()
                 self.clock.restart()
-                state = self.state
-                batches = self._loader.batches(
-                    state.epoch, self.config.epochs, start_step=state.step_in_epoch
-                )
-                with closing(batches):
-                    while state.step < self.total_steps and not state.is_stopped:
-                        self._run_epoch(batches)
+                while not self._is_over:
+                    self._run_stage(self.stages.at(self.state.epoch))
+            restore_norms(self.workload.model)
             self._finish_writing()
         finally:
             self.reporter.stop()
             self._writer.close()
 
-    def _run_epoch(self, batches: Iterator[Any]) -> None:
-        state, config = self.state, self.config
-        steps = self._loader.num_steps
+    @property
+    def _is_over(self) -> bool:
+        return self.state.step >= self.total_steps or self.state.is_stopped
+
+    def _run_stage(self, stage: Stage) -> None:
+        """Train the epochs that a stage has left, with a loader of its own."""
+        state = self.state
+        self._enter(stage)
+        loader = self._load(stage.split, shuffle=True)
+        self.reporter.padding_share = loader.padding_share()
+        batches = loader.batches(state.epoch, stage.stop_epoch, start_step=state.step_in_epoch)
+        with closing(batches):
+            while state.epoch < stage.stop_epoch and not self._is_over:
+                self._run_epoch(stage, loader, batches)
+
+    def _enter(self, stage: Stage) -> None:
+        """Let batch norm take its statistics from as many clips in a stage as in any other."""
+        if stage.phase is not None and stage is not self._stage:
+            group_norms(
+                self.workload.model, clips_of_pass(stage, self.config, self.world), self.world
+            )
+        self._stage = stage
+
+    def _settle_statistics(self) -> None:
+        """Bring the running statistics of all processes and groups together."""
+        self.world.average_buffers(self.workload.model)
+        aggregate_norms(self.workload.model)
+
+    def _run_epoch(self, stage: Stage, loader: Loader, batches: Iterator[Any]) -> None:
+        state, config, steps = self.state, self.config, stage.epoch_steps
+        watch = self.reporter.watch
         is_own, on_step = self.workload.make_optimizer, self.workload.callbacks.on_step
         for step in range(state.step_in_epoch, steps):
-            lr = None  # a user's own optimizer has its own
-            if not is_own:
-                lr = learning_rate(
-                    config, state.step, total_steps=self.total_steps, epoch_steps=steps
-                )
-            self.stepper.take(batches, self._loader.num_micro_batches(step), lr)
+            # A user's own optimizer has its own.
+            lr = None if is_own else self.stages.learning_rate(state.step)
+            watch.begin_step()
+            self.stepper.take(batches, loader.num_micro_batches(step), lr)
             state.step += 1
             state.step_in_epoch += 1
             self.reporter.log.advance(state.epoch)
             if on_step is not None:
                 self._tell(on_step)
-            is_over = state.step >= self.total_steps or state.is_stopped
-            is_last = is_over or state.step_in_epoch == steps
+            watch.end_step()
+            is_last = self._is_over or state.step_in_epoch == steps
             if state.step % config.log_every == 0 or is_last:
                 self.reporter.report_loss(state, *self.stepper.read_totals(), lr=self._lr)
             if is_last:
                 break
             if config.save_every_steps and state.step % config.save_every_steps == 0:
                 self.save("last")
-        self._end_epoch(is_over=state.step >= self.total_steps or state.is_stopped)
+        self._end_epoch(stage)
 
-    def _end_epoch(self, *, is_over: bool) -> None:
-        state, config = self.state, self.config
-        if state.step_in_epoch == self._loader.num_steps:
+    def _end_epoch(self, stage: Stage) -> None:
+        state, config, is_over = self.state, self.config, self._is_over
+        if state.step_in_epoch == stage.epoch_steps:
             state.epoch, state.step_in_epoch = state.epoch + 1, 0
             if self.workload.make_optimizer:
                 self.stepper.optimizer.end_epoch()
@@ -169,7 +199,8 @@ class Trainer:
             names = ["best"] if self._evaluate() else []
         if not state.step_in_epoch and (on_epoch := self.workload.callbacks.on_epoch):
             self._tell(on_epoch)
-        if names or is_over or state.is_stopped or state.epoch % config.save_every == 0:
+        is_due = state.epoch % config.save_every == 0 or state.epoch == stage.stop_epoch
+        if names or is_over or state.is_stopped or is_due:
             self.save("last", *names)
 
     def _tell(self, callback: Callable[[Any], Any], **told: Any) -> None:
@@ -196,7 +227,7 @@ class Trainer:
     def _evaluate(self) -> bool:
         """Score the validation split; return True where it is the best so far."""
         state, val = self.state, self.workload.val
-        self.world.average_buffers(self.workload.model)
+        self._settle_statistics()
         if val is None or self._val_loader is None:
             return True  # nothing to choose by: the latest is the best
         self.clock.restart()
@@ -252,11 +283,12 @@ class Trainer:
     def save(self, *names: str) -> None:
         """Begin to write a checkpoint; every process calls it, the first one writes."""
         self.clock.restart()
-        self.world.average_buffers(self.workload.model)
+        self._settle_statistics()
         own = read_random_states()
         states = self.world.gather(own)
         if self.world.is_first:
             tensors, packed = pack_optimizer(self.stepper)
+            tensors |= read_norm_state(self.workload.model)
             for rank, (random_tensors, _) in enumerate(states):
                 tensors |= {f"random.{rank}.{key}": t for key, t in random_tensors.items()}
             record = {
@@ -293,6 +325,10 @@ class Trainer:
         record = saved.state
         self.state = TrainState(**record.get("train_state", record.get(_OLD_STATE)))
         self.stepper.steps_taken = self.state.step
+        stage = self.stages.at(self.state.epoch)
+        self._enter(stage)
+        if self.state.step_in_epoch or self.state.epoch > stage.start_epoch:
+            set_norm_state(self.workload.model, saved.tensors)
         if len(saved.state["random"]) == self.world.size:
             prefix = f"random.{self.world.rank}."
             tensors = {

@@ -1,4 +1,4 @@
-"""The models by name. Each takes points, mask and lengths; each is one file to read.
+"""The models by name. Each takes keypoints or frames of video; each is one file to read.
 
 A new model is one file and one row in `MODELS`; another package's is an entry point of the group
 `posemill.models`.
@@ -13,14 +13,25 @@ from posemill import plugins
 from posemill.errors import ConfigError
 
 if TYPE_CHECKING:  # torch, which the names of the models do not need
-    from posemill.training.models.keypoints.base import KeypointModel
+    from posemill.training.models.base import Model
+    from posemill.training.models.keypoints.base import KeypointModel, ModelShape
+    from posemill.training.models.two_streams import TwoStreams
+    from posemill.training.models.video.base import VideoModel, VideoShape
 
-MODELS = {
+KEYPOINT_MODELS = {
     "mlp": "posemill.training.models.keypoints.mlp:Mlp",
     "tcn_bilstm": "posemill.training.models.keypoints.tcn_bilstm:TcnBilstm",
     "stgcn": "posemill.training.models.keypoints.stgcn:Stgcn",
     "transformer": "posemill.training.models.keypoints.transformer:Transformer",
 }
+VIDEO_MODELS = {
+    "tsn": "posemill.training.models.video.frames:Tsn",
+    "tsm": "posemill.training.models.video.frames:Tsm",
+    "slowfast": "posemill.training.models.video.slowfast:SlowFast",
+    "r2plus1d": "posemill.training.models.video.r2plus1d:R2plus1d",
+}
+BOTH_MODELS = {"two_streams": "posemill.training.models.two_streams:TwoStreams"}
+MODELS = {**KEYPOINT_MODELS, **VIDEO_MODELS, **BOTH_MODELS}
 
 
 def build_model(
@@ -33,10 +44,10 @@ def build_model(
     skeleton_name: str | None = None,
     **options: Any,
 ) -> KeypointModel:
-    """Return a new model with random weights.
+    """Return a new model of keypoints with random weights.
 
     Args:
-        name: One of `MODELS`.
+        name: One of `KEYPOINT_MODELS`.
         num_points: Points of a frame.
         num_dims: Numbers of a point.
         num_classes: Classes, or glosses with blank and unknown.
@@ -47,9 +58,70 @@ def build_model(
     from posemill.training.models.keypoints.base import ModelShape
 
     shape = ModelShape(num_points, num_dims, num_classes, task, skeleton_name)
-    kind = _find(name)
-    _check_options(name, kind, options)
-    return kind(shape, **options)
+    model: KeypointModel = _build(name, "keypoints", shape, options)
+    return model
+
+
+def build_video_model(
+    name: str,
+    *,
+    num_classes: int,
+    task: str = "classify",
+    num_frames: int = 0,
+    is_pretrained: bool = True,
+    **options: Any,
+) -> VideoModel:
+    """Return a new model of video; its weights are random, those of some backbones learned.
+
+    Args:
+        name: One of `VIDEO_MODELS`.
+        num_classes: Classes, or glosses with blank and unknown.
+        task: `classify` or `ctc`.
+        num_frames: Frames of every clip; 0 where clips differ.
+        is_pretrained: Fetch the weights that its options name. False where all weights of a
+            trained model come in anyway: nothing is fetched.
+        options: The model's own settings; see its class.
+    """
+    from posemill.training.models.video.base import VideoShape
+
+    shape = VideoShape(num_classes, task, num_frames)
+    model: VideoModel = _build(name, "video", shape, options)
+    if is_pretrained:
+        model.load_pretrained()
+    return model
+
+
+def build_two_streams(
+    name: str, keypoints: ModelShape, video: VideoShape, **options: Any
+) -> TwoStreams:
+    """Return a new model of keypoints and video, nothing fetched.
+
+    Args:
+        name: One of `BOTH_MODELS`.
+        keypoints: Sizes of the one input.
+        video: Sizes of the other.
+        options: The model's own settings; see its class.
+    """
+    from posemill.training.models.two_streams import TwoStreamShape
+
+    model: TwoStreams = _build(name, "two_streams", TwoStreamShape(keypoints, video), options)
+    return model
+
+
+_TABLES = {"keypoints": KEYPOINT_MODELS, "video": VIDEO_MODELS, "two_streams": BOTH_MODELS}
+
+
+def models_of(takes: str) -> list[str]:
+    """Return the names of our models that take this kind of data."""
+    return list(_TABLES[takes])
+
+
+def input_of(name: str) -> str:
+    """Return the kind of data that a model takes; torch is imported for others' models."""
+    for takes, table in _TABLES.items():
+        if name in table:
+            return takes
+    return _find(name).takes
 
 
 def known_models() -> list[str]:
@@ -64,20 +136,36 @@ def time_stride_of(name: str, **options: Any) -> int:
     return kind.stride_of(**options)
 
 
-def _find(name: str) -> type[KeypointModel]:
-    found: type[KeypointModel] = plugins.load("model", MODELS, name, extra="train")
+def _find(name: str) -> type[Model]:
+    found: type[Model] = plugins.load("model", MODELS, name, extra="train")
     return found
 
 
-def _check_options(name: str, kind: type[KeypointModel], options: dict[str, Any]) -> None:
-    known = [
-        parameter.name
-        for parameter in inspect.signature(kind).parameters.values()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    ]
+def _build(name: str, takes: str, shape: Any, options: dict[str, Any]) -> Any:
+    kind = _find(name)
+    if kind.takes != takes:
+        raise ConfigError(f"model {name} takes {kind.takes}, and the data is {takes}")
+    _check_options(name, kind, options)
+    return kind(shape, **options)
+
+
+def _check_options(name: str, kind: type[Model], options: dict[str, Any]) -> None:
+    known = _options_of(kind)
     for option in options:
         if option not in known:
             raise ConfigError(
                 f"model {name} has no option {option!r}; it has {', '.join(known)}"
                 f"{plugins.hint(option, known)}"
             )
+
+
+def _options_of(kind: type[Model]) -> list[str]:
+    """Return the keywords of a model, and of what it is made from where it hands others on."""
+    found: list[str] = []
+    for part in kind.__mro__:
+        if "__init__" in vars(part):
+            parameters = inspect.signature(part).parameters.values()
+            found += [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+            if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters):
+                break
+    return found

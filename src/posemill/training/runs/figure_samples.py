@@ -40,7 +40,7 @@ def draw_samples(
     """
     if split.show is None or not result.rows:
         return None
-    chosen = _choose(split, result.rows)
+    chosen = choose_samples(split, result.rows)
     columns = 2 if isinstance(split.scorer, CtcScorer) else 4  # sentences need room
     rows = -(-len(chosen) // columns)
     figure = new_figure(_WIDTH, 3.1 * rows + 0.4)
@@ -50,7 +50,7 @@ def draw_samples(
     for axes, row in zip(grid.flat, chosen, strict=False):
         clip_id, points, mask = split.show(row[0])
         draw_skeleton(axes, points, mask, workload.skeleton_name)
-        text, is_right = _describe(split, row, workload.class_names)
+        text, is_right = describe_sample(split, row, workload.class_names)
         mark = "✓" if is_right else "✗"
         axes.set_title(f"{mark} {clip_id}\n{text}", fontsize=8, color=GOOD if is_right else BAD)
     figure.suptitle(f"{split_name}: ✓ right, ✗ wrong", fontsize=10)
@@ -104,9 +104,10 @@ def _busiest(mask: BoolArray) -> int:
     return int(best[np.argmin(np.abs(best - len(mask) / 2))])
 
 
-def _choose(split: Split, rows: list[Row]) -> list[Row]:
-    wrong = [row for row in rows if not _describe(split, row, ())[1]]
-    right = [row for row in rows if _describe(split, row, ())[1]]
+def choose_samples(split: Split, rows: list[Row]) -> list[Row]:
+    """Return up to eight rows, the wrong ones first, drawn the same every time."""
+    wrong = [row for row in rows if not describe_sample(split, row, ())[1]]
+    right = [row for row in rows if describe_sample(split, row, ())[1]]
     rng = np.random.default_rng(0)
     for group in (wrong, right):
         rng.shuffle(group)
@@ -114,7 +115,7 @@ def _choose(split: Split, rows: list[Row]) -> list[Row]:
     return wrong[:num_wrong] + right[: _NUM_SAMPLES - num_wrong]
 
 
-def _describe(split: Split, row: Row, names: tuple[str, ...]) -> tuple[str, bool]:
+def describe_sample(split: Split, row: Row, names: tuple[str, ...]) -> tuple[str, bool]:
     """Return (what was said and what is true, whether they are the same)."""
     index, value = row
     scorer = split.scorer

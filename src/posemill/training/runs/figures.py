@@ -62,6 +62,11 @@ def draw_training(
             pictures["per_class"] = draw_per_class(confusion, names, name)
         if split is not None:
             pictures["samples"] = draw_samples(workload, split, result, name)
+            if split.film is not None:
+                from posemill.training.runs.figure_films import draw_films, draw_looks
+
+                pictures["samples"] = draw_films(workload, split, result, name)
+                pictures["looks"] = draw_looks(workload, split, result, name)
     if samples is not None:
         pictures["samples"] = samples
     paths = []

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from posemill.errors import ConfigError, TrainingError
-from posemill.records import BoolArray, FloatArray, PoseClip, usual_split
+from posemill.records import PoseClip, usual_split
 from posemill.terminal import warn_caller
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import BatchMaker, collate
-from posemill.training.data.datasets import Sample
 from posemill.training.data.loaders import EpochLoader
-from posemill.training.data.normalize import preparation
-from posemill.training.data.readers import find_files, read_clips
 from posemill.training.launch.start import load_model
 from posemill.training.loop.distributed import World
 from posemill.training.loop.evaluation import evaluate_split
 from posemill.training.loop.precision import choose_device, choose_precision
 from posemill.training.runs.run_folder import RunFolder
-from posemill.training.tasks.building import (
-    describe_too_short,
-    forward_keypoints,
-    load_task_sets,
-    make_scorer,
-)
+from posemill.training.tasks.building import describe_too_short, load_task_sets, make_scored
 from posemill.training.tasks.ctc_decoding import decode_beam, decode_greedy
+from posemill.training.tasks.keypoint_kind import needed_skeleton
+from posemill.training.tasks.kinds import kind_of_identity
 from posemill.training.tasks.losses import build_loss
-from posemill.training.tasks.workload import Split, Workload
+from posemill.training.tasks.workload import Workload
 
 _TOP = 5
 
@@ -72,14 +64,15 @@ def config_of(run: Path | str) -> TrainConfig:
     return config
 
 
+def input_of(run: Path | str) -> str:
+    """Return what a run's model takes: `keypoints` or `video`."""
+    return kind_of_identity(RunFolder(run).read_facts()["identity"]).name
+
+
 def data_of(run: Path | str) -> tuple[str, dict[str, Any]]:
     """Return (skeleton, recipe) that new clips must have for a run's model."""
     facts = RunFolder(run).read_facts()
-    if not facts.get("skeleton_name"):
-        raise ConfigError(
-            f"{run} was trained on a skeleton posemill does not know: give it data as an npz"
-        )
-    return facts["skeleton_name"], facts.get("recipe", {})
+    return needed_skeleton(facts, run), facts.get("recipe", {})
 
 
 def evaluate(
@@ -108,7 +101,8 @@ def evaluate(
     config = config.replace(labels=labels or config.labels)
     config = config.replace(workers=0, parallel="single", processes=1)
     split = usual_split(split)
-    clips = load_task_sets(config, class_names=facts["class_names"], splits=[split])[split]
+    kind = kind_of_identity(facts["identity"])
+    clips = load_task_sets(config, kind, class_names=facts["class_names"], splits=[split])[split]
     if sentence := describe_too_short(clips, split):
         warn_caller(sentence)
     head = RunFolder(run).read_summary().get("head") or "sequence" if config.task == "ctc" else ""
@@ -118,12 +112,12 @@ def evaluate(
     precision = choose_precision("fp32" if is_half else facts["precision"], chosen)
     if precision.is_slow:
         precision = choose_precision("fp32", chosen)
-    scored = Split(BatchMaker(clips), clips.lengths, make_scorer(config, clips, head=head))
+    scored = make_scored(config, clips, kind, head=head)
     workload = Workload(
         model=model.to(chosen),
         train=scored,
         val=None,
-        forward=forward_keypoints,
+        forward=kind.make_forward(),
         loss=build_loss(config.task, label_smoothing=config.label_smoothing, **config.loss_options),
         identity=facts["identity"],
     )
@@ -150,43 +144,30 @@ def evaluate(
 
 
 def predict(
-    run: Path | str, clips: Iterable[PoseClip] | Path | str, *, device: str = "auto"
+    run: Path | str,
+    clips: Iterable[PoseClip | os.PathLike[str] | str] | Path | str,
+    *,
+    device: str = "auto",
 ) -> Iterator[Prediction]:
     """Yield what a run's best model says about each clip.
 
     Args:
         run: Folder that `train` wrote.
         clips: `PoseClip`s of the run's skeleton or one that maps to it, shaped as the run's data
-            was (`posemill predict` does that), or what `prepare` wrote.
+            was (`posemill predict` does that), or what `prepare` wrote; for a model of video
+            paths of videos, of folders and lists of them, or of what `frames` wrote.
         device: Where to compute.
     """
     config, facts = config_of(run), RunFolder(run).read_facts()
     chosen = choose_device(device)
     model = load_model(run).to(chosen)
     identity, names = facts["identity"], facts["class_names"]
-    prepare = preparation(
-        normalize=config.normalize,
-        skeleton_name=identity["skeleton_name"],
-        num_dims=0 if config.num_dims == 0 else identity["num_dims"],
-        num_frames=config.num_frames,
-        max_frames=config.max_frames,
-    ).function
+    kind = kind_of_identity(identity)
+    forward = kind.make_forward()
     head = RunFolder(run).read_summary().get("head") or "sequence"
-    if isinstance(clips, (str, Path)):
-        found = _clips_of_files(str(clips), config)
-    else:
-        skeleton_name, _ = data_of(run)
-        found = (_points_of(clip, skeleton_name) for clip in clips)
-    for clip_id, points, mask in found:
-        points, mask = prepare(points, mask)
-        if points.shape[1:] != (identity["num_points"], identity["num_dims"]):
-            raise TrainingError(
-                f"clip {clip_id!r} has frames of {points.shape[1:]}, the model of {run} expects "
-                f"({identity['num_points']}, {identity['num_dims']})"
-            )
-        batch = collate([Sample(points, mask, 0)]).to(chosen)
+    for clip_id, batch in kind.new_clips(config.replace(out=str(run)), identity, clips):
         with torch.no_grad():
-            output = forward_keypoints(model, batch)
+            output = forward(model, batch.to(chosen))
         if config.task == "ctc":
             yield _read_glosses(clip_id, output, names, (head, config))
         else:
@@ -215,23 +196,3 @@ def _read_glosses(
     else:
         found = decode_greedy(log_probs)
     return Prediction(clip_id, " ".join(names[index] for index in found))
-
-
-def _points_of(clip: PoseClip, skeleton_name: str) -> tuple[str, FloatArray, BoolArray]:
-    if not len(clip):
-        raise TrainingError(f"clip {clip.clip_id!r} has no frames")
-    mapped = clip.as_skeleton(skeleton_name)
-    mask = mapped.mask
-    points = np.where(mask[..., None], mapped.points, np.float32(0)).astype(np.float32)
-    return clip.clip_id, points, mask
-
-
-def _clips_of_files(data: str, config: TrainConfig) -> Iterator[tuple[str, FloatArray, BoolArray]]:
-    for path in find_files(data).values():
-        raw = read_clips(
-            path, unit=config.unit, csv_dims=config.csv_dims, csv_frames=config.csv_frames
-        )
-        for clip_id, start, stop in zip(raw.clip_ids, raw.offsets, raw.offsets[1:], strict=False):
-            points = np.asarray(raw.points[start:stop], np.float32)
-            mask = (points != 0).any(-1) if raw.mask is None else np.asarray(raw.mask[start:stop])
-            yield clip_id, np.where(mask[..., None], points, np.float32(0)), mask

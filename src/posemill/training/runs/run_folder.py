@@ -5,8 +5,10 @@ run.json          marker; the model, its classes, mode, precision, versions
 metrics.jsonl     one line for each logged step and evaluation
 checkpoints/      last and best
 log.txt           what it said, line by line; live.json: how far it is, and who trains
+timing.json       where the time went so far, for `posemill advise`
 summary.json      scores, timing and advice, written at the end
 samples.csv       metrics of each sample of the validation set, for runs of `fit` that have them
+predictions.csv   what was said of each clip of the splits that were scored at the end
 figures/*.png, tensorboard/
 """
 
@@ -25,6 +27,7 @@ from posemill.machine.disk import disk_message, is_of_the_disk
 from posemill.machine.live_files import LIVE_NAME, LogFile
 from posemill.training.runs.checkpoints import CheckpointFolder
 from posemill.training.runs.live import FILES, FOLDERS, KIND, LOCK_NAME, LOG_NAME, hold
+from posemill.training.runs.status import read_metrics
 
 # What `run.json` says that others rely on.
 _FACTS: dict[str, type] = {
@@ -44,6 +47,7 @@ class RunFolder:
         self.metrics_path = self.path / "metrics.jsonl"
         self.config_path = self.path / "config.toml"
         self.samples_path = self.path / "samples.csv"
+        self.predictions_path = self.path / "predictions.csv"
 
     def check(self, *, resume: bool) -> bool:
         """Return True where there is a checkpoint to continue from; nothing is written.
@@ -116,23 +120,17 @@ class RunFolder:
         """Write `summary.json`."""
         self._write("summary.json", summary)
 
+    def write_timing(self, timing: Mapping[str, Any]) -> None:
+        """Write `timing.json`."""
+        self._write("timing.json", timing)
+
     def read_summary(self) -> dict[str, Any]:
         """Return `summary.json`."""
         return self._read("summary.json", "has no summary.json: the training has not finished")
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the lines of the log; a last line cut by a kill is left out."""
-        if not self.metrics_path.is_file():
-            return []
-        with os.fdopen(open_plain(self.metrics_path), "rb") as handle:
-            lines = handle.read().splitlines(keepends=True)
-        try:
-            rows = [parse_json(line) for line in lines if line.endswith(b"\n")]
-        except ValueError as error:
-            raise RunError(f"{self.metrics_path} holds lines that are not JSON: {error}") from error
-        if not all(isinstance(row, dict) and isinstance(row.get("step"), int) for row in rows):
-            raise RunError(f"{self.metrics_path} holds lines that are not of a training: no step")
-        return rows
+        return read_metrics(self.path)
 
     def cut_metrics(self, step: int) -> None:
         """Drop the lines after `step`: a continued training writes them again."""

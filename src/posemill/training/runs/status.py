@@ -177,6 +177,22 @@ def read_object(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of `metrics.jsonl`; a last line cut by a kill is left out."""
+    path = folder / "metrics.jsonl"
+    if not path.is_file():
+        return []
+    with os.fdopen(open_plain(path), "rb") as handle:
+        lines = handle.read().splitlines(keepends=True)
+    try:
+        rows = [parse_json(line) for line in lines if line.endswith(b"\n")]
+    except ValueError as error:
+        raise RunError(f"{path} holds lines that are not JSON: {error}") from error
+    if not all(isinstance(row, dict) and isinstance(row.get("step"), int) for row in rows):
+        raise RunError(f"{path} holds lines that are not of a training: no step")
+    return rows
+
+
 def _number(values: Mapping[str, Any], name: str, kind: type = float) -> Any:
     """Return a number of a file that may be a stranger's; None where it is none."""
     value = values.get(name)

@@ -3,76 +3,84 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from posemill.archives import open_npz
 from posemill.errors import ConfigError, TrainingError
-from posemill.geometry import find_points
-from posemill.npz_clips import read_npz_header
-from posemill.records import BoolArray, FloatArray, sort_splits, usual_split
-from posemill.training.config.train_config import FIELDS, TrainConfig, open_augmentation
-from posemill.training.data.augment import Augment
-from posemill.training.data.batches import Batch, BatchMaker
-from posemill.training.data.datasets import KeypointSet, load_sets
+from posemill.records import sort_splits, usual_split
+from posemill.training.config.train_config import FIELDS, TrainConfig
+from posemill.training.config.unused import refuse_other_kind
+from posemill.training.data.kinds import kind_of
+from posemill.training.data.leaks import describe_near_clips, describe_shared_groups
 from posemill.training.data.options import DEV_SHARE, DataOptions
-from posemill.training.data.readers import RawClips, find_files, read_clips
-from posemill.training.models import build_model, time_stride_of
-from posemill.training.models.keypoints.base import KeypointModel
+from posemill.training.models.base import Model
+from posemill.training.tasks.kinds import ClipSet, Kind, find_kind, kind_of_identity
 from posemill.training.tasks.losses import build_loss
 from posemill.training.tasks.scorers import ClassScorer, CtcScorer
 from posemill.training.tasks.workload import Scorer, Split, Workload
+
+Sets = Mapping[str, ClipSet]
 
 
 def build_workload(config: TrainConfig) -> Workload:
     """Return what `config` asks to train; wrong data is an error before anything is computed."""
     if not config.data.path:
-        raise ConfigError("data: expected the folder `posemill prepare` wrote, or an npz; got none")
-    sets = load_task_sets(config)
-    train = _pick(sets, "train_split", config)
-    identity = model_identity(config, train)
+        raise ConfigError(
+            "data: expected the folder `posemill prepare` or `posemill frames` wrote, an npz, or a "
+            "list of videos; got none"
+        )
+    kind = find_kind(kind_of(config.data.path))
+    refuse_other_kind(config, kind.name)
+    sets = load_task_sets(config, kind)
+    train: Any = _pick(sets, "train_split", config)
+    identity = kind.identity(config, train)
     torch.manual_seed(config.seed)
-    model = build_from(identity)
-    augment = Augment.of(config.replace(**open_augmentation(config)), train.skeleton_name)
-    val = _find_scored(sets, "val_split", config)
-    test = _find_scored(sets, "test_split", config)
+    model = kind.build(identity)
+    if isinstance(model, Model):
+        model.load_pretrained()
+    val = _find_scored(sets, "val_split", config, kind)
+    test = _find_scored(sets, "test_split", config, kind)
     return Workload(
         model=model,
-        train=Split(BatchMaker(train, augment, config.seed), train.lengths),
+        train=kind.make_split(config, train, is_training=True),
         val=val,
-        forward=forward_keypoints,
+        forward=kind.make_forward(),
         loss=build_loss(config.task, label_smoothing=config.label_smoothing, **config.loss_options),
         identity=identity,
         tests={config.test_split: test} if test else {},
         class_names=train.class_names,
-        skeleton_name=train.skeleton_name,
-        recipe=_recipe_of(config.data.path),
-        notes=tuple(_notes_of(sets, val, config)),
-        decided=_decided_by(sets, config),
+        skeleton_name=identity.get("skeleton_name"),
+        recipe=kind.recipe(config),
+        notes=(*_notes_of(sets, val, config), *kind.notes(config, sets)),
+        find_leaks=partial(_find_leaks, config, kind, _scored_sets(sets, train, config)),
+        decided={**_decided_share(sets, config), **kind.decided(config, train)},
     )
 
 
-def _decided_by(sets: dict[str, KeypointSet], config: TrainConfig) -> dict[str, tuple[Any, str]]:
-    """Return what the user left open and the data decided, with the reason."""
-    found: dict[str, tuple[Any, str]] = {}
-    if config.dev_fraction is None and "dev" in sets and sets["dev"].is_share:
-        found["dev_fraction"] = (DEV_SHARE, "no dev split in the data")
-    why = f"usual for task {config.task}, normalize {config.normalize}"
-    found |= {name: (amount, why) for name, amount in open_augmentation(config).items()}
-    train = next(iter(sets.values()))
-    if config.num_dims is None and train.skeleton_name:
-        found["num_dims"] = (train.num_dims, f"the depth of {train.skeleton_name} is a guess")
+def _scored_sets(sets: Sets, train: ClipSet, config: TrainConfig) -> Sets:
+    """The training clips, and those of the splits that this training scores."""
+    names = [usual_split(name) for name in (config.val_split, config.test_split)]
+    return {"train": train, **{name: sets[name] for name in names if name in sets}}
+
+
+def _find_leaks(config: TrainConfig, kind: Kind, sets: Sets) -> list[str]:
+    found = list(describe_shared_groups(sets))
+    if config.unit == "clip":  # single frames of one clip are alike, which is said already
+        found += describe_near_clips(sets, partial(kind.features, config))
     return found
 
 
-def _notes_of(
-    sets: dict[str, KeypointSet], val: Split | None, config: TrainConfig
-) -> Iterator[str]:
+def _decided_share(sets: Sets, config: TrainConfig) -> dict[str, tuple[Any, str]]:
+    if config.dev_fraction is None and "dev" in sets and sets["dev"].is_share:
+        return {"dev_fraction": (DEV_SHARE, "no dev split in the data")}
+    return {}
+
+
+def _notes_of(sets: Sets, val: Split | None, config: TrainConfig) -> Iterator[str]:
     """Yield what a user should know of the splits before the training begins."""
     dev = sets.get("dev")
     if dev is not None and dev.is_share and config.dev_fraction is None:
@@ -91,7 +99,7 @@ def _notes_of(
             yield sentence
 
 
-def describe_too_short(clips: KeypointSet, split: str) -> str:
+def describe_too_short(clips: ClipSet, split: str) -> str:
     """Return what is to be said of clips too short for their glosses; empty where none is."""
     if not clips.num_too_short:
         return ""
@@ -104,74 +112,36 @@ def describe_too_short(clips: KeypointSet, split: str) -> str:
     )
 
 
-def _recipe_of(data: str) -> dict[str, Any]:
-    """What `posemill prepare` noted in its file about how it was made; empty for other data."""
-    path = next(iter(find_files(data).values()))
-    if path.suffix != ".npz":
-        return {}
-    return dict(read_npz_header(open_npz(path)).get("recipe") or {})
-
-
-def _find_scored(sets: dict[str, KeypointSet], field: str, config: TrainConfig) -> Split | None:
+def _find_scored(sets: Sets, field: str, config: TrainConfig, kind: Kind) -> Split | None:
     """Return a split to be scored; None where it is empty or the usual one and not there."""
     name = getattr(config.data, field)
     if not name or (name == FIELDS[field].default and name not in sets):
         return None
-    return _scored(config, _pick(sets, field, config))
+    return make_scored(config, _pick(sets, field, config), kind)
 
 
-def _scored(config: TrainConfig, clips: KeypointSet) -> Split:
-    show = partial(raw_clip, config, clips)
-    return Split(BatchMaker(clips), clips.lengths, make_scorer(config, clips), show)
-
-
-def raw_clip(
-    config: TrainConfig, clips: KeypointSet, index: int
-) -> tuple[str, FloatArray, BoolArray]:
-    """Return (id, points, mask) of a clip as its file has it, before normalisation."""
-    clip_id = clips.clip_ids[index]
-    for raw in _raw_files(config):
-        if clip_id in raw.clip_ids:
-            row = raw.clip_ids.index(clip_id)
-            rows = slice(raw.offsets[row], raw.offsets[row + 1])
-            points = np.asarray(raw.points[rows], np.float32)
-            return (
-                clip_id,
-                points,
-                find_points(points, None if raw.mask is None else raw.mask[rows]),
-            )
-    sample = clips[index]
-    return clip_id, sample.points, sample.mask
-
-
-@lru_cache(maxsize=1)
-def _read_raw(data: str, unit: str, csv_shape: tuple[int, int]) -> tuple[RawClips, ...]:
-    dims, frames = csv_shape
-    return tuple(
-        read_clips(path, unit=unit, csv_dims=dims, csv_frames=frames)
-        for path in find_files(data).values()
-    )
-
-
-def _raw_files(config: TrainConfig) -> tuple[RawClips, ...]:
-    return _read_raw(config.data.path, config.unit, (config.csv_dims, config.csv_frames))
+def make_scored(config: TrainConfig, clips: ClipSet, kind: Kind, *, head: str = "") -> Split:
+    """Return the batches of a set with their scorer."""
+    split = kind.make_split(config, clips, is_training=False)
+    scorer = make_scorer(config, clips, head=head)
+    return dataclasses.replace(split, scorer=scorer, names=clips.clip_ids)
 
 
 def load_task_sets(
     config: TrainConfig,
+    kind: Kind,
     *,
     class_names: Sequence[str] | None = None,
     splits: Sequence[str] | None = None,
-) -> dict[str, KeypointSet]:
-    """Return the sets of a configuration by split; see `load_sets`."""
-    options, model = DataOptions.of(config), config.model
+) -> Sets:
+    """Return the sets of a configuration by split; see `Kind.load_sets`."""
+    options = DataOptions.of(config)
     if config.dev_fraction is None and usual_split(config.val_split) != "dev":
         options = dataclasses.replace(options, dev_fraction=0.0)  # another split picks the best
-    stride = time_stride_of(model.name, **model.options) if config.task == "ctc" else 1
-    return load_sets(options, class_names=class_names, splits=splits, time_stride=stride)
+    return kind.load_sets(config, options, class_names=class_names, splits=splits)
 
 
-def make_scorer(config: TrainConfig, split: KeypointSet, *, head: str = "") -> Scorer:
+def make_scorer(config: TrainConfig, split: ClipSet, *, head: str = "") -> Scorer:
     """Return the scorer of a split; glosses are decoded greedily until a head is chosen."""
     if config.task == "ctc":
         decoder = config.ctc_decoder if head else "greedy"
@@ -179,38 +149,12 @@ def make_scorer(config: TrainConfig, split: KeypointSet, *, head: str = "") -> S
     return ClassScorer([int(target) for target in split.targets])
 
 
-def model_identity(config: TrainConfig, train: KeypointSet) -> dict[str, Any]:
-    """Return all that `build_from` needs to build the same model again."""
-    return {
-        "model": config.model.name,
-        "options": dict(config.model.options),
-        "task": config.task,
-        "num_points": train.num_points,
-        "num_dims": train.num_dims,
-        "num_classes": len(train.class_names),
-        "skeleton_name": train.skeleton_name,
-    }
+def build_from(identity: Mapping[str, Any]) -> nn.Module:
+    """Return a new model as the `identity` of a workload describes it."""
+    return kind_of_identity(identity).build(identity)
 
 
-def build_from(identity: Any) -> KeypointModel:
-    """Return a new model as `model_identity` describes it."""
-    return build_model(
-        identity["model"],
-        num_points=identity["num_points"],
-        num_dims=identity["num_dims"],
-        num_classes=identity["num_classes"],
-        task=identity["task"],
-        skeleton_name=identity["skeleton_name"],
-        **identity["options"],
-    )
-
-
-def forward_keypoints(model: nn.Module, batch: Batch) -> Any:
-    """Call one of our models on a batch."""
-    return model(batch.points, batch.mask, batch.lengths)
-
-
-def _pick(sets: dict[str, KeypointSet], field: str, config: TrainConfig) -> KeypointSet:
+def _pick(sets: Sets, field: str, config: TrainConfig) -> ClipSet:
     name = getattr(config.data, field)
     if usual_split(name) not in sets:
         raise TrainingError(

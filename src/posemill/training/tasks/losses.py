@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from posemill.errors import ConfigError
 from posemill.training.data.batches import Batch
-from posemill.training.models.keypoints.base import CtcOutput, steps_mask
+from posemill.training.models.base import CtcOutput, steps_mask
 
 Loss = Callable[[Any, Batch], tuple[torch.Tensor, torch.Tensor]]
 

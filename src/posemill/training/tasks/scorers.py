@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from posemill.training.data.batches import Batch
-from posemill.training.models.keypoints.base import CtcOutput
+from posemill.training.models.base import CtcOutput
 from posemill.training.tasks.ctc_decoding import decode_beam, decode_greedy
 from posemill.training.tasks.metrics import accuracy, word_error_rate
 from posemill.training.tasks.workload import Row

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from posemill.records import BoolArray, FloatArray, IntArray
+from posemill.training.multigrid.schedule import Shape
 
 Row = tuple[int, Any]  # (index of the sample in its set, what the model said about it)
 Forward = Callable[[nn.Module, Any], Any]
@@ -40,6 +42,9 @@ class Loader(Protocol):
     def num_micro_batches(self, step: int) -> int:
         """Return how many batches a step of an epoch has; the same in all processes."""
 
+    def padding_share(self) -> float | None:
+        """Return the share of frames that only fill up shorter clips; None if it is unknown."""
+
     def batches(
         self, start: int = 0, stop: int = 1, *, start_step: int = 0
     ) -> Generator[Any, None, None]:
@@ -57,6 +62,29 @@ class Stream(Protocol):
         """Return the loader of one process."""
 
 
+@dataclass(frozen=True)
+class Reshape:
+    """How a split's clips become shorter and smaller, for Multigrid.
+
+    Args:
+        num_frames: Frames of a whole clip.
+        size: Side of its pictures.
+        grid: Shares of both that the long cycle may go through.
+        has_short_cycle: Whether the size may change from batch to batch.
+        at: Returns the split with the shapes of a phase.
+        describe: Returns a shape in words.
+        notes: What the user should read about it.
+    """
+
+    num_frames: int
+    size: int
+    grid: tuple[tuple[float, float], ...]
+    has_short_cycle: bool
+    at: Callable[[tuple[Shape, ...]], Split]
+    describe: Callable[[Shape], str]
+    notes: tuple[str, ...] = ()
+
+
 @dataclass
 class Split:
     """The samples of one split.
@@ -67,16 +95,25 @@ class Split:
         scorer: Knows the targets of this split; None leaves the loss as the only score.
         show: Returns (clip id, points `(T, K, D)`, mask `(T, K)`) of a sample as it was filmed,
             for figures.
+        film: Returns (clip id, frames `(T, height, width, 3)` uint8) of a sample of video, for
+            figures.
+        names: The id of each clip, where they have one.
         stream: Where the samples come in an order of their own; `batches` is not used then.
         is_shuffled: False where training takes the samples in their order.
+        batch_factors: Clips of a step for one of `batch_size`, of the steps of an epoch in turn.
+        reshape: How its clips become shorter and smaller; None where they cannot.
     """
 
     batches: Dataset[Any]
     lengths: IntArray
     scorer: Scorer | None = None
     show: Callable[[int], tuple[str, FloatArray, BoolArray]] | None = None
+    film: Callable[[int], tuple[str, npt.NDArray[np.uint8]]] | None = None
+    names: Sequence[str] = ()
     stream: Stream | None = None
     is_shuffled: bool = True
+    batch_factors: tuple[int, ...] = (1,)
+    reshape: Reshape | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -107,6 +144,8 @@ class Workload:
         skeleton_name: For figures.
         recipe: How `posemill prepare` made the data, to do the same to new clips.
         notes: Sentences about the data that the user should read.
+        find_leaks: Returns sentences about clips that are on both sides of a split; it may take a
+            second.
         decided: Settings that the data decided, by flat name, and why.
         make_optimizer: The user's own, built for a model; None builds what the settings say.
         callbacks: Called after steps, evaluations and epochs.
@@ -125,6 +164,7 @@ class Workload:
     skeleton_name: str | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    find_leaks: Callable[[], list[str]] = list
     decided: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     make_optimizer: Callable[[nn.Module, Any, Any], Any] | None = None
     callbacks: Callbacks = field(default_factory=Callbacks)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,7 +18,7 @@ from posemill.training.video.video_clips import Item, VideoClips
 _AHEAD = 2
 
 
-class DeviceLoader:
+class DeviceLoader(ABC):
     """Yields batches as a `DataLoader` of the same clips does, their frames on the device.
 
     The same clips, frames, draws and rule for clips that cannot be opened; what the library itself
@@ -34,8 +36,8 @@ class DeviceLoader:
         DeviceError: There is no such GPU.
     """
 
-    name = ""  # of the library, as its users know it
-    on_cpu = ""  # what it decodes without a GPU
+    name: ClassVar[str]  # of the library, as its users know it
+    on_cpu: ClassVar[str]  # what it decodes without a GPU
 
     def __init__(
         self,
@@ -69,9 +71,9 @@ class DeviceLoader:
         epoch, self._epoch = self._epoch, self._epoch + 1
         yield from read_ahead((self._batch(piece, epoch) for piece in pieces), depth=_AHEAD)
 
+    @abstractmethod
     def decode(self, paths: Sequence[str], numbers: Sequence[IntArray]) -> list[Tensor]:
         """Return `(T, height, width, 3)` uint8 on the device for each video, in the clips' size."""
-        raise NotImplementedError
 
     def _batch(self, piece: list[int], epoch: int) -> Item:
         found = [self.clips.plan(index, epoch) for index in piece]

@@ -55,25 +55,36 @@ class ClipPlace:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
+class MissingClip(NamedTuple):
+    """A clip whose file is not there."""
+
+    clip_id: str
+    path: str
+    label: str = ""
+
+
 class Index(NamedTuple):
-    """The clips that are there, and the names and paths of those that are not."""
+    """The clips that are there, and those that are not."""
 
     clips: list[ClipPlace]
-    missing: list[tuple[str, str]]
+    missing: list[MissingClip]
 
 
-def read_index(index: str | os.PathLike[str] | Iterable[Clip]) -> Index:
+def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
     """Return the clips that a path or a list of `Clip`s names. Nothing is decoded.
 
     Args:
         index: A table (CSV or TSV with a column `path`, relative to it; `split`, `label`,
             `clip_id`, `start_seconds`, `end_seconds` where it has them), a folder that
             `posemill frames` wrote, a folder of videos or of folders of pictures (the folder of a
-            split first, then one for each label, where there are such), or `Clip`s.
+            split first, then one for each label, where there are such), or `Clip`s; an `Index` is
+            returned as it is.
 
     Raises:
         SourceError: There are no clips, or a row does not say where one is.
     """
+    if isinstance(index, Index):
+        return index
     if not isinstance(index, (str, os.PathLike)):
         return _of_clips(index)
     path = Path(index)
@@ -107,7 +118,11 @@ def _of_frames(path: Path) -> Index:
         )
         for row in rows if there[row.path]
     ]  # fmt: skip
-    missing = [(row.clip_id, str(row.path)) for row in rows if not there[row.path]]
+    missing = [
+        MissingClip(row.clip_id, str(row.path), row.label or "")
+        for row in rows
+        if not there[row.path]
+    ]
     return _checked(Index(found, missing), str(path))
 
 
@@ -126,7 +141,7 @@ def _of_clips(clips: Iterable[Clip]) -> Index:
         if Path(clip.path).exists():
             found.append(place)
         else:
-            missing.append((clip.clip_id, clip.path))
+            missing.append(MissingClip(clip.clip_id, clip.path, clip.label or ""))
     return _checked(Index(found, missing), "index")
 
 
@@ -137,7 +152,8 @@ def _of_table(path: Path) -> Index:
         for number, row in read_table(path, names=_COLUMNS, encoding=encoding):
             place = _of_row(row, path.parent, f"{path}, line {number}: ")
             if place is None:
-                missing.append((_id_of(row), row["path"]))
+                label = row.get("label", "").strip()
+                missing.append(MissingClip(_id_of(row), row["path"], label))
             else:
                 found.append(place)
     except TableError as error:
@@ -152,7 +168,7 @@ def _checked(index: Index, where: str) -> Index:
         if index.missing:
             raise SourceError(
                 f"{where}: none of its {len(index.missing)} clips is there; the first should be "
-                f"{index.missing[0][1]}"
+                f"{index.missing[0].path}"
             )
         raise SourceError(f"{where}: expected clips, got none")
     return index

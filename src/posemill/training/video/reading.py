@@ -8,7 +8,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,11 @@ from posemill.decoders.opening import (
     raise_for_os_error,
     suffix_of,
 )
-from posemill.decoders.pictures import read_picture, resize_frame
+from posemill.decoders.pictures import keep_freed_memory, read_picture, resize_frame
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError
 from posemill.records import Frame, IntArray
+from posemill.training.video.frame_cache import FrameCache
 from posemill.training.video.index import ClipPlace
 
 Frames = npt.NDArray[np.uint8]  # (frames, height, width, 3), RGB
@@ -91,15 +92,22 @@ class ClipReader:
         decoder: Of videos.
         max_open: Files that stay open.
         refused_to: The decoder of files that the other refuses; None leaves them unread.
+        cache: Keeps decoded videos; None decodes each time.
     """
 
     def __init__(
-        self, size: FrameSize, *, decoder: str, max_open: int, refused_to: str | None = None
+        self,
+        size: FrameSize,
+        *,
+        decoder: str,
+        max_open: int,
+        refused_to: str | None = None,
+        cache: FrameCache | None = None,
     ) -> None:
         if max_open < 1:
             raise ValueError(f"max_open: expected 1 or more, got {max_open}")
         self.size, self.decoder, self.max_open = size, decoder, max_open
-        self.refused_to = refused_to
+        self.refused_to, self.cache = refused_to, cache
         self._forget()
         _LIVE.add(self)
 
@@ -180,12 +188,21 @@ class ClipReader:
             names = self._kept(place.path, lambda: _list_pictures(place.path))
         num_frames = len(names) if names is not None else place.num_frames or 0
         indices = sampling.indices(num_frames, rng=rng, fps=place.fps)
-        pictures: dict[int, Frame] = {}
-        for number in indices.tolist():
-            if number not in pictures:
-                name = names[number] if names is not None else f"{number:06d}.{place.suffix}"
-                pictures[number] = self._read_picture(os.path.join(place.path, name))  # noqa: PTH118
-        return _stack([pictures[number] for number in indices.tolist()], place.path), indices
+        keep_freed_memory()
+        frames: Frames = np.empty(0, np.uint8)
+        seen: dict[int, int] = {}
+        for position, number in enumerate(indices.tolist()):
+            if (known := seen.setdefault(number, position)) < position:
+                frames[position] = frames[known]
+                continue
+            name = names[number] if names is not None else f"{number:06d}.{place.suffix}"
+            picture = self._read_picture(os.path.join(place.path, name))  # noqa: PTH118
+            if not position:
+                frames = np.empty((len(indices), *picture.shape), np.uint8)
+            elif picture.shape != frames.shape[1:]:
+                _raise_sizes({picture.shape, frames.shape[1:]}, place.path)
+            frames[position] = picture  # at once: it is still in the processor's cache
+        return frames, indices
 
     def _read_picture(self, path: str) -> Frame:
         if self.size.size_wh is None:
@@ -195,9 +212,56 @@ class ClipReader:
     def _read_video(
         self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
     ) -> tuple[Frames, IntArray]:
+        whole = self._whole_video(place) if self.cache is not None else None
+        if whole is None:
+            video = self._open_video(place)
+            indices = video.sample(sampling, rng)
+            return video.frames_at(indices), indices
+        if sampling.kind == "fps":  # by the frames' own times
+            indices = self._open_video(place).sample(sampling, rng)
+        else:
+            indices = sampling.indices(len(whole), rng=rng)
+        return whole[indices], indices
+
+    def _whole_video(self, place: ClipPlace) -> Frames | None:
+        """Return all frames out of the cache, decoded now if need be; None if it cannot be kept."""
+        cache = self.cache
+        if cache is None or (found := cache.find(place)) is not None:
+            return found
         video = self._open_video(place)
-        indices = video.sample(sampling, rng)
-        return video.frames_at(indices), indices
+        width, height = self.size.size_wh or (1 << 12, 1 << 12)
+        if not cache.has_room(video.num_frames * width * height * 3):
+            return None
+        try:
+            frames = video.frames_at(np.arange(video.num_frames))
+        except DecodeError:
+            return None  # some of its frames may be good
+        cache.add(place, frames)
+        return frames
+
+    def count_bytes(self, place: ClipPlace) -> int | None:
+        """Return what all frames of a video take in the size; None where it cannot be opened."""
+        try:
+            with self._lock:
+                video = self._open_video(place)
+                frame = video.frames_at(np.arange(1))[0]
+        except DecodeError:
+            return None
+        return int(video.num_frames * frame.nbytes)
+
+    def in_size(self, size: FrameSize) -> ClipReader:
+        """Return a reader that differs in the size only."""
+        made = ClipReader(
+            size, decoder=self.decoder, max_open=self.max_open, refused_to=self.refused_to
+        )
+        if self.cache is not None:
+            made.cache = self.cache.in_another_way(made.way)
+        return made
+
+    @property
+    def way(self) -> str:
+        """All that decides how a frame of a file comes out."""
+        return f"{self.size} {self.decoder} {self.refused_to}"
 
     def sample_video(
         self, place: ClipPlace, sampling: Sampling, rng: np.random.Generator | None
@@ -251,9 +315,13 @@ class _OpenVideo:
 def _stack(frames: list[Frame], path: str) -> Frames:
     shapes = {frame.shape for frame in frames}
     if len(shapes) > 1:
-        sizes = " and ".join(f"{width} x {height}" for height, width, _ in sorted(shapes)[:2])
-        raise_decode_error(path, "unsupported", f"frames of {sizes} in one clip; give a size")
+        _raise_sizes(shapes, path)
     return np.stack(frames)
+
+
+def _raise_sizes(shapes: set[tuple[int, ...]], path: str) -> NoReturn:
+    sizes = " and ".join(f"{width} x {height}" for height, width, _ in sorted(shapes)[:2])
+    raise_decode_error(path, "unsupported", f"frames of {sizes} in one clip; give a size")
 
 
 def _map_pack(path: str) -> Frames:

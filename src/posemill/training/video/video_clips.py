@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,8 @@ from posemill.errors import DecodeError, SourceError, TrainingError
 from posemill.records import Clip, match_splits, usual_split
 from posemill.training.extra import naming_the_extra
 from posemill.training.video.augment import ClipAugment, plain_view
-from posemill.training.video.index import ClipPlace, read_index
+from posemill.training.video.frame_cache import FrameCache
+from posemill.training.video.index import ClipPlace, Index, read_index
 from posemill.training.video.problems import ClipProblem, Problems
 from posemill.training.video.reading import ClipReader, FrameSize
 
@@ -30,7 +34,7 @@ with naming_the_extra():
 Item = dict[str, Any]
 _RULES = {"replace": "replaced by another of its label", "drop": "left out", "raise": "an error"}
 _MOST_TRIES = 20
-_LOOKED_AT = 8  # videos, for `decoder="auto"`
+_LOOKED_AT = 8  # videos, for `decoder="auto"` and for what all take
 
 
 class VideoClips(Dataset[Item | None]):
@@ -64,6 +68,9 @@ class VideoClips(Dataset[Item | None]):
             or `raise`. It is logged and counted; see `problems`.
         seed: Of all draws.
         max_open: Files that a process keeps open.
+        cache: Decode each video once, whole, and keep its frames on the disk in the size asked
+            for: 38 kB a frame of 112 x 112. 5 GB of the disk stay free.
+        cache_folder: Where; below posemill's cache folder by default.
 
     Raises:
         SourceError: There are no clips, or those of a list are not there.
@@ -72,7 +79,7 @@ class VideoClips(Dataset[Item | None]):
 
     def __init__(
         self,
-        index: str | os.PathLike[str] | Iterable[Clip],
+        index: str | os.PathLike[str] | Iterable[Clip] | Index,
         *,
         split: str | None = None,
         sampling: str | Sampling = "segments:8",
@@ -85,6 +92,8 @@ class VideoClips(Dataset[Item | None]):
         on_error: str = "replace",
         seed: int = 0,
         max_open: int = 8,
+        cache: bool = False,
+        cache_folder: str | os.PathLike[str] | None = None,
     ) -> None:
         if on_error not in _RULES:
             raise ValueError(f"on_error: expected replace, drop or raise, got {on_error!r}")
@@ -98,6 +107,10 @@ class VideoClips(Dataset[Item | None]):
             frame_size, decoder=self._settle(decoder, found.clips), max_open=max_open,
             refused_to=USUAL if decoder == AUTO else None,
         )  # fmt: skip
+        if cache:
+            self._reader.cache = FrameCache(
+                None if cache_folder is None else Path(cache_folder), self._reader.way
+            )
         self.classes = _find_classes(found.clips, classes)
         self.clips = _of_split(found.clips, split)
         self.is_training = split is not None and usual_split(split) == "train"
@@ -113,7 +126,8 @@ class VideoClips(Dataset[Item | None]):
             self._by_target.setdefault(target, []).append(place)
         self._problems = Problems(_RULES[on_error])
         self._epoch = self._problems.shared_number("epoch")
-        for clip_id, path in found.missing:
+        self._strides: tuple[int, int] | None = None
+        for clip_id, path, _ in found.missing:
             if on_error == "raise":
                 raise SourceError(f"{path} is not there: clip {clip_id!r} of {index}")
             self._problems.add(clip_id, f"{path!r}: missing: no such file", "left out")
@@ -123,8 +137,7 @@ class VideoClips(Dataset[Item | None]):
         if decoder != AUTO:
             return decoder
         videos = [clip.path for clip in clips if clip.kind == "video"]
-        some = videos[:: max(1, len(videos) // _LOOKED_AT)][:_LOOKED_AT]
-        choice = choose(some, access_of(self.sampling.num_frames))
+        choice = choose(_some(videos), access_of(self.sampling.num_frames))
         logging.getLogger("posemill").info("decoder %s: %s", choice.decoder, choice.why)
         return choice.decoder
 
@@ -132,6 +145,11 @@ class VideoClips(Dataset[Item | None]):
     def decoder(self) -> str:
         """What reads videos; what `auto` came to."""
         return self._reader.decoder
+
+    @property
+    def cache(self) -> FrameCache | None:
+        """What keeps decoded videos; None decodes each time."""
+        return self._reader.cache
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -157,6 +175,26 @@ class VideoClips(Dataset[Item | None]):
         """The size of the frames."""
         return self._reader.size
 
+    def reshaped(self, num_frames: int, size: int) -> VideoClips:
+        """Return the same clips with another number of frames, which must be fixed, and size.
+
+        Fewer frames of a training clip's `dense` window lie in a window of a drawn length: as near
+        to each other as before, up to as far apart as it takes to fill the window.
+        """
+        whole = self.sampling.num_frames
+        if whole is None:
+            raise ValueError(f"sampling {self.sampling}: the number of frames follows from a clip")
+        made = copy.copy(self)
+        if self.sampling.kind == "dense":
+            made.sampling = dataclasses.replace(self.sampling, count=num_frames)
+            stride = self.sampling.window // whole
+            made._strides = (stride, stride * max(1, whole // num_frames))
+        else:
+            count = max(1, round(num_frames / self.sampling.length))
+            made.sampling = dataclasses.replace(self.sampling, count=count)
+        made._reader = self._reader.in_size(FrameSize((size, size), self.size.resize))
+        return made
+
     @property
     def is_random(self) -> bool:
         """Whether two readings of a clip may differ."""
@@ -181,6 +219,13 @@ class VideoClips(Dataset[Item | None]):
     def problems(self) -> list[ClipProblem]:
         """Return the clips that could not be read so far, in all processes: id, why, how often."""
         return self._problems.found()
+
+    def estimate_bytes(self) -> int | None:
+        """Return about what all frames of the videos take decoded in the size; None without any."""
+        videos = [clip for clip in self.clips if clip.kind == "video"]
+        some = [self._reader.count_bytes(clip) for clip in _some(videos)]
+        known = [count for count in some if count is not None]
+        return round(sum(known) / len(known) * len(videos)) if known else None
 
     def set_epoch(self, epoch: int) -> None:
         """Let all draws follow from seed, epoch and clip, also in loader processes that run."""
@@ -241,16 +286,23 @@ class VideoClips(Dataset[Item | None]):
         if get_worker_info() is not None:
             use_one_thread()
         rng = self._rng(index, epoch)
-        frames, _ = self._reader.read(self.clips[index], self.sampling, rng)
+        sampling = self._draw_sampling(rng)
+        frames, _ = self._reader.read(self.clips[index], sampling, rng)
         return {"frames": torch.from_numpy(frames), **self._describe(index, len(frames), rng)}
 
     def _plan(self, index: int, epoch: int) -> Item:
         rng, place = self._rng(index, epoch), self.clips[index]
-        indices = self._reader.sample_video(place, self.sampling, rng)
+        indices = self._reader.sample_video(place, self._draw_sampling(rng), rng)
         return {"path": place.path, "indices": indices, **self._describe(index, len(indices), rng)}
 
     def _rng(self, index: int, epoch: int) -> np.random.Generator | None:
         return np.random.default_rng([self.seed, epoch, index]) if self.is_training else None
+
+    def _draw_sampling(self, rng: np.random.Generator | None) -> Sampling:
+        if rng is None or self._strides is None:
+            return self.sampling
+        stride = int(rng.integers(self._strides[0], self._strides[1], endpoint=True))
+        return dataclasses.replace(self.sampling, window=stride * self.sampling.count)
 
     def _describe(self, index: int, length: int, rng: np.random.Generator | None) -> Item:
         target, view = self._targets[index], plain_view()
@@ -282,6 +334,10 @@ class VideoClips(Dataset[Item | None]):
             there = [{**item, "frames": frames} for item, frames in zip(there, padded, strict=True)]
         batch: Item = default_collate(there)
         return batch
+
+
+def _some(videos: list[Any]) -> list[Any]:
+    return videos[:: max(1, len(videos) // _LOOKED_AT)][:_LOOKED_AT]
 
 
 def _find_classes(clips: Sequence[ClipPlace], wanted: Sequence[str] | None) -> list[str]:

@@ -3,15 +3,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from posemill.training.models.base import pool_time, shorten, steps_mask
 from posemill.training.models.keypoints.base import (
     FrameEncoder,
     ModelShape,
     features_per_point,
     pair_distances,
     point_features,
-    pool_time,
-    shorten,
-    steps_mask,
 )
 
 

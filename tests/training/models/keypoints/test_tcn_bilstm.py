@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 
 from posemill.training.models import build_model
-from posemill.training.models.keypoints.base import CtcOutput
+from posemill.training.models.base import CtcOutput
 
 
 def make_input(num_points: int, num_dims: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

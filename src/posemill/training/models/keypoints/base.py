@@ -1,10 +1,9 @@
-"""What all models share: their shape, the features of a frame, masked pooling."""
+"""What models of keypoints share: their shape, the features of a frame."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -14,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from posemill.errors import ConfigError
 from posemill.skeletons import get_skeleton
 from posemill.training.data.normalize import groups_of
+from posemill.training.models.base import Model
 
 FEATURES = ("points", "motion", "fast_motion", "presence", "distances")
 
@@ -44,37 +44,19 @@ class ModelShape:
         return (left[0], right[0]) if left and right and left[1] == right[1] else ()
 
 
-@dataclass
-class CtcOutput:
-    """Scores of glosses over time.
-
-    Args:
-        logits: `(B, T', C)`, class 0 is blank.
-        lengths: `(B,)`: how many of the T' steps are of the clip.
-        conv_logits: The same of an auxiliary head before the recurrent part, or None.
-    """
-
-    logits: torch.Tensor
-    lengths: torch.Tensor
-    conv_logits: torch.Tensor | None = None
-
-
-class KeypointModel(nn.Module):
+class KeypointModel(Model):
     """Base of the models: `forward(points, mask, lengths)`.
 
     `points (B, T, K, D)`, `mask (B, T, K)`, `lengths (B,)` in; logits `(B, C)` out for classify, a
     `CtcOutput` for ctc. What is padded or missing has no influence on the result.
     """
 
+    takes = "keypoints"
+
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
         self.shape = shape
         self.activation_checkpointing = False
-
-    @classmethod
-    def stride_of(cls, **options: Any) -> int:
-        """Return the frames per output step under these options."""
-        return 1
 
     def run(self, block: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> torch.Tensor:
         """Return `block(*inputs)`, where asked computed again in the backward pass."""
@@ -82,24 +64,6 @@ class KeypointModel(nn.Module):
             result: torch.Tensor = checkpoint(block, *inputs, use_reentrant=False)
             return result
         return block(*inputs)
-
-
-def steps_mask(lengths: torch.Tensor, steps: int) -> torch.Tensor:
-    """Return `(B, steps)`: True inside each clip."""
-    return torch.arange(steps, device=lengths.device)[None] < lengths[:, None]
-
-
-def shorten(lengths: torch.Tensor, stride: int) -> torch.Tensor:
-    """Return the steps left of so many; a last incomplete one counts."""
-    return torch.div(lengths + stride - 1, stride, rounding_mode="floor")
-
-
-def pool_time(features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Return `(B, 2 C)`: mean and maximum over the steps of each clip of `(B, T, C)`."""
-    inside = steps_mask(lengths, features.shape[1])[..., None]
-    mean = (features * inside).sum(1) / lengths[:, None].to(features.dtype)
-    most = features.masked_fill(~inside, torch.finfo(features.dtype).min).amax(1)
-    return torch.cat([mean, most], -1)
 
 
 def point_features(

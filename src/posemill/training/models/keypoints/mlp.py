@@ -10,13 +10,12 @@ import torch
 from torch import nn
 
 from posemill.errors import ConfigError
+from posemill.training.models.base import CtcOutput, steps_mask
 from posemill.training.models.keypoints.base import (
-    CtcOutput,
     KeypointModel,
     ModelShape,
     features_per_point,
     point_features,
-    steps_mask,
 )
 
 

@@ -12,15 +12,12 @@ from torch.nn import functional as F
 from posemill.errors import ConfigError
 from posemill.skeletons import get_skeleton
 from posemill.training.data.normalize import groups_of
+from posemill.training.models.base import CtcOutput, pool_time, shorten, steps_mask
 from posemill.training.models.keypoints.base import (
-    CtcOutput,
     KeypointModel,
     ModelShape,
     features_per_point,
     point_features,
-    pool_time,
-    shorten,
-    steps_mask,
 )
 
 JOINED = 128  # numbers of a step, all parts together

@@ -10,15 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from posemill.training.models.keypoints.base import (
-    CtcOutput,
-    FrameEncoder,
-    KeypointModel,
-    ModelShape,
-    pool_time,
-    shorten,
-    steps_mask,
-)
+from posemill.training.models.base import CtcOutput, pool_time, shorten, steps_mask
+from posemill.training.models.keypoints.base import FrameEncoder, KeypointModel, ModelShape
 
 
 class TcnBilstm(KeypointModel):

@@ -10,15 +10,8 @@ import torch
 from torch import nn
 
 from posemill.errors import ConfigError
-from posemill.training.models.keypoints.base import (
-    CtcOutput,
-    FrameEncoder,
-    KeypointModel,
-    ModelShape,
-    pool_time,
-    shorten,
-    steps_mask,
-)
+from posemill.training.models.base import CtcOutput, pool_time, shorten, steps_mask
+from posemill.training.models.keypoints.base import FrameEncoder, KeypointModel, ModelShape
 from posemill.training.models.keypoints.tcn_bilstm import TimeConv
 
 

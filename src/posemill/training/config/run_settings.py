@@ -1,0 +1,184 @@
+"""How is learned, as settings: the model, its optimisation, what makes it fast, what is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from posemill.settings import Settings, setting
+from posemill.training.config.presets import PRESETS, USUAL
+
+
+class ModelSettings(Settings):
+    """The network, its loss, and how its scores are read."""
+
+    name: str = setting(
+        "The network: tcn_bilstm does best on people it has not seen; stgcn is for few points "
+        "(on 143 it computes eight times as much). Of video: tsm.",
+        default="tcn_bilstm",
+        choices="posemill.training.models:known_models",
+        is_open=True,
+        flat="model",
+    )
+    options: dict[str, Any] = setting(
+        "The model's own settings, as name=value.", default={}, flat="model_options"
+    )
+    loss_options: dict[str, Any] = setting("The loss's own settings, as name=value.", default={})
+    label_smoothing: float = setting(
+        "Share of the target spread over all classes.", default=0.1, least=0, most=0.9
+    )
+    ctc_decoder: str = setting(
+        "How glosses are read out of CTC scores.",
+        default="greedy",
+        choices=("greedy", "beam"),
+        old=("decoder",),
+    )
+    beam_width: int = setting("Prefixes kept by the beam decoder.", default=10, least=1)
+
+
+class OptimisationSettings(Settings):
+    """The steps: how many, how large, on how many clips."""
+
+    epochs: int = setting("Passes over the training split.", default=60, least=1)
+    max_steps: int = setting(
+        "Stop after this many optimizer steps; 0: by epochs only.", default=0, least=0
+    )
+    batch_size: int = setting(
+        "Clips in one optimizer step, over all processes.", default=64, least=1
+    )
+    lr: float = setting("Learning rate at its highest.", default=0.002, least=0)
+    optimizer: str = setting(
+        "How weights follow gradients.", default="adamw", choices=("adamw", "adam", "sgd")
+    )
+    weight_decay: float = setting(
+        "Pull of the weights towards zero; not on biases and norms.", default=0.01, least=0
+    )
+    momentum: float = setting("Momentum of sgd.", default=0.9, least=0, most=1)
+    scheduler: str = setting(
+        "Course of the learning rate after warm-up.",
+        default="cosine",
+        choices=("constant", "linear", "cosine", "one-cycle", "step"),
+    )
+    warmup_epochs: float = setting("Epochs of linear warm-up from 0.", default=1.0, least=0)
+    final_lr: float = setting(
+        "Share of lr that linear, cosine and one-cycle end at.", default=0.0, least=0, most=1
+    )
+    step_epochs: list[float] = setting("Epochs where scheduler step lowers lr.", default=[])
+    step_gamma: float = setting("Scheduler step: the factor.", default=0.2, least=0, most=1)
+    multigrid: bool = setting(
+        "Multigrid: short clips in large batches first, whole clips at the end; fewer steps.",
+        default=False,
+    )
+    multigrid_options: dict[str, Any] = setting(
+        "Its own settings, as name=value: epoch_factor, most_lr_factor, short_cycle.", default={}
+    )
+    clip_grad_norm: float = setting(
+        "Largest norm of the gradient; 0: no clipping.", default=1.0, least=0
+    )
+    ema_decay: float = setting(
+        "Moving average of the weights, used to evaluate; 0: off.",
+        default=0.0,
+        least=0,
+        most=0.99999,
+    )
+    patience: int = setting(
+        "Stop after this many evaluations without a better one; 0: never.", default=0, least=0
+    )
+    seed: int = setting(
+        "Seed of the weights, the order, the augmentation and dropout.", default=0, least=0
+    )
+
+
+class SpeedSettings(Settings):
+    """What changes the time a training takes and not its steps."""
+
+    preset: str = setting(
+        "Bundle of speed settings; none changes the global batch or lr.",
+        default="balanced",
+        choices=tuple(PRESETS),
+    )
+    parallel: str = setting(
+        "One thread, several threads, several processes, or what a probe finds fastest.",
+        default="auto",
+        choices=("auto", "single", "multi_thread", "multi_process"),
+        old=("mode",),
+    )
+    processes: int = setting(
+        "Ranks of multi_process; 0: one a GPU, or one a core.", default=0, least=0
+    )
+    threads: int = setting("Threads of each process; 0: cores // processes.", default=0, least=0)
+    device: str = setting("auto, cpu, cuda or cuda:N.", default="auto")
+    precision: str = setting(
+        "Number format of the forward pass.",
+        default="auto",
+        choices=("auto", "fp32", "bf16", "fp16"),
+    )
+    micro_batch: int = setting(
+        "Most clips in one forward pass; more are accumulated.",
+        default=USUAL["micro_batch"],
+        least=1,
+        old=("ims_per_gpu",),
+    )
+    workers: int = setting(
+        "Loader processes of each rank; -1: by the preset and the cores.",
+        default=-1,
+        least=-1,
+        old=("num_workers",),
+    )
+    prefetch_factor: int = setting(
+        "Batches that each loader keeps ready.", default=USUAL["prefetch_factor"], least=1
+    )
+    pin_memory: bool = setting("Page-locked batches (GPU only).", default=USUAL["pin_memory"])
+    persistent_workers: bool = setting(
+        "Keep loader processes between epochs.", default=USUAL["persistent_workers"]
+    )
+    compile: str = setting(
+        "torch.compile the model; auto: on a GPU with a fast preset, never on a CPU.",
+        default="auto",
+        choices=("auto", "on", "off"),
+    )
+    activation_checkpointing: bool = setting(
+        "Compute activations twice to hold fewer of them.",
+        default=USUAL["activation_checkpointing"],
+    )
+    channels_last: bool = setting(
+        "Keep the channels of pictures side by side in memory.", default=False
+    )
+    tune: str = setting(
+        "Measure this machine first and train with what is faster: all, or speed, which leaves "
+        "batch and precision alone.",
+        default="none",
+        choices=("none", "speed", "all"),
+    )
+    tune_seconds: float = setting("Time that tune may take.", default=90.0, least=1)
+    deterministic: bool = setting("Bit-equal reruns, at some cost.", default=False)
+    cudnn_benchmark: bool = setting(
+        "Let cuDNN time its kernels (off when deterministic).", default=True
+    )
+
+
+class OutputSettings(Settings):
+    """Where a run is written, how often, and what."""
+
+    out: str = setting("Folder of the run.", default="")
+    resume: bool = setting("Continue the run in `out` where its last checkpoint is.", default=False)
+    eval_every: int = setting(
+        "Epochs between evaluations; the last epoch always has one.",
+        default=USUAL["eval_every"],
+        least=1,
+    )
+    save_every: int = setting(
+        "Epochs between checkpoints; the last epoch always has one.",
+        default=USUAL["save_every"],
+        least=1,
+    )
+    save_every_steps: int = setting(
+        "Also a checkpoint every so many steps; 0: no.", default=0, least=0
+    )
+    log_every: int = setting("Steps between lines of the log.", default=10, least=1)
+    tensorboard: bool = setting(
+        "Write TensorBoard logs where the package is installed.", default=True
+    )
+    figures: bool = setting(
+        "Draw curves, confusion matrix and sample predictions at the end.", default=True
+    )
+    progress: bool = setting("Show a progress bar on stderr.", default=True)

@@ -1,0 +1,80 @@
+"""Which kind of data a path is: keypoints, video or both. Nothing heavy is imported for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from posemill.errors import ConfigError
+from posemill.storage import uri_of
+from posemill.tables import TableError, find_encoding, read_table
+
+KEYPOINTS, VIDEO, TWO_STREAMS = "keypoints", "video", "two_streams"
+_AND = " + "
+_MOST_FOLDERS = 1000  # looked into for a video or a picture
+
+
+def kind_of(data: str) -> str:
+    """Return `video` for a list of videos, what `posemill frames` wrote, videos or folders of them.
+
+    `two_streams` for two paths, see `join_streams`.
+    All else is `keypoints`, also what is not there: its readers say what was expected.
+
+    Args:
+        data: As the setting has it.
+    """
+    if _AND in data:
+        return TWO_STREAMS
+    if not data or "{split}" in data or uri_of(data) is not None:  # videos have to be here
+        return KEYPOINTS
+    # Not above: `--help` asks for the settings of no data, and does without numpy.
+    from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
+
+    path = Path(data)
+    if path.is_file():
+        is_video = suffix_of(path.name) in VIDEO_SUFFIXES or _is_list(path)
+        return VIDEO if is_video else KEYPOINTS
+    if not path.is_dir() or any(path.glob("*.npz")):
+        return KEYPOINTS
+    known = VIDEO_SUFFIXES | PICTURE_SUFFIXES
+    if (path / "index.csv").is_file() and _is_list(path / "index.csv"):
+        return VIDEO
+    for _, _, names in islice(os.walk(path, followlinks=True), _MOST_FOLDERS):
+        if any(suffix_of(name) in known for name in names):
+            return VIDEO
+    return KEYPOINTS
+
+
+def join_streams(paths: Sequence[Any]) -> str:
+    """Return two paths of data as the one text that settings keep."""
+    if len(paths) != 2 or not all(isinstance(path, (str, os.PathLike)) for path in paths):
+        raise ConfigError(
+            f"data: expected one path, or keypoints and videos of the same clips, got {paths!r}"
+        )
+    return _AND.join(map(str, paths))
+
+
+def paths_of_streams(data: str) -> tuple[str, str]:
+    """Return the path of the keypoints and that of the videos, in whatever order they come."""
+    paths = [path.strip() for path in data.split(_AND)]
+    kinds = [kind_of(path) for path in paths]
+    if sorted(kinds) != [KEYPOINTS, VIDEO]:
+        raise ConfigError(
+            f"data: expected keypoints and videos of the same clips, got {data}, which are "
+            f"{' and '.join(kinds)}"
+        )
+    return paths[kinds.index(KEYPOINTS)], paths[kinds.index(VIDEO)]
+
+
+def _is_list(path: Path) -> bool:
+    """Return whether a file is a table that says where clips are."""
+    if path.suffix.lower() not in (".csv", ".tsv", ".txt"):
+        return False
+    try:
+        rows = read_table(path, names=["path"], encoding=find_encoding(path) or "utf-8")
+        return next(rows, None) is not None
+    except (TableError, OSError):
+        return False

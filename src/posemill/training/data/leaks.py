@@ -1,0 +1,101 @@
+"""Clips of the training that are in a scored split too, all but the same: scores that flatter.
+
+People record many takes at once, cut one recording into clips, or copy files. What a model then
+knows of the scored clips is more than it will know of new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from posemill.records import FloatArray, IntArray
+
+# Clips that are looked at; a second of work where each is a video to be opened.
+MOST_TRAINING, MOST_SCORED = 300, 100
+# As shares of the usual distance of two training clips. Takes of one signer in a row lay at 0.13
+# and above (signs48, signers6), clips of other videos at 0.14 and above (JHMDB), of a webcam at 0.3
+# and above (gestures5); those cut out of one recording at 0.03 to 0.24, half below 0.11
+# (sign_videos6).
+_NEAR, _SAME = 0.1, 0.005
+_LEAST_SHARE = 0.1  # of near ones: a few may be chance
+
+Describe = Callable[[Any, IntArray], FloatArray]
+
+
+def describe_shared_groups(sets: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each split that has groups of the training clips."""
+    train = sets["train"].groups
+    for split, clips in sets.items():
+        known = {value for value in train.values if value}
+        others = [value for value in clips.groups.values if value]
+        both = set(others) & known
+        if split == "train" or not both:
+            continue
+        inside = sum(value in both for value in others)
+        column, folds = train.column, min(5, len(known | set(others)))
+        by_folds = f", or --folds {folds} --folds-by {column}" if folds > 1 else ""
+        yield (
+            f"{inside} of {len(others)} {split} clips are of a {column} that training clips are of "
+            f"({len(both)} of {len(set(others))} values): scores of {split} say little of another "
+            f"{column}; --leave-out {column} does{by_folds}"
+        )
+
+
+def describe_near_clips(sets: Mapping[str, Any], describe: Describe) -> Iterator[str]:
+    """Yield a sentence for each split with clips all but the same as training clips.
+
+    Args:
+        sets: By split.
+        describe: Returns `(N, F)` cheap features of some clips of a set; NaN: cannot be told.
+    """
+    train = describe(sets["train"], _some(len(sets["train"]), MOST_TRAINING))
+    train = train[np.isfinite(train).all(1)]
+    for split, clips in sets.items():
+        if split == "train" or len(train) < 8:
+            continue
+        scored = describe(clips, _some(len(clips), MOST_SCORED))
+        scored = scored[np.isfinite(scored).all(1)]
+        if not len(scored):
+            continue
+        nearest = nearest_shares(train, scored)
+        column = sets["train"].groups.column or "COLUMN"
+        same, near = int((nearest < _SAME).sum()), int((nearest < _NEAR).sum())
+        if same:
+            yield (
+                f"{same} of {len(scored)} {split} clips looked at are copies of "
+                f"training clips: scores of {split} count what was learned by heart"
+            )
+        elif near >= _LEAST_SHARE * len(scored):
+            yield (
+                f"{near} of {len(scored)} {split} clips looked at are nearly the "
+                "same as a training clip, as clips recorded at once are: scores of "
+                f"{split} flatter; --leave-out {column}, with a column that says what was recorded "
+                "together, tells what new recordings would get"
+            )
+
+
+def nearest_shares(train: FloatArray, scored: FloatArray) -> FloatArray:
+    """Return `(N,)`: how far the nearest training clip is, as a share of what is usual.
+
+    Args:
+        train: `(M, F)` features of training clips.
+        scored: `(N, F)` features of others.
+    """
+    spread = train.std(0)
+    varies = spread > 1e-6 * max(1.0, float(np.abs(train).max()))
+    if not varies.any():
+        return np.ones(len(scored), np.float32)
+    train, scored = (part[:, varies] / spread[varies] for part in (train, scored))
+    half = len(train) // 2
+    usual = np.median(np.linalg.norm(train[:half] - train[half : 2 * half], axis=1))
+    apart = (scored**2).sum(1)[:, None] + (train**2).sum(1) - 2 * scored @ train.T
+    found: FloatArray = np.sqrt(np.maximum(0, apart).min(1)) / max(float(usual), 1e-12)
+    return found
+
+
+def _some(count: int, most: int) -> IntArray:
+    """Return the places of at most so many of a number of clips, evenly."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))

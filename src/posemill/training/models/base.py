@@ -1,0 +1,59 @@
+"""What models of any kind of data share: their output, masked pooling over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+
+@dataclass
+class CtcOutput:
+    """Scores of glosses over time.
+
+    Args:
+        logits: `(B, T', C)`, class 0 is blank.
+        lengths: `(B,)`: how many of the T' steps are of the clip.
+        conv_logits: The same of an auxiliary head before the recurrent part, or None.
+    """
+
+    logits: torch.Tensor
+    lengths: torch.Tensor
+    conv_logits: torch.Tensor | None = None
+
+
+ModelOutput = torch.Tensor | CtcOutput
+
+
+class Model(nn.Module):
+    """Base of all models: logits `(B, C)` out for classify, a `CtcOutput` for ctc."""
+
+    takes: ClassVar[str]  # `keypoints` or `video`
+
+    @classmethod
+    def stride_of(cls, **options: Any) -> int:
+        """Return the frames per output step under these options."""
+        return 1
+
+    def load_pretrained(self) -> None:
+        """Copy the weights that parts of the model begin with, where the options name some."""
+
+
+def steps_mask(lengths: torch.Tensor, steps: int) -> torch.Tensor:
+    """Return `(B, steps)`: True inside each clip."""
+    return torch.arange(steps, device=lengths.device)[None] < lengths[:, None]
+
+
+def shorten(lengths: torch.Tensor, stride: int) -> torch.Tensor:
+    """Return the steps left of so many; a last incomplete one counts."""
+    return torch.div(lengths + stride - 1, stride, rounding_mode="floor")
+
+
+def pool_time(features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Return `(B, 2 C)`: mean and maximum over the steps of each clip of `(B, T, C)`."""
+    inside = steps_mask(lengths, features.shape[1])[..., None]
+    mean = (features * inside).sum(1) / lengths[:, None].to(features.dtype)
+    most = features.masked_fill(~inside, torch.finfo(features.dtype).min).amax(1)
+    return torch.cat([mean, most], -1)

@@ -1,0 +1,91 @@
+"""`two_streams`: models of keypoints and of video look at the same clips, and answer together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from posemill.errors import ConfigError
+from posemill.training.models import build_model, build_video_model
+from posemill.training.models.base import Model
+from posemill.training.models.keypoints.base import ModelShape
+from posemill.training.models.video.base import VideoShape
+
+
+@dataclass(frozen=True)
+class TwoStreamShape:
+    """Sizes of both inputs; classes and task are the same in both."""
+
+    keypoints: ModelShape
+    video: VideoShape
+
+
+class TwoStreams(Model):
+    """Late fusion: the mean of the logits of two models, which learn together.
+
+    Args:
+        shape: Of both inputs.
+        keypoint_model: Of keypoints.
+        keypoint_options: Its own settings.
+        video_model: Of video.
+        video_options: Its own settings.
+        keypoint_share: How much what the first says counts, 0 to 1.
+    """
+
+    takes = "two_streams"
+
+    def __init__(
+        self,
+        shape: TwoStreamShape,
+        *,
+        keypoint_model: str = "tcn_bilstm",
+        keypoint_options: Mapping[str, Any] | None = None,
+        video_model: str = "tsm",
+        video_options: Mapping[str, Any] | None = None,
+        keypoint_share: float = 0.5,
+    ) -> None:
+        super().__init__()
+        points, clips = shape.keypoints, shape.video
+        if clips.task != "classify":
+            raise ConfigError(
+                f"model two_streams gives one answer a clip: task {clips.task} needs one for every "
+                "frame; train on one of the streams"
+            )
+        if not 0 <= keypoint_share <= 1:
+            raise ConfigError(f"two_streams: keypoint_share: expected 0 to 1, got {keypoint_share}")
+        self.shape, self.keypoint_share = shape, keypoint_share
+        self.keypoints = build_model(
+            keypoint_model,
+            num_points=points.num_points,
+            num_dims=points.num_dims,
+            num_classes=points.num_classes,
+            skeleton_name=points.skeleton_name,
+            **(keypoint_options or {}),
+        )
+        self.video = build_video_model(
+            video_model,
+            num_classes=clips.num_classes,
+            num_frames=clips.num_frames,
+            is_pretrained=False,
+            **(video_options or {}),
+        )
+
+    def load_pretrained(self) -> None:
+        """Copy the weights that the model of video begins with."""
+        self.video.load_pretrained()
+
+    def forward(
+        self, keypoints: tuple[torch.Tensor, ...], video: tuple[torch.Tensor, ...]
+    ) -> torch.Tensor:
+        """Return logits `(B, C)`.
+
+        Args:
+            keypoints: Points `(B, T, K, D)`, mask `(B, T, K)` and lengths `(B,)`.
+            video: Frames `(B, T', 3, H, W)` and lengths `(B,)`.
+        """
+        share = self.keypoint_share
+        joined: torch.Tensor = share * self.keypoints(*keypoints) + (1 - share) * self.video(*video)
+        return joined

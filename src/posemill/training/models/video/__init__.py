@@ -1,0 +1,1 @@
+"""Models that take frames of video."""

@@ -1,0 +1,118 @@
+"""What models of video share: their shape, and the times of the frames in a flat batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from posemill.errors import ConfigError
+from posemill.training.models.base import Model, ModelOutput, steps_mask
+
+
+@dataclass(frozen=True)
+class VideoShape:
+    """Sizes of input and output.
+
+    Args:
+        num_classes: Classes, or glosses with blank and unknown.
+        task: `classify` or `ctc`.
+        num_frames: Frames of every clip; 0 where clips differ and are padded. Training may show
+            fewer of them, all clips of a batch alike.
+    """
+
+    num_classes: int
+    task: str = "classify"
+    num_frames: int = 0
+
+
+class ClipTimes(NamedTuple):
+    """Where clips begin in a batch of frames `(B T, ...)`.
+
+    Args:
+        num_frames: T.
+        inside: `(B T,)`: False in what is padded; None where nothing is.
+    """
+
+    num_frames: int
+    inside: torch.Tensor | None = None
+
+
+Shift = Callable[[torch.Tensor, ClipTimes], torch.Tensor]
+
+
+class FrameBlock(nn.Module):
+    """Base of residual blocks: `forward(features (B T, C, H, W), times)`."""
+
+    shift: Shift | None = None  # mixes neighbouring frames, at the beginning of the branch
+
+
+class Backbone(nn.Module, ABC):
+    """Base of the networks of frames: `forward(frames (B T, 3, H, W), times) -> (B T, C)`."""
+
+    num_features: int  # C
+    cells = 1
+
+    def keep_cells(self, cells: int) -> None:
+        """Give the mean of each of `cells` x `cells` parts of a frame, not that of all of it."""
+        self.num_features = self.num_features // self.cells**2 * cells**2
+        self.cells = cells
+
+    def pool(self, features: torch.Tensor) -> torch.Tensor:
+        """Return `(B T, num_features)` of `(B T, C, H, W)`."""
+        if self.cells == 1:
+            return features.mean((2, 3))
+        return F.adaptive_avg_pool2d(features, self.cells).flatten(1)
+
+    @abstractmethod
+    def stages(self) -> list[list[FrameBlock]]:
+        """Return the residual blocks that a shift fits into, stage by stage."""
+
+
+class VideoModel(Model, ABC):
+    """Base of the models of video: `forward(frames, lengths)`.
+
+    `frames (B, T, 3, H, W)` float, normalised by ImageNet's mean and spread as `ClipTransform` does
+    by default, or what `frozen_backbone` said of each, `(B, T, C)`; `lengths (B,)` in; logits
+    `(B, C)` out for classify, a `CtcOutput` for ctc.
+    """
+
+    takes = "video"
+
+    def __init__(self, shape: VideoShape) -> None:
+        super().__init__()
+        self.shape = shape
+
+    @abstractmethod
+    def forward(self, frames: torch.Tensor, lengths: torch.Tensor) -> ModelOutput:
+        """Return what the model says of clips."""
+
+    @property
+    def frozen_backbone(self) -> Backbone | None:
+        """What says of each frame always the same, whatever the frames beside it; None if none."""
+        return None
+
+    def clip_times(self, frames: torch.Tensor, lengths: torch.Tensor) -> ClipTimes:
+        """Return the times of `frames` `(B, T, ...)` in a flat batch."""
+        num_frames = frames.shape[1]
+        if self.shape.num_frames:  # all alike: nothing is padded, and no mask to multiply by
+            return ClipTimes(num_frames)
+        return ClipTimes(num_frames, steps_mask(lengths, num_frames).flatten())
+
+    def _needs_whole_clips(self, name: str) -> None:
+        """Refuse what a network with 3D kernels cannot do."""
+        if self.shape.task != "classify":
+            raise ConfigError(
+                f"model {name} gives one answer a clip: task {self.shape.task} needs one for "
+                "every frame; use tsm or tsn"
+            )
+        if not self.shape.num_frames:
+            raise ConfigError(
+                f"model {name} takes clips of one length: sample so many frames of each, such as "
+                "segments:16; or use tsm or tsn"
+            )

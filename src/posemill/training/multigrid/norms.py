@@ -1,0 +1,188 @@
+"""Batch norm whose statistics are of a fixed number of clips, however large the batch is.
+
+Multigrid's batches are up to sixteen times the usual. A large one is normalised in groups of the
+usual size, with one shared scale and shift; where a process has fewer clips than that, it shares
+statistics with others. The layers keep their names and their state: a checkpoint is that of plain
+batch norm, and `restore_norms` leaves the model as it was built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
+
+from posemill.training.loop.distributed import World
+
+NORM_CLIPS = 8
+_STATE = "norm."  # before the names of the groups' statistics in a checkpoint
+
+
+class _Grouped:
+    """What a batch norm becomes: statistics of parts of a batch, or of several processes."""
+
+    num_groups: int
+    peers: Any  # the processes that share statistics; None: each has its own
+
+    def forward(self: Any, batch: Tensor) -> Tensor:
+        if not self.training:
+            return nn.functional.batch_norm(
+                batch, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        if self.peers is not None:
+            return _norm_with_peers(self, batch)
+        # The last, smaller batch of an epoch may not divide: fewer groups of one size then.
+        groups = next(g for g in range(self.num_groups, 0, -1) if len(batch) % g == 0)
+        parts = [
+            nn.functional.batch_norm(
+                part,
+                self.group_means[at],
+                self.group_vars[at],
+                self.weight,
+                self.bias,
+                training=True,
+                momentum=_momentum(self),
+                eps=self.eps,
+            )
+            for at, part in enumerate(batch.chunk(groups))
+        ]
+        return parts[0] if groups == 1 else torch.cat(parts)
+
+
+class _GroupedNorm1d(_Grouped, nn.BatchNorm1d):
+    pass
+
+
+class _GroupedNorm2d(_Grouped, nn.BatchNorm2d):
+    pass
+
+
+class _GroupedNorm3d(_Grouped, nn.BatchNorm3d):
+    pass
+
+
+_GROUPED: dict[type[Any], type[Any]] = {
+    nn.BatchNorm1d: _GroupedNorm1d,
+    nn.BatchNorm2d: _GroupedNorm2d,
+    nn.BatchNorm3d: _GroupedNorm3d,
+}
+_PLAIN = {grouped: plain for plain, grouped in _GROUPED.items()}
+
+
+def has_norms(model: nn.Module) -> bool:
+    """Return whether a model has batch norm with running statistics."""
+    return any(True for _ in _norms(model))
+
+
+def count_groups(num_clips: int) -> int:
+    """Return how many groups a pass of so many clips is normalised in."""
+    return max(1, num_clips // NORM_CLIPS)
+
+
+def group_norms(model: nn.Module, num_clips: int, world: World) -> None:
+    """Let every batch norm take its statistics from `NORM_CLIPS` clips.
+
+    Args:
+        model: Changed in place; its state stays that of plain layers.
+        num_clips: Clips of one forward pass of this process.
+        world: Where a pass has fewer clips, neighbours among these share statistics. All call this.
+    """
+    restore_norms(model)
+    groups = count_groups(num_clips)
+    peers = _neighbours(world, -(-NORM_CLIPS // num_clips)) if num_clips < NORM_CLIPS else None
+    if groups == 1 and peers is None:
+        return
+    for _, layer in _norms(model):
+        layer.__class__ = _GROUPED[type(layer)]
+        layer.num_groups, layer.peers = groups, peers
+        for name, plain in (("means", layer.running_mean), ("vars", layer.running_var)):
+            several = plain.detach().clone().expand(groups, -1).contiguous()
+            layer.register_buffer(f"group_{name}", several, persistent=False)
+
+
+def _neighbours(world: World, wanted: int) -> Any:
+    """The processes that share statistics with this one; None where it is alone."""
+    size = min(wanted, world.size)
+    if size < 2:
+        return None
+    found = None
+    for start in range(0, world.size, size):  # every process has to make every group
+        ranks = list(range(start, min(start + size, world.size)))
+        made = dist.new_group(ranks)
+        if world.rank in ranks and len(ranks) > 1:
+            found = made
+    return found
+
+
+@torch.no_grad()
+def aggregate_norms(model: nn.Module) -> None:
+    """Put the statistics of all groups into those that evaluation uses and checkpoints hold."""
+    for _, layer in _norms(model):
+        if type(layer) in _PLAIN:
+            means, variances = layer.group_means, layer.group_vars
+            layer.running_mean.copy_(means.mean(0))
+            layer.running_var.copy_(variances.mean(0) + means.var(0, unbiased=False))
+
+
+def restore_norms(model: nn.Module) -> None:
+    """Make all batch norms plain again, with the statistics of all groups."""
+    aggregate_norms(model)
+    for _, layer in _norms(model):
+        if type(layer) in _PLAIN:
+            layer.__class__ = _PLAIN[type(layer)]
+            del layer.num_groups, layer.peers, layer.group_means, layer.group_vars
+
+
+def read_norm_state(model: nn.Module) -> dict[str, Tensor]:
+    """Return the statistics of the groups by name, for a checkpoint."""
+    return {
+        f"{_STATE}{name}.{part}": getattr(layer, part)
+        for name, layer in _norms(model)
+        if type(layer) in _PLAIN
+        for part in ("group_means", "group_vars")
+    }
+
+
+@torch.no_grad()
+def set_norm_state(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Put what `read_norm_state` gave back into layers that are grouped the same way."""
+    for name, buffer in read_norm_state(model).items():
+        if name in tensors:
+            buffer.copy_(tensors[name])
+
+
+def _norms(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    for name, layer in model.named_modules():
+        is_norm = type(layer) in _GROUPED or type(layer) in _PLAIN
+        if is_norm and layer.track_running_stats:
+            yield name, layer
+
+
+def _momentum(layer: Any) -> float:
+    return 0.1 if layer.momentum is None else float(layer.momentum)
+
+
+def _norm_with_peers(layer: Any, batch: Tensor) -> Tensor:
+    """Normalise by the mean and variance over the batches of several processes."""
+    others = [axis for axis in range(batch.ndim) if axis != 1]
+    wide = batch.float()
+    count = wide.new_tensor([batch.numel() / batch.shape[1]])
+    sums = torch.cat([wide.sum(others), wide.square().sum(others), count])
+    sums = all_reduce(sums, group=layer.peers)  # type: ignore[no-untyped-call]
+    total = sums[-1]
+    mean = sums[: layer.num_features] / total
+    var = sums[layer.num_features : -1] / total - mean.square()
+    with torch.no_grad():
+        layer.group_means[0].lerp_(mean, _momentum(layer))
+        layer.group_vars[0].lerp_(var * total / (total - 1), _momentum(layer))
+    shape = [1, -1, *[1] * (batch.ndim - 2)]
+    result: Tensor = (wide - mean.view(shape)) * (var.view(shape) + layer.eps).rsqrt()
+    if layer.affine:
+        result = result * layer.weight.view(shape) + layer.bias.view(shape)
+    return result.to(batch.dtype)

@@ -1,0 +1,202 @@
+"""The stages of a training: epochs in a row with one loader. Without Multigrid there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+from torch import nn
+
+from posemill.errors import ConfigError
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.loaders import open_loader
+from posemill.training.loop.distributed import World
+from posemill.training.loop.schedules import learning_rate
+from posemill.training.multigrid.norms import NORM_CLIPS, count_groups, has_norms
+from posemill.training.multigrid.options import check_options
+from posemill.training.multigrid.schedule import Multigrid, Phase
+from posemill.training.tasks.workload import Split
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Epochs `start_epoch` to `stop_epoch` (exclusive) over one split, in so many steps each."""
+
+    start_epoch: int
+    stop_epoch: int
+    split: Split
+    epoch_steps: int
+    phase: Phase | None = None
+
+
+class Stages:
+    """All stages of a training, and the learning rate of each step.
+
+    Args:
+        split: The training clips.
+        config: The settings.
+
+    Attributes:
+        num_epochs: Epochs of all stages.
+        total_steps: Optimizer steps of the training.
+    """
+
+    def __init__(self, split: Split, config: TrainConfig) -> None:
+        self._config = config
+        self.schedule = _make_schedule(split, config) if config.multigrid else None
+        self._stages = tuple(self._find(split))
+        self.num_epochs = self._stages[-1].stop_epoch
+        self._first_steps = [0, *accumulate(
+            stage.epoch_steps * (stage.stop_epoch - stage.start_epoch) for stage in self._stages
+        )]  # fmt: skip
+        by_epochs = self._first_steps[-1]
+        self.total_steps = min(by_epochs, config.max_steps or by_epochs)
+
+    def __iter__(self) -> Iterator[Stage]:
+        return iter(self._stages)
+
+    def _find(self, split: Split) -> Iterator[Stage]:
+        if self.schedule is None or split.reshape is None:
+            yield Stage(0, self._config.epochs, split, _count_steps(split, self._config))
+            return
+        made: dict[Any, tuple[Split, int]] = {}
+        for phase in self.schedule.phases:
+            if phase.start_epoch == phase.stop_epoch:
+                continue
+            if phase.shapes not in made:
+                reshaped = split.reshape.at(phase.shapes)
+                made[phase.shapes] = reshaped, _count_steps(reshaped, self._config)
+            own, steps = made[phase.shapes]
+            yield Stage(phase.start_epoch, phase.stop_epoch, own, steps, phase)
+
+    def at(self, epoch: int) -> Stage:
+        """Return the stage of an epoch; of one after the end the last."""
+        return next((s for s in self._stages if epoch < s.stop_epoch), self._stages[-1])
+
+    def learning_rate(self, step: int) -> float:
+        """Return the learning rate of optimizer step `step` (from 0)."""
+        if self.schedule is None:
+            epoch_steps: float = self._stages[0].epoch_steps
+            return learning_rate(
+                self._config, step, total_steps=self.total_steps, epoch_steps=epoch_steps
+            )
+        # The schedule is the constant one with fewer iterations: an epoch of that has so many.
+        epoch_steps = self.total_steps / self._config.epochs
+        return learning_rate(
+            self._config,
+            step,
+            total_steps=self.total_steps,
+            epoch_steps=epoch_steps,
+            grid_at=partial(self._grid_at, self.schedule),
+        )
+
+    def _grid_at(self, schedule: Multigrid, step: int) -> tuple[float, int]:
+        """The factor of the learning rate at a step, and how often it has fallen."""
+        number = max(i for i, first in enumerate(self._first_steps[:-1]) if first <= step)
+        stage = self._stages[number]
+        epoch = stage.start_epoch + (step - self._first_steps[number]) / stage.epoch_steps
+        return schedule.lr_factor(epoch), schedule.lr_step(epoch)
+
+
+def _count_steps(split: Split, config: TrainConfig) -> int:
+    return open_loader(split, config, World(), shuffle=True).num_steps
+
+
+def clips_of_pass(stage: Stage, config: TrainConfig, world: World) -> int:
+    """Return the clips of a forward pass of one process, in a stage's shape of the long cycle."""
+    factor = stage.split.batch_factors[-1]
+    of_process = -(-config.optimisation.batch_size * factor // world.size)
+    num_passes = -(-of_process // (config.speed.micro_batch * factor))
+    return -(-of_process // num_passes)
+
+
+def check_norms(split: Split, model: nn.Module, config: TrainConfig, processes: int) -> None:
+    """Refuse a batch that cannot be normalised in groups of one size."""
+    if not config.multigrid or not has_norms(model):
+        return
+    for stage in Stages(split, config):
+        clips = clips_of_pass(stage, config, World(size=processes))
+        if clips % count_groups(clips):
+            raise ConfigError(
+                f"multigrid normalises batches in groups of {NORM_CLIPS} clips or a few more, all "
+                f"of one size, but {clips} clips of a pass do not divide into "
+                f"{count_groups(clips)}: use a batch_size (and micro_batch) of {NORM_CLIPS} for "
+                "each process, or one that is a multiple of it"
+            )
+
+
+def _make_schedule(split: Split, config: TrainConfig) -> Multigrid:
+    """Return the schedule for these clips, or say why there is none."""
+    if (reshape := split.reshape) is None:
+        raise ConfigError(
+            "multigrid = true needs clips of several frames that can be made shorter: keypoints, "
+            "or video with a fixed number of frames and one size (sampling segments:8, size 112); "
+            "leave it out"
+        )
+    options = check_options(config.multigrid_options)
+    options["has_short_cycle"] &= reshape.has_short_cycle
+    try:
+        made = Multigrid(
+            config.epochs,
+            reshape.num_frames,
+            reshape.size,
+            lr_steps=tuple(config.step_epochs) if config.scheduler == "step" else None,
+            grid=reshape.grid,
+            **options,
+        )
+    except ValueError as error:
+        raise ConfigError(f"multigrid: {error}") from error
+    largest = max(shape.batch for shapes in made.long_cycle for shape in shapes)
+    if config.batch_size * largest > len(split):
+        raise ConfigError(
+            f"multigrid takes up to {largest} times batch_size = {config.batch_size} clips in a "
+            f"step, more than the {len(split)} training clips: use --batch-size "
+            f"{max(1, len(split) // largest)} or less, or leave it out"
+        )
+    return made
+
+
+def describe_stages(split: Split, config: TrainConfig) -> list[str]:
+    """Return the plan in lines: what it saves, then the shapes with batches, epochs, steps."""
+    stages, reshape = Stages(split, config), split.reshape
+    if (grid := stages.schedule) is None or reshape is None:
+        return []
+    full = reshape.at(grid.long_cycle[-1][-1:])
+    constant = config.epochs * _count_steps(full, config)
+    steps = stages.total_steps
+    lines = [
+        f"multigrid: {steps} steps in {stages.num_epochs} epochs instead of {constant} in "
+        f"{config.epochs}: {constant / steps:.2f}x fewer",
+        *(f"multigrid: {note}" for note in reshape.notes),
+    ]
+    by_shapes: dict[Any, list[Stage]] = {}
+    for stage in stages:
+        if stage.phase is not None:
+            by_shapes.setdefault(stage.phase.shapes, []).append(stage)
+    for shapes, found in by_shapes.items():
+        spans = _join_spans([(s.start_epoch, s.stop_epoch) for s in found])
+        sizes = " / ".join(f"{s.batch * config.batch_size}" for s in shapes)
+        what = " / ".join(dict.fromkeys(reshape.describe(shape) for shape in shapes))
+        taken = sum(s.epoch_steps * (s.stop_epoch - s.start_epoch) for s in found)
+        factor = grid.lr_factor(found[0].start_epoch)
+        lines.append(
+            f"multigrid: {what}: {sizes} clips a step, lr x {factor:g}, epochs {spans}: "
+            f"{taken} steps"
+        )
+    return lines
+
+
+def _join_spans(spans: Sequence[tuple[int, int]]) -> str:
+    """Return `1-3, 7-9` for epochs from 0, spans that touch joined."""
+    found: list[tuple[int, int]] = []
+    for start, stop in spans:
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], stop)
+        else:
+            found.append((start, stop))
+    return ", ".join(
+        f"{start + 1}-{stop}" if stop > start + 1 else f"{stop}" for start, stop in found
+    )

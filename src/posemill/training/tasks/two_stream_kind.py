@@ -1,0 +1,295 @@
+"""Keypoints and video of the same clips as data of a training, joined by clip id."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from posemill.errors import ConfigError, TrainingError
+from posemill.records import FloatArray, IntArray
+from posemill.terminal import counted
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.batches import Batch, Draw
+from posemill.training.data.datasets import KeypointSet, read_unlabelled
+from posemill.training.data.kinds import paths_of_streams
+from posemill.training.data.labels import Groups, LabelledClip
+from posemill.training.data.options import DataOptions
+from posemill.training.models import build_two_streams
+from posemill.training.models.keypoints.base import ModelShape
+from posemill.training.models.video.base import VideoShape
+from posemill.training.tasks.keypoint_kind import KeypointKind
+from posemill.training.tasks.video_kind import VideoKind
+from posemill.training.tasks.workload import Forward, Split
+from posemill.training.video.batches import FeatureBatch, ForwardVideo, VideoBatch
+from posemill.training.video.sets import VideoSet
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedSet:
+    """The clips of one split that are in both streams, in the same order.
+
+    Args:
+        video: Gives labels and splits.
+        keypoints: Of the same clips.
+    """
+
+    video: VideoSet
+    keypoints: KeypointSet
+
+    def __len__(self) -> int:
+        return len(self.video)
+
+    @property
+    def targets(self) -> tuple[int | IntArray, ...]:
+        """Class of each clip."""
+        return self.video.targets
+
+    @property
+    def clip_ids(self) -> tuple[str, ...]:
+        """One per clip."""
+        return self.video.clip_ids
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Name of each class."""
+        return self.video.class_names
+
+    @property
+    def lengths(self) -> IntArray:
+        """`(N,)`: frames of video that are taken of each clip."""
+        return self.video.lengths
+
+    @property
+    def is_share(self) -> bool:
+        """Whether these clips were set aside out of the training clips."""
+        return self.video.is_share
+
+    @property
+    def groups(self) -> Groups:
+        """Whose each clip is."""
+        return self.video.groups
+
+    num_too_short = 0
+
+
+@dataclass
+class TwoStreamBatch:
+    """A batch of each stream, of the same clips."""
+
+    keypoints: Batch
+    video: VideoBatch | FeatureBatch
+
+    def __len__(self) -> int:
+        return len(self.video)
+
+    def __getattr__(self, name: str) -> Tensor:
+        """Return targets, indices and weights, which both have."""
+        if name in ("lengths", "targets", "target_lengths", "indices", "weights"):
+            found: Tensor = getattr(self.video, name)
+            return found
+        raise AttributeError(name)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        """Return the batch on a device."""
+        return type(self)(
+            self.keypoints.to(device, non_blocking), self.video.to(device, non_blocking)
+        )
+
+    def pin_memory(self) -> Self:
+        """Return the batch in page-locked memory; the loader calls it."""
+        return type(self)(self.keypoints.pin_memory(), self.video.pin_memory())
+
+
+class TwoStreamBatches(Dataset[TwoStreamBatch]):
+    """Makes a batch of both streams from a list of draws; what video leaves out is left out."""
+
+    def __init__(self, keypoints: Any, video: Any) -> None:
+        self.keypoints, self.video = keypoints, video
+
+    def __len__(self) -> int:
+        return len(self.video)
+
+    def __getitem__(self, draw: Any) -> TwoStreamBatch:
+        return self.__getitems__([draw])
+
+    def __getitems__(self, draws: Sequence[Draw]) -> TwoStreamBatch:
+        """Return the batch of these draws."""
+        video = self.video.__getitems__(draws)
+        there = set(video.indices.tolist())
+        return TwoStreamBatch(
+            self.keypoints.__getitems__([draw for draw in draws if draw.clip in there]), video
+        )
+
+
+class ForwardTwoStreams:
+    """Calls a model of two streams on a batch."""
+
+    def __init__(self) -> None:
+        self._video = ForwardVideo()
+
+    def __call__(self, model: nn.Module, batch: TwoStreamBatch) -> Any:
+        """Return the model's output."""
+        points = batch.keypoints
+        return model(
+            (points.points, points.mask, points.lengths),
+            (self._video.frames_of(batch.video), batch.video.lengths),
+        )
+
+
+class TwoStreamKind:
+    """A prepared run and videos; see `Kind`."""
+
+    name = "two_streams"
+
+    def __init__(self) -> None:
+        self._video, self._keypoints = VideoKind(), KeypointKind()
+        self._alone: dict[str, list[str]] = {}
+
+    def read_rows(self, config: TrainConfig, options: DataOptions) -> list[LabelledClip]:
+        """Return every clip of the videos with its label, split and group."""
+        _, videos = paths_of_streams(options.data)
+        return self._video.read_rows(config, dataclasses.replace(options, data=videos))
+
+    def load_sets(
+        self,
+        config: TrainConfig,
+        options: DataOptions,
+        *,
+        class_names: Sequence[str] | None = None,
+        splits: Sequence[str] | None = None,
+    ) -> Mapping[str, JoinedSet]:
+        """Return the sets by split, as the list of videos divides them."""
+        if config.task != "classify":
+            raise ConfigError(
+                f"two streams give one answer a clip: task {config.task} needs one for every "
+                "frame; train on one of them"
+            )
+        points_path, videos_path = paths_of_streams(options.data)
+        store, clip_ids, skeleton = read_unlabelled(
+            dataclasses.replace(options, data=points_path, labels="")
+        )
+        rows = {clip_id: row for row, clip_id in enumerate(clip_ids)}
+        sets = self._video.load_sets(
+            self._of_video(config),
+            dataclasses.replace(options, data=videos_path),
+            class_names=class_names,
+            splits=splits,
+        )
+        seen = {clip_id for clips in sets.values() for clip_id in clips.clip_ids}
+        self._alone = {
+            points_path: [clip_id for clip_id in seen if clip_id not in rows],
+            videos_path: [] if splits else [clip_id for clip_id in rows if clip_id not in seen],
+        }
+        if not seen & set(rows):
+            raise TrainingError(
+                f"no clip is in both {points_path} and {videos_path}: the first ids are "
+                f"{clip_ids[0]!r} and {min(seen)!r}; extract the keypoints from the same list"
+            )
+        joined = {}
+        for split, clips in sets.items():
+            kept = [place for place, each in enumerate(clips.clip_ids) if each in rows]
+            if not kept:
+                continue
+            video = clips.select(kept)
+            chosen = np.asarray([rows[clip_id] for clip_id in video.clip_ids], np.int64)
+            joined[split] = JoinedSet(
+                video,
+                KeypointSet(
+                    store, chosen, video.targets, video.clip_ids, video.class_names, skeleton,
+                    config.task,
+                ),
+            )  # fmt: skip
+        return joined
+
+    def make_split(self, config: TrainConfig, clips: JoinedSet, *, is_training: bool) -> Split:
+        """Return the batches of a set; a clip whose video cannot be read is left out."""
+        of_points, of_video = self._of_keypoints(config), self._of_video(config)
+        points = self._keypoints.make_split(of_points, clips.keypoints, is_training=is_training)
+        video = self._video.make_split(of_video, clips.video, is_training=is_training)
+        batches = TwoStreamBatches(points.batches, video.batches)
+        return Split(batches, clips.lengths, show=points.show, film=video.film)
+
+    def _of_keypoints(self, config: TrainConfig) -> TrainConfig:
+        path, _ = paths_of_streams(config.data.path)
+        return config.replace(data=path)
+
+    def _of_video(self, config: TrainConfig) -> TrainConfig:
+        """Return the settings as those of a training on the videos alone."""
+        _, path = paths_of_streams(config.data.path)
+        options = config.model.options
+        rule = "drop" if config.video.on_error == "replace" else config.video.on_error
+        return config.replace(
+            data=path,
+            model=options.get("video_model", "tsm"),
+            model_options=dict(options.get("video_options") or {}),
+            video_on_error=rule,  # another clip's video would stand beside the keypoints of this
+        )
+
+    def identity(self, config: TrainConfig, train: JoinedSet) -> dict[str, Any]:
+        """Return all that `build` needs."""
+        return {
+            "kind": "two_streams",
+            "model": config.model.name,
+            "options": dict(config.model.options),
+            "task": config.task,
+            "num_classes": len(train.class_names),
+            "num_frames": train.video.sampling.num_frames or 0,
+            "num_points": train.keypoints.num_points,
+            "num_dims": train.keypoints.num_dims,
+            "skeleton_name": train.keypoints.skeleton_name,
+        }
+
+    def build(self, identity: Mapping[str, Any]) -> nn.Module:
+        """Return a new model; nothing is fetched for it."""
+        classes, task = identity["num_classes"], identity["task"]
+        points = ModelShape(
+            identity["num_points"], identity["num_dims"], classes, task, identity["skeleton_name"]
+        )
+        video = VideoShape(classes, task, identity["num_frames"])
+        return build_two_streams(identity["model"], points, video, **identity["options"])
+
+    def make_forward(self) -> Forward:
+        """Return what calls a model on a batch."""
+        return ForwardTwoStreams()
+
+    def recipe(self, config: TrainConfig) -> Mapping[str, Any]:
+        """Return how `posemill prepare` made the keypoints."""
+        return self._keypoints.recipe(self._of_keypoints(config))
+
+    def decided(self, config: TrainConfig, train: JoinedSet) -> Mapping[str, tuple[Any, str]]:
+        """Return what was left open of the keypoints."""
+        return self._keypoints.decided(self._of_keypoints(config), train.keypoints)
+
+    def notes(self, config: TrainConfig, sets: Mapping[str, JoinedSet]) -> Iterator[str]:
+        """Yield the clips that one of the streams does not have, and what there is of video."""
+        for path, alone in self._alone.items():
+            if alone:
+                yield (
+                    f"{counted(len(alone), 'clips are')} not in {path} and left out, the first is "
+                    f"{min(alone)!r}"
+                )
+        videos = {split: clips.video for split, clips in sets.items()}
+        yield from self._video.notes(self._of_video(config), videos)
+
+    def features(self, config: TrainConfig, clips: JoinedSet, indices: IntArray) -> FloatArray:
+        """Return what the keypoints of some clips are like; nothing is decoded for it."""
+        return self._keypoints.features(config, clips.keypoints, indices)
+
+    def new_clips(
+        self, config: TrainConfig, identity: Mapping[str, Any], clips: Any
+    ) -> Iterator[tuple[str, Any]]:
+        """Refuse: new clips would have to be given twice."""
+        raise ConfigError(
+            f"{config.out} was trained on keypoints and video together: prepare and list new clips "
+            "as its own were, and use posemill evaluate --data"
+        )

@@ -1,0 +1,280 @@
+"""Video as data of a training: lists and folders of videos, and what `posemill frames` wrote."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from posemill.decoders.choice import USUAL
+from posemill.decoders.opening import PICTURE_SUFFIXES, suffix_of
+from posemill.decoders.sampling import Sampling
+from posemill.errors import ConfigError, DecodeError, SourceError
+from posemill.records import FloatArray, IntArray
+from posemill.terminal import counted, warn_caller
+from posemill.training.config.train_config import FIELDS, TrainConfig
+from posemill.training.data.batches import Draw
+from posemill.training.data.labels import LabelledClip
+from posemill.training.data.options import DataOptions
+from posemill.training.loop.precision import choose_device
+from posemill.training.models import build_video_model, time_stride_of
+from posemill.training.models.video.base import Backbone, VideoModel
+from posemill.training.multigrid.video import reshape_video
+from posemill.training.tasks.workload import Forward, Split
+from posemill.training.video.augment import ClipAugment
+from posemill.training.video.batches import ForwardVideo, VideoBatch, VideoBatches, make_batch
+from posemill.training.video.features import FeatureBatches, compute_features
+from posemill.training.video.index import ClipPlace, Index, read_index
+from posemill.training.video.reading import ClipReader, FrameSize
+from posemill.training.video.sets import VideoSet, load_video_sets, read_labelled
+from posemill.training.video.video_clips import VideoClips
+
+_FIRST_FRAME = Sampling("stride", 1 << 30)
+_THUMBNAIL_SIDE = 16
+_THUMBNAIL = FrameSize((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), "stretch")
+
+
+class VideoKind:
+    """Clips of pixels; see `Kind`."""
+
+    name = "video"
+
+    def __init__(self) -> None:
+        self._index = Index([], [])
+
+    def read_rows(self, config: TrainConfig, options: DataOptions) -> list[LabelledClip]:
+        """Return every clip with its label, split and group."""
+        return read_labelled(options)[1]
+
+    def load_sets(
+        self,
+        config: TrainConfig,
+        options: DataOptions,
+        *,
+        class_names: Sequence[str] | None = None,
+        splits: Sequence[str] | None = None,
+    ) -> Mapping[str, VideoSet]:
+        """Return the sets by split; with `video_on_error = "raise"` all clips must be there."""
+        model = config.model
+        stride = time_stride_of(model.name, **model.options) if config.task == "ctc" else 1
+        sets, self._index = load_video_sets(
+            options, Sampling.parse(config.video.sampling), class_names=class_names,
+            splits=splits, time_stride=stride,
+        )  # fmt: skip
+        if self._index.missing and config.video.on_error == "raise":
+            clip = self._index.missing[0]
+            raise SourceError(f"{clip.path} is not there: clip {clip.clip_id!r} of {options.data}")
+        return sets
+
+    def make_split(self, config: TrainConfig, clips: VideoSet, *, is_training: bool) -> Split:
+        """Return the batches of a set; training clips are drawn from and augmented."""
+        augment = make_augment(config) if is_training else None
+        rule = config.video.on_error
+        if not is_training and rule == "replace":
+            rule = "drop"  # a clip that stands for another would be scored twice
+        # Computed once, draws serve trainings of every seed.
+        seed = 0 if config.video.precompute else config.seed
+        data = open_clips(
+            config, clips.places, is_training=is_training, augment=augment, on_error=rule, seed=seed
+        )
+        film = None if is_training else partial(_film, data)
+        if config.video.precompute:
+            views = config.video.precompute if is_training else 1
+            store = compute_features(
+                data,
+                self._frozen_backbone(config, clips),
+                num_views=views,
+                device=choose_device(config.device),
+                precision=config.precision,
+                # Features are small: only who says so has them made anew.
+                cache=config.cache if "cache" in config.given else "mmap",
+                folder=Path(config.data.cache_folder) if config.data.cache_folder else None,
+            )
+            return Split(FeatureBatches(store, views, clips.targets), clips.lengths, film=film)
+        targets = clips.target_of_label
+        made = Split(VideoBatches(data, targets), clips.lengths, film=film)
+        if is_training and config.task == "classify":  # glosses need their frames
+            made.reshape = reshape_video(
+                made,
+                data,
+                lambda other: VideoBatches(other, targets),
+                least_size=int(FIELDS["video_size"].meta["least"]),
+            )
+        return made
+
+    def _frozen_backbone(self, config: TrainConfig, clips: VideoSet) -> Backbone:
+        """Return the network whose features are computed once."""
+        model = self.build(self.identity(config, clips))
+        if model.frozen_backbone is None:
+            raise ConfigError(
+                f"video_precompute = {config.video.precompute} keeps what a frozen network says of "
+                "single frames: it needs model tsn with options freeze_backbone=true and "
+                "backbone=lite0, or other weights to begin with"
+            )
+        if config.video.flip:
+            raise ConfigError("video_precompute keeps the label of each clip: leave video_flip out")
+        if config.optimisation.multigrid:
+            raise ConfigError("video_precompute keeps clips of one shape: leave multigrid out")
+        model.load_pretrained()
+        return model.frozen_backbone
+
+    def identity(self, config: TrainConfig, train: VideoSet) -> dict[str, Any]:
+        """Return all that `build` needs."""
+        return {
+            "kind": "video",
+            "model": config.model.name,
+            "options": dict(config.model.options),
+            "task": config.task,
+            "num_classes": len(train.class_names),
+            "num_frames": train.sampling.num_frames or 0,
+        }
+
+    def build(self, identity: Mapping[str, Any]) -> VideoModel:
+        """Return a new model; nothing is fetched for it."""
+        return build_video_model(
+            identity["model"],
+            num_classes=identity["num_classes"],
+            task=identity["task"],
+            num_frames=identity["num_frames"],
+            is_pretrained=False,
+            **identity["options"],
+        )
+
+    def make_forward(self) -> Forward:
+        """Return what calls a model on a batch."""
+        return ForwardVideo()
+
+    def recipe(self, config: TrainConfig) -> Mapping[str, Any]:
+        """Return nothing: all that is done to a clip is in the settings."""
+        return {}
+
+    def decided(self, config: TrainConfig, train: VideoSet) -> Mapping[str, tuple[Any, str]]:
+        """Return nothing: no setting of video is left open."""
+        return {}
+
+    def notes(self, config: TrainConfig, sets: Mapping[str, VideoSet]) -> Iterator[str]:
+        """Yield what is missing or short, and the classes that a split has no clip of."""
+        missing = self._index.missing
+        if missing:
+            total = len(missing) + len(self._index.clips)
+            yield (
+                f"{len(missing)} of {total} clips of {config.data.path} are not there and are left "
+                f"out, the first should be {missing[0].path}"
+            )
+        short = sum(clips.num_short for clips in sets.values())
+        if short:
+            yield (
+                f"{counted(short, 'clips have')} fewer frames than {config.video.sampling} takes: "
+                "some of theirs are shown more than once"
+            )
+        if config.task == "classify":
+            for split, clips in sets.items():
+                lost = set(range(len(clips.class_names))) - {int(one) for one in clips.targets}
+                if lost:
+                    names = ", ".join(clips.class_names[number] for number in sorted(lost)[:3])
+                    yield (
+                        f"{split} has no clip of {counted(len(lost), 'classes')} ({names}"
+                        f"{' …' * (len(lost) > 3)}): its scores say nothing of them"
+                    )
+
+    def features(self, config: TrainConfig, clips: VideoSet, indices: IntArray) -> FloatArray:
+        """Return the first frame of each clip, small and grey; NaN for one that cannot be read."""
+        places = [clips.places[int(index)] for index in indices]
+        reader = ClipReader(_THUMBNAIL, decoder=USUAL, max_open=1)
+        found = np.full((len(places), _THUMBNAIL_SIDE**2), np.nan, np.float32)
+        for row, place in enumerate(places):
+            with suppress(DecodeError):  # the training says what cannot be read
+                frames, _ = reader.read(place, _FIRST_FRAME, None)
+                found[row] = frames[0].mean(-1).ravel()
+        reader.close()
+        return found
+
+    def new_clips(
+        self, config: TrainConfig, identity: Mapping[str, Any], clips: Any
+    ) -> Iterator[tuple[str, VideoBatch]]:
+        """Yield id and batch of each clip; of several, one that cannot be read is warned of."""
+        paths = [clips] if isinstance(clips, (str, os.PathLike)) else list(clips)
+        for path in paths:
+            if not isinstance(path, (str, os.PathLike)):
+                raise ConfigError(
+                    f"{config.out} was trained on video: expected videos, folders or lists of "
+                    f"them, got a {type(path).__name__}"
+                )
+        places = [_unlabelled(place) for path in paths for place in _clips_at(Path(path))]
+        once = config.replace(cache="none")  # they are looked at once
+        data = open_clips(once, places, is_training=False)
+        for number, place in enumerate(places):
+            try:
+                item = data.at_epoch(number, 0)
+            except DecodeError as error:
+                if len(places) == 1:
+                    raise
+                warn_caller(str(error))
+                continue
+            if item is not None:
+                yield place.clip_id, make_batch(data, [item], [0], [Draw(number)])
+
+
+def open_clips(
+    config: TrainConfig,
+    places: Sequence[ClipPlace],
+    *,
+    is_training: bool,
+    augment: ClipAugment | None = None,
+    on_error: str = "raise",
+    seed: int = 0,
+) -> VideoClips:
+    """Return clips as the settings say they are read."""
+    video = config.video
+    return VideoClips(
+        Index(list(places), []),
+        sampling=video.sampling,
+        size=video.size,
+        resize=video.resize,
+        is_training=is_training,
+        augment=augment,
+        decoder=video.decoder,
+        on_error=on_error,
+        seed=seed,
+        cache=config.cache != "none" and not config.video.precompute,
+        cache_folder=config.cache_folder or None,
+    )
+
+
+def make_augment(config: TrainConfig) -> ClipAugment:
+    """Return how training clips are augmented; glosses of ctc do not change when mirrored."""
+    video = config.video
+    return ClipAugment(
+        scale=(video.scale, 1.0),
+        mirror=video.flip,
+        mirror_labels=None if config.task == "classify" and not video.flip_labels
+        else video.flip_labels,
+        brightness=video.colour,
+        contrast=video.colour,
+        saturation=video.colour,
+        erase=video.erase,
+    )  # fmt: skip
+
+
+def _film(clips: VideoClips, index: int) -> tuple[str, npt.NDArray[np.uint8]]:
+    """Return id and frames of a clip as the model is shown them."""
+    item = clips.at_epoch(index, 0) or clips.replacement(index)
+    return clips.clips[item["index"]].clip_id, item["frames"].numpy()
+
+
+def _clips_at(path: Path) -> list[ClipPlace]:
+    """Return the clips of a path; a folder that holds pictures itself is one."""
+    if path.is_dir() and any(suffix_of(each.name) in PICTURE_SUFFIXES for each in path.iterdir()):
+        return [ClipPlace(path.name, str(path), "frames")]
+    return read_index(path).clips
+
+
+def _unlabelled(place: ClipPlace) -> ClipPlace:
+    return dataclasses.replace(place, label="")

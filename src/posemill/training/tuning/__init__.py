@@ -1,0 +1,1 @@
+"""Settings by measurement: what a training waited for, and what makes it faster."""

@@ -1,0 +1,207 @@
+"""Configurations at work side by side: loader, steps and all, in windows of a second or two."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from torch.utils.data import Dataset
+
+from posemill.records import IntArray
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.batches import Draw
+from posemill.training.data.loaders import open_loader
+from posemill.training.launch.ranks import run_ranks
+from posemill.training.loop.distributed import World
+from posemill.training.loop.precision import choose_device, choose_precision
+from posemill.training.loop.random_states import random_states_kept
+from posemill.training.loop.rank import numeric_settings
+from posemill.training.loop.stepping import Stepper
+from posemill.training.loop.timing import Clock
+from posemill.training.tasks.workload import Split, Workload
+
+MakeFor = Callable[[TrainConfig], Workload]
+_MOST_BATCHES = 8  # of different clips: a cache is to be full of them soon
+_LEAST_STEPS = 2
+_RANK_STEPS = 10
+
+
+class _Some(Dataset[Any]):
+    """Some clips of a data set."""
+
+    def __init__(self, batches: Any, chosen: IntArray) -> None:
+        self._batches, self._chosen = batches, chosen
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __getitems__(self, draws: Sequence[Draw]) -> Any:
+        there = [draw._replace(clip=int(self._chosen[draw.clip])) for draw in draws]
+        return self._batches.__getitems__(there)
+
+
+def take_some(split: Split, batch_size: int) -> Split:
+    """Return whole batches of a split, drawn evenly over it; a stream is left as it is."""
+    if split.stream is not None or len(split) <= batch_size:
+        return split
+    count = min(len(split) // batch_size, _MOST_BATCHES) * batch_size
+    chosen = np.linspace(0, len(split) - 1, count).astype(np.int64)
+    return dataclasses.replace(
+        split, batches=_Some(split.batches, chosen), lengths=split.lengths[chosen]
+    )
+
+
+class Arm:
+    """A copy of the model that trains as a configuration says, in this process.
+
+    Args:
+        workload: Its model is copied.
+        config: The settings, mode and `workers` decided.
+        world: The processes that train together.
+    """
+
+    def __init__(self, workload: Workload, config: TrainConfig, world: World | None = None) -> None:
+        world = world or World()
+        self._config, self._device = config, choose_device(config.device)
+        with random_states_kept():
+            model = copy.deepcopy(workload.model).to(self._device).train()
+            self._stepper = Stepper(
+                dataclasses.replace(workload, model=model),
+                config,
+                device=self._device,
+                precision=choose_precision(config.precision, self._device),
+                world=world,
+                clock=Clock(self._device),
+            )
+        some = take_some(workload.train, config.batch_size)
+        self.batch_size = min(config.batch_size, len(some) or config.batch_size)
+        is_gpu = self._device.type == "cuda"
+        self._loader = open_loader(
+            some,
+            config,
+            world,
+            shuffle=True,
+            pins=config.pin_memory and is_gpu,
+            in_thread=config.parallel == "multi_thread" or is_gpu,
+        )
+        self._batches = self._loader.batches(0, 1 << 40)
+        self._step = 0
+
+    def run(self, seconds: float) -> float:
+        """Train for about so long; return samples a second, without what was loaded before."""
+        config = self._config
+        with numeric_settings(config), random_states_kept():
+            waiting = config.workers * config.prefetch_factor  # batches, from the pause before
+            self._take(-(-waiting // self._loader.num_micro_batches(0)), seconds)
+            self._wait()
+            started = time.perf_counter()
+            steps = self._take(_LEAST_STEPS, 0.0)
+            while time.perf_counter() - started < seconds:
+                steps += self._take(1, 0.0)
+            self._wait()
+            return float(steps * self.batch_size) / (time.perf_counter() - started)
+
+    def run_once(self) -> float:
+        """Train on each of the clips once; return samples a second."""
+        return self.run_steps(self._loader.num_steps, warm_steps=0)
+
+    def run_steps(self, steps: int, *, warm_steps: int = 1) -> float:
+        """Take so many steps after some that warm up; return samples a second."""
+        with numeric_settings(self._config), random_states_kept():
+            self._take(warm_steps, 0.0)
+            self._wait()
+            started = time.perf_counter()
+            self._take(steps, 0.0)
+            self._wait()
+            return float(steps * self.batch_size) / (time.perf_counter() - started)
+
+    def _take(self, steps: int, most_seconds: float) -> int:
+        started = time.perf_counter()
+        for number in range(steps):
+            if most_seconds and time.perf_counter() - started > most_seconds:
+                return number
+            count = self._loader.num_micro_batches(self._step % self._loader.num_steps)
+            self._stepper.take(self._batches, count, self._config.lr)
+            self._step += 1
+        return steps
+
+    def _wait(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def close(self) -> None:
+        """End the loader processes."""
+        self._batches.close()
+
+
+@contextmanager
+def opened(make: MakeFor, configs: Sequence[TrainConfig]) -> Iterator[list[Arm]]:
+    """Yield an arm for each configuration, and end their loader processes."""
+    with ExitStack() as stack:
+        arms = []
+        for config in configs:
+            arms.append(Arm(make(config), config))
+            stack.callback(arms[-1].close)
+        yield arms
+
+
+def run_processes(make: MakeFor, config: TrainConfig) -> float:
+    """Return samples a second of several processes, started for it."""
+    return float(run_ranks(partial(_run_rank, make, config), config)["speed"])
+
+
+def _run_rank(make: MakeFor, config: TrainConfig, world: World) -> dict[str, Any]:
+    with warnings.catch_warnings():  # said already, where the data were read first
+        warnings.simplefilter("ignore", UserWarning)
+        arm = Arm(make(config), config, world)
+    try:
+        return {"speed": arm.run_steps(_RANK_STEPS)}
+    finally:
+        arm.close()
+
+
+class PeakMemory:
+    """How much memory a block took more than there was before it, at its highest.
+
+    Args:
+        device: Whose memory.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.grown = 0
+
+    def __enter__(self) -> PeakMemory:
+        self._before = self._now()
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+        self._is_over, self._peak = threading.Event(), self._before
+        self._thread = threading.Thread(target=self._look, name="posemill-memory", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+        if self._device.type == "cuda":
+            self._peak = torch.cuda.max_memory_allocated(self._device)
+        self.grown = max(0, self._peak - self._before)
+
+    def _look(self) -> None:
+        while not self._is_over.wait(0.002):
+            self._peak = max(self._peak, self._now())
+
+    def _now(self) -> int:
+        if self._device.type == "cuda":
+            return torch.cuda.memory_allocated(self._device)
+        return int(psutil.Process().memory_info().rss)

@@ -1,0 +1,328 @@
+"""One setting after the other: each value takes turns with the best so far on this machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from posemill.errors import PosemillError
+from posemill.machine.limits import count_cores, free_memory
+from posemill.training.config.presets import loader_workers
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.launch.probe import can_divide
+from posemill.training.loop.precision import choose_device, choose_precision
+from posemill.training.tuning.arms import (
+    Arm,
+    MakeFor,
+    PeakMemory,
+    opened,
+    run_processes,
+)
+from posemill.training.tuning.video_data import describe_videos, video_of
+from posemill.training.video.video_clips import VideoClips
+
+_CLEARLY = 1.03  # less is noise
+_ROUNDS = 3
+_LAST_ROUNDS = 5
+_PROCESS_ROUNDS = 2  # starting them takes seconds
+_MEMORY_SHARE = 0.7  # of what is free
+_LAST_SHARE = 0.25  # of the time, which the last comparison may take more
+_NO_TIME = "not measured: no time left"
+_LEAST_EPOCH_STEPS = 20  # a larger batch would leave too few
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Args:
+        setting: What was tried, as `workers = 2`.
+        samples_per_second: None where it was not measured.
+        gain: Against the best so far, which it took turns with.
+        note: `taken`, or why it was not measured.
+    """
+
+    setting: str
+    samples_per_second: float | None = None
+    gain: float | None = None
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass
+class Search:
+    """Finds faster settings; `best` has those found so far.
+
+    Args:
+        make: Returns the workload of a configuration.
+        best: Where to begin: one process, `workers` decided.
+        seconds: The time that all may take.
+        keeps_maths: Leave batch and precision alone.
+        fixed: Settings that stay, by flat name.
+        report: Called with what is measured now.
+    """
+
+    make: MakeFor
+    best: TrainConfig
+    seconds: float
+    keeps_maths: bool = False
+    fixed: frozenset[str] = frozenset()
+    report: Callable[[str], None] = lambda _: None
+    rows: list[Row] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._end = time.monotonic() + self.seconds
+        self.window = min(2.0, max(0.1, self.seconds / 60))
+        self.device = choose_device(self.best.device)
+
+    @property
+    def seconds_left(self) -> float:
+        """Of the time that all may take."""
+        return self._end - time.monotonic()
+
+    def run(self) -> None:
+        """Go through all settings, as far as the time allows."""
+        for step in (
+            self._caches, self._threads, self._workers, self._prefetch, self._layouts,
+            self._micro_batches, self._precisions, self._batch_sizes, self._compile,
+            self._processes,
+        ):  # fmt: skip
+            step()
+
+    def try_values(self, *candidates: Mapping[str, Any], least_seconds: float = 0.0) -> None:
+        """Measure settings in turns with the best so far, and keep what is clearly faster."""
+        known = [
+            values for values in candidates
+            if not self.fixed & set(values)
+            and any(getattr(self.best, name) != value for name, value in values.items())
+        ]  # fmt: skip
+        if not known:
+            return
+        # An arm is opened, warms up, and runs its rounds.
+        if self.seconds_left < max(least_seconds, (len(known) + 1) * _ROUNDS * self.window / 2):
+            self.rows += [Row(_spell(values), note=_NO_TIME) for values in known]
+            return
+        try:
+            speeds = self._take_turns([self.best, *(self.best.replace(**v) for v in known)])
+        except (PosemillError, RuntimeError, OSError) as error:
+            said = next(iter(str(error).splitlines()), type(error).__name__)
+            self.rows += [Row(_spell(values), note=f"cannot be used: {said}") for values in known]
+            return
+        before, *others = speeds
+        self._choose(known, before, others)
+
+    def _choose(
+        self, known: Sequence[Mapping[str, Any]], before: float, speeds: Sequence[float]
+    ) -> None:
+        fastest = max(range(len(known)), key=lambda number: speeds[number])
+        for number, (values, speed) in enumerate(zip(known, speeds, strict=True)):
+            is_taken = number == fastest and speed > before * _CLEARLY
+            self.rows.append(
+                Row(_spell(values), speed, speed / before, "taken" if is_taken else "")
+            )
+        if speeds[fastest] > before * _CLEARLY:
+            self._keep(known[fastest], speeds[fastest], before)
+
+    def _keep(self, values: Mapping[str, Any], speed: float, before: float) -> None:
+        old = {name: getattr(self.best, name) for name in values}
+        self.best = self.best.replace(**values)
+        why = f"measured {speed:.0f} samples/s, {before:.0f} with {_spell(old)}"
+        self.reasons |= dict.fromkeys(values, why)
+
+    def _take_turns(self, configs: Sequence[TrainConfig], rounds: int = _ROUNDS) -> list[float]:
+        """Return the median samples a second of each, all in turns.
+
+        What is half as fast as the first one, or slower, has one turn; so have all on a machine so
+        busy that the time is up.
+        """
+        with opened(self.make, configs) as arms:
+            found = [[arm.run(self.window)] for arm in arms]
+            for _ in range(rounds - 1):
+                if self.seconds_left < -self.seconds * _LAST_SHARE:
+                    break
+                for arm, speeds in zip(arms, found, strict=True):
+                    if speeds[0] > found[0][0] / 2:
+                        speeds.append(arm.run(self.window))
+        return [statistics.median(speeds) for speeds in found]
+
+    def compare(self, base: TrainConfig) -> tuple[float, float]:
+        """Return samples a second of where it began and of the best, once more in turns."""
+        self.report("the settings found, against those before")
+        configs = [base, self.best]
+        if all(config.parallel != "multi_process" for config in configs):
+            before, after = self._take_turns(configs, rounds=_LAST_ROUNDS)
+            return before, after
+        both: list[list[float]] = [[], []]
+        for _ in range(_PROCESS_ROUNDS):
+            for config, speeds in zip(configs, both, strict=True):
+                speeds.append(self._run_alone(config))
+        return statistics.median(both[0]), statistics.median(both[1])
+
+    def _run_alone(self, config: TrainConfig) -> float:
+        if config.parallel == "multi_process":
+            return run_processes(self.make, config)
+        return self._take_turns([config], rounds=1)[0]
+
+    def _caches(self) -> None:
+        clips = video_of(self.make(self.best).train)
+        if clips is not None:
+            self._decoders(clips)
+            self._frame_cache()
+        elif self.best.cache != "ram":
+            self.report("where samples wait")
+            self.try_values({"cache": "ram"})
+
+    def _decoders(self, clips: VideoClips) -> None:
+        """The quickest decoder whose frames are the same, as `posemill bench decode` finds it."""
+        if not any(clip.kind == "video" for clip in clips.clips) or self.best.cache != "none":
+            return
+        self.report("decoders")
+        chosen = video_of(self.make(self.best.replace(video_decoder="auto")).train)
+        if chosen is not None:
+            self.try_values({"video_decoder": chosen.decoder})
+
+    def _frame_cache(self) -> None:
+        """Decoding once: its first epoch is slower, all others are not, and it takes disk."""
+        values = {"cache": "mmap"}
+        facts = describe_videos(self.make(self.best).train)
+        if not facts or self.fixed & set(values):
+            return
+        self.report("decoded frames")
+        needed, free = facts["decoded_bytes"] / 1e9, facts["free_bytes"] / 1e9
+        if needed > free:
+            said = f"not tried: about {needed:.1f} GB, and {free:.1f} GB are free"
+            self.rows.append(Row(_spell(values), note=said))
+            return
+        try:
+            first = self._fill(self.best.replace(**values))
+            before, speed = self._take_turns([self.best, self.best.replace(**values)])
+        except PosemillError as error:
+            self.rows.append(Row(_spell(values), note=f"cannot be used: {error}"))
+            return
+        # Over all epochs, the first of which decodes.
+        epochs = self.best.epochs
+        whole = epochs / (1 / first + (epochs - 1) / speed)
+        self._choose([values], before, [whole])
+
+    def _fill(self, config: TrainConfig) -> float:
+        """Return samples a second while the cache is filled with the clips that are measured."""
+        with opened(self.make, [config]) as (arm,):
+            return arm.run_once()
+
+    def _threads(self) -> None:
+        cores = count_cores()
+        if self.device.type != "cpu" or cores < 2:
+            return
+        self.report("threads")
+        if self.best.parallel == "multi_thread":
+            own = loader_workers(self.best.preset, cores=cores, ranks=1)
+            self.try_values({"parallel": "single", "threads": 1, "workers": own})
+        else:
+            self.try_values({"parallel": "multi_thread", "threads": cores, "workers": 0})
+
+    def _workers(self) -> None:
+        self.report("loader processes")
+        cores = count_cores()
+        counts = sorted({0, 1, 2, cores - 1, cores} - {self.best.workers, -1})
+        self.try_values(*({"workers": count} for count in counts if 0 <= count <= cores))
+
+    def _prefetch(self) -> None:
+        if self.best.workers:
+            self.report("batches kept ready")
+            self.try_values({"prefetch_factor": 4})
+
+    def _layouts(self) -> None:
+        model = self.make(self.best).model
+        if any(weights.ndim in (4, 5) for weights in model.parameters()):
+            self.report("channels last")
+            self.try_values({"channels_last": True})
+
+    def _micro_batches(self) -> None:
+        """Smaller passes where they are as fast, larger ones as long as they pay and fit."""
+        self.report("clips of a pass")
+        batch, micro = self.best.batch_size, min(self.best.micro_batch, self.best.batch_size)
+        sizes = [size for size in (micro // 2, micro * 2, micro * 4) if 4 <= size <= batch]
+        fitting = [size for size in sizes if size < micro or self._fits("micro_batch", size)]
+        self.try_values(*({"micro_batch": size} for size in fitting))
+
+    def _batch_sizes(self) -> None:
+        """The knee: as long as twice the clips of a step are clearly faster, and fit."""
+        if self.keeps_maths or self.fixed & {"batch_size", "micro_batch"}:
+            return
+        self.report("clips of a step")
+        clips = len(self.make(self.best).train)
+        while True:
+            size = self.best.batch_size * 2
+            if clips < size * _LEAST_EPOCH_STEPS or not self._fits("batch_size", size):
+                return
+            before = self.best.batch_size
+            self.try_values(
+                {"batch_size": size, "micro_batch": min(size, self.best.micro_batch * 2)}
+            )
+            if self.best.batch_size == before:
+                return
+
+    def _precisions(self) -> None:
+        if self.keeps_maths or self.best.deterministic:
+            return
+        self.report("number formats")
+        usual = choose_precision("auto", self.device).name  # never one that is emulated
+        self.try_values(*({"precision": name} for name in {"fp32", usual}))
+
+    def _compile(self) -> None:
+        self.report("torch.compile")
+        self.try_values({"compile": "on"}, least_seconds=30.0)
+
+    def _processes(self) -> None:
+        """Several processes: started anew for each measurement, so once, and clearly faster."""
+        cores = count_cores()
+        values = {"parallel": "multi_process", "processes": cores, "threads": 1, "workers": 0}
+        if self.device.type != "cpu" or cores < 2 or self.fixed & set(values):
+            return
+        if not can_divide(self.make(self.best)):
+            return
+        if self.seconds_left < 20:
+            self.rows.append(Row(_spell(values), note=_NO_TIME))
+            return
+        self.report("processes")
+        before = self._take_turns([self.best], rounds=2)[0]
+        try:
+            speed = run_processes(self.make, self.best.replace(**values))
+        except PosemillError as error:
+            self.rows.append(Row(_spell(values), note=f"cannot be used: {error}"))
+            return
+        self._choose([values], before * 1.05, [speed])
+
+    def _fits(self, name: str, size: int) -> bool:
+        """Return whether so many clips fit, by how much a pass of today's size takes."""
+        micro = min(self.best.micro_batch, self.best.batch_size)
+        passes = size if name == "micro_batch" else min(size, self.best.micro_batch * 2)
+        config = self.best.replace(workers=0, batch_size=micro)
+        arm = Arm(self.make(config), config)
+        try:
+            with PeakMemory(self.device) as memory:
+                arm.run_steps(1)
+        finally:
+            arm.close()
+        needed = memory.grown * passes / micro
+        free = free_memory()
+        if self.device.type == "cuda":
+            free = torch.cuda.mem_get_info(self.device)[0]
+        if needed <= free * _MEMORY_SHARE:
+            return True
+        said = f"not tried: about {needed / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free"
+        self.rows.append(Row(_spell({name: size}), note=said))
+        return False
+
+
+def _spell(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())

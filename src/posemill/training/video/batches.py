@@ -1,0 +1,104 @@
+"""Clips of pixels in batches of the training, and how a model is called with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from posemill.records import IntArray
+from posemill.training.data.batches import ClipBatch, Draw, pad_targets
+from posemill.training.video.transform import ClipTransform
+from posemill.training.video.video_clips import Item, VideoClips
+
+
+@dataclass
+class VideoBatch(ClipBatch):
+    """Clips of pixels; what becomes of them is done on the device, by `ForwardVideo`.
+
+    Args:
+        frames: `(B, T, height, width, 3)` uint8 RGB, black where padded.
+        view: `(B, 12)` float32, how each clip is augmented; `(B, 0)` where none is.
+    """
+
+    frames: Tensor
+    view: Tensor
+
+
+@dataclass
+class FeatureBatch(ClipBatch):
+    """Clips of which a frozen backbone has seen every frame.
+
+    Args:
+        frames: `(B, T, C)` float32, what it said of each; 0 where padded.
+    """
+
+    frames: Tensor
+
+
+class VideoBatches(Dataset[VideoBatch]):
+    """Makes a whole batch from a list of draws.
+
+    Args:
+        clips: The clips of a split.
+        targets: Class, or gloss indices `(L,)`, of each label.
+    """
+
+    def __init__(self, clips: VideoClips, targets: Mapping[str, int | IntArray]) -> None:
+        self.clips, self._targets = clips, dict(targets)
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def __getitem__(self, draw: Any) -> VideoBatch:
+        return self.__getitems__([draw])
+
+    def __getitems__(self, draws: Sequence[Draw]) -> VideoBatch:
+        """Return the batch of these draws.
+
+        Clips that could not be read are left out where the rule is to drop them; a batch of nothing
+        else has another one in it, which does not count.
+        """
+        found = [(draw, self.clips.at_epoch(draw.clip, draw.epoch)) for draw in draws]
+        kept: list[tuple[Draw, Item]] = [(draw, item) for draw, item in found if item is not None]
+        if not kept:
+            draw = draws[0]._replace(weight=0.0)
+            kept = [(draw, self.clips.replacement(draw.clip, draw.epoch))]
+        items = [item for _, item in kept]
+        targets = [self._targets[self.clips.classes[item["target"]]] for item in items]
+        return make_batch(self.clips, items, targets, [draw for draw, _ in kept])
+
+
+def make_batch(
+    clips: VideoClips,
+    items: Sequence[Item],
+    targets: Sequence[int | IntArray],
+    draws: Sequence[Draw],
+) -> VideoBatch:
+    """Return the batch of some items of a data set; `draws` says which they are."""
+    batch = clips.collate_fn(items)
+    view = batch["view"] if clips.augment is not None else torch.empty(len(items), 0)
+    return VideoBatch(batch["frames"], view, lengths=batch["length"], **pad_targets(targets, draws))
+
+
+class ForwardVideo:
+    """Calls a model of video on a batch: bytes to floats, augmented, on the model's device."""
+
+    def __init__(self) -> None:
+        self._transform = ClipTransform()
+
+    def __call__(self, model: nn.Module, batch: VideoBatch | FeatureBatch) -> Any:
+        """Return the model's output."""
+        return model(self.frames_of(batch), batch.lengths)
+
+    def frames_of(self, batch: VideoBatch | FeatureBatch) -> Tensor:
+        """Return what a model takes: `(B, T, 3, H, W)`, or features `(B, T, C)`."""
+        if isinstance(batch, FeatureBatch):
+            return batch.frames
+        view = batch.view if batch.view.shape[1] else None
+        frames: Tensor = self._transform.to(batch.frames.device)(batch.frames, view)
+        return frames

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import csv
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from posemill.errors import ConfigError, TrainingError
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.folds import assign_group_folds
+from posemill.training.data.leaks import nearest_shares
+from posemill.training.launch.start import train
+from posemill.training.tasks.building import build_workload
+
+SIGNERS = "abcd"
+
+
+def write_clips(folder: Path, *, copied: int = 0, noise: float = 0.0, column: str = "") -> Any:
+    """48 clips of walks, 12 of them dev; some dev clips are training clips with some noise."""
+    rng = np.random.default_rng(0)
+    clips = [rng.normal(size=(6, 5, 2)).cumsum(0) for _ in range(48)]
+    for number in range(copied):
+        clips[36 + number] = clips[number] + noise * rng.normal(size=(6, 5, 2))
+    folder.mkdir()
+    np.savez(folder / "all.npz", keypoints=np.concatenate(clips).astype(np.float32),
+             video_ids=np.repeat([f"clip{n}" for n in range(48)], 6))  # fmt: skip
+    rows = [("video_id", "label", "split", column or "other")]
+    rows += [(f"clip{n}", str(n % 2), "dev" if n >= 36 else "train", SIGNERS[n % 4])
+             for n in range(48)]  # fmt: skip
+    with (folder / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return {"data": str(folder / "all.npz"), "labels": str(folder / "labels.csv"),
+            "normalize": "none"}  # fmt: skip
+
+
+def leaks_of(settings: dict[str, Any]) -> list[str]:
+    return build_workload(TrainConfig(**settings)).find_leaks()
+
+
+def test_healthy_clips_are_not_suspected(tmp_path: Path) -> None:
+    assert leaks_of(write_clips(tmp_path / "clips")) == []
+    assert leaks_of(write_clips(tmp_path / "one", copied=1, noise=0.05)) == [], "one may be chance"
+
+
+def test_copies_of_training_clips_are_counted(tmp_path: Path) -> None:
+    (said,) = leaks_of(write_clips(tmp_path / "clips", copied=3))
+    assert said == (
+        "3 of 12 dev clips looked at are copies of training clips: scores of dev count what was "
+        "learned by heart"
+    )
+
+
+def test_clips_nearly_the_same_are_counted(tmp_path: Path) -> None:
+    (said,) = leaks_of(write_clips(tmp_path / "clips", copied=5, noise=0.05))
+    assert said.startswith(
+        "5 of 12 dev clips looked at are nearly the same as a training clip, as clips recorded at "
+        "once are: scores of dev flatter; --leave-out COLUMN, with"
+    )
+
+
+def test_groups_on_both_sides_are_counted_and_those_kept_apart_are_not(tmp_path: Path) -> None:
+    settings = write_clips(tmp_path / "clips", column="signer")
+    (said,) = leaks_of(settings)
+    assert said == (
+        "12 of 12 dev clips are of a signer that training clips are of (4 of 4 values): scores of "
+        "dev say little of another signer; --leave-out signer does, or --folds 4 --folds-by signer"
+    )
+    assert leaks_of(settings | {"leave_out": "signer=a"}) == []
+    assert leaks_of(settings | {"folds": 2, "folds_by": "signer"}) == []
+    (split,) = leaks_of(settings | {"folds": 2})
+    assert split.startswith("24 of 24 test clips are of a signer that training clips are of")
+
+
+def test_the_note_is_said_once_and_is_in_the_summary(tmp_path: Path, settings: Any) -> None:
+    given = settings(**write_clips(tmp_path / "clips", copied=3), epochs=1)
+    result = train(given)
+    assert any("copies of training clips" in note for note in result.summary["notes"])
+
+
+def test_folds_keep_a_group_together_and_classes_even() -> None:
+    groups = [name for name, count in zip("abcdef", (9, 8, 4, 4, 2, 3), strict=True)
+              for _ in range(count)]  # fmt: skip
+    labels = ["x" if number % 2 else "y" for number in range(30)]
+    folds = assign_group_folds(labels, groups, 3, seed=1)
+    by_group = {name: {int(f) for f, g in zip(folds, groups, strict=True) if g == name}
+                for name in "abcdef"}  # fmt: skip
+    assert all(len(found) == 1 for found in by_group.values())
+    sizes = np.bincount(folds, minlength=3)
+    assert sizes.max() <= 12
+    assert sizes.min() >= 8
+    assert folds.tolist() == assign_group_folds(labels, groups, 3, seed=1).tolist()
+    with pytest.raises(ConfigError, match="folds = 7: expected 2 or more, and no more than the 6"):
+        assign_group_folds(labels, groups, 7, seed=0)
+
+
+def test_folds_by_a_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    settings = write_clips(tmp_path / "clips")
+    said = "leave_out or folds_by: 48 of 48 clips have no 'signer'"
+    with pytest.raises(TrainingError, match=said):
+        build_workload(TrainConfig(**settings, folds=2, folds_by="signer"))
+
+
+def test_distances_are_shares_of_the_usual_one() -> None:
+    rng = np.random.default_rng(0)
+    train = rng.normal(size=(50, 6)).astype(np.float32) * [1, 100, 1, 1, 1, 0]
+    shares = nearest_shares(train, train[:3] + np.float32([0.01, 0, 0, 0, 0, 0]))
+    assert (shares < 0.01).all()
+    assert (nearest_shares(train, train[:3] + 3 * train.std(0)) > 0.3).all()
+    assert nearest_shares(np.ones((9, 2)), np.ones((3, 2))).tolist() == [1, 1, 1]
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """24 clips of two pictures each, of four sessions; 8 of them dev, one cannot be read."""
+    folder = tmp_path_factory.mktemp("pictures")
+    rng = np.random.default_rng(0)
+    rows = ["path,split,label,session"]
+    for number in range(24):
+        place = folder / f"clip{number:02d}"
+        place.mkdir()
+        for frame in range(2):
+            colours = rng.integers(0, 255, (4, 4, 3), dtype=np.uint8)
+            picture = cv2.resize(colours, (32, 32), interpolation=cv2.INTER_CUBIC)
+            cv2.imwrite(str(place / f"{frame}.png"), picture)
+        split = "dev" if number >= 16 else "train"
+        rows.append(f"{place.name},{split},label{number % 2},s{number // 4}")
+    (folder / "clip20" / "0.png").write_bytes(b"no picture")
+    (folder / "videos.csv").write_text("\n".join(rows))
+    return folder / "videos.csv"
+
+
+def test_clips_of_pixels_are_looked_at_too(pictures: Path) -> None:
+    settings = {"data": str(pictures), "model": "tsm", "video_sampling": "segments:2"}
+    assert leaks_of(settings) == [], "sessions are apart, pictures differ"
+    workload = build_workload(TrainConfig(**settings, folds=3, folds_by="session"))
+    assert {len(split) for split in workload.tests.values()} == {8}
+    assert workload.find_leaks() == []
+    (said, *_) = leaks_of(settings | {"folds": 3})
+    assert "test clips are of a session that training clips are of" in said
+
+
+def test_copied_pictures_are_found(pictures: Path, tmp_path: Path) -> None:
+    rows = pictures.read_text().splitlines()
+    moved = [f"{pictures.parent}/{row}" for row in rows[1:]]
+    moved += [f"{pictures.parent}/clip0{n},dev,label{n % 2},s9" for n in range(2, 4)]
+    (tmp_path / "list.csv").write_text("\n".join([rows[0], *moved]))
+    found = leaks_of({"data": str(tmp_path / "list.csv"), "model": "tsm",
+                      "video_sampling": "segments:2"})  # fmt: skip
+    assert found == [
+        "2 of 9 dev clips looked at are copies of training clips: scores of dev count what was "
+        "learned by heart"
+    ]
+
+
+def test_groups_go_with_their_clips(tmp_path: Path) -> None:
+    settings = write_clips(tmp_path / "clips", column="person")
+    clips: Any = build_workload(TrainConfig(**settings)).train.batches
+    assert clips.clips.groups.column == "person"
+    assert clips.clips.select([1, 2]).groups.values == ("b", "c")
+    assert dataclasses.replace(clips.clips, groups=type(clips.clips.groups)()).select([1]).groups \
+        .values == ()  # fmt: skip

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from posemill.training.models.video.shift import temporal_shift
+
+
+def composed(features: torch.Tensor, num_frames: int, order: str = "normal") -> torch.Tensor:
+    """The shift by slices, pad and cat, as it is usually written."""
+    clips = features.unflatten(0, (-1, num_frames))
+    fold = features.shape[1] // 8
+    pad = (0, 0) * (features.ndim - 1)
+    later = F.pad(clips, (*pad, 0, 1))[:, 1:]  # the next frame in the place of each
+    earlier = F.pad(clips, (*pad, 1, 0))[:, :-1]
+    first, second = (later, earlier) if order == "normal" else (earlier, later)
+    parts = [first[:, :, :fold], second[:, :, fold : 2 * fold], clips[:, :, 2 * fold :]]
+    return torch.cat(parts, 2).flatten(0, 1)
+
+
+def both_ways(
+    function: Callable[..., torch.Tensor], features: torch.Tensor, *args: object
+) -> list[torch.Tensor]:
+    features = features.detach().requires_grad_()
+    result = function(features, *args)
+    weights = torch.randn(result.shape, generator=torch.Generator().manual_seed(1))
+    (result.float() * weights).sum().backward()
+    assert features.grad is not None
+    return [result.detach(), features.grad]
+
+
+@pytest.mark.parametrize("order", ["normal", "reversed"])
+@pytest.mark.parametrize(
+    ("frames", "num_frames", "channels"), [(8, 4, 16), (6, 3, 13), (5, 1, 16), (4, 2, 7), (6, 6, 9)]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_it_is_the_composed_form_to_the_last_bit(
+    order: str, frames: int, num_frames: int, channels: int, dtype: torch.dtype
+) -> None:
+    features = torch.randn(frames, channels, 3, 5).to(dtype)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        laid_out = features.contiguous(memory_format=layout)
+
+        def ours(x: torch.Tensor) -> torch.Tensor:
+            return temporal_shift(x, num_frames, order=order)
+
+        expected = both_ways(composed, laid_out, num_frames, order)
+        for one, other in zip(both_ways(ours, laid_out), expected, strict=True):
+            assert one.dtype == dtype
+            assert torch.equal(one, other)
+        assert ours(laid_out).is_contiguous(memory_format=layout)
+
+
+def test_each_channel_comes_from_the_frame_that_the_order_says() -> None:
+    features = torch.arange(1.0, 4.0).reshape(3, 1).expand(3, 8)  # frames 1, 2, 3
+    normal = temporal_shift(features, 3)
+    assert normal[:, 0].tolist() == [2, 3, 0]
+    assert normal[:, 1].tolist() == [0, 1, 2]
+    assert torch.equal(normal[:, 2:], features[:, 2:])
+    turned = temporal_shift(features, 3, order="reversed")
+    assert turned[:, 0].tolist() == [0, 1, 2]
+    assert turned[:, 1].tolist() == [2, 3, 0]
+
+
+def test_second_derivatives_are_right() -> None:
+    features = torch.randn(6, 8, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x: temporal_shift(x.sin(), 3), features)
+
+
+# torch's own compiler warns so of every autograd function that it takes
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+def test_it_is_compiled_whole_and_gives_the_same_bits() -> None:
+    features = torch.randn(8, 16, 3, 5)
+    compiled = torch.compile(
+        lambda x: temporal_shift(x.relu(), 4) * 2, backend="aot_eager", fullgraph=True
+    )
+    expected = both_ways(lambda x: composed(x.relu(), 4) * 2, features)
+    for one, other in zip(both_ways(compiled, features), expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_it_works_under_autocast_and_data_parallel(tmp_path: Path) -> None:
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        return temporal_shift(x, 4)
+
+    found = []
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path / 'meet'}", rank=0, world_size=1
+    )
+    try:
+        for shift in (shifted, lambda x: composed(x, 4)):
+            torch.manual_seed(0)
+            model = _Shifting(shift)
+            parallel = torch.nn.parallel.DistributedDataParallel(model)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                result = parallel(torch.ones(8, 3, 6, 6))
+            assert result.dtype == torch.bfloat16
+            result.float().square().sum().backward()
+            found.append([result, *(weight.grad for weight in model.parameters())])
+    finally:
+        torch.distributed.destroy_process_group()
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
+class _Shifting(torch.nn.Module):
+    def __init__(self, shift: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Conv2d(3, 16, 3), torch.nn.Conv2d(16, 4, 3)
+        self.shift = shift
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.second(self.shift(self.first(frames)))
+        return found
+
+
+def test_frames_that_are_not_of_whole_clips_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected frames of whole clips of 4, got 6 frames"):
+        temporal_shift(torch.zeros(6, 8), 4)

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.launch.ranks import run_ranks
+from posemill.training.loop.distributed import World
+from posemill.training.multigrid.norms import (
+    aggregate_norms,
+    count_groups,
+    group_norms,
+    has_norms,
+    read_norm_state,
+    restore_norms,
+    set_norm_state,
+)
+
+
+def make_model() -> nn.Sequential:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(),
+                          nn.Linear(4 * 36, 5), nn.BatchNorm1d(5))  # fmt: skip
+    nn.init.normal_(model[1].weight)
+    return model
+
+
+def clips(count: int) -> Tensor:
+    return torch.randn(count, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+
+
+def test_a_large_batch_is_normalised_in_groups_of_eight() -> None:
+    grouped, plain = make_model(), make_model()
+    group_norms(grouped, 16, World())
+    batch = clips(16)
+    alone = torch.cat([copy.deepcopy(plain)(batch[:8]), copy.deepcopy(plain)(batch[8:])])
+    found = grouped(batch)
+    assert torch.equal(found, alone)
+    assert not torch.allclose(found, plain(batch), atol=1e-3), "one group of sixteen is another"
+    found.sum().backward()
+    assert grouped[1].weight.grad is not None, "one scale for all groups"
+    assert grouped[1].weight.shape == (4,)
+
+
+def test_the_statistics_of_groups_are_joined_before_an_evaluation() -> None:
+    model = make_model()
+    group_norms(model, 16, World())
+    batch = clips(16)
+    model(batch)
+    halves = [copy.deepcopy(make_model()) for _ in range(2)]
+    for half, part in zip(halves, batch.chunk(2), strict=True):
+        half(part)
+    means = torch.stack([half[1].running_mean for half in halves])
+    variances = torch.stack([half[1].running_var for half in halves])
+    aggregate_norms(model)
+    assert torch.allclose(model[1].running_mean, means.mean(0))
+    expected = variances.mean(0) + (means - means.mean(0)).square().mean(0)
+    assert torch.allclose(model[1].running_var, expected)
+    model.eval()
+    plain = make_model().eval()
+    plain.load_state_dict(model.state_dict())
+    assert torch.allclose(model(batch), plain(batch), atol=1e-6)
+
+
+def test_checkpoints_and_the_model_at_the_end_are_plain() -> None:
+    model = make_model()
+    names = list(model.state_dict())
+    group_norms(model, 32, World())
+    assert list(model.state_dict()) == names
+    model(clips(32))
+    restore_norms(model)
+    assert type(model[1]) is nn.BatchNorm2d
+    assert type(model[5]) is nn.BatchNorm1d
+    assert sorted(dict(model.named_buffers())) == sorted(dict(make_model().named_buffers()))
+    assert model[1].running_mean.abs().sum() > 0
+    assert int(model[1].num_batches_tracked) == 1
+
+
+def test_groups_go_on_where_they_were_saved() -> None:
+    whole = make_model()
+    group_norms(whole, 16, World())
+    whole(clips(16))
+    aggregate_norms(whole)
+    weights, state = copy.deepcopy(whole.state_dict()), copy.deepcopy(read_norm_state(whole))
+    assert sorted(state) == ["norm.1.group_means", "norm.1.group_vars",
+                             "norm.5.group_means", "norm.5.group_vars"]  # fmt: skip
+    again = make_model()
+    again.load_state_dict(weights)
+    group_norms(again, 16, World())
+    set_norm_state(again, state)
+    for model in (whole, again):
+        model(clips(16) * 2)
+        aggregate_norms(model)
+    assert torch.equal(whole[1].running_var, again[1].running_var)
+    set_norm_state(again, {})
+
+
+def test_a_last_batch_that_does_not_divide_has_fewer_groups() -> None:
+    model = make_model()
+    group_norms(model, 24, World())
+    batch = clips(10)
+    expected = torch.cat([make_model()(batch[:5]), make_model()(batch[5:])])
+    assert torch.equal(model(batch), expected)
+    assert torch.isfinite(model(clips(7))).all()
+
+
+def test_few_clips_alone_stay_plain_and_models_without_batch_norm_are_known() -> None:
+    model = make_model()
+    for few in (4, 8, 15):
+        group_norms(model, few, World())
+        assert type(model[1]) is nn.BatchNorm2d
+    assert has_norms(model)
+    assert not has_norms(
+        nn.Sequential(nn.LayerNorm(3), nn.BatchNorm1d(3, track_running_stats=False))
+    )
+    assert [count_groups(n) for n in (1, 8, 15, 16, 64)] == [1, 1, 1, 2, 8]
+
+
+def _norm_in_ranks(world: World) -> dict[str, Any]:
+    """One of two processes with half of the clips each."""
+    model = make_model()
+    group_norms(model, 4, world)
+    batch = clips(8)[world.rank * 4 : world.rank * 4 + 4].requires_grad_()
+    found = model(batch)
+    found.square().sum().backward()
+    restore_norms(model)
+    gathered = world.gather((found.detach().numpy(), batch.grad.numpy()))  # type: ignore[union-attr]
+    return {"outputs": [part[0].tolist() for part in gathered],
+            "gradients": [part[1].tolist() for part in gathered],
+            "mean": model[1].running_mean.tolist(), "var": model[1].running_var.tolist(),
+            }  # fmt: skip
+
+
+def test_processes_with_few_clips_share_their_statistics() -> None:
+    config = TrainConfig(parallel="multi_process", processes=2, threads=1, device="cpu")
+    found = run_ranks(partial(_norm_in_ranks), config)
+    model, batch = make_model(), clips(8).requires_grad_()
+    whole = model(batch)
+    whole.square().sum().backward()
+    outputs = torch.cat([torch.tensor(part) for part in found["outputs"]])
+    gradients = torch.cat([torch.tensor(part) for part in found["gradients"]])
+    assert torch.allclose(outputs, whole, atol=1e-4)
+    assert batch.grad is not None
+    assert torch.allclose(gradients, batch.grad, atol=1e-4)
+    assert found["mean"] == pytest.approx(model[1].running_mean.tolist(), abs=1e-5)
+    assert found["var"] == pytest.approx(model[1].running_var.tolist(), abs=1e-5)

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from posemill.errors import ConfigError
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.batches import BatchMaker, Draw
+from posemill.training.data.datasets import Sample, make_set
+from posemill.training.launch.start import train
+from posemill.training.loop.schedules import learning_rate
+from posemill.training.loop.stepping import Stepper
+from posemill.training.multigrid.keypoints import reshape_keypoints
+from posemill.training.multigrid.stages import Stages, describe_stages
+from posemill.training.runs.run_folder import RunFolder
+from posemill.training.tasks.workload import Split
+
+Settings = Callable[..., dict[str, Any]]
+
+
+def make_split(count: int = 64, *, frames: int = 16, glosses: tuple[int, ...] = ()) -> Split:
+    points, mask = np.ones((frames, 2, 2), np.float32), np.ones((frames, 2), bool)
+    task = "ctc" if glosses else "classify"
+    target = (lambda i: np.full(glosses[i % len(glosses)], 2)) if glosses else (lambda i: i % 2)
+    clips = make_set([Sample(points, mask, target(i)) for i in range(count)], "abc", task=task)
+    split = Split(maker := BatchMaker(clips), clips.lengths)
+    split.reshape = reshape_keypoints(split, maker)
+    return split
+
+
+def grid_config(**changes: Any) -> TrainConfig:
+    return TrainConfig(**{"epochs": 40, "batch_size": 4, "multigrid": True, **changes})
+
+
+def test_without_multigrid_there_is_one_stage_and_the_usual_learning_rate() -> None:
+    config = grid_config(multigrid=False)
+    stages = Stages(make_split(), config)
+    assert [(s.start_epoch, s.stop_epoch, s.epoch_steps) for s in stages] == [(0, 40, 16)]
+    assert stages.total_steps == 640
+    assert [stages.learning_rate(step) for step in (0, 7, 300)] == [
+        learning_rate(config, step, total_steps=640, epoch_steps=16) for step in (0, 7, 300)
+    ]
+    assert not describe_stages(make_split(), config)
+
+
+def test_stages_have_shorter_clips_in_larger_batches() -> None:
+    config = grid_config(scheduler="step", step_epochs=[20, 35], step_gamma=0.1, warmup_epochs=0)
+    stages = Stages(make_split(), config)
+    found = [(s.split.batch_factors, int(s.split.lengths[0]), s.epoch_steps) for s in stages]
+    cycle = [((4,), 4, 4), ((2,), 8, 8), ((1,), 16, 16)]
+    assert found == [*cycle, *cycle, ((1,), 16, 16)]
+    assert stages.num_epochs == 60
+    # 1.44 times fewer than 640, but for epochs that have to be whole.
+    assert 640 / stages.total_steps == pytest.approx(1.44, abs=0.03)
+    first = [stages.total_steps - 1, 0]
+    assert [stages.learning_rate(step) for step in first] == pytest.approx(
+        [0.002 * 0.1**2, 0.002 * 4]
+    )
+    assert next(iter(stages)).split.batches[Draw(3)].points.shape == (1, 4, 2, 2)
+
+
+def test_the_learning_rate_warms_up_to_the_rate_at_its_end_and_follows_the_usual_course() -> None:
+    stages = Stages(make_split(), grid_config(warmup_epochs=2))
+    rates = [stages.learning_rate(step) for step in range(stages.total_steps)]
+    warmup = round(2 * stages.total_steps / 40)
+    assert rates[:warmup] == sorted(rates[:warmup])
+    assert rates[warmup] == pytest.approx(4 * 0.002)
+    assert rates[0] == pytest.approx(4 * 0.002 / (warmup + 1))
+    assert rates[-1] == pytest.approx(0)
+    uncapped = grid_config(multigrid_options={"most_lr_factor": 2}, warmup_epochs=0)
+    assert Stages(make_split(), uncapped).learning_rate(0) == pytest.approx(2 * 0.002)
+
+
+def test_max_steps_ends_it_and_another_epoch_factor_lengthens_it() -> None:
+    assert Stages(make_split(), grid_config(max_steps=7)).total_steps == 7
+    options = {"epoch_factor": 1.0}
+    assert Stages(make_split(), grid_config(multigrid_options=options)).num_epochs == 40
+
+
+def test_the_plan_says_shapes_batches_epochs_steps_and_what_it_saves() -> None:
+    config = grid_config(scheduler="step", step_epochs=[20, 35])
+    lines = describe_stages(make_split(), config)
+    steps = Stages(make_split(), config).total_steps
+    assert lines[0] == (
+        f"multigrid: {steps} steps in 60 epochs instead of 640 in 40: {640 / steps:.2f}x fewer"
+    )
+    assert lines[1] == (
+        "multigrid: 1/4 of the frames: 16 clips a step, lr x 4, epochs 1-18, 33-46: 128 steps"
+    )
+    assert lines[3].startswith("multigrid: all frames: 4 clips a step, lr x 1, epochs 29-32, ")
+    assert len(lines) == 4
+
+
+def test_glosses_that_do_not_fit_into_few_frames_come_with_more() -> None:
+    # 16 frames: a quarter has room for 4 glosses, or for 2 that are the same.
+    split = make_split(glosses=(1, 2, 2, 3))
+    assert split.reshape is not None
+    stages = list(Stages(split, grid_config()))
+    assert [len(stage.split) for stage in stages[:3]] == [48, 64, 64]
+    lines = describe_stages(split, grid_config())
+    assert lines[1] == (
+        "multigrid: 1/4 of the frames: 16 of 64 clips are too short for their glosses and come "
+        "with more frames only"
+    )
+    long = make_split(glosses=(1, 4))
+    assert long.reshape is not None
+    assert long.reshape.grid == ((0.25, 1.0), (0.5, 1.0), (1.0, 1.0))
+    longer = make_split(glosses=(1, 4, 4))
+    assert longer.reshape is not None
+    assert longer.reshape.grid == ((0.5, 1.0), (1.0, 1.0))
+    assert "multigrid: 1/4 of the frames are left out: 42 of 64 clips are too short" in "\n".join(
+        describe_stages(longer, grid_config())
+    )
+
+
+def test_what_cannot_be_made_shorter_is_refused() -> None:
+    said = "multigrid = true needs clips of several frames that can be made shorter"
+    with pytest.raises(ConfigError, match=said):
+        Stages(make_split(frames=1), grid_config())
+
+
+def test_a_batch_that_four_times_over_is_more_than_the_clips_is_refused(
+    settings: Settings,
+) -> None:
+    said = (
+        "multigrid takes up to 4 times batch_size = 8 clips in a step, more than the 28 training "
+        "clips: use --batch-size 7 or less, or leave it out"
+    )
+    with pytest.raises(ConfigError, match=said):
+        train(settings(multigrid=True))
+    assert not Path(settings()["out"]).exists(), "before anything is written"
+
+
+@pytest.mark.parametrize(
+    "options", [{"epoch_factor": "2"}, {"most_lr_factor": True}, {"short_cycle": 1}, {"cap": 4}]
+)
+def test_wrong_options_are_refused_at_once(options: dict[str, Any]) -> None:
+    name, value = next(iter(options.items()))
+    said = f"multigrid_options: expected epoch_factor and most_lr_factor .* got {name} = {value!r}"
+    with pytest.raises(ConfigError, match=said):
+        TrainConfig(multigrid_options=options)
+    with pytest.raises(ConfigError, match="multigrid: expected num_frames and size of 1 or more"):
+        Stages(make_split(), grid_config(multigrid_options={"epoch_factor": -1.0}))
+
+
+@pytest.fixture
+def grid_settings(settings: Settings) -> Settings:
+    def make(**changes: Any) -> dict[str, Any]:
+        # Stages of 2, 1, 1, 1, 1 … epochs; steps of 16, 8, 4 clips.
+        usual = {"multigrid": True, "batch_size": 4, "epochs": 5, "log_every": 1,
+                 "augment_noise": 0.01, "eval_every": 99, "save_every": 99}  # fmt: skip
+        return settings(**usual | changes)
+
+    return make
+
+
+def rates_of(run: str | Path) -> list[float]:
+    return [row["lr"] for row in RunFolder(run).read_metrics() if row["event"] == "train"]
+
+
+@pytest.mark.parametrize(("cut", "kept"), [(3, 3), (6, 6)])
+def test_a_training_stopped_inside_a_cycle_continues_bit_equal(
+    cut: int,
+    kept: int,
+    grid_settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = train(grid_settings(save_every_steps=1, out=str(tmp_path / "whole")))
+    plain = Stepper.take
+    taken: list[int] = []
+
+    def take(self: Stepper, *args: Any) -> None:
+        if len(taken) == cut:
+            raise KeyboardInterrupt
+        taken.append(1)
+        plain(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stepper, "take", take)
+        with pytest.raises(KeyboardInterrupt):
+            train(grid_settings(save_every_steps=1, out=str(tmp_path / "cut")))
+    total = whole.summary["steps"]
+    again = train(grid_settings(save_every_steps=1, out=str(tmp_path / "cut"), resume=True))
+    assert f"continued after step {kept} of {total}" in again.summary["notes"]
+    first, second = (RunFolder(tmp_path / n).checkpoints.load("last") for n in ("whole", "cut"))
+    for name, weight in first.weights.items():
+        assert torch.equal(weight, second.weights[name]), name
+    for name, tensor in first.tensors.items():
+        assert torch.equal(tensor, second.tensors[name]), name
+    assert rates_of(tmp_path / "whole") == rates_of(tmp_path / "cut")
+
+
+def test_a_checkpoint_is_written_at_every_boundary(
+    grid_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from posemill.training.loop.trainer import Trainer
+
+    saved: list[int] = []
+    save = Trainer.save
+
+    def noted(self: Trainer, *names: str) -> None:
+        saved.append(self.state.epoch)
+        save(self, *names)
+
+    monkeypatch.setattr(Trainer, "save", noted)
+    fields = grid_settings()
+    train(fields)
+    stages = Stages(make_split(28), TrainConfig(**fields))
+    assert saved == [stage.stop_epoch for stage in stages]
+    assert len(saved) > 4
+
+
+def test_several_processes_accumulation_and_loaders_take_the_same_steps(
+    grid_settings: Settings, tmp_path: Path
+) -> None:
+    options = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
+    changes = {
+        "one": {},
+        "accumulated": {"micro_batch": 1},
+        "loaded": {"num_workers": 1},
+        "two": {"mode": "multi_process", "processes": 2, "threads": 1},
+    }
+    weights = {}
+    for name, change in changes.items():
+        out = str(tmp_path / name)
+        train(grid_settings(out=out, model_options=options, epochs=3, optimizer="sgd", **change))
+        weights[name] = RunFolder(out).checkpoints.load("last").weights
+    for name in ("accumulated", "loaded", "two"):
+        for key, weight in weights["one"].items():
+            assert torch.allclose(weight, weights[name][key], atol=1e-5), (name, key)
+
+
+def test_the_plan_is_printed_and_in_the_log(
+    grid_settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = train(grid_settings(progress=True))
+    said = capsys.readouterr().err
+    assert "multigrid: 1/4 of the frames: 16 clips a step, lr x 4" in said
+    assert "fewer" in (result.out / "log.txt").read_text()
+    assert result.summary["epochs"] == round(1.5 * 5)

@@ -1,0 +1,158 @@
+"""Keypoints and video of the same clips in one training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from posemill import predict
+from posemill.errors import ConfigError, TrainingError
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.batches import Draw
+from posemill.training.launch.start import train
+from posemill.training.models import build_two_streams
+from posemill.training.models.keypoints.base import ModelShape
+from posemill.training.models.video.base import VideoShape
+from posemill.training.runs.inference import evaluate
+from posemill.training.tasks.building import build_workload
+
+NUM_CLIPS, LABELS = 12, ("falls", "rises")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Videos in a list, and keypoints of all but clip 1 and clip 9, in another order, and of one
+    clip more."""
+    folder = tmp_path_factory.mktemp("streams")
+    rng, lines = np.random.default_rng(0), ["path,split,label"]
+    points, ids = [], []
+    for number in range(NUM_CLIPS):
+        label = LABELS[number % 2]
+        writer = cv2.VideoWriter(
+            str(folder / f"clip{number}.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (24, 24)
+        )
+        for frame in range(6):
+            picture = rng.integers(0, 60, (24, 24, 3), np.uint8)
+            picture[3 * (frame if number % 2 else 5 - frame) :][:5] = 250
+            writer.write(picture)
+        writer.release()
+        lines.append(f"clip{number}.mp4,{'train' if number < 8 else 'dev'},{label}")
+    (folder / "videos.csv").write_text("\n".join(lines))
+    for number in [20, *reversed(range(NUM_CLIPS))]:
+        if number not in (1, 9):
+            height = np.linspace(0.1, 0.9, 5) if number % 2 else np.linspace(0.9, 0.1, 5)
+            points.append(np.stack([np.full((5, 3), number), height[:, None] + np.zeros(3)], -1))
+            ids += [f"clip{number}"] * 5
+    np.savez(folder / "all.npz", keypoints=np.concatenate(points).astype(np.float32), video_ids=ids)
+    return folder
+
+
+def settings(folder: Path, **changes: Any) -> dict[str, Any]:
+    return {
+        "data": [str(folder / "all.npz"), str(folder / "videos.csv")],
+        "cache_folder": str(folder / "cache"),
+        "normalize": "none",
+        "precision": "fp32",
+        "batch_size": 4,
+        "model_options": {"keypoint_options": {"width": 16}},
+        "video": {"sampling": "segments:4", "size": 32},
+        **changes,
+    }
+
+
+def test_batches_hold_the_same_clips_in_both_streams(folder: Path) -> None:
+    config = TrainConfig(**settings(folder))
+    assert config.model.name == "two_streams"
+    grouped = TrainConfig(data={"path": settings(folder)["data"]})
+    assert grouped.data.path == config.data.path
+    workload = build_workload(config)
+    assert len(workload.train) == 7
+    assert workload.val is not None
+    batch = workload.val.batches.__getitems__([Draw(clip) for clip in range(3)])
+    # clips 8, 10 and 11: the number of a clip is the x of its points
+    assert batch.keypoints.points[:, 0, 0, 0].tolist() == [8, 10, 11]
+    assert batch.targets.tolist() == batch.keypoints.targets.tolist() == [0, 0, 1]
+    assert batch.video.frames.shape == (3, 4, 32, 32, 3)
+    assert batch.to("cpu").weights.tolist() == [1, 1, 1]
+    first = batch.video.frames[:, 0].float().mean((2, 3))  # brightness of rows
+    assert [LABELS[int(row.argmax() < 16)] for row in first] == ["falls", "falls", "rises"]
+    with torch.no_grad():
+        assert workload.forward(workload.model, batch).shape == (3, 2)
+
+
+def test_clips_of_one_stream_alone_are_counted(folder: Path) -> None:
+    notes = " ".join(build_workload(TrainConfig(**settings(folder))).notes)
+    assert "2 clips are not in" in notes
+    assert "all.npz and left out, the first is 'clip1'" in notes
+    assert "1 clip is not in" in notes
+    assert "videos.csv and left out, the first is 'clip20'" in notes
+
+
+def test_a_clip_whose_video_is_broken_is_left_out_of_both(folder: Path, tmp_path: Path) -> None:
+    for path in folder.glob("*.*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "clip10.mp4").write_bytes(b"no video")
+    workload = build_workload(TrainConfig(**settings(tmp_path)))
+    assert workload.val is not None
+    batch = workload.val.batches.__getitems__([Draw(clip) for clip in range(3)])
+    assert batch.keypoints.points[:, 0, 0, 0].tolist() == [8, 11]
+    assert batch.indices.tolist() == batch.keypoints.indices.tolist() == [0, 2]
+
+
+def test_late_fusion_is_the_weighted_mean_of_both_answers() -> None:
+    torch.manual_seed(0)
+    points, video = ModelShape(4, 2, 3), VideoShape(3, num_frames=2)
+    model = build_two_streams("two_streams", points, video, keypoint_share=0.25).eval()
+    keypoints = (torch.randn(2, 5, 4, 2), torch.ones(2, 5, 4) > 0, torch.tensor([5, 3]))
+    frames = (torch.randn(2, 2, 3, 32, 32), torch.tensor([2, 2]))
+    expected = 0.25 * model.keypoints(*keypoints) + 0.75 * model.video(*frames)
+    torch.testing.assert_close(model(keypoints, frames), expected)
+    model(keypoints, frames).square().sum().backward()
+    assert not [key for key, weight in model.named_parameters() if weight.grad is None]
+
+
+def test_it_is_trained_evaluated_and_refuses_single_clips(folder: Path, tmp_path: Path) -> None:
+    result = train(settings(folder, out=str(tmp_path / "run"), epochs=2, parallel="single",
+                            figures=False, progress=False, tensorboard=False))  # fmt: skip
+    found = evaluate(tmp_path / "run", split="dev")
+    assert found["accuracy"] == pytest.approx(result.scores["dev"]["accuracy"])
+    with pytest.raises(ConfigError, match="was trained on keypoints and video together"):
+        predict(tmp_path / "run", folder / "clip0.mp4")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": ["a", "b", "c"]}, "data: expected one path, or keypoints and videos of the same"),
+        ({"data": ["videos.csv", "videos.csv"]}, "data: expected keypoints and videos of the same "
+         "clips, got .* which are video and video"),
+        ({"task": "ctc"}, "two streams give one answer a clip: task ctc needs one"),
+        ({"model": "tsm", "model_options": {}}, "model tsm takes video, and .* is two_streams; "
+         "expected one of two_streams"),
+        ({"model_options": {"keypoint_share": 2}}, "keypoint_share: expected 0 to 1, got 2"),
+        ({"model_options": {"video_modell": "tsn"}}, "model two_streams has no option "
+         "'video_modell'.*did you mean 'video_model'"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_refused(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
+    if "data" in changes:
+        changes = {"data": [str(folder / name) for name in changes["data"]]}
+    with pytest.raises(ConfigError, match=message):
+        build_workload(TrainConfig(**settings(folder, **changes)))
+
+
+def test_other_clips_are_one_clear_sentence(folder: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "all.npz", keypoints=np.ones((2, 3, 2), np.float32), video_ids=["x", "y"])
+    data = [str(tmp_path / "all.npz"), str(folder / "videos.csv")]
+    with pytest.raises(TrainingError, match=r"no clip is in both .*: the first ids are 'x' and "
+                       "'clip0'; extract the keypoints from the same list"):  # fmt: skip
+        build_workload(TrainConfig(**settings(folder, data=data)))
+    with pytest.raises(ConfigError, match="task ctc needs one for every frame"):
+        build_two_streams("two_streams", ModelShape(4, 2, 3, "ctc"), VideoShape(3, "ctc"))

@@ -1,0 +1,188 @@
+"""Which settings are tried, and which are kept: by speeds that the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from posemill.errors import TrainingError
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.tasks.workload import Split, equal_lengths
+from posemill.training.tuning import search
+from posemill.training.tuning.search import Row, Search
+
+Speed = Callable[[TrainConfig], float]
+BASE = TrainConfig(
+    parallel="single", processes=1, threads=1, workers=0, precision="fp32", batch_size=64,
+    micro_batch=32, cache="mmap",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "count_cores", lambda: 4)
+    monkeypatch.setattr(search, "run_processes", lambda _, config: 1.0)
+    monkeypatch.setattr(search, "can_divide", lambda _: True)
+    monkeypatch.setattr(Search, "_fits", lambda *_: True)
+
+
+def make(num_clips: int = 10_000, model: nn.Module | None = None) -> Any:
+    workload = SimpleNamespace(
+        model=model or nn.Linear(1, 1), train=Split(Dataset(), equal_lengths(num_clips))
+    )
+    return lambda _: workload
+
+
+def run(speed: Speed, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Search:
+    def turns(_: Search, configs: Sequence[TrainConfig], rounds: int = 3) -> list[float]:
+        return [speed(config) for config in configs]
+
+    monkeypatch.setattr(Search, "_take_turns", turns)
+    options = {"make": make(), "best": BASE, "seconds": 1000.0, **more}
+    found = Search(**options)
+    found.run()
+    return found
+
+
+def changed(found: Search) -> dict[str, Any]:
+    before, after = BASE.to_dict(), found.best.to_dict()
+    return {name: value for name, value in after.items() if value != before[name]}
+
+
+def test_what_is_clearly_faster_is_kept_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds = {0: 100.0, 1: 150.0, 2: 151.0, 3: 120.0, 4: 90.0}
+    found = run(lambda config: speeds[config.workers], monkeypatch)
+    assert changed(found) == {"workers": 2}
+    assert found.reasons == {"workers": "measured 151 samples/s, 100 with workers 0"}
+    assert Row("workers 1", 150.0, 1.5, "") in found.rows
+    assert Row("workers 2", 151.0, 1.51, "taken") in found.rows
+
+
+def test_what_is_faster_by_less_than_the_noise_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = run(lambda config: 102.0 if config.workers else 100.0, monkeypatch)
+    assert changed(found) == {}
+    assert {row.note for row in found.rows} == {""}
+
+
+def faster_by_all(config: TrainConfig) -> float:
+    is_fast = [config.precision == "bf16", config.cache == "ram", config.compile == "on"]
+    return 100.0 * (1 + sum(is_fast)) * config.batch_size
+
+
+def test_batch_and_precision_stay_where_the_maths_is_to_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search, "choose_precision", lambda *_: SimpleNamespace(name="bf16"))
+    found = run(faster_by_all, monkeypatch, keeps_maths=True)
+    assert changed(found) == {"cache": "ram", "compile": "on"}
+    found = run(faster_by_all, monkeypatch)
+    # Twenty steps an epoch are left: 10,000 clips in batches of 256.
+    assert changed(found) == {
+        "cache": "ram", "compile": "on", "precision": "bf16", "batch_size": 256, "micro_batch": 128,
+    }  # fmt: skip
+
+
+def test_what_the_user_gave_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed = frozenset({"cache", "micro_batch", "threads", "precision"})
+    found = run(faster_by_all, monkeypatch, fixed=fixed)
+    assert changed(found) == {"compile": "on"}
+    tried = " ".join(row.setting for row in found.rows)
+    assert not any(name in tried for name in fixed)
+
+
+def test_a_bf16_that_would_be_emulated_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "choose_precision", lambda *_: SimpleNamespace(name="fp32"))
+    found = run(lambda _: 1.0, monkeypatch)
+    assert not [row for row in found.rows if "precision" in row.setting]
+
+
+def test_pictures_are_tried_with_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = make(model=nn.Conv2d(3, 3, 3))
+    found = run(lambda config: 1.0 + config.channels_last, monkeypatch, make=pictures)
+    assert changed(found) == {"channels_last": True}
+
+
+def test_several_processes_have_to_be_clearly_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    for speed, is_taken in ((105.0, False), (200.0, True)):
+        monkeypatch.setattr(search, "run_processes", lambda *_, speed=speed: speed)
+        found = run(lambda _: 100.0, monkeypatch)
+        assert (found.best.parallel == "multi_process") == is_taken
+        assert found.rows[-1].setting.startswith("parallel multi_process, processes 4, threads 1")
+
+
+def test_what_there_is_no_time_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = run(lambda _: 1.0, monkeypatch, seconds=0.0)
+    assert {row.note for row in found.rows} == {"not measured: no time left"}
+    assert found.best == BASE
+
+
+def test_a_setting_that_fails_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def speed(config: TrainConfig) -> float:
+        if config.compile == "on":
+            raise RuntimeError("no C++ compiler\nand more")
+        return 1.0
+
+    found = run(speed, monkeypatch)
+    assert Row("compile on", note="cannot be used: no C++ compiler") in found.rows
+
+    def fail(*_: object) -> float:
+        raise TrainingError("a process died")
+
+    monkeypatch.setattr(search, "run_processes", fail)
+    assert run(lambda _: 1.0, monkeypatch).rows[-1].note == "cannot be used: a process died"
+
+
+def test_what_does_not_fit_into_memory_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # measure what a pass takes
+    monkeypatch.setattr(search, "count_cores", lambda: 1)
+    monkeypatch.setattr(search, "free_memory", lambda: 100_000_000)
+
+    class Grown:
+        """A pass of 32 clips takes 64 MB."""
+
+        grown = 64_000_000
+
+        def __init__(self, _: torch.device) -> None: ...
+
+        def __enter__(self) -> Grown:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(search, "PeakMemory", Grown)
+    arm = SimpleNamespace(run_steps=lambda _: 1.0, close=lambda: None)
+    monkeypatch.setattr(search, "Arm", lambda *_: arm)
+    found = run(lambda config: float(config.micro_batch), monkeypatch, keeps_maths=True)
+    assert found.best.micro_batch == 32
+    said = "not tried: about 128 MB, and 100 MB are free"
+    assert Row("micro_batch 64", note=said) in found.rows
+
+
+def test_slow_settings_have_one_turn_and_all_when_the_time_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from contextlib import contextmanager
+
+    turns: list[str] = []
+
+    def arm(name: str, speed: float) -> SimpleNamespace:
+        return SimpleNamespace(run=lambda _: (turns.append(name), speed)[1])
+
+    @contextmanager
+    def opened(*_: object) -> Any:
+        yield [arm("base", 100.0), arm("slow", 50.0), arm("quick", 120.0)]
+
+    monkeypatch.setattr(search, "opened", opened)
+    found = Search(make(), BASE, 100.0)
+    assert found._take_turns([BASE] * 3) == [100.0, 50.0, 120.0]
+    assert turns == ["base", "slow", "quick", "base", "quick", "base", "quick"]
+    turns.clear()
+    found._end -= 130.0  # 30 s late
+    assert found._take_turns([BASE] * 3) == [100.0, 50.0, 120.0]
+    assert turns == ["base", "slow", "quick"]

@@ -1,0 +1,177 @@
+"""`posemill tune` and `posemill train --tune` on a small training."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import posemill
+from posemill.cli.app import build_app
+from posemill.errors import ConfigError
+from posemill.training.config.resolve import read_config, resolve_config
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.batches import Draw
+from posemill.training.runs.run_folder import RunFolder
+from posemill.training.tasks.building import build_workload
+from posemill.training.tuning import tune as tuning
+from posemill.training.tuning.arms import Arm, PeakMemory, take_some
+from posemill.training.tuning.search import Row, Search
+
+Settings = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def quick(settings: Settings, tmp_path: Path) -> Path:
+    """A configuration in a file, with little time to tune it."""
+    fields = settings(tune_seconds=1.0)
+    del fields["num_workers"], fields["mode"], fields["precision"]
+    config = TrainConfig(**fields, parallel="single", workers=0, precision="fp32")
+    path = tmp_path / "config.toml"
+    text = posemill.provenance.Resolved.of(config).to_toml(is_short=True)
+    path.write_text(text)
+    return path
+
+
+def find(values: dict[str, Any], before: float, after: float, monkeypatch: Any) -> None:
+    """Let the search find these settings, and the last measurement these speeds."""
+
+    def run(self: Search) -> None:
+        self.rows.append(Row("made up", after, after / before, "taken"))
+        self.best = self.best.replace(**values)
+        self.reasons |= dict.fromkeys(values, "made up")
+
+    monkeypatch.setattr(Search, "run", run)
+    monkeypatch.setattr(Search, "compare", lambda *_: (before, after))
+
+
+def test_a_real_tuning_measures_and_leaves_model_and_draws_alone(quick: Path) -> None:
+    state = torch.get_rng_state()
+    found = posemill.tune(quick, keep_maths=True)
+    assert [row for row in found.rows if row.samples_per_second]
+    assert found.gain >= 1
+    assert found.before > 0
+    assert "batch_size" not in found.found
+    torch.manual_seed(found.resolved.config.seed)
+    assert state.shape == torch.get_rng_state().shape
+
+
+def test_what_was_found_is_written_with_the_reason_and_trains(
+    quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find({"cache": "ram"}, 100.0, 150.0, monkeypatch)
+    found = posemill.tune(quick, out=tmp_path / "tuned.toml")
+    assert (found.found, found.gain) == ({"cache": "ram"}, 1.5)
+    text = (tmp_path / "tuned.toml").read_text()
+    assert 'cache = "ram"' in text
+    assert "# machine: made up" in text
+    given = read_config(quick)
+    assert read_config(tmp_path / "tuned.toml") == {**given, "cache": "ram"}
+    assert posemill.train(tmp_path / "tuned.toml", out=str(tmp_path / "trained")).scores
+    with pytest.raises(ConfigError, match=r"tuned.toml is there already; choose another out"):
+        posemill.tune(quick, out=tmp_path / "tuned.toml")
+
+
+@pytest.mark.parametrize(("after", "is_kept"), [(101.0, False), (102.0, True), (50.0, False)])
+def test_settings_that_are_not_clearly_faster_at_the_end_are_not_kept(
+    quick: Path, monkeypatch: pytest.MonkeyPatch, after: float, is_kept: bool
+) -> None:
+    find({"cache": "ram"}, 100.0, after, monkeypatch)
+    found = posemill.tune(quick)
+    assert bool(found.found) == is_kept
+    assert found.gain == (after / 100 if is_kept else 1.0)
+    assert found.resolved.config.cache == ("ram" if is_kept else "mmap")
+    if not is_kept:
+        assert found.lines() == [
+            "tuned: nothing was clearly faster than these settings, which stay"
+        ]
+
+
+def test_a_mode_is_written_whole(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find({"threads": 2, "parallel": "multi_thread"}, 100.0, 200.0, monkeypatch)
+    assert posemill.tune(quick).found == {
+        "parallel": "multi_thread", "processes": 1, "threads": 2, "workers": 0,
+    }  # fmt: skip
+
+
+def test_train_measures_first_and_says_what_it_found(
+    quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find({"cache": "ram"}, 100.0, 150.0, monkeypatch)
+    command = ["train", str(quick), "--tune", "--json"]
+    result = CliRunner().invoke(build_app(), command)
+    assert result.exit_code == 0, result.output
+    tuned = json.loads(result.stdout)["tuned"]
+    assert (tuned["found"], tuned["gain"]) == ({"cache": "ram"}, 1.5)
+    folder = RunFolder(tmp_path / "run")
+    assert read_config(folder.config_path)["cache"] == "ram"
+    assert "made up" in folder.config_path.read_text()
+    assert "tuned: 150 samples/s, 100 before (1.50x)" in (folder.path / "log.txt").read_text()
+    # What goes on goes on as it began.
+    monkeypatch.setattr(tuning, "tune_training", pytest.fail)
+    posemill.train(quick, tune="all", resume=True)
+
+
+def test_a_flag_keeps_its_value(quick: Path) -> None:
+    resolved = resolve_config(quick, {"cache": "mmap", "tune": "all"})
+    assert tuning._fixed(resolved) == {"cache", "tune"}
+
+
+def test_the_command_prints_what_it_measured(
+    quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find({"cache": "ram"}, 100.0, 150.0, monkeypatch)
+    out = tmp_path / "tuned.toml"
+    result = CliRunner().invoke(build_app(), ["tune", str(quick), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "made up" in result.stdout
+    assert "150 samples/s, 100 before (1.50x)" in result.stdout
+    said = CliRunner().invoke(build_app(), ["tune", str(quick)], env={"POSEMILL_LANG": "zh_CN"})
+    assert "之前" in said.stdout
+    found = CliRunner().invoke(build_app(), ["tune", str(quick), "--json"])
+    assert json.loads(found.stdout)["rows"][0]["setting"] == "made up"
+
+
+def test_processes_of_torchrun_are_not_tuned(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "under_torchrun", lambda: True)
+    with pytest.raises(ConfigError, match="tune measures in one process: run posemill tune first"):
+        posemill.tune(quick)
+
+
+def test_measured_clips_are_whole_batches_from_all_over_the_set(settings: Settings) -> None:
+    split = build_workload(TrainConfig(**settings())).train
+    some = take_some(split, 8)
+    assert len(some) == 24  # of 28
+    chosen = np.linspace(0, 27, 24).astype(int)
+    assert some.lengths.tolist() == split.lengths[chosen].tolist()
+    batch = some.batches.__getitems__([Draw(23), Draw(1)])
+    assert batch.indices.tolist() == [27, 1]
+    assert take_some(split, 28) is split
+
+
+def test_an_arm_trains_a_copy(settings: Settings) -> None:
+    config = TrainConfig(**settings())
+    workload = build_workload(config)
+    before = [weights.clone() for weights in workload.model.parameters()]
+    arm = Arm(workload, config)
+    assert arm.run(0.05) > 0
+    assert arm.run_steps(1) > 0
+    arm.close()
+    assert all(map(torch.equal, before, workload.model.parameters()))
+
+
+def test_memory_is_seen_at_its_highest() -> None:
+    with PeakMemory(torch.device("cpu")) as memory:
+        block = np.ones(400_000_000, np.uint8)
+        block += 1
+        torch.zeros(1)
+        time.sleep(0.1)  # it is looked at from a thread
+        del block
+    assert 200_000_000 < memory.grown < 800_000_000

@@ -1,0 +1,129 @@
+"""A frozen backbone whose features are computed once: the same answers in less time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numbered_clips import write_rows
+from test_training import write_clip
+
+from posemill import predict
+from posemill.errors import ConfigError
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.batches import Draw
+from posemill.training.launch.start import train
+from posemill.training.models import build_video_model
+from posemill.training.runs.inference import evaluate
+from posemill.training.tasks.building import build_workload
+from posemill.training.video.features import digest_of
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, Any]:
+    """A list of 12 videos, weights to begin with, and how to train on them."""
+    rows: list[tuple[object, ...]] = []
+    for number in range(12):
+        label = ("falls", "rises")[number % 2]
+        write_clip(tmp_path / f"clip{number}.mp4", label, number)
+        rows.append((f"clip{number}.mp4", "train" if number < 8 else "dev", label))
+    torch.manual_seed(5)
+    first = build_video_model("tsn", num_classes=2, num_frames=4)
+    torch.save(first.backbone.state_dict(), tmp_path / "weights.pth")
+    return {
+        "data": str(write_rows(tmp_path / "videos.csv", "path,split,label", rows)),
+        "cache_folder": str(tmp_path / "cache"),
+        "model": "tsn",
+        "model_options": {"freeze_backbone": True, "weights": str(tmp_path / "weights.pth"),
+                          "head": "gru", "head_width": 16},
+        "video": {"sampling": "segments:4", "size": 32, "precompute": 2},
+        "precision": "fp32",
+        "batch_size": 4,
+    }  # fmt: skip
+
+
+def test_features_give_the_answers_that_frames_give(settings: dict[str, Any]) -> None:
+    answers = []
+    for views in (0, 2):
+        config = TrainConfig(**{**settings, "video": {**settings["video"], "precompute": views}})
+        workload = build_workload(config)
+        workload.model.eval()
+        assert workload.val is not None
+        for split, epoch in ((workload.val, 0), (workload.train, 0), (workload.train, 1)):
+            draws = [Draw(clip, epoch) for clip in (0, 3)]
+            with torch.no_grad():
+                answers.append(workload.forward(workload.model, split.batches.__getitems__(draws)))
+    for one, other in zip(answers[:3], answers[3:], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(answers[4], answers[5])  # another draw in another epoch
+
+
+def test_features_are_computed_once_for_the_same_weights_and_clips(
+    settings: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def says() -> int:
+        build_workload(TrainConfig(**settings))
+        return " ".join(capsys.readouterr().err.split()).count("what the backbone says")
+
+    assert says() == 2  # train and dev
+    assert says() == 0
+    weights = torch.load(tmp_path / "weights.pth", weights_only=True)
+    weights["conv1.weight"] += 0.01
+    torch.save(weights, tmp_path / "weights.pth")
+    assert says() == 2
+    write_clip(tmp_path / "clip0.mp4", "falls", 99)
+    assert says() == 1
+
+
+def test_training_evaluation_and_prediction_go_together(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    result = train({**settings, "out": str(tmp_path / "run"), "epochs": 12, "lr": 0.01,
+                    "parallel": "single", "figures": False, "progress": False,
+                    "tensorboard": False})  # fmt: skip
+    found = evaluate(tmp_path / "run", split="dev")
+    assert found["accuracy"] == pytest.approx(result.scores["dev"]["accuracy"])
+    answers = predict(tmp_path / "run", [tmp_path / f"clip{n}.mp4" for n in range(8, 12)])
+    labels = [("falls", "rises")[n % 2] for n in range(8, 12)]
+    right = np.mean([row.label == label for row, label in zip(answers, labels, strict=True)])
+    assert right == pytest.approx(found["accuracy"])
+
+
+def test_a_clip_that_cannot_be_read_does_not_count(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "clip9.mp4").write_bytes(b"no video")
+    workload = build_workload(TrainConfig(**settings))
+    assert workload.val is not None
+    batch = workload.val.batches.__getitems__([Draw(clip) for clip in range(4)])
+    assert batch.weights.tolist() == [1, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "tsm"}, "video_precompute = 2 keeps what a frozen network says of single "
+         "frames: it needs model tsn with options freeze_backbone=true"),
+        ({"model_options": {"weights": "none", "freeze_backbone": True}}, "it needs model tsn"),
+        ({"model": "r2plus1d", "model_options": {}}, "it needs model tsn"),
+        ({"video": {"precompute": 2, "flip": 0.5, "flip_labels": {"falls": "rises"}}},
+         "video_precompute keeps the label of each clip: leave video_flip out"),
+        ({"multigrid": True}, "video_precompute keeps clips of one shape: leave multigrid out"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_computed_once_is_refused(
+    settings: dict[str, Any], change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_workload(TrainConfig(**{**settings, **change}))
+
+
+def test_weights_are_known_by_their_numbers() -> None:
+    one = build_video_model("tsn", num_classes=2, num_frames=4).backbone
+    before = digest_of(one)
+    assert digest_of(one) == before
+    one.bn1.running_mean += 1
+    assert digest_of(one) != before

@@ -1,0 +1,152 @@
+"""Decoded frames kept on the disk: the same frames, without decoding."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from posemill import VideoClips
+from posemill.errors import DecodeError, TrainingError
+from posemill.training.video import frame_cache, reading
+from posemill.training.video.frame_cache import FrameCache
+
+
+@pytest.fixture
+def own(videos: Path, tmp_path: Path) -> Path:
+    """A list of videos that a test may change."""
+    shutil.copytree(videos.parent, tmp_path / "own")
+    return tmp_path / "own" / "videos.csv"
+
+
+@pytest.fixture
+def opens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The videos that were opened, in order."""
+    opened: list[str] = []
+    real = reading.open_video
+
+    def note(path: str, **more: Any) -> Any:
+        opened.append(Path(path).name)
+        return real(path, **more)
+
+    monkeypatch.setattr(reading, "open_video", note)
+    return opened
+
+
+def read(index: Path, tmp_path: Path, *, cache: bool = True, **more: Any) -> list[torch.Tensor]:
+    clips = VideoClips(index, split="train", size=16, cache=cache,
+                       cache_folder=tmp_path / "cache", **more)  # fmt: skip
+    items = [clips.at_epoch(number, epoch) for epoch in (0, 1) for number in range(len(clips))]
+    return [item["frames"] for item in items if item is not None]
+
+
+@pytest.mark.parametrize("sampling", ["segments:4", "dense:4/8", "uniform:15", "fps:5", "all"])
+def test_frames_are_those_that_decoding_gives(
+    own: Path, tmp_path: Path, sampling: str, opens: list[str]
+) -> None:
+    plain = read(own, tmp_path, cache=False, sampling=sampling)
+    for _ in range(2):  # decoded now, and as kept
+        opens.clear()
+        kept = read(own, tmp_path, sampling=sampling)
+        assert len(kept) == 12
+        assert all(map(torch.equal, plain, kept))
+        kept[0][:] = 0  # a copy
+    assert bool(opens) == (sampling == "fps:5")  # whose times are in the file
+
+
+def test_a_clip_is_opened_once_for_all_epochs_and_sizes_are_kept_apart(
+    own: Path, tmp_path: Path, opens: list[str]
+) -> None:
+    read(own, tmp_path)
+    assert len(opens) == 6
+    clips = VideoClips(own, split="train", size=16, cache=True, cache_folder=tmp_path / "cache")
+    small = clips.reshaped(4, 8)
+    assert small[0]["frames"].shape == (4, 8, 8, 3)  # type: ignore[index]
+    plain = VideoClips(own, split="train", size=8, sampling="segments:4")
+    assert torch.equal(small.at_epoch(1, 0)["frames"], plain.at_epoch(1, 0)["frames"])  # type: ignore[index]
+
+
+def test_a_file_that_changed_is_decoded_again(own: Path, tmp_path: Path) -> None:
+    before = read(own, tmp_path)[0]
+    first = own.parent / "clip0.mp4"
+    shutil.copy(own.parent / "clip1.mp4", first)
+    os.utime(first, ns=(1, 1))
+    plain = read(own, tmp_path, cache=False)[0]
+    assert torch.equal(read(own, tmp_path)[0], plain)
+    assert before.shape == plain.shape
+
+
+def test_loader_processes_fill_one_cache_and_copies_find_it(own: Path, tmp_path: Path) -> None:
+    clips = VideoClips(own, split="train", size=16, cache=True, cache_folder=tmp_path / "cache")
+    clips.set_epoch(0)
+    plain = VideoClips(own, split="train", size=16)
+    for _ in range(2):
+        loader: Any = DataLoader(clips, batch_size=3, num_workers=2)
+        for batch in loader:
+            for frames, index in zip(batch["frames"], batch["index"], strict=True):
+                assert torch.equal(frames, plain.at_epoch(int(index), 0)["frames"])  # type: ignore[index]
+    for path in own.parent.glob("*.mp4"):
+        facts = path.stat()
+        path.write_bytes(bytes(facts.st_size))  # nothing to decode any more
+        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    again = pickle.loads(pickle.dumps(clips))
+    assert again.at_epoch(5, 0)["frames"].shape == (8, 16, 16, 3)
+
+
+def test_a_damaged_record_is_made_again(own: Path, tmp_path: Path) -> None:
+    plain = read(own, tmp_path)
+    (segment,) = (tmp_path / "cache").rglob("*.seg")
+    data = bytearray(segment.read_bytes())
+    data[200] ^= 255
+    segment.write_bytes(data)
+    assert all(map(torch.equal, plain, read(own, tmp_path)))
+
+
+@pytest.mark.parametrize("reason", ["disk", "long"])
+def test_what_has_no_room_is_decoded_each_time(
+    own: Path, tmp_path: Path, opens: list[str], monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    if reason == "disk":
+        full = SimpleNamespace(free=100_000, total=1_000_000)
+        monkeypatch.setattr(frame_cache.shutil, "disk_usage", lambda _: full)
+    else:
+        monkeypatch.setattr(frame_cache, "_MOST_BYTES", 100)
+    plain = read(own, tmp_path, cache=False)
+    assert all(map(torch.equal, plain, read(own, tmp_path)))
+    assert not list((tmp_path / "cache").rglob("*.seg"))
+    assert len(opens) == 12
+
+
+def test_a_clip_that_ends_too_early_is_read_as_without_a_cache(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = reading._OpenVideo.frames_at
+
+    def ends(self: Any, indices: Any) -> Any:
+        if max(indices) > 9:
+            raise DecodeError("it ends", reason="corrupt")
+        return real(self, indices)
+
+    monkeypatch.setattr(reading._OpenVideo, "frames_at", ends)
+    clips = VideoClips(own, size=16, sampling="uniform:1", cache=True,
+                       cache_folder=tmp_path / "cache", on_error="raise")  # fmt: skip
+    assert clips[0]["frames"].shape == (1, 16, 16, 3)  # type: ignore[index]
+
+
+def test_what_all_frames_take_is_estimated(own: Path, packed: Path) -> None:
+    clips = VideoClips(own, split="train", size=16)
+    assert clips.estimate_bytes() == 6 * 12 * 16 * 16 * 3
+    assert VideoClips(packed, size=16).estimate_bytes() is None
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrainingError, match=r"cannot write decoded frames to .*--cache none"):
+        FrameCache(tmp_path / "file", "way")

@@ -1,0 +1,324 @@
+"""`train()` on video: a list, folders of frames, packs; the same modes and files as keypoints."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from numbered_clips import write_rows
+
+from posemill import predict
+from posemill.errors import ConfigError, DeviceError, PosemillError, SourceError, TrainingError
+from posemill.records import PoseClip
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.batches import Draw
+from posemill.training.data.kinds import kind_of
+from posemill.training.data.options import DataOptions
+from posemill.training.launch.leave_out import LeftOut, count_groups
+from posemill.training.launch.start import load_model, train
+from posemill.training.runs.checkpoints import CheckpointFolder
+from posemill.training.runs.inference import evaluate
+from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.video_kind import VideoKind
+from posemill.training.video.batches import VideoBatches
+
+Settings = Callable[..., dict[str, Any]]
+SIDE, NUM_FRAMES = 24, 6
+WAYS = ("falls", "rises")
+
+
+def write_clip(path: Path, label: str, seed: int, num_frames: int = NUM_FRAMES) -> None:
+    """Write a video of a bright bar that falls or rises: no frame alone tells which."""
+    rng = np.random.default_rng(seed)
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), 10, (SIDE, SIDE))
+    for number in range(num_frames):
+        step = number if label == "falls" else num_frames - 1 - number
+        frame = rng.integers(0, 60, (SIDE, SIDE, 3), np.uint8)
+        frame[3 * step + 2 : 3 * step + 6] = 250
+        writer.write(frame)
+    writer.release()
+
+
+@pytest.fixture(scope="session")
+def bars(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A list of 16 videos with splits, labels and the day of each."""
+    folder = tmp_path_factory.mktemp("bars")
+    rows: list[tuple[object, ...]] = []
+    for number in range(16):
+        label, split = WAYS[number % 2], "train" if number < 12 else "dev"
+        write_clip(folder / f"clip{number}.mp4", label, number)
+        rows.append((f"clip{number}.mp4", split, label, f"day{number // 2 % 2}"))
+    return write_rows(folder / "videos.csv", "path,split,label,recorded_at", rows)
+
+
+@pytest.fixture
+def own(bars: Path, tmp_path: Path) -> Path:
+    """A copy of the list and its videos that a test may spoil."""
+    return Path(shutil.copytree(bars.parent, tmp_path / "own")) / bars.name
+
+
+@pytest.fixture
+def video(bars: Path, tmp_path: Path) -> Settings:
+    """Return a function that gives the fields of a quick, quiet training on video."""
+
+    def make(**changes: Any) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "data": str(bars), "model_options": {"width": 0.25, "dropout": 0.0},
+            "video_sampling": "segments:3", "video_size": 32, "epochs": 2, "batch_size": 6,
+            "eval_every": 1, "save_every": 1, "log_every": 1, "mode": "single",
+            "precision": "fp32", "num_workers": 0, "tensorboard": False, "figures": False,
+            "progress": False, "out": str(tmp_path / "run"),
+        }  # fmt: skip
+        return fields | changes
+
+    return make
+
+
+def refused(fields: dict[str, Any], error: type[PosemillError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        train(fields)
+    assert not (Path(fields["out"]) / "checkpoints").exists()
+
+
+def weights_of(run: str) -> dict[str, torch.Tensor]:
+    return CheckpointFolder(Path(run) / "checkpoints").load("last").weights
+
+
+def rewrite(path: Path, change: Callable[[list[str]], list[str]]) -> str:
+    path.write_text("\n".join(change(path.read_text().splitlines())))
+    return str(path)
+
+
+def test_a_path_is_video_or_keypoints_by_what_lies_there(
+    bars: Path, packed: Path, pictures: Path, clips_folder: Path, tmp_path: Path
+) -> None:
+    found = [kind_of(str(path)) for path in (bars, bars.parent, bars.parent / "clip0.mp4", packed,
+                                             packed / "index.csv", pictures)]  # fmt: skip
+    assert found == ["video"] * 6
+    (tmp_path / "points.csv").write_text("a,0.1,0.2\nb,0.3,0.4\n")
+    others = (clips_folder, clips_folder / "train_keypoints.npz", tmp_path / "points.csv",
+              clips_folder / "labels.csv", "nowhere", "", "x_{split}.npz")  # fmt: skip
+    assert {kind_of(str(path)) for path in others} == {"keypoints"}
+
+
+def test_settings_left_open_are_those_of_video(bars: Path, clips_folder: Path) -> None:
+    config = TrainConfig(data=str(bars), preset="memory-limited")
+    assert (config.model.name, config.micro_batch, config.batch_size) == ("tsm", 4, 32)
+    micro = [TrainConfig(data=str(bars), preset=name).micro_batch
+             for name in ("high-performance", "balanced", "extreme")]  # fmt: skip
+    assert micro == [32, 16, 64]
+    keypoints = TrainConfig(data=str(clips_folder))
+    assert (keypoints.model.name, keypoints.micro_batch) == ("tcn_bilstm", 32)
+
+
+def test_a_list_is_trained_on_scored_and_predicted(video: Settings, bars: Path) -> None:
+    fields = video(epochs=8, lr=0.01, batch_size=4)
+    result = train(fields)
+    assert result.scores["dev"]["accuracy"] >= 0.75, "which way a bar moves is in time alone"
+    scores = evaluate(result, split="dev")
+    assert scores["accuracy"] == result.scores["dev"]["accuracy"]
+    assert scores["num_clips"] == 4
+    assert evaluate(result, split="train")["num_clips"] == 12
+    model = load_model(result)
+    assert not model.training
+    one, *others = predict(result, [bars.parent / "clip12.mp4", bars])
+    assert one.clip_id == "clip12"
+    assert sum(chance for _, chance in one.top) == pytest.approx(1, abs=1e-5)
+    assert {entry.clip_id for entry in others} == {f"clip{number}" for number in range(16)}
+    assert one == others[12]
+    says = [entry.label == WAYS[number % 2] for number, entry in enumerate(others[12:])]
+    assert sum(says) / 4 == scores["accuracy"]
+
+
+def test_folders_and_packs_of_frames_give_the_weights_that_they_give_alike(
+    video: Settings, pictures: Path, packed: Path, tmp_path: Path
+) -> None:
+    runs = [video(data=str(path), out=str(tmp_path / f"{path.name}_run"), epochs=1)
+            for path in (pictures, packed)]  # fmt: skip
+    for fields in runs:
+        assert train(fields).summary["steps"] == 1
+    first, second = (weights_of(fields["out"]) for fields in runs)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_accumulated_steps_and_a_continued_training_are_those_of_an_unbroken_one(
+    video: Settings, tmp_path: Path
+) -> None:
+    whole = train(video(out=str(tmp_path / "whole"), micro_batch=3))
+    train(video(epochs=2, max_steps=3, micro_batch=3))
+    continued = train(video(resume=True, micro_batch=3))
+    assert continued.scores == whole.scores
+    first, second = weights_of(str(whole.out)), weights_of(str(continued.out))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_clips_are_divided_as_keypoints_are(video: Settings, own: Path) -> None:
+    rewrite(
+        own, lambda lines: [lines[0], *(line.replace(",dev,", ",train,") for line in lines[1:])]
+    )
+    workload = build_workload(TrainConfig(**video(data=str(own))))
+    assert workload.val is not None
+    assert (len(workload.train), len(workload.val)) == (14, 2), "a share of every class"
+    assert "2 of 16 training clips are set aside" in workload.notes[0]
+    folds = build_workload(TrainConfig(**video(data=str(own), folds=4, fold=1)))
+    assert (len(folds.train), [len(split) for split in folds.tests.values()]) == (12, [4])
+    day = build_workload(TrainConfig(**video(data=str(own), leave_out="recorded_at=day1")))
+    assert (len(day.train), [len(split) for split in day.tests.values()]) == (8, [8])
+
+
+def test_a_column_of_the_list_says_what_is_left_out(video: Settings) -> None:
+    config = TrainConfig(**video(leave_out="recorded_at"))
+    rows = VideoKind().read_rows(config, DataOptions.of(config))
+    assert count_groups(rows, "classify") == [LeftOut("day0", 8, 8), LeftOut("day1", 8, 8)]
+    config = TrainConfig(**video(leave_out="signer"))
+    with pytest.raises(TrainingError, match="16 of 16 clips have no 'signer'"):
+        VideoKind().read_rows(config, DataOptions.of(config))
+
+
+def test_training_clips_are_augmented_and_scored_ones_are_not(video: Settings) -> None:
+    workload = build_workload(TrainConfig(**video()))
+    batches: Any = workload.train.batches
+    assert isinstance(batches, VideoBatches)
+    assert (batches.clips.augment.mirror, batches.clips.augment.scale) == (0.0, (0.5, 1.0))
+    assert workload.val is not None
+    assert workload.val.batches[Draw(0)].view.shape == (1, 0)
+
+
+def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(
+    video: Settings, own: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fields = video(data=str(own), epochs=4)
+    train({**fields, "max_steps": 4})
+    (own.parent / "clip3.mp4").write_bytes(b"not a video any more")
+    (own.parent / "clip13.mp4").write_bytes(b"nor this")
+    result = train({**fields, "resume": True})
+    assert "clip 'clip3' is replaced by another of its label" in caplog.text
+    assert result.summary["steps"] == 8
+    told = [note for note in result.summary["notes"] if "could not be read" in note]
+    assert any("1 clip could not be read, 2 times" in note and "clip3" in note for note in told)
+    assert any("left out" in note and "clip13" in note for note in told)
+    with pytest.raises(PosemillError, match=r"clip3\.mp4"):
+        train(video(data=str(own), video_on_error="raise", out=fields["out"] + "2"))
+
+
+def test_a_file_that_is_not_there_and_a_label_without_any(video: Settings, own: Path) -> None:
+    (own.parent / "clip5.mp4").unlink()
+    workload = build_workload(TrainConfig(**video(data=str(own))))
+    assert workload.notes == (
+        f"1 of 16 clips of {own} are not there and are left out, the first should be clip5.mp4",
+    )
+    refused(video(data=str(own), video_on_error="raise"), SourceError, "clip5.mp4 is not there")
+    rewrite(own, lambda lines: [*lines, "gone.mp4,train,waves,day0", "lost.mp4,dev,waves,day1"])
+    message = r"label 'waves' of .*videos.csv has no clip: none of its 2 files.*gone.mp4"
+    refused(video(data=str(own)), TrainingError, message)
+
+
+def test_a_class_of_one_split_only(video: Settings, own: Path) -> None:
+    rewrite(own, lambda lines: [
+        line.replace("dev,rises", "dev,jumps") if "clip13" in line else line for line in lines
+    ])  # fmt: skip
+    refused(video(data=str(own)), TrainingError, "label 'jumps' of dev clip 'clip13' is not among")
+    rewrite(own, lambda lines: [line.replace("dev,jumps", "dev,falls").replace("dev,rises",
+            "dev,falls") for line in lines])  # fmt: skip
+    notes = build_workload(TrainConfig(**video(data=str(own)))).notes
+    assert notes == ("dev has no clip of 1 class (rises): its scores say nothing of them",)
+
+
+def test_clips_of_one_frame_and_of_several_shapes_are_trained_on(
+    video: Settings, own: Path, packed: Path
+) -> None:
+    write_clip(own.parent / "clip0.mp4", "falls", 0, num_frames=1)
+    writer = cv2.VideoWriter(
+        str(own.parent / "clip1.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (40, 20)
+    )
+    for _ in range(3):
+        writer.write(np.zeros((20, 40, 3), np.uint8))
+    writer.release()
+    (note,) = train(video(data=str(own), epochs=1)).summary["notes"]
+    assert note.startswith("4 of 4 dev clips are of a recorded_at that training clips are of")
+    notes = build_workload(
+        TrainConfig(**video(data=str(packed), video_sampling="uniform:20"))
+    ).notes
+    assert notes == ("9 clips have fewer frames than uniform:20 takes: some of theirs are shown "
+                     "more than once",)  # fmt: skip
+
+
+def test_settings_and_models_of_keypoints_are_refused_and_the_other_way_round(
+    video: Settings, settings: Settings
+) -> None:
+    refused(video(normalize="none"), ConfigError,
+            "data.normalize = 'none' is of keypoints, and .* is video: leave it out")  # fmt: skip
+    refused(video(augment_rotate=5), ConfigError, r"augmentation.rotate = 5.0 is of keypoints")
+    refused(video(model="mlp"), ConfigError, "model mlp takes keypoints, and .* is video; .* tsm")
+    refused(settings(video_size=64), ConfigError, "video.size = 64 is of video, and .* keypoints")
+    refused(settings(model="tsn", model_options={}), ConfigError,
+            "model tsn takes video, and .* is keypoints; expected one of mlp")  # fmt: skip
+    refused(video(video_sampling="every:2"), ConfigError, "video_sampling: .*every:2")
+
+
+def test_a_mirrored_clip_of_a_side_needs_its_other_label(video: Settings, packed: Path) -> None:
+    fields = video(data=str(packed), video_flip=0.5)
+    refused(fields, TrainingError, "mirrored, 'left_swipe' looks like 'right_swipe'")
+    sides = {"left_swipe": "right_swipe"}
+    workload = build_workload(TrainConfig(**fields, video_flip_labels=sides))
+    assert workload.class_names == ("stop", "left_swipe", "right_swipe")
+    batches: Any = workload.train.batches
+    rows = [(batches.clips.at_epoch(0, epoch)["view"][4], batches[Draw(0, epoch)].targets)
+            for epoch in range(8)]  # fmt: skip
+    assert {(int(is_mirrored), int(target)) for is_mirrored, target in rows} == {(0, 1), (1, 2)}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_here_is_an_error_before_anything_is_read(video: Settings) -> None:
+    refused(video(device="cuda"), DeviceError, "cuda")
+
+
+def test_a_model_of_video_takes_no_keypoints(video: Settings, bars: Path, tmp_path: Path) -> None:
+    result = train(video(epochs=1))
+    clip = PoseClip(
+        np.zeros((2, 17, 3), np.float32), np.ones((2, 17), np.float32),
+        np.ones((2, 2), np.int32), "coco-17",
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match=r"was trained on video: expected videos.*a PoseClip"):
+        predict(result, clip)
+    (tmp_path / "broken.mp4").write_bytes(b"no video")
+    with pytest.raises(PosemillError, match=r"broken\.mp4"):
+        predict(result, tmp_path / "broken.mp4")
+    with pytest.warns(UserWarning, match=r"broken\.mp4"):
+        found = predict(result, [bars.parent / "clip1.mp4", tmp_path / "broken.mp4"])
+    assert [entry.clip_id for entry in found] == ["clip1"]
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(3):
+        cv2.imwrite(str(folder / f"{number}.png"), np.zeros((20, 20, 3), np.uint8))
+    assert [entry.clip_id for entry in predict(result, folder)] == ["pictures"]
+
+
+def test_glosses_of_video_are_learned_by_ctc(video: Settings, own: Path) -> None:
+    rewrite(own, lambda lines: [
+        line.replace("falls", "down up").replace("rises", "up down") for line in lines
+    ])  # fmt: skip
+    result = train(video(data=str(own), task="ctc", video_sampling="uniform:6", epochs=1))
+    assert 0 <= result.scores["dev"]["wer"] <= 3
+    assert json.loads((result.out / "run.json").read_text())["class_names"][2:] == ["down", "up"]
+    fields = video(data=str(own), task="ctc", video_sampling="uniform:1")
+    refused({**fields, "out": fields["out"] + "2"}, TrainingError,
+            "12 of 12 train clips are shorter than their glosses")  # fmt: skip
+
+
+def test_the_kind_of_video_says_what_a_model_was_built_for(video: Settings) -> None:
+    config = TrainConfig(**video())
+    kind = VideoKind()
+    workload = build_workload(config)
+    assert workload.identity == {
+        "kind": "video", "model": "tsm", "options": config.model.options, "task": "classify",
+        "num_classes": 2, "num_frames": 3,
+    }  # fmt: skip
+    assert kind.recipe(config) == {}
