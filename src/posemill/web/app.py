@@ -1,0 +1,274 @@
+"""What the server answers: the page's files, and JSON about the runs. Reads; changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from posemill import __version__
+from posemill.errors import PosemillError
+from posemill.files import parse_json, safe_parts
+from posemill.web import extractions, ranges, trainings
+from posemill.web.actions import Actions
+from posemill.web.answers import (
+    READ_ERRORS,
+    JsonAnswer,
+    answer_error,
+    number_of,
+    text_of,
+    whole_of,
+)
+from posemill.web.clip_index import ClipTables, Question
+from posemill.web.library import ClipAddress, Entry, Library
+from posemill.web.media import FILE_KINDS, Media
+from posemill.web.overview import row_of
+
+STATIC = Path(__file__).parent / "static"
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css",
+          ".svg": "image/svg+xml"}  # fmt: skip
+_THREADS = 8  # that read at a time; what else is asked waits
+_MOST_PICTURES = 40
+_BODY_SECONDS = 10.0
+
+
+@dataclass
+class Site:
+    """What all answers share."""
+
+    library: Library
+    allow_actions: bool = False
+    tables: ClipTables = field(default_factory=ClipTables)
+    media: Media = field(default_factory=Media)
+    actions: Actions = field(default_factory=Actions)
+
+    def run(self, request: Request, *kinds: Any) -> Entry:
+        """Return the run that an address names."""
+        return self.library.get(request.path_params["key"], *kinds)
+
+
+def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlette:
+    """Return the app for the runs below some folders."""
+    site = Site(Library(folders), allow_actions)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
+        site.library.start()
+        yield
+        site.tables.close()
+
+    def about(handler: Callable[[Site, Request], Response]) -> Callable[[Request], Response]:
+        return lambda request: handler(site, request)
+
+    async def action(request: Request) -> Response:
+        return await _act(site, request)
+
+    routes = [
+        Route("/", about(_page)),
+        Route("/static/{name}", about(_static)),
+        Route("/api/site", about(_site)),
+        Route("/api/runs", about(_runs)),
+        Route("/api/runs/{key}", about(_run)),
+        Route("/api/runs/{key}/failures", about(_failures)),
+        Route("/api/runs/{key}/predictions", about(_predictions)),
+        Route("/api/runs/{key}/clips", about(_clips)),
+        Route("/api/runs/{key}/choices", about(_choices)),
+        Route("/api/runs/{key}/clip", about(_clip)),
+        Route("/api/runs/{key}/points", about(_points)),
+        Route("/api/runs/{key}/compare", about(_compare)),
+        Route("/api/runs/{key}/frames", about(_frames)),
+        Route("/api/runs/{key}/video", about(_video)),
+        Route("/api/runs/{key}/file", about(_file)),
+        Route("/api/runs/{key}/actions", action, methods=["POST"]),
+        Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg")),
+    ]
+    handlers: dict[Any, Any] = dict.fromkeys(READ_ERRORS, answer_error)
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    app.state.site = site
+    return app
+
+
+def _page(site: Site, request: Request) -> Response:
+    return _send_file("index.html")
+
+
+def _static(site: Site, request: Request) -> Response:
+    return _send_file(request.path_params["name"])
+
+
+_STATIC_NAMES = frozenset(os.listdir(STATIC))  # noqa: PTH208
+
+
+def _send_file(name: str) -> Response:
+    if name not in _STATIC_NAMES:
+        raise PosemillError("there is no such file")
+    path = STATIC / name
+    headers = {"cache-control": "no-cache"}
+    kind = f"{_TYPES[path.suffix]}; charset=utf-8"
+    return Response(path.read_bytes(), headers=headers, media_type=kind)
+
+
+def _site(site: Site, request: Request) -> Response:
+    return JsonAnswer({
+        "version": __version__,
+        "folders": [str(folder) for folder in site.library.folders],
+        "allow_actions": site.allow_actions,
+    })  # fmt: skip
+
+
+def _runs(site: Site, request: Request) -> Response:
+    entries = site.library.entries()
+    return JsonAnswer({
+        "runs": [row_of(entry) for entry in entries],
+        "note": site.library.note,
+        "is_complete": site.library.is_complete,
+    })  # fmt: skip
+
+
+def _run(site: Site, request: Request) -> Response:
+    entry = site.run(request)
+    row = row_of(entry)
+    if row["state"] == "broken":
+        return JsonAnswer(row)
+    if entry.kind == "extraction":
+        row |= extractions.describe_extraction(entry.folder)
+    elif entry.kind == "training":
+        row |= trainings.describe_training(entry.folder, site.library)
+    elif entry.kind == "sweep":
+        row |= trainings.describe_sweep(entry, site.library)
+    return JsonAnswer(row)
+
+
+def _failures(site: Site, request: Request) -> Response:
+    entry = site.run(request, "extraction")
+    return JsonAnswer(extractions.read_failed_files(entry.folder, text_of(request, "reason")))
+
+
+def _predictions(site: Site, request: Request) -> Response:
+    entry = site.run(request, "training")
+    return JsonAnswer(
+        trainings.choose_predictions(
+            entry.folder,
+            split=text_of(request, "split"),
+            label=request.query_params.get("label"),
+            predicted=request.query_params.get("predicted"),
+            limit=whole_of(request, "limit", 100, least=1, most=500),
+        )
+    )
+
+
+def _clips(site: Site, request: Request) -> Response:
+    question = Question(
+        split=text_of(request, "split"),
+        label=text_of(request, "label"),
+        search=text_of(request, "search"),
+        part=text_of(request, "part"),
+        missing=number_of(request, "missing", 0, most=1),
+        jumps=whole_of(request, "jumps", 0, most=1 << 30),
+        is_failed=text_of(request, "failed") == "1",
+        sort=text_of(request, "sort", "order"),
+        offset=whole_of(request, "offset", 0, most=1 << 40),
+        limit=whole_of(request, "limit", 50, least=1, most=200),
+    )
+    entry = site.run(request, "extraction", "prepared")
+    return JsonAnswer(site.tables.page(entry, question))
+
+
+def _choices(site: Site, request: Request) -> Response:
+    return JsonAnswer(site.tables.choices(site.run(request, "extraction", "prepared")))
+
+
+def _clip(site: Site, request: Request) -> Response:
+    from posemill.web.clip_data import describe_clip
+
+    return JsonAnswer(describe_clip(_named(site, request)))
+
+
+def _compare(site: Site, request: Request) -> Response:
+    from posemill.web.comparing import compare_clips
+
+    one = _named(site, request)
+    other = site.library.get(text_of(request, "other"), "extraction", "prepared")
+    return JsonAnswer(compare_clips(one, ClipAddress(other, one.split, one.clip_id)))
+
+
+def _points(site: Site, request: Request) -> Response:
+    from posemill.web.clip_data import MOST_FRAMES, pack_points, read_window
+
+    start = whole_of(request, "start", 0, most=1 << 40)
+    count = whole_of(request, "count", MOST_FRAMES, least=1, most=MOST_FRAMES)
+    clip = read_window(_named(site, request), start, count)
+    return Response(pack_points(clip), media_type="application/octet-stream")
+
+
+def _frames(site: Site, request: Request) -> Response:
+    """Answer with pictures: how many, the bytes of each (0: gone), then the JPEGs themselves."""
+    start = whole_of(request, "start", 0, most=1 << 40)
+    count = whole_of(request, "count", 1, least=1, most=_MOST_PICTURES)
+    side = whole_of(request, "side", 720, least=32, most=1920)
+    pictures = site.media.ask("make_frames", _named(site, request), start, count, side)
+    sizes = [0 if each is None else len(each) for each in pictures]
+    head = struct.pack(f"<{1 + len(sizes)}I", len(sizes), *sizes)
+    body = b"".join([head, *(each for each in pictures if each)])
+    return Response(body, media_type="application/octet-stream")
+
+
+def _video(site: Site, request: Request) -> Response:
+    path = site.media.ask("make_place", _named(site, request))
+    return ranges.answer_range(Path(path), request.headers.get("range"))
+
+
+def _file(site: Site, request: Request) -> Response:
+    kind = text_of(request, "as")
+    if kind not in FILE_KINDS:
+        raise PosemillError(f"as: expected one of {', '.join(FILE_KINDS)}, got {kind[:40]!r}")
+    address = _named(site, request)
+    folder = tempfile.TemporaryDirectory(prefix="posemill_serve_")
+    target = Path(folder.name) / f"clip.{kind}"
+    try:
+        site.media.ask("make_file", address, kind, str(target))
+    except BaseException:
+        folder.cleanup()
+        raise
+    name = "_".join(safe_parts(f"{address.split}/{address.clip_id}")) + f".{kind}"
+    return FileResponse(
+        target, filename=name, media_type="application/octet-stream",
+        background=BackgroundTask(folder.cleanup),
+    )  # fmt: skip
+
+
+async def _act(site: Site, request: Request) -> Response:
+    """Answer the only question that changes anything; see `actions`."""
+    if not site.allow_actions:
+        reason = "this server only shows: start it with --allow-actions"
+        return JsonAnswer({"reason": reason}, 403)
+    if request.headers.get("content-type") != "application/json" or "origin" not in request.headers:
+        return JsonAnswer({"reason": "only the page itself may ask this"}, 403)
+    try:
+        asked = parse_json(await asyncio.wait_for(request.body(), _BODY_SECONDS))
+        action, word = str(asked["action"]), str(asked.get("confirm", ""))
+    except (ValueError, TypeError, LookupError, AttributeError, ClientDisconnect, TimeoutError):
+        return JsonAnswer({"reason": "expected an action"}, 400)
+    entry = site.run(request)
+    found = await anyio.to_thread.run_sync(site.actions.ask, entry, action, word)
+    return JsonAnswer(found)
+
+
+def _named(site: Site, request: Request) -> ClipAddress:
+    """Return the run, the split and the id that an address names."""
+    entry = site.run(request, "extraction", "prepared")
+    return ClipAddress(entry, text_of(request, "split"), text_of(request, "id"))

@@ -1,0 +1,210 @@
+"""One clip for the player: what it is, and its points in windows of frames.
+
+Points of a window are float32: x, y and score of every point of every frame, NaN where missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posemill.clips.inputs import ClipInput
+from posemill.errors import RunError
+from posemill.inspection.drawing.placing import model_bounds
+from posemill.inspection.quality import measure, squeeze
+from posemill.inspection.summary import clip_row
+from posemill.records import FloatArray, PoseClip
+from posemill.skeletons import get_skeleton
+from posemill.skeletons.palette import COLOURS, bone_keys, hex_of, part_colour, point_keys
+from posemill.stores.commits import read_ledger
+from posemill.stores.manifest import MANIFEST_NAME
+from posemill.stores.reader import open_run
+from posemill.stores.shards import SELECT_ROWS, BlockPlan, ShardRows
+from posemill.web.library import PREPARED_ENDING, ClipAddress
+
+MOST_FRAMES = 500  # of a window
+STRIP_BINS = 600
+_MOST_MEASURED = 5000  # frames; longer clips are shown without what is wrong with them
+
+
+def read_window(address: ClipAddress, start: int, count: int) -> PoseClip:
+    """Return some frames of a clip, `start` counted in its rows.
+
+    Raises:
+        PosemillError: There is no such clip, or no such frame.
+    """
+    count = min(count, MOST_FRAMES)
+    if (address.entry.folder / MANIFEST_NAME).is_file():
+        return _window_of_run(address, start, count)
+    clip = _clip_of_file(_file_of(address), address.clip_id)
+    if start >= max(1, len(clip)):
+        raise RunError(f"clip {address.clip_id!r} has {len(clip)} frames")
+    return cut_clip(clip, start, start + count)
+
+
+def cut_clip(clip: PoseClip, start: int, stop: int) -> PoseClip:
+    """Return some frames of a clip, without the people beside the one."""
+    return dataclasses.replace(
+        clip,
+        points=clip.points[start:stop],
+        scores=clip.scores[start:stop],
+        sizes_wh=clip.sizes_wh[start:stop],
+        frame_indices=clip.frame_indices[start:stop],
+        image_paths=clip.image_paths[start:stop],
+        others=None,
+    )
+
+
+def pack_points(clip: PoseClip) -> bytes:
+    """Return x, y and score of all points of a clip, frame by frame, as float32."""
+    packed = np.concatenate([clip.points[..., :2], clip.scores[..., None]], axis=2)
+    return packed.astype("<f4").tobytes()
+
+
+def describe_clip(address: ClipAddress) -> dict[str, Any]:
+    """Return all that the player has to know before it draws the first frame."""
+    pieces = clip_length(address)
+    first = read_window(address, 0, MOST_FRAMES)
+    is_short = pieces <= _MOST_MEASURED
+    strips = _strips(address, pieces, first) if is_short else {}
+    size_wh = first.sizes_wh[0].tolist() if len(first) else [0, 0]
+    bounds = model_bounds(first)
+    return {
+        "split": first.split,
+        "clip_id": first.clip_id,
+        "label": first.label,
+        "fps": first.fps,
+        "num_frames": pieces,
+        "window": MOST_FRAMES,
+        "size_wh": size_wh,
+        "is_video": not first.image_paths,
+        "bounds": None if bounds is None else [each.tolist() for each in bounds],
+        "normalized": first.normalized,
+        "interpolated": first.interpolated,
+        "extra": dict(first.extra),
+        "skeleton": describe_skeleton(first.skeleton_name),
+        **strips,
+    }
+
+
+@lru_cache(maxsize=32)
+def describe_skeleton(name: str) -> dict[str, Any]:
+    """Return parts, bones, names and colours of a skeleton."""
+    skeleton = get_skeleton(name)
+    return {
+        "name": name,
+        "num_points": skeleton.num_points,
+        "point_names": list(skeleton.point_names),
+        "parts": [
+            {"name": part.name, "start": part.start, "stop": part.stop,
+             "colour": part_colour(part.name)}
+            for part in skeleton.parts
+        ],
+        "bones": [list(bone) for bone in skeleton.bones],
+        "point_colours": [hex_of(COLOURS[key]) for key in point_keys(name)],
+        "bone_colours": [hex_of(COLOURS[key]) for key in bone_keys(name)],
+    }  # fmt: skip
+
+
+def clip_length(address: ClipAddress) -> int:
+    """Return how many frames of a clip have keypoints."""
+    if (address.entry.folder / MANIFEST_NAME).is_file():
+        return sum(row.num_rows for row in _rows_of(address))
+    return len(_clip_of_file(_file_of(address), address.clip_id))
+
+
+def read_whole(address: ClipAddress, most: int) -> PoseClip:
+    """Return a clip of at most so many frames, the people beside the one left out.
+
+    Raises:
+        RunError: It is longer.
+    """
+    length = clip_length(address)
+    if length > most:
+        raise RunError(
+            f"clip {address.clip_id!r} has {length} frames; this is done for up to {most}"
+        )
+    if (address.entry.folder / MANIFEST_NAME).is_file():
+        return open_run(address.entry.folder).clip(address.clip_id, address.split)
+    return _clip_of_file(_file_of(address), address.clip_id)
+
+
+def _strips(address: ClipAddress, length: int, first: PoseClip) -> dict[str, Any]:
+    """Return over time where parts were found, how sure they are, and what is wrong."""
+    clip = first if len(first) == length else read_whole(address, _MOST_MEASURED)
+    scores = []
+    for part in clip.skeleton.parts:
+        of_part = clip.scores[:, part.start : part.stop]
+        found = clip.mask[:, part.start : part.stop]
+        means = of_part.sum(1) / np.maximum(found.sum(1), 1)
+        scores.append(_binned(means).tolist())
+    present = [squeeze(column, STRIP_BINS).tolist() for column in clip.present.T]
+    return {
+        "present": present,
+        "scores": scores,
+        "quality": clip_row(measure(clip)),
+        "frame_indices": clip.frame_indices.tolist(),
+    }
+
+
+def _binned(values: FloatArray) -> FloatArray:
+    """Return at most `STRIP_BINS` means of equal stretches, rounded."""
+    if len(values) > STRIP_BINS:
+        edges = np.linspace(0, len(values), STRIP_BINS + 1).astype(int)
+        means = np.add.reduceat(values, edges[:-1]) / np.maximum(np.diff(edges), 1)
+        values = means.astype(np.float32)
+    return np.round(values, 3).astype(np.float32)
+
+
+def _window_of_run(address: ClipAddress, start: int, count: int) -> PoseClip:
+    folder = address.entry.folder
+    chosen: list[ShardRows] = []
+    left = start
+    for row in _rows_of(address):
+        skipped = min(left, row.num_rows)
+        left -= skipped
+        taken = min(row.num_rows - skipped, count - sum(each.num_rows for each in chosen))
+        if taken > 0:
+            chosen.append(row._replace(offset=row.offset + skipped, num_rows=taken))
+    if not chosen:
+        raise RunError(f"clip {address.clip_id!r} has no frame {start}")
+    (clip,) = open_run(folder).read_block(BlockPlan(tuple(chosen))).clips
+    return dataclasses.replace(clip, others=None, run_folder=str(folder))
+
+
+def _rows_of(address: ClipAddress) -> Sequence[ShardRows]:
+    with read_ledger(address.entry.folder) as database:
+        rows = database.execute(
+            f"{SELECT_ROWS} WHERE split = ? AND clip_id = ? ORDER BY clip_no, first_frame",
+            (address.split, address.clip_id),
+        ).fetchall()
+    if not rows:
+        raise RunError(
+            f"there are no keypoints of a clip {address.clip_id!r} in split {address.split!r}"
+        )
+    return [ShardRows(*row) for row in rows]
+
+
+def _file_of(address: ClipAddress) -> Path:
+    """Return the file of a split of prepared data; only those that are there are looked at."""
+    for path in address.entry.folder.glob(f"*{PREPARED_ENDING}"):
+        if path.name == f"{address.split}{PREPARED_ENDING}" and not path.is_symlink():
+            return path
+    raise RunError(f"there is no split {address.split!r}")
+
+
+@lru_cache(maxsize=4)
+def _clip_of(path: Path, mark: int, clip_id: str) -> PoseClip:
+    for clip in ClipInput(path).clips():
+        if clip.clip_id == clip_id:
+            return dataclasses.replace(clip, points=clip.points.copy(), scores=clip.scores.copy())
+    raise RunError(f"{path.name} has no clip {clip_id!r}")
+
+
+def _clip_of_file(path: Path, clip_id: str) -> PoseClip:
+    return _clip_of(path, path.lstat().st_mtime_ns, clip_id)

@@ -1,0 +1,280 @@
+"""A table of all clips of a run, with what is wrong with each: searched, filtered, sorted, paged.
+
+It lies in posemill's cache, not in the run, and is filled by `posemill.web.measuring`, a process of
+its own: reading every keypoint of a million frames takes a minute, a page of the table must not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import queue
+import sqlite3
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posemill.errors import ConfigError, RunError
+from posemill.files import cache_folder
+from posemill.machine.processes import python_command, thread_variables
+from posemill.stores.commits import read_ledger
+from posemill.stores.manifest import LEDGER_NAME
+from posemill.web.library import Entry
+
+MOST_PARTS = 12
+PAGE_SIZES = (1, 200)
+VERSION = "1"
+_TABLES = f"""
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS clips (
+  clip_no INTEGER PRIMARY KEY, split TEXT NOT NULL, clip_id TEXT NOT NULL, label TEXT,
+  num_frames INTEGER, num_rows INTEGER NOT NULL DEFAULT 0, num_failed INTEGER NOT NULL DEFAULT 0,
+  mark TEXT NOT NULL DEFAULT '', measured TEXT, badness REAL, num_jumps INTEGER,
+  num_swaps INTEGER, num_frozen INTEGER, reasons TEXT,
+  {", ".join(f"missing_{number} REAL" for number in range(MOST_PARTS))});
+CREATE UNIQUE INDEX IF NOT EXISTS by_name ON clips (split, clip_id);
+CREATE INDEX IF NOT EXISTS by_badness ON clips (badness DESC);
+CREATE INDEX IF NOT EXISTS by_jumps ON clips (num_jumps DESC);
+CREATE INDEX IF NOT EXISTS by_failed ON clips (num_failed DESC);
+CREATE INDEX IF NOT EXISTS by_label ON clips (label);
+"""
+_SORTS = {
+    "order": "clip_no",
+    "name": "clip_id, split",
+    "worst": "badness DESC, clip_no",
+    "jumps": "num_jumps DESC, clip_no",
+    "failed": "num_failed DESC, clip_no",
+    "frames": "num_frames DESC, clip_no",
+}
+_COLUMNS = ("clip_no", "split", "clip_id", "label", "num_frames", "num_rows", "num_failed",
+            "badness", "num_jumps", "num_swaps", "num_frozen", "reasons")  # fmt: skip
+_MOST_LABELS = 500
+_REST_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which clips, in which order.
+
+    Args:
+        search: Part of their ids.
+        part: Of which at least `missing`, a share, is missing.
+        jumps: At least as many.
+        sort: One of `_SORTS`, or `missing` of `part`.
+    """
+
+    split: str = ""
+    label: str = ""
+    search: str = ""
+    part: str = ""
+    missing: float = 0.0
+    jumps: int = 0
+    is_failed: bool = False
+    sort: str = "order"
+    offset: int = 0
+    limit: int = 50
+
+
+def index_path(entry: Entry) -> Path:
+    """Return where the table of a run is, by its folder and its inode: a new run has a new one."""
+    found = entry.folder.stat()
+    words = f"{VERSION}\0{entry.folder}\0{found.st_dev}\0{found.st_ino}"
+    name = hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    return cache_folder() / "serve" / f"{name}.sqlite"
+
+
+def open_index(path: Path) -> sqlite3.Connection:
+    """Return the table, to be written; made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    database = sqlite3.connect(path, timeout=60, isolation_level=None)
+    database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;" + _TABLES)
+    return database
+
+
+@contextmanager
+def _read_index(path: Path) -> Iterator[sqlite3.Connection | None]:
+    """Yield the table, None where there is none yet."""
+    try:
+        database = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
+    except sqlite3.OperationalError:
+        yield None
+        return
+    with closing(database):
+        yield database
+
+
+class ClipTables:
+    """The tables of all runs. A thread starts what fills them, one run after the other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: queue.SimpleQueue[tuple[Entry, Path] | None] = queue.SimpleQueue()
+        self._under_way: set[Path] = set()
+        self._ended_at: dict[Path, float] = {}
+        self._reasons: dict[Path, str] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread: threading.Thread | None = None
+
+    def page(self, entry: Entry, question: Question) -> dict[str, Any]:
+        """Return some clips, how many there are of the sort, and how many were measured."""
+        path = index_path(entry)
+        self._measure_if_due(entry, path)
+        with _read_index(path) as database:
+            meta = {} if database is None else _meta(database)
+            if database is None or "parts" not in meta:
+                return {
+                    "clips": [],
+                    "total": 0,
+                    "is_ready": False,
+                    "reason": self._reasons.get(path, ""),
+                }
+            parts = json.loads(meta["parts"])[:MOST_PARTS]
+            where, values = _where(question, parts)
+            order = _order(question, parts)
+            columns = ", ".join([*_COLUMNS, *(f"missing_{n}" for n in range(len(parts)))])
+            rows = database.execute(
+                f"SELECT {columns} FROM clips {where} ORDER BY {order} LIMIT ? OFFSET ?",
+                (*values, question.limit, question.offset),
+            ).fetchall()
+            (total,) = database.execute(f"SELECT count(*) FROM clips {where}", values).fetchone()
+            done, everything = database.execute(
+                "SELECT count(measured), count(*) FROM clips"
+            ).fetchone()
+        return {
+            "clips": [_clip(row, parts) for row in rows],
+            "total": total,
+            "parts": parts,
+            "num_measured": done,
+            "num_clips": everything,
+            "is_measuring": path in self._under_way,
+            "is_ready": True,
+        }
+
+    def choices(self, entry: Entry) -> dict[str, Any]:
+        """Return the splits and the labels there are, with numbers of clips."""
+        with _read_index(index_path(entry)) as database:
+            if database is None or "parts" not in _meta(database):
+                return {"splits": [], "labels": []}
+            splits = database.execute("SELECT split, count(*) FROM clips GROUP BY split")
+            labels = database.execute(
+                "SELECT label, count(*) FROM clips WHERE label IS NOT NULL GROUP BY label "
+                "ORDER BY count(*) DESC, label LIMIT ?",
+                (_MOST_LABELS,),
+            )
+            return {"splits": splits.fetchall(), "labels": labels.fetchall()}
+
+    def _measure_if_due(self, entry: Entry, path: Path) -> None:
+        """Ask for a run to be measured, unless its table is of now or was filled a moment ago."""
+        with self._lock:
+            rested = time.monotonic() - self._ended_at.get(path, -_REST_SECONDS)
+            if path in self._under_way or rested < _REST_SECONDS:
+                return
+            if _is_current(entry, path):
+                return
+            self._under_way.add(path)
+            self._waiting.put((entry, path))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, daemon=True, name="measuring")
+                self._thread.start()
+
+    def _work(self) -> None:
+        # In a thread that stays: what it starts ends with the thread that started it.
+        while (asked := self._waiting.get()) is not None:
+            entry, path = asked
+            self._process = process = subprocess.Popen(
+                python_command("posemill.web.measuring", str(entry.folder), str(path)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={**os.environ, **thread_variables(1)},
+            )
+            said = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
+            with self._lock:
+                self._under_way.discard(path)
+                self._ended_at[path] = time.monotonic()
+                why = said[-1] if said else f"its process ended with {process.returncode}"
+                self._reasons[path] = why if process.returncode else ""
+
+    def close(self) -> None:
+        """End what measures."""
+        self._waiting.put(None)
+        if self._process is not None:
+            self._process.kill()
+
+
+def mark_of(entry_folder: Path) -> str:
+    """Return what changes whenever clips of a run do."""
+    if not (entry_folder / LEDGER_NAME).exists():
+        names = sorted(entry_folder.glob("*.npz"))
+        return json.dumps([(each.name, each.lstat().st_mtime_ns) for each in names])
+    with read_ledger(entry_folder) as database:
+        pieces = database.execute("SELECT count(*), max(piece_no) FROM pieces").fetchone()
+        failures = database.execute("SELECT count(*), max(failure_no) FROM failures").fetchone()
+    return json.dumps([pieces, failures])
+
+
+def _is_current(entry: Entry, path: Path) -> bool:
+    with _read_index(path) as database:
+        return database is not None and _meta(database).get("mark") == mark_of(entry.folder)
+
+
+def _meta(database: sqlite3.Connection) -> dict[str, str]:
+    try:
+        return dict(database.execute("SELECT key, value FROM meta").fetchall())
+    except sqlite3.OperationalError:  # it is just being made
+        return {}
+
+
+def _where(question: Question, parts: Sequence[str]) -> tuple[str, list[Any]]:
+    conditions: list[str] = []
+    values: list[Any] = []
+    for column, value in (("split", question.split), ("label", question.label)):
+        if value:
+            conditions.append(f"{column} = ?")
+            values.append(value)
+    if question.search:
+        pattern = question.search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        conditions.append("clip_id LIKE ? ESCAPE '\\'")
+        values.append(f"%{pattern}%")
+    if question.part and question.missing > 0:
+        conditions.append(f"missing_{_number_of(question.part, parts)} >= ?")
+        values.append(question.missing)
+    if question.jumps:
+        conditions.append("num_jumps >= ?")
+        values.append(question.jumps)
+    if question.is_failed:
+        conditions.append("num_failed > 0")
+    return (f"WHERE {' AND '.join(conditions)}" if conditions else ""), values
+
+
+def _order(question: Question, parts: Sequence[str]) -> str:
+    if question.sort == "missing" and question.part:
+        return f"missing_{_number_of(question.part, parts)} DESC, clip_no"
+    if question.sort == "missing":
+        shares = ", ".join(f"coalesce(missing_{number}, 0)" for number in range(len(parts)))
+        return f"max(0, {shares}) DESC, clip_no" if parts else "clip_no"
+    if question.sort not in _SORTS:
+        raise ConfigError(f"sort: expected one of {', '.join([*_SORTS, 'missing'])}")
+    return _SORTS[question.sort]
+
+
+def _number_of(part: str, parts: Sequence[str]) -> int:
+    if part not in parts:
+        raise RunError(f"no part {part[:80]!r}; there are {', '.join(parts)}")
+    return list(parts).index(part)
+
+
+def _clip(row: Sequence[Any], parts: Sequence[str]) -> dict[str, Any]:
+    clip = dict(zip(_COLUMNS, row, strict=False))
+    missing = row[len(_COLUMNS) :]
+    return {
+        **clip,
+        "reasons": json.loads(clip["reasons"] or "[]"),
+        "missing": dict(zip(parts, missing, strict=True)),
+    }

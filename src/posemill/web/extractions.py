@@ -1,0 +1,105 @@
+"""An extraction in detail: splits, speed over time, workers, failures by reason, how to go on."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from posemill.api.spelling import arguments_of
+from posemill.config import ExtractConfig
+from posemill.errors import PosemillError
+from posemill.jobs.extract.log import log_path
+from posemill.jobs.extract.status import Status, read_status
+from posemill.machine.live_files import last_lines, read_live
+from posemill.stores.commits import read_ledger
+from posemill.stores.manifest import LEDGER_NAME, Manifest
+from posemill.web.overview import extraction_row
+
+_LOG_LINES = 200
+_SPEED_LINES = 20_000  # of the log, one a minute: two weeks
+_FILES_NAMED = 50  # of each reason
+_SPEED = re.compile(r"(\S+) progress: (\d+)/(\d+) frames.*?, ([\d.]+) frames/s")
+
+
+def describe_extraction(folder: Path) -> dict[str, Any]:
+    """Return all that the page of an extraction shows, but for the files that failed."""
+    status = read_status(folder)
+    live = read_live(folder) if status.state == "running" else {}
+    return {
+        **extraction_row(folder),
+        "headline": status.headline(),
+        "splits": [
+            {**asdict(each), "in_flight": status.snapshot.in_flight.get(each.split, 0)}
+            for each in status.snapshot.counts
+        ],
+        "elapsed_seconds": status.snapshot.elapsed_seconds,
+        "num_workers": status.snapshot.num_workers,
+        "workers": _workers(live.get("workers")),
+        "speeds": read_speeds(folder),
+        "reasons": [
+            {"reason": reason, "failures": failures, "frames": frames}
+            for reason, failures, frames in status.reasons
+        ],
+        "log": last_lines(log_path(folder), _LOG_LINES),
+        "manifest": asdict(status.manifest),
+        "command": continue_command(status),
+    }
+
+
+def _workers(found: Any) -> list[dict[str, Any]]:
+    """Return what workers are doing, as the run's note says."""
+    rows = found if isinstance(found, list) else []
+    names = ("task", "split", "clip_id", "frame", "phase", "num_frames")
+    return [{name: row.get(name) for name in names} for row in rows if isinstance(row, dict)]
+
+
+def read_speeds(folder: Path) -> list[tuple[str, int, float]]:
+    """Return time, frames done and frames a second of every line of progress in the log."""
+    lines = last_lines(log_path(folder), _SPEED_LINES)
+    return [
+        (found[1], int(found[2]), float(found[4]))
+        for line in lines
+        if (found := _SPEED.match(line))
+    ]
+
+
+def read_failed_files(folder: Path, reason: str) -> list[dict[str, Any]]:
+    """Return the first files that failed for a reason."""
+    if not (folder / LEDGER_NAME).exists():
+        return []
+    with read_ledger(folder) as database:
+        rows = database.execute(
+            "SELECT split, clip_id, frame_index, failures.num_frames, path, message FROM failures "
+            "JOIN clips USING (clip_no) WHERE reason = ? LIMIT ?",
+            (reason, _FILES_NAMED),
+        ).fetchall()
+    names = ("split", "clip_id", "frame_index", "num_frames", "path", "message")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def continue_command(status: Status, *more: str) -> str:
+    """Return the command that goes on with a run; empty where there is none."""
+    arguments = continue_arguments(status.folder, status.manifest)
+    return shlex.join(["posemill", *arguments, *more]) if arguments else ""
+
+
+def continue_arguments(folder: Path, manifest: Manifest) -> list[str]:
+    """Return the arguments of `posemill` that go on with a run, by what its manifest says."""
+    source, options = manifest.source.get("path"), manifest.options
+    if manifest.kind != "extract" or not isinstance(source, str):
+        return []
+    names = ("engine", "engine_options", "mode", "decoder", "resize", "fps", "stride",
+             "split_long_seconds", "splits")  # fmt: skip
+    chosen: dict[str, Any] = {
+        name: options[name] for name in names if options.get(name) is not None
+    }
+    if isinstance(layout := manifest.source.get("layout"), str):
+        chosen["layout"] = layout
+    try:
+        config = ExtractConfig(Path(source), folder, skeleton=manifest.skeleton_name, **chosen)
+    except (PosemillError, TypeError, ValueError):
+        return []
+    return ["extract", *arguments_of(config)]

@@ -1,0 +1,210 @@
+"""Which runs are below some folders: found again and again, so that new ones show by themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from posemill.errors import RunError
+from posemill.files import open_plain
+from posemill.stores.manifest import LEDGER_NAME, MANIFEST_NAME
+from posemill.training.runs.live import LOG_NAME, SWEEP_NAME
+
+Kind = Literal["extraction", "prepared", "training", "sweep"]
+PREPARED_ENDING = "_keypoints.npz"
+_MOST_ENTRIES = 1_000_000  # files and folders looked at; a dataset may lie below the folders too
+_MOST_DEPTH = 12
+_MOST_RUNS = 5000
+_REST = 20.0  # so many times as long as a look took, nobody looks again
+_LEAST_REST_SECONDS = 1.0
+_LEFT_OUT = frozenset(["node_modules", "__pycache__", "site-packages", "shards", "checkpoints"])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run, prepared data, a training or a sweep.
+
+    Args:
+        key: What addresses name it by; no path ever comes from an address.
+        name: Its path below the folder that was asked for.
+    """
+
+    key: str
+    kind: Kind
+    name: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class ClipAddress:
+    """A clip of a run."""
+
+    entry: Entry
+    split: str
+    clip_id: str
+
+
+class Library:
+    """The runs below some folders. Links are not followed, but for the folders themselves.
+
+    Args:
+        folders: Where to look.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.folders = tuple(dict.fromkeys(folder.resolve() for folder in folders))
+        self.note = ""  # why not all was looked at
+        self._entries: dict[str, Entry] = {}
+        self._wanted, self._has_looked = threading.Event(), threading.Event()
+        self._looked_at = self._took_seconds = 0.0
+        self._thread: threading.Thread | None = None
+
+    def start(self, *, wait_seconds: float = 0.5) -> None:
+        """Begin to look; what is found within a moment is there for the first page."""
+        self._wanted.set()
+        self._thread = threading.Thread(target=self._look_again, daemon=True, name="library")
+        self._thread.start()
+        self._has_looked.wait(wait_seconds)
+
+    def entries(self) -> list[Entry]:
+        """Return what is known, by name; somebody looks anew soon after."""
+        rest = max(_LEAST_REST_SECONDS, _REST * self._took_seconds)
+        if time.monotonic() - self._looked_at > rest:
+            self._wanted.set()
+        return sorted(self._entries.values(), key=lambda entry: entry.name)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all folders were looked at once."""
+        return self._has_looked.is_set()
+
+    def get(self, key: str, *kinds: Kind) -> Entry:
+        """Return the run of a key.
+
+        Raises:
+            RunError: There is none, or it is of another kind.
+        """
+        entry = self._entries.get(key)
+        if entry is None or (kinds and entry.kind not in kinds):
+            raise RunError("there is no such run below the folders that are served")
+        return entry
+
+    def look(self) -> None:
+        """Look through all folders once."""
+        started = time.monotonic()
+        found: dict[str, Entry] = {}
+        self.note = ""
+        budget = [_MOST_ENTRIES]
+        for root in self.folders:
+            for kind, folder in _walk(root, budget):
+                relative = folder.relative_to(root).as_posix()
+                name = root.name if relative == "." else relative
+                key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+                found[key] = self._entries[key] = Entry(key, kind, name or str(folder), folder)
+                if len(found) >= _MOST_RUNS:
+                    budget[0] = 0
+        if budget[0] <= 0:
+            self.note = "too many files below the folders: name the folders of the runs themselves"
+        self._entries = found
+        self._took_seconds = time.monotonic() - started
+        self._looked_at = time.monotonic()
+        self._has_looked.set()
+
+    def _look_again(self) -> None:
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            self.look()
+
+
+def _walk(root: Path, budget: list[int]) -> Iterator[tuple[Kind, Path]]:
+    """Yield what is below a folder; `budget` holds how many entries may still be looked at."""
+    waiting = [(str(root), 0)]
+    while waiting and budget[0] > 0:
+        folder, depth = waiting.pop()
+        names, folders = set[str](), list[str]()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    budget[0] -= 1
+                    if budget[0] <= 0:
+                        break
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.name)
+                    elif not entry.is_symlink():
+                        names.add(entry.name)
+        except OSError:
+            continue  # gone by now, or not ours to read
+        kind = _kind_of(Path(folder), names)
+        if kind == "training" and "run" in folders and "run.json" not in names:
+            kind = None  # what a sweep made for one of its trainings, which is in `run`
+        if kind is not None:
+            yield kind, Path(folder)
+        if kind in (None, "sweep", "prepared") and depth < _MOST_DEPTH:
+            inside = (name for name in folders if name[0] != "." and name not in _LEFT_OUT)
+            waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(inside, reverse=True)]
+
+
+def _kind_of(folder: Path, names: set[str]) -> Kind | None:
+    # A broken run is shown too, with the reason.
+    is_run = LEDGER_NAME in names or _has_word(folder / MANIFEST_NAME, b'"posemill_run"')
+    if MANIFEST_NAME in names and is_run:
+        return "extraction"
+    if SWEEP_NAME in names:
+        return "sweep"
+    is_begun = LOG_NAME in names and "config.toml" in names
+    if is_begun or ("run.json" in names and _has_word(folder / "run.json", b"posemill-training")):
+        return "training"
+    if any(name.endswith(PREPARED_ENDING) for name in names):
+        return "prepared"
+    return None
+
+
+def _has_word(path: Path, word: bytes) -> bool:
+    try:
+        with os.fdopen(open_plain(path), "rb") as handle:
+            return word in handle.read(1 << 20)
+    except OSError:
+        return False
+
+
+class Remembered:
+    """What was read of a folder, until its files change or it is too old.
+
+    Args:
+        read: Reads it.
+        files: Those whose change counts.
+        seconds: After which it is read again in any case.
+    """
+
+    def __init__(
+        self, read: Callable[[Path], dict[str, object]], files: Sequence[str], seconds: float
+    ) -> None:
+        self._read, self._files, self._seconds = read, files, seconds
+        self._known: dict[Path, tuple[float, tuple[object, ...], dict[str, object]]] = {}
+
+    def __call__(self, folder: Path) -> dict[str, object]:
+        """Return what `read` says of a folder."""
+        now, mark = time.monotonic(), tuple(_mark(folder / name) for name in self._files)
+        known = self._known.get(folder)
+        if known is not None and known[1] == mark and now - known[0] < self._seconds:
+            return known[2]
+        content = self._read(folder)
+        self._known[folder] = (now, mark, content)
+        if len(self._known) > _MOST_RUNS:
+            self._known.pop(next(iter(self._known)))
+        return content
+
+
+def _mark(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

@@ -1,0 +1,168 @@
+"""Fills the table of a run's clips, see `clip_index`. Run as a module: RUN TABLE.
+
+First what the records say, which takes a moment; then the clips are read and measured, those that
+changed since the last time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+from posemill.clips.inputs import ClipInput
+from posemill.errors import PosemillError
+from posemill.inspection.quality import ClipQuality, measure
+from posemill.machine.processes import die_with_parent
+from posemill.records import PoseClip
+from posemill.skeletons import get_skeleton
+from posemill.stores.commits import read_ledger
+from posemill.stores.manifest import MANIFEST_NAME
+from posemill.stores.reader import Run, open_run
+from posemill.web.clip_index import MOST_PARTS, mark_of, open_index
+from posemill.web.library import PREPARED_ENDING
+
+_NICE = 15
+_COMMIT_EVERY = 200  # clips
+
+
+def fill(folder: Path, path: Path) -> None:
+    """Bring the table of a run, or of prepared data, to what is there now."""
+    with closing(open_index(path)) as database:
+        mark = mark_of(folder)
+        if (folder / MANIFEST_NAME).is_file():
+            run = open_run(folder)
+            _copy_records(run, database)
+            _measure_run(run, database)
+        else:
+            _measure_files(folder, database)
+        database.execute("INSERT OR REPLACE INTO meta VALUES ('mark', ?)", (mark,))
+
+
+def _copy_records(run: Run, database: sqlite3.Connection) -> None:
+    parts = get_skeleton(run.skeleton_name).part_names[:MOST_PARTS]
+    database.execute("BEGIN")
+    with read_ledger(run.folder) as ledger:
+        rows = ledger.execute(
+            "SELECT clip_no, split, clip_id, num_frames, coalesce(rows, 0), coalesce(lost, 0), "
+            "coalesce(rows, 0) || ':' || coalesce(last, 0) FROM clips "
+            "LEFT JOIN (SELECT clip_no, sum(num_rows) AS rows, max(piece_no) AS last FROM pieces "
+            "GROUP BY clip_no) USING (clip_no) "
+            "LEFT JOIN (SELECT clip_no, sum(max(num_frames, 1)) AS lost FROM failures "
+            "GROUP BY clip_no) USING (clip_no)"
+        )
+        database.executemany(
+            "INSERT INTO clips (clip_no, split, clip_id, num_frames, num_rows, num_failed, mark) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (clip_no) DO UPDATE SET num_frames = "
+            "excluded.num_frames, num_rows = excluded.num_rows, num_failed = excluded.num_failed, "
+            "mark = excluded.mark",
+            rows,
+        )
+    columns = ", ".join(f"missing_{number} = ?" for number in range(len(parts)))
+    for split in run.splits if columns else ():
+        shares = (
+            (*_shares(each.num_present[: len(parts)], each.num_frames), split, each.clip_id)
+            for each in run.found_counts(split) or ()
+        )
+        database.executemany(f"UPDATE clips SET {columns} WHERE split = ? AND clip_id = ?", shares)
+    # A clip of which nothing came is worse than any other.
+    database.execute(
+        "UPDATE clips SET badness = 1, reasons = '[\"no frames\"]', measured = mark "
+        "WHERE num_rows = 0 AND num_failed > 0"
+    )
+    _note_parts(database, parts)
+    database.execute("COMMIT")
+
+
+def _note_parts(database: sqlite3.Connection, parts: tuple[str, ...]) -> None:
+    database.execute("INSERT OR REPLACE INTO meta VALUES ('parts', ?)", (json.dumps(parts),))
+
+
+def _measure_run(run: Run, database: sqlite3.Connection) -> None:
+    stale = dict(
+        database.execute(
+            "SELECT clip_no, mark FROM clips WHERE num_rows > 0 AND measured IS NOT mark"
+        ).fetchall()
+    )
+
+    def measured() -> Iterator[tuple[int, str, PoseClip]]:
+        for plan in run.plan_blocks() if stale else ():
+            numbers = list(dict.fromkeys(row.clip_no for row in plan.rows))
+            if not any(number in stale for number in numbers):
+                continue
+            for number, clip in zip(numbers, run.read_block(plan).clips, strict=True):
+                if number in stale:
+                    yield number, stale[number], clip
+
+    _write(database, measured())
+
+
+def _measure_files(folder: Path, database: sqlite3.Connection) -> None:
+    """Measure prepared data: each split is a file."""
+    number = 0
+    for path in sorted(folder.glob(f"*{PREPARED_ENDING}")):
+        split = path.name.removesuffix(PREPARED_ENDING)
+        mark = str(path.lstat().st_mtime_ns)
+        database.execute("BEGIN")
+        first = number
+        clips = []
+        for outline in ClipInput(path).outlines():
+            number += 1
+            parts = get_skeleton(outline.skeleton_name).part_names[:MOST_PARTS]
+            clips.append((number, split, outline.clip_id, outline.num_frames, outline.num_frames,
+                          mark))  # fmt: skip
+        database.execute("DELETE FROM clips WHERE split = ? AND mark != ?", (split, mark))
+        database.executemany(
+            "INSERT OR IGNORE INTO clips (clip_no, split, clip_id, num_frames, num_rows, mark) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            clips,
+        )
+        if clips:
+            _note_parts(database, parts)
+        database.execute("COMMIT")
+        numbered = enumerate(ClipInput(path).clips(), start=first + 1)
+        _write(database, ((index, mark, clip) for index, clip in numbered))
+
+
+def _write(database: sqlite3.Connection, clips: Iterator[tuple[int, str, PoseClip]]) -> None:
+    database.execute("BEGIN")
+    for count, (number, mark, clip) in enumerate(clips, start=1):
+        quality = measure(clip)
+        missing = _missing(quality)
+        columns = "".join(f", missing_{index} = ?" for index in range(len(missing)))
+        database.execute(
+            "UPDATE clips SET label = ?, measured = ?, badness = ?, num_jumps = ?, num_swaps = ?, "
+            f"num_frozen = ?, reasons = ?{columns} WHERE clip_no = ?",
+            (clip.label, mark, quality.badness, quality.num_jumps, quality.num_swaps,
+             quality.num_frozen, json.dumps(quality.reasons), *missing, number),
+        )  # fmt: skip
+        if count % _COMMIT_EVERY == 0:
+            database.execute("COMMIT")
+            database.execute("BEGIN")
+    database.execute("COMMIT")
+
+
+def _missing(quality: ClipQuality) -> list[float]:
+    found = [part.num_present for part in quality.parts[:MOST_PARTS]]
+    return _shares(found, quality.num_frames)
+
+
+def _shares(found: Sequence[int], num_frames: int) -> list[float]:
+    """Return in which share of the frames each part is missing."""
+    return [1 - each / max(1, num_frames) for each in found]
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    if hasattr(os, "nice"):
+        with suppress(OSError):
+            os.nice(_NICE)
+    try:
+        fill(Path(sys.argv[1]), Path(sys.argv[2]))
+    except (PosemillError, OSError, sqlite3.Error, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(1)

@@ -1,0 +1,124 @@
+"""The rows of the first page: what each run is, how far, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from posemill.files import open_plain
+from posemill.jobs.extract.status import read_status
+from posemill.machine.live_files import LIVE_NAME
+from posemill.stores.manifest import LEDGER_NAME, MANIFEST_NAME
+from posemill.training.launch.sweep_status import read_sweep_status
+from posemill.training.runs.live import LOG_NAME, SWEEP_NAME
+from posemill.training.runs.status import read_train_status
+from posemill.web.answers import READ_ERRORS, reason_of
+from posemill.web.library import PREPARED_ENDING, Entry, Kind, Remembered
+
+_MOST_STATS = 1 << 22
+_SECONDS = 1.0  # a run that was killed changes no file
+
+
+def extraction_row(folder: Path) -> dict[str, Any]:
+    """Return how far an extraction is."""
+    status = read_status(folder)
+    snapshot = status.snapshot
+    return {
+        "state": status.state,
+        "what": status.manifest.kind,
+        "engine": status.manifest.extraction.get("engine") or "",
+        "skeleton": status.manifest.skeleton_name,
+        "created_at": status.manifest.created_at,
+        "finished_at": status.finished_at,
+        "done": snapshot.frames_done,
+        "total": snapshot.frames_known,
+        "clips": sum(each.num_clips for each in snapshot.counts),
+        "rate": snapshot.frames_per_second,
+        "seconds_left": snapshot.seconds_left,
+        "frames_failed": snapshot.frames_failed,
+        "clips_failed": snapshot.clips_failed,
+    }
+
+
+def training_row(folder: Path) -> dict[str, Any]:
+    """Return how far a training is."""
+    status = read_train_status(folder)
+    return {
+        "state": status.state,
+        "created_at": status.started_at,
+        "done": status.step,
+        "total": status.total_steps,
+        "epoch": status.epoch,
+        "epochs": status.epochs,
+        "rate": status.samples_per_second if status.state == "running" else None,
+        "seconds_left": status.seconds_left,
+        "score": status.chosen_by,
+        "best": status.best,
+        "scores": status.scores,
+    }
+
+
+def sweep_row(folder: Path) -> dict[str, Any]:
+    """Return how far a sweep is."""
+    status = read_sweep_status(folder)
+    states = [row["state"] for row in status.trainings]
+    return {
+        "state": status.state,
+        "done": states.count("done"),
+        "total": len(states),
+        "failed": states.count("failed"),
+    }
+
+
+def prepared_row(folder: Path) -> dict[str, Any]:
+    """Return what prepared data holds, by its statistics."""
+    splits = []
+    for path in sorted(folder.glob(f"*{PREPARED_ENDING}")):
+        split = path.name.removesuffix(PREPARED_ENDING)
+        stats = _read_stats(folder / f"{split}_stats.json")
+        splits.append({"split": split, "num_bytes": path.lstat().st_size, **stats})
+    return {
+        "state": "finished",
+        "splits": splits,
+        "clips": sum(each.get("num_clips") or 0 for each in splits),
+        "total": sum(each.get("num_frames") or 0 for each in splits),
+        "skeleton": next((each["skeleton"] for each in splits if each.get("skeleton")), ""),
+    }
+
+
+def _read_stats(path: Path) -> dict[str, Any]:
+    try:
+        with os.fdopen(open_plain(path), "rb") as handle:
+            stats = json.loads(handle.read(_MOST_STATS))
+    except FileNotFoundError:  # data of another maker
+        return {}
+    if not isinstance(stats, dict):
+        return {}
+    numbers = {name: stats.get(name) for name in ("num_clips", "num_frames")}
+    return {
+        **{name: value for name, value in numbers.items() if isinstance(value, int)},
+        "skeleton": str(stats.get("skeleton") or ""),
+        "options": stats.get("options"),
+        "parts": stats.get("parts"),
+    }
+
+
+_READERS: dict[Kind, Remembered] = {
+    "extraction": Remembered(
+        extraction_row, (MANIFEST_NAME, LEDGER_NAME, f"{LEDGER_NAME}-wal", LIVE_NAME), _SECONDS
+    ),
+    "training": Remembered(training_row, ("run.json", "summary.json", LIVE_NAME), _SECONDS),
+    "sweep": Remembered(sweep_row, (SWEEP_NAME, LOG_NAME), _SECONDS),
+    "prepared": Remembered(prepared_row, (".",), 60.0),
+}
+
+
+def row_of(entry: Entry) -> dict[str, Any]:
+    """Return the row of a run; one that cannot be read says why."""
+    row = {"key": entry.key, "kind": entry.kind, "name": entry.name, "folder": str(entry.folder)}
+    try:
+        return {**row, **_READERS[entry.kind](entry.folder)}
+    except READ_ERRORS as error:
+        return {**row, "state": "broken", "reason": reason_of(error)}

@@ -1,0 +1,86 @@
+// The words of the page in English and Chinese; the English ones are the keys.
+
+import { ZH, ZH_REASONS } from "./words_zh.js";
+
+let current = first();
+
+function first() {
+  let kept = null;
+  try { kept = localStorage.getItem("language"); } catch { /* a private window */ }
+  const wanted = kept || (navigator.languages || [navigator.language])[0] || "en";
+  return wanted.toLowerCase().startsWith("zh") ? "zh" : "en";
+}
+
+function apply() {
+  document.documentElement.lang = current === "zh" ? "zh-CN" : "en";
+}
+apply();
+
+export const language = () => current;
+
+export function setLanguage(name) {
+  current = name;
+  apply();
+  try { localStorage.setItem("language", name); } catch { /* a private window */ }
+}
+
+/** A text in the reader's language; {0}, {1} … stand for the values. */
+export function t(text, ...values) {
+  const said = (current === "zh" && ZH[text]) || text;
+  const filled = said.replace(/\{(\d)\}/g, (_, place) => values[Number(place)]);
+  return current === "en" ? filled.replace(ONE, "1 $1") : filled;
+}
+
+// `1 clip`, not `1 clips`.
+const ONE = /(?<![\d.,])1 (clip|frame|failure|training|step|point)s\b/g;
+
+/** What is wrong with a clip, as the server says it in English, in the reader's language. */
+export function reasonText(text) {
+  for (const [pattern, say] of current === "zh" ? ZH_REASONS : []) {
+    const found = text.match(pattern);
+    if (found) return say(...found.slice(1).map((word) => t(word)));
+  }
+  return text;
+}
+
+/** A number as people write it. */
+export function number(value, digits = 0) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  return value.toLocaleString(current === "zh" ? "zh-CN" : "en-GB",
+    { maximumFractionDigits: digits, minimumFractionDigits: digits });
+}
+
+export function percent(share, digits = 0) {
+  if (share === null || share === undefined) return "–";
+  if (share > 0 && share < 0.005 && !digits) return "<1 %";
+  if (share < 1 && share > 0.995 && !digits) return "99 %";
+  return `${(share * 100).toFixed(digits)} %`;
+}
+
+/** `2 h 3 min`, `41 s`. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  const whole = Math.round(seconds);
+  if (whole < 60) return t("{0} s", whole);
+  if (whole < 3600) return t("{0} min {1} s", Math.floor(whole / 60), whole % 60);
+  if (whole < 86400 * 2) return t("{0} h {1} min", Math.floor(whole / 3600), Math.floor(whole / 60) % 60);
+  return t("{0} days {1} h", Math.floor(whole / 86400), Math.floor(whole / 3600) % 24);
+}
+
+export function moment(text) {
+  if (!text) return "";
+  const date = new Date(text);
+  if (Number.isNaN(date.getTime())) return String(text);
+  return date.toLocaleString(current === "zh" ? "zh-CN" : "en-GB",
+    { dateStyle: "medium", timeStyle: "short" });
+}
+
+const part = (options) => (text) => {
+  const date = new Date(text || NaN);
+  return Number.isNaN(date.getTime()) ? "" : date.toLocaleString(current === "zh" ? "zh-CN" : "en-GB", options);
+};
+export const day = part({ dateStyle: "medium" });
+export const clockTime = part({ timeStyle: "short" });
+
+/** `left hand` for `left_hand`, in the reader's language. */
+export const partName = (name) => t(String(name).replaceAll("_", " "));

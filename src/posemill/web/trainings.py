@@ -1,0 +1,182 @@
+"""A training in detail: curves, where the time goes, what was confused; and sweeps as tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from posemill.errors import PosemillError
+from posemill.files import open_plain
+from posemill.machine.live_files import last_lines
+from posemill.training.config.resolve import read_config
+from posemill.training.launch.sweep_status import read_sweep_status
+from posemill.training.runs.live import LOG_NAME
+from posemill.training.runs.status import read_metrics, read_object, read_train_status
+from posemill.web.library import Entry, Library
+
+_MOST_POINTS = 800  # of a curve
+_MOST_BYTES = 1 << 26  # of predictions.csv
+_MOST_CLASSES = 400
+_LOG_LINES = 200
+_NO_SCORES = ("event", "step", "epoch", "loss")
+
+
+def describe_training(folder: Path, library: Library) -> dict[str, Any]:
+    """Return all that the page of a training shows."""
+    status = read_train_status(folder)
+    config = _config_of(folder)
+    data = config.get("data")
+    path = data.get("path") if isinstance(data, Mapping) else data
+    return {
+        "headline": status.headline(),
+        "command": status.next_command(),
+        "best_step": status.best_step,
+        "checkpoint_step": status.checkpoint_step,
+        "config": config,
+        "facts": {name: value for name, value in read_object(folder / "run.json").items()
+                  if name != "class_names"},
+        "data_key": _data_key(path, library),
+        "curves": read_curves(folder),
+        "log": last_lines(folder / LOG_NAME, _LOG_LINES),
+        **_timing(folder),
+        **read_confusions(folder),
+    }  # fmt: skip
+
+
+def _config_of(folder: Path) -> dict[str, Any]:
+    try:
+        return read_config(folder / "config.toml")
+    except (PosemillError, OSError, ValueError):
+        return {}
+
+
+def _data_key(path: Any, library: Library) -> str:
+    """Return the key of the data that was trained on, where it is served too."""
+    if not isinstance(path, str) or not path:
+        return ""
+    wanted = Path(path)
+    for entry in library.entries():
+        if entry.kind in ("prepared", "extraction") and wanted in (entry.folder, *_ends(entry)):
+            return entry.key
+    return ""
+
+
+def _ends(entry: Entry) -> list[Path]:
+    """Return how a relative path of a configuration may name a folder."""
+    parts = entry.folder.parts
+    return [Path(*parts[start:]) for start in range(1, len(parts))]
+
+
+def read_curves(folder: Path) -> dict[str, Any]:
+    """Return loss, learning rate and scores over the steps, thinned to what a screen shows."""
+    rows = read_metrics(folder)
+    train = _thin([row for row in rows if row.get("event") == "train"])
+    evals = _thin([row for row in rows if row.get("event") == "eval"])
+    scores = dict.fromkeys(name for row in evals for name in row if name not in _NO_SCORES)
+    return {
+        "loss": [(row["step"], _number(row.get("loss"))) for row in train],
+        "lr": [(row["step"], _number(row.get("lr"))) for row in train],
+        "speed": [(row["step"], _number(row.get("samples_per_second"))) for row in train],
+        "eval_loss": [(row["step"], _number(row.get("loss"))) for row in evals if "loss" in row],
+        "scores": {
+            name: [(row["step"], _number(row.get(name))) for row in evals] for name in scores
+        },
+    }
+
+
+def _thin(rows: Sequence[Any]) -> Sequence[Any]:
+    """Return at most so many rows, evenly spread, the last one among them."""
+    if len(rows) <= _MOST_POINTS:
+        return rows
+    step = math.ceil(len(rows) / _MOST_POINTS)
+    return [*rows[::step], rows[-1]]
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None
+
+
+def _timing(folder: Path) -> dict[str, Any]:
+    """Return where the time went, and what to change about it."""
+    from posemill.training.tuning.advice import advise_run
+    from posemill.training.tuning.evidence import read_evidence
+
+    try:
+        seconds = dict(read_evidence(folder).timing_seconds)
+        advice = [str(each) for each in advise_run(folder)]
+    except (PosemillError, OSError, ValueError, TypeError, LookupError):
+        return {"timing_seconds": {}, "advice": []}
+    return {"timing_seconds": seconds, "advice": advice}
+
+
+def read_predictions(folder: Path) -> list[dict[str, str]]:
+    """Return the rows of `predictions.csv`; none where there is no such file."""
+    try:
+        with os.fdopen(open_plain(folder / "predictions.csv"), "rb") as handle:
+            text = handle.read(_MOST_BYTES).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return []
+    rows = csv.DictReader(io.StringIO(text))
+    return [{str(key): str(value) for key, value in row.items()} for row in rows]
+
+
+def read_confusions(folder: Path) -> dict[str, Any]:
+    """Return by split how often each class was taken for each other, cells that are not 0 only."""
+    rows = read_predictions(folder)
+    classes = list(dict.fromkeys(row.get("label", "") for row in rows))
+    classes += [row.get("predicted", "") for row in rows]
+    names = sorted(set(classes))
+    if not rows or len(names) > _MOST_CLASSES:  # sentences are no classes
+        return {"classes": [], "confusions": {}, "num_predictions": len(rows)}
+    place = {name: index for index, name in enumerate(names)}
+    found: dict[str, Counter[tuple[int, int]]] = {}
+    for row in rows:
+        cell = place[row.get("label", "")], place[row.get("predicted", "")]
+        found.setdefault(row.get("split", ""), Counter())[cell] += 1
+    cells = {split: [(*cell, count) for cell, count in each.items()]
+             for split, each in found.items()}  # fmt: skip
+    return {"classes": names, "confusions": cells, "num_predictions": len(rows)}
+
+
+def choose_predictions(
+    folder: Path, *, split: str, label: str | None, predicted: str | None, limit: int
+) -> list[dict[str, str]]:
+    """Return the clips of a cell of the matrix; the surest first."""
+    rows = [
+        row
+        for row in read_predictions(folder)
+        if (not split or row.get("split") == split)
+        and (label is None or row.get("label") == label)
+        and (predicted is None or row.get("predicted") == predicted)
+    ]
+    return sorted(rows, key=lambda row: -_score_of(row))[:limit]
+
+
+def _score_of(row: Mapping[str, str]) -> float:
+    try:
+        return float(row.get("score") or 0)
+    except ValueError:
+        return 0.0
+
+
+def describe_sweep(entry: Entry, library: Library) -> dict[str, Any]:
+    """Return a row for each training of a sweep, with the key of its page."""
+    status = read_sweep_status(entry.folder)
+    keys = {each.folder: each.key for each in library.entries() if each.kind == "training"}
+    rows = [
+        {**row, "key": keys.get(entry.folder / str(row["job"]) / "run", "")}
+        for row in status.trainings
+    ]
+    return {
+        "headline": status.headline(),
+        "command": status.next_command(),
+        "trainings": rows,
+        "log": list(status.last_lines),
+    }

@@ -1,0 +1,107 @@
+"""Runs of the fake engine, hostile ones among them, and a client that asks like a browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from made_up_people import make_person
+
+import posemill
+from posemill.stores.manifest import Manifest
+from posemill.stores.writer import RunWriter
+
+pytest.importorskip("starlette", reason="the extra 'web' is not installed")
+from starlette.testclient import TestClient
+
+from posemill.web.app import make_app
+from posemill.web.clip_index import index_path
+from posemill.web.guard import Guard
+from posemill.web.library import Entry, Library
+from posemill.web.measuring import fill
+
+HOSTILE = "<img src=x onerror=alert(1)>/../../'\";--\u202e"
+
+
+@pytest.fixture
+def hostile() -> str:
+    """A name that would be markup, a path and a statement, if anything took it for one."""
+    return HOSTILE
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="session")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three clips of frames in two splits, one of whose pictures is broken."""
+    root = tmp_path_factory.mktemp("source") / "tree"
+    rng = np.random.default_rng(0)
+    for clip, num_frames in {"train/a": 6, "train/b": 4, "dev/c": 5}.items():
+        (root / clip).mkdir(parents=True)
+        for index in range(num_frames):
+            picture = rng.integers(100, 130, (48, 64, 3), dtype=np.uint8)
+            assert cv2.imwrite(str(root / clip / f"{index}.png"), picture)
+    broken = root / "train" / "b" / "2.png"
+    broken.write_bytes(broken.read_bytes()[:60])
+    return root
+
+
+@pytest.fixture(scope="session")
+def runs(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run, one of strange names, prepared data, and three that are broken."""
+    root = tmp_path_factory.mktemp("runs")
+    posemill.extract(
+        tree, root / "fake", engine="fake", executor="serial", mode="video", progress=False
+    )
+    posemill.prepare(root / "fake", root / "prepared", progress=False)
+    strange = make_person(5, split=HOSTILE, label=HOSTILE)
+    swaying = make_person(40, split="train", label="hello")
+    write_people(root / "people", {"swaying": swaying, HOSTILE: strange})
+    write_people(root / "others", {"swaying": make_person(40, step=0.003, split="train")})
+    for name, content in {
+        "not_json": "{", "of_the_future": '{"posemill_run": 99}', "hostile": json.dumps(
+            {"posemill_run": 1, "skeleton_name": "nobody knows", "created_at": HOSTILE})
+    }.items():  # fmt: skip
+        (root / "broken" / name).mkdir(parents=True)
+        (root / "broken" / name / "manifest.json").write_text(content)
+        (root / "broken" / name / "ledger.sqlite").write_bytes(b"no database")
+    return root
+
+
+def write_people(folder: Path, clips: dict[str, Any]) -> None:
+    """Write a run of made-up people."""
+    import dataclasses
+
+    with RunWriter(folder, Manifest("holistic-543", kind="import")) as writer:
+        for clip_id, clip in clips.items():
+            writer.add(dataclasses.replace(clip, clip_id=clip_id))
+
+
+@pytest.fixture
+def client(runs: Path) -> Iterator[TestClient]:
+    """A client on this machine."""
+    guard = Guard(make_app([runs]), host="127.0.0.1")
+    with TestClient(guard, base_url="http://127.0.0.1:8765") as client:
+        yield client
+
+
+@pytest.fixture
+def entry_of(runs: Path) -> Callable[[str], Entry]:
+    """A function that returns a run by its name, its clips measured."""
+    library = Library([runs])
+    library.look()
+
+    def find(name: str) -> Entry:
+        entry = next(each for each in library.entries() if each.name == name)
+        fill(entry.folder, index_path(entry))
+        return entry
+
+    return find

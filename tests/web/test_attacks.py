@@ -1,0 +1,409 @@
+"""Strangers' files, strangers' sites and clients that do not behave."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import pytest
+from starlette.testclient import TestClient
+
+from posemill.errors import ConfigError, PosemillError, RunError
+from posemill.inspection.drawing.originals import Originals, Place
+from posemill.web import server as server_module
+from posemill.web.app import STATIC, make_app
+from posemill.web.guard import COOKIE, Guard, is_own_host
+from posemill.web.library import Entry, Library
+from posemill.web.media import Media
+from posemill.web.ranges import MOST_BYTES, answer_range, parse_range
+from posemill.web.server import make_server, serve
+
+Find = Callable[[str], Entry]
+UPWARD = ("..", "../../etc/passwd", "/etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e", "\0", "~",
+          "....//", "C:\\Windows", "a" * 5000)  # fmt: skip
+
+
+def test_no_address_leads_out_of_the_runs(client: TestClient, entry_of: Find, hostile: str) -> None:
+    key = entry_of("fake").key
+    for name in (*UPWARD, hostile):
+        word = quote(name, safe="%")
+        for path in (f"/static/{word}", f"/api/runs/{word}", f"/api/runs/{word}/clips"):
+            answer = client.get(path)
+            if answer.url.path == path.partition("%")[0] or "%" in path:  # not what it made of it
+                assert answer.status_code in (404, 405), path
+            assert b"root:" not in answer.content
+        for page in ("clip", "points", "frames", "file", "compare", "clips", "failures"):
+            question = {"split": name, "id": name, "other": name, "as": name, "reason": name,
+                        "label": name, "search": name, "part": name, "missing": "1"}  # fmt: skip
+            answer = client.get(f"/api/runs/{key}/{page}", params=question)
+            assert answer.status_code in (200, 404)
+            assert b"root:" not in answer.content
+            assert answer.headers["content-type"] == "application/json"
+
+
+def test_every_page_is_json_or_a_file_of_ours_and_says_what_it_may_load(
+    client: TestClient, entry_of: Find
+) -> None:
+    paths = ["/", "/static/app.js", "/api/site", "/api/runs", f"/api/runs/{entry_of('people').key}",
+             "/nothing", "/api/runs/nothing"]  # fmt: skip
+    for path in paths:
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self';" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in headers
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_the_page_has_no_inline_script_and_asks_nobody_else() -> None:
+    page = (STATIC / "index.html").read_text()
+    assert '<script type="module" src="/static/app.js"></script>' in page
+    assert page.count("<script") == 1
+    for path in STATIC.iterdir():
+        text = path.read_text()
+        outside = text.replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in outside, path.name
+        assert "https://" not in outside, path.name
+        if path.suffix == ".js":  # names of strangers become text, never markup
+            for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+                assert word not in text, f"{path.name}: {word}"
+
+
+def test_hostile_names_come_as_they_are_and_are_only_looked_up(
+    client: TestClient, entry_of: Find, hostile: str
+) -> None:
+    key = entry_of("people").key
+    answer = client.get(f"/api/runs/{key}/clips", params={"label": hostile}).json()
+    (clip,) = answer["clips"]
+    assert (clip["clip_id"], clip["split"], clip["label"]) == (hostile,) * 3
+    question = {"split": hostile, "id": hostile}
+    assert client.get(f"/api/runs/{key}/clip", params=question).json()["clip_id"] == hostile
+    file = client.get(f"/api/runs/{key}/file", params={**question, "as": "npz"})
+    name = file.headers["content-disposition"]
+    assert not {"\n", "<", "/"} & set(name)
+
+
+def test_a_foreign_host_or_origin_is_refused(client: TestClient) -> None:
+    for host in ("evil.example", "evil.example:8765", "127.0.0.1.evil.example", "user@127.0.0.1",
+                 "127.0.0.1:80:80", ""):  # fmt: skip
+        assert client.get("/api/runs", headers={"host": host}).status_code == 421, host
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:1", "http://localhost:8765"):
+        assert client.get("/api/runs", headers={"origin": origin}).status_code == 403, origin
+    assert client.get("/api/runs", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert client.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200  # a link
+    assert client.get("/api/runs", headers={"origin": "http://127.0.0.1:8765"}).status_code == 200
+    assert client.options("/api/runs").status_code == 405
+    assert client.delete("/api/runs").status_code == 405
+
+
+def test_names_of_the_server_are_known_by_what_it_listens_on() -> None:
+    assert is_own_host("localhost:8765", "127.0.0.1")
+    assert is_own_host("[::1]:8765", "127.0.0.1")
+    assert not is_own_host("192.168.1.5:8765", "127.0.0.1")
+    assert is_own_host("192.168.1.5:8765", "0.0.0.0")
+    assert is_own_host(f"{socket.gethostname()}:8765", "0.0.0.0")
+    assert not is_own_host("evil.example", "0.0.0.0")
+    assert is_own_host("box.lan:8765", "box.lan")
+    assert not is_own_host("192.168.1.5", "box.lan")
+
+
+def test_others_than_this_machine_need_the_token_once(runs: Path) -> None:
+    guard = Guard(make_app([runs]), host="0.0.0.0", token="secret-of-today")
+    with TestClient(guard, base_url="http://10.0.0.7:8765", follow_redirects=False) as client:
+        refused = client.get("/api/runs")
+        assert refused.status_code == 401
+        assert refused.json()["reason"].startswith("a token is needed")
+        assert client.get("/api/runs", params={"token": "secret-of-todaz"}).status_code == 401
+        assert client.get("/static/app.js").status_code == 401
+        first = client.get("/", params={"token": "secret-of-today", "a": "b"})
+        assert first.status_code == 303
+        assert first.headers["location"] == "/?a=b"  # the token does not stay in the address
+        cookie = first.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert client.get("/api/runs").status_code == 200
+        client.cookies.clear()
+        client.cookies.set(COOKIE, "wrong")
+        assert client.get("/api/runs").status_code == 401
+        away = client.get("//evil.example/", params={"token": "secret-of-today"})
+        assert not away.headers.get("location", "/").startswith("//")
+
+
+def test_a_server_for_others_prints_its_token_and_one_for_this_machine_has_none(
+    runs: Path,
+) -> None:
+    (_, listening), address = make_server([runs], host="127.0.0.1", port=0)
+    listening.close()
+    assert "token" not in address
+    found = set()
+    for _ in range(2):
+        (_, listening), address = make_server([runs], host="0.0.0.0", port=0)
+        listening.close()
+        found.add(urlsplit(address).query)
+    assert len(found) == 2
+    assert all(len(query) > len("token=") + 30 for query in found)
+
+
+def test_links_in_the_tree_are_not_followed(tmp_path: Path, runs: Path) -> None:
+    (tmp_path / "link").symlink_to(runs, target_is_directory=True)
+    library = Library([tmp_path])
+    library.look()
+    assert library.entries() == []
+    # The folder that was asked for may be a link itself.
+    library = Library([tmp_path / "link"])
+    library.look()
+    assert "fake" in [entry.name for entry in library.entries()]
+
+
+def test_a_run_whose_parts_are_links_is_shown_as_broken(tmp_path: Path, runs: Path) -> None:
+    import shutil
+
+    shutil.copytree(runs / "fake", tmp_path / "run")
+    secret = tmp_path.parent / "secret.json"
+    secret.write_text("secret")
+    (tmp_path / "run" / "ledger.sqlite").unlink()
+    (tmp_path / "run" / "ledger.sqlite").symlink_to(secret)
+    with TestClient(make_app([tmp_path])) as client:
+        (row,) = client.get("/api/runs").json()["runs"]
+        assert row["state"] == "broken"
+        assert "is a link, expected a file" in row["reason"]
+
+
+def test_originals_that_a_link_leads_out_to_are_not_opened(tmp_path: Path, tree: Path) -> None:
+    (tmp_path / "data" / "clip").mkdir(parents=True)
+    (tmp_path / "data" / "clip" / "0.png").symlink_to(tree / "train" / "a" / "0.png")
+    from made_up_people import make_person
+
+    clip = make_person(1, image_paths=("clip/0.png",))
+    for follows, is_there in ((True, True), (False, False)):
+        originals = Originals([Place(tmp_path / "data")], follows_links=follows)
+        ((_, frame),) = originals.frames(clip, [0])
+        assert (frame is not None) is is_there
+
+
+def test_a_video_is_sent_in_bounded_parts(tmp_path: Path) -> None:
+    path = tmp_path / "long.mp4"
+    path.write_bytes(bytes(range(256)) * (MOST_BYTES // 256 + 100))
+    size = path.stat().st_size
+    assert parse_range("bytes=5-9", size) == (5, 10)
+    assert parse_range("bytes=-7", size) == (size - 7, size)
+    assert parse_range("bytes=0-1,4-5", size) == (0, size)
+    part = answer_range(path, "bytes=256-259")
+    assert (part.status_code, bytes(part.body)) == (206, b"\0\1\2\3")
+    assert part.headers["content-range"] == f"bytes 256-259/{size}"
+    for asked in (None, "bytes=0-", "bytes=0-99999999999999999", "nonsense"):
+        whole = answer_range(path, asked)
+        assert whole.status_code == 206
+        assert len(whole.body) == MOST_BYTES
+    for asked in (f"bytes={size}-", "bytes=9-5", "bytes=999999999999999999-"):
+        assert answer_range(path, asked).status_code == 416
+    (tmp_path / "link.mp4").symlink_to(path)
+    with pytest.raises(OSError, match="symbolic links"):
+        answer_range(tmp_path / "link.mp4", None)
+
+
+def test_files_that_change_or_vanish_while_they_are_served_are_no_failure_of_the_server(
+    tmp_path: Path, runs: Path
+) -> None:
+    import shutil
+
+    shutil.copytree(runs / "fake", tmp_path / "run")
+    with TestClient(make_app([tmp_path])) as client:
+        (row,) = client.get("/api/runs").json()["runs"]
+        path = f"/api/runs/{row['key']}"
+        for shard in (tmp_path / "run" / "shards").iterdir():
+            shard.write_bytes(shard.read_bytes()[:100])
+        cut = client.get(f"{path}/points", params={"split": "train", "id": "a"})
+        assert cut.status_code == 404
+        assert "put back a copy of the file" in cut.json()["reason"]
+        (tmp_path / "run" / "ledger.sqlite").write_bytes(b"x" * 4096)
+        assert client.get(path).json()["state"] == "broken"
+        shutil.rmtree(tmp_path / "run")
+        for page in ("", "/clips", "/clip", "/points", "/failures", "/frames"):
+            answer = client.get(path + page)
+            assert answer.status_code in (200, 404)
+            assert page == "/failures" or answer.json()["reason"]
+
+
+def test_hostile_notes_of_a_running_job_are_a_reason_not_a_failure(
+    tmp_path: Path, runs: Path
+) -> None:
+    import shutil
+
+    from posemill.stores.lock import RunLock
+
+    shutil.copytree(runs / "fake", tmp_path / "run")
+    for note in ({"workers": "x"}, {"workers": [1, {"task": {}}]}, {"frames_per_second": "fast"}):
+        live = {"written_at": time.time(), "seconds_left": None, "elapsed_seconds": 1,
+                "num_workers": 1, "frames_per_second": 1.0, "done_by_split": {}}  # fmt: skip
+        (tmp_path / "run" / "live.json").write_text(json.dumps(live | note))
+        with RunLock(tmp_path / "run"), TestClient(make_app([tmp_path])) as client:
+            (row,) = client.get("/api/runs").json()["runs"]
+            assert client.get(f"/api/runs/{row['key']}").status_code == 200
+
+
+def test_the_process_that_reads_files_may_die_hang_or_fail_alone(
+    monkeypatch: pytest.MonkeyPatch, entry_of: Find
+) -> None:
+    from posemill.web import media as media_module
+
+    monkeypatch.setitem(media_module._MOST_SECONDS, "make_frames", 20.0)
+    media = Media()
+    address = media_module.ClipAddress(entry_of("fake"), "train", "nobody")
+    with pytest.raises(RunError, match="no keypoints of a clip 'nobody'"):
+        media.ask("make_frames", address, 0, 1, 64)
+    with pytest.raises(RunError, match="died of this one"):
+        media.ask("make_frames", _Kills(), 0, 1, 64)
+    with pytest.raises(RunError, match="no keypoints of a clip 'nobody'"):
+        media.ask("make_frames", address, 0, 1, 64)
+    monkeypatch.setitem(media_module._MOST_SECONDS, "make_frames", 0.2)
+    with pytest.raises(RunError, match="took longer than 0 s"):
+        media.ask("make_frames", _Hangs(), 0, 1, 64)
+
+
+class _Kills:
+    """An address whose mere arrival ends the process."""
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        return os._exit, (3,)
+
+
+class _Hangs:
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        return time.sleep, (60,)
+
+
+@contextmanager
+def running(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A real server on a free port."""
+    (server, listening), address = make_server([folder], host="127.0.0.1", port=0)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield urlsplit(address).port or 0
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def test_a_thousand_requests_at_once_slow_clients_and_long_heads_are_borne(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_HEAD_SECONDS", 0.4)
+    with running(runs, monkeypatch) as port:
+        slow = socket.create_connection(("127.0.0.1", port))
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: 127.0")  # and never the rest
+
+        def ask(number: int) -> int:
+            connection = HTTPConnection("127.0.0.1", port, timeout=60)
+            try:
+                connection.request("GET", "/api/runs" if number % 2 else "/")
+                return connection.getresponse().status
+            finally:
+                connection.close()
+
+        with ThreadPoolExecutor(50) as pool:
+            found = list(pool.map(ask, range(1000)))
+        assert set(found) <= {200, 503}
+        assert found.count(200) > 500
+        assert ask(1) == 200  # and it goes on
+        slow.settimeout(20)
+        assert slow.recv(100) == b""  # the slow one was left
+        slow.close()
+        long = socket.create_connection(("127.0.0.1", port))
+        long.sendall(b"GET /" + b"a" * 100_000)
+        long.settimeout(20)
+        assert b" 400 " in long.recv(100)
+        long.close()
+
+
+def test_actions_need_to_be_allowed_to_come_from_the_page_and_to_be_asked_twice(
+    tmp_path: Path, runs: Path, entry_of: Find, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acted: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        "posemill.web.actions.act", lambda entry, action: acted.append((entry.name, action)) or "ok"
+    )
+    key, own = entry_of("fake").key, {"origin": "http://127.0.0.1"}
+    path = f"/api/runs/{key}/actions"
+    with TestClient(Guard(make_app([runs]), host="127.0.0.1"), base_url="http://127.0.0.1") as shy:
+        refused = shy.post(path, json={"action": "stop"}, headers=own)
+        assert refused.status_code == 403
+        assert refused.json()["reason"].endswith("start it with --allow-actions")
+    guard = Guard(make_app([runs], allow_actions=True), host="127.0.0.1")
+    with TestClient(guard, base_url="http://127.0.0.1") as client:
+        assert client.get(path).status_code == 405
+        assert client.post(path, json={"action": "stop"}).status_code == 403  # no origin
+        evil = {"origin": "http://evil.example"}
+        assert client.post(path, json={"action": "stop"}, headers=evil).status_code == 403
+        form = client.post(path, data={"action": "stop"}, headers=own)
+        assert form.status_code == 403
+        assert client.post(path, content=b"[" * 3000, headers={
+            **own, "content-type": "application/json"}).status_code == 400  # fmt: skip
+        assert client.post(path, content=b'{"a": "' + b"x" * 9000, headers={
+            **own, "content-type": "application/json"}).status_code == 400  # fmt: skip
+        wrong = client.post(path, json={"action": "rm -rf"}, headers=own)
+        assert wrong.json()["reason"] == "no action 'rm -rf' for a run of kind extraction"
+        word = client.post(path, json={"action": "stop"}, headers=own).json()["confirm"]
+        other = client.post(path, json={"action": "retry", "confirm": word}, headers=own)
+        assert other.json()["reason"] == "this was not confirmed, or too late; ask again"
+        again = client.post(path, json={"action": "stop", "confirm": word}, headers=own)
+        assert again.status_code == 404  # a word is good for one try
+        assert acted == []
+        word = client.post(path, json={"action": "stop"}, headers=own).json()["confirm"]
+        done = client.post(path, json={"action": "stop", "confirm": word}, headers=own)
+        assert done.json() == {"done": "ok"}
+    assert acted == [("fake", "stop")]
+
+
+def test_a_run_that_was_cut_is_continued_and_what_failed_is_tried_again(
+    tmp_path: Path, runs: Path
+) -> None:
+    import shutil
+
+    from posemill.jobs.extract.status import read_status
+    from posemill.web.actions import act
+
+    shutil.copytree(runs / "fake", tmp_path / "run")
+    library = Library([tmp_path])
+    library.look()
+    (entry,) = library.entries()
+    assert act(entry, "stop") == "nobody works on it"
+    assert act(entry, "retry").startswith("pid ")
+    deadline = time.monotonic() + 60
+    while read_status(entry.folder).state == "running" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert read_status(entry.folder).snapshot.frames_failed == 1  # as broken as before
+    log = (entry.folder / "logs" / "coordinator.log").read_text()
+    assert log.count("finished: ") == 2
+
+
+def test_more_than_it_can_bear_is_told_to_come_again(runs: Path) -> None:
+    guard = Guard(make_app([runs]), host="127.0.0.1", most=0)
+    with TestClient(guard, base_url="http://127.0.0.1") as client:
+        answer = client.get("/api/runs")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_a_folder_that_is_not_there_and_a_port_that_is_taken_are_said(
+    tmp_path: Path, runs: Path
+) -> None:
+    with pytest.raises(ConfigError, match="no such folder; name one with runs in it"):
+        serve([tmp_path / "gone"])
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(PosemillError, match=r"cannot listen on .*; choose another by --port"):
+            serve([runs], port=taken.getsockname()[1])

@@ -1,0 +1,271 @@
+"""The page in a real browser: what it shows, what it draws, and that it asks nobody else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import cv2
+import numpy as np
+import pytest
+from made_up_people import make_person
+from made_up_trainings import write_training
+
+import posemill
+from posemill.machine.processes import python_command
+from posemill.skeletons.palette import COLOURS, point_keys
+from posemill.web.server import make_server
+
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+CHROMIUM = os.environ.get("POSEMILL_CHROMIUM") or shutil.which("chromium") or ""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One Chromium for all tests."""
+    if not CHROMIUM:
+        pytest.skip("no chromium on this machine; make browser installs it on Debian")
+    with playwright.sync_playwright() as starter:
+        started = starter.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def served(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POSEMILL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        (server, listening), address = make_server([runs], host="127.0.0.1", port=0)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield address
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, served: str) -> Iterator[Callable[..., Any]]:
+    """A function that opens a page; at the end nothing was complained of or asked elsewhere."""
+    contexts, wrong = [], []
+
+    def open_it(path: str = "", *, width: int = 1280, **options: Any) -> Any:
+        options.setdefault("locale", "en-GB")
+        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on("request", lambda asked: None if asked.url.startswith((served, "blob:"))
+                else wrong.append(f"asked {asked.url}"))  # fmt: skip
+        page.on("dialog", lambda box: wrong.append(f"dialog {box.message}"))
+        page.goto(served + path)
+        return page
+
+    yield open_it
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def key_of(page: Any, name: str) -> str:
+    """Return the key of a run by its name on the first page."""
+    page.wait_for_selector(f".run .name:text-is('{name}')")
+    link = page.locator(".run", has=page.locator(f".name:text-is('{name}')"))
+    return re.sub(".*/", "", link.get_attribute("href"))
+
+
+def test_home_a_run_its_clips_and_strange_names(
+    open_page: Callable[..., Any], hostile: str
+) -> None:
+    page = open_page()
+    key = key_of(page, "fake")
+    broken = page.locator(".run.broken", has_text="not_json")
+    assert "cannot be read" in broken.inner_text()
+    page.get_by_role("link", name=re.compile("^fake")).click()
+    page.wait_for_selector("h2:text-is('Splits')")
+    page.locator(".reasonbox summary").click()
+    page.wait_for_selector(".file code:has-text('2.png')")
+    assert page.locator(".command pre").first.inner_text().startswith("posemill extract")
+    page.goto(page.url.split("#")[0] + f"#/clips/{key}")
+    page.wait_for_selector("#clips .clip .name:text-is('a')")
+    page.fill("#filter-search", "b")
+    page.wait_for_selector("#measured:text-is('1 clip')")
+    assert page.locator("#clips .clip").count() == 1
+    page.wait_for_selector("canvas.thumb[data-drawn='1']")
+    page.goto(page.url.split("#")[0] + f"#/clips/{key_of(open_page(), 'people')}")
+    page.wait_for_selector("#clips .clip")
+    # Names of strangers are text: no element came of them.
+    assert hostile in page.locator("#clips").inner_text()
+    assert page.locator("#clips img").count() == 0
+    page.locator("#clips .clip").nth(1).click()
+    page.wait_for_selector("#stage[data-ready='1']")
+    assert hostile in page.locator("h1").inner_text()
+
+
+def test_the_player_draws_the_points_of_the_frame_it_names_in_their_colours(
+    open_page: Callable[..., Any], runs: Path
+) -> None:
+    home = open_page()
+    name = urlencode({"split": "train", "id": "swaying"})
+    page = open_page(f"#/clip/{key_of(home, 'people')}?{name}")
+    page.wait_for_selector("#stage[data-ready='1']")
+    page.keyboard.press("o")  # no original: nothing but the skeleton
+    clip = posemill.open_run(runs / "people")["train", "swaying"]
+    shoulder, wrist = (clip.skeleton.point_names.index(f"{side}_{joint}")
+                       for side, joint in (("left", "shoulder"), ("right", "elbow")))  # fmt: skip
+    for keys, frame in ((["ArrowRight"] * 3, 3), (["Shift+ArrowRight"], 13), (["End"], 39)):
+        for key in keys:
+            page.keyboard.press(key)
+        page.wait_for_selector(f"#stage[data-ready='1'][data-frame='{frame}']")
+        for point in (shoulder, wrist):
+            assert (
+                colour_at(page, clip.points[frame, point, :2])
+                == COLOURS[point_keys(clip.skeleton_name)[point]]
+            )
+            # Where it was 13 frames before is the ground, or a bone of another place.
+            assert (
+                frame != 39
+                or colour_at(page, clip.points[0, point, :2] - (0.0, 0.02))
+                != (COLOURS[point_keys(clip.skeleton_name)[point]])
+            )
+    page.keyboard.press("1")  # the pose is part 1
+    page.wait_for_selector(".check input:not(:checked)")
+    page.wait_for_timeout(60)
+    assert colour_at(page, clip.points[39, shoulder, :2]) == (27, 30, 36)
+    page.keyboard.press("1")
+    page.select_option("#other", key_of(home, "others"))
+    page.wait_for_selector("#compared table")
+    assert "6.24" in page.locator("#compared tr", has_text="pose").inner_text()
+    page.wait_for_selector("#stage[data-ready='1']")
+
+
+def colour_at(page: Any, place: Any) -> tuple[int, ...]:
+    """Return the colour of the canvas where x and y, in shares of the picture, are."""
+    script = """([x, y]) => {
+      const canvas = document.getElementById("stage");
+      const [left, top, width, height] = canvas.dataset.box.split(",").map(Number);
+      const ratio = canvas.width / canvas.clientWidth;
+      const at = [left + x * width, top + y * height].map((each) => Math.round(each * ratio));
+      return [...canvas.getContext("2d").getImageData(at[0], at[1], 1, 1).data].slice(0, 3);
+    }"""
+    return tuple(page.evaluate(script, [float(place[0]), float(place[1])]))
+
+
+def test_a_running_extraction_is_seen_to_go_on(
+    open_page: Callable[..., Any], runs: Path, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    for index in range(60):
+        path = tmp_path / "source" / "clip" / f"{index:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        assert cv2.imwrite(str(path), rng.integers(0, 255, (12, 16, 3), dtype=np.uint8))
+    out = runs / "live"
+    # Another process: a lock does not keep out, or show, who holds it.
+    command = python_command(
+        "posemill", "extract", str(tmp_path / "source"), "--out", str(out), "--engine", "fake",
+        "--engine-option", "seconds_per_frame=0.1", "--executor", "serial", "--task-frames", "4",
+        "--batch-size", "1",
+    )  # fmt: skip
+    page = open_page()
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as work:
+        try:
+            page.wait_for_selector(".run.running .name:text-is('live')", timeout=20_000)
+            page.locator(".run.running").click()
+            page.wait_for_selector(".state.running")
+            page.wait_for_selector("td:has-text('part-000')")  # what the worker is at
+            seen = page.locator(".tile b").first.inner_text()
+            page.wait_for_selector(f".tile:first-child b:not(:text-is('{seen}'))")
+            page.wait_for_selector(".state.finished", timeout=20_000)
+            assert page.locator(".tile b").first.inner_text() == "60"
+        finally:
+            work.kill()
+    shutil.rmtree(out)
+
+
+def test_a_training_shows_curves_a_matrix_to_choose_from_and_a_sweep(
+    open_page: Callable[..., Any], runs: Path, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        write_training(runs / "trained" / name, data=str(runs / "prepared"), clip="c")
+    sweep = {"file": "s.toml", "workers": 1, "trainings": [
+        {"name": f"00{number}-0123abc{number}", "changes": {"lr": 0.001 * 2**number}}
+        for number in range(3)
+    ]}  # fmt: skip
+    for each in sweep["trainings"][:2]:
+        write_training(runs / "swept" / each["name"] / "run")
+    (runs / "swept" / "sweep.json").write_text(json.dumps(sweep))
+    try:
+        page = open_page()
+        key = key_of(page, "trained/one")
+        swept = key_of(page, "swept")
+        page.locator(".run", has=page.locator(".name:text-is('trained/one')")).click()
+        page.wait_for_selector("#curves svg path.line")
+        assert page.locator("#curves svg").count() == 4
+        page.locator("summary:has-text('Lay other trainings')").click()
+        page.locator("#others label:has-text('trained/two') input").check()
+        page.wait_for_selector("#curves .legend:has-text('trained/two')")
+        page.locator("#confusion .cell[aria-label^='yes → no']").click()
+        page.wait_for_selector("#found td:has-text('c')")
+        page.locator("#found a").first.click()
+        page.wait_for_selector("#stage[data-ready='1']")
+        assert page.locator("#said").inner_text().startswith("predicted no, true is yes")
+        page.goto(page.url.split("#")[0] + f"#/run/{swept}")
+        page.wait_for_selector("#trainings tbody tr")
+        assert page.locator("#trainings tbody tr").count() == 3
+        page.locator(".sort:has-text('lr')").click()
+        assert "0.004" in page.locator("#trainings tbody tr").first.inner_text()
+        page.wait_for_selector("#scatter circle")
+        page.goto(page.url.split("#")[0] + f"#/run/{key}")
+        page.wait_for_selector("h2:text-is('Where the time goes')")
+    finally:
+        shutil.rmtree(runs / "trained")
+        shutil.rmtree(runs / "swept")
+
+
+def test_chinese_dark_and_the_width_of_a_phone(open_page: Callable[..., Any]) -> None:
+    page = open_page(width=400, locale="zh-CN", color_scheme="dark")
+    key = key_of(page, "fake")
+    assert page.locator("h1").inner_text() == "运行"
+    assert page.evaluate("document.documentElement.lang") == "zh-CN"
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    name = urlencode({"split": "train", "id": "a"})
+    for path, word in (
+        (f"run/{key}", "划分"),
+        (f"clips/{key}", "排序"),
+        (f"clip/{key}?{name}", "质量"),
+    ):
+        page.goto(page.url.split("#")[0] + f"#/{path}")
+        page.wait_for_selector(f":text('{word}')")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400, path
+    page.click("#language")
+    page.wait_for_selector("h2:text-is('Quality')")
+    page.click("#theme")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_every_word_of_the_page_has_a_chinese_one() -> None:
+    from posemill.web.app import STATIC
+
+    known = (STATIC / "words_zh.js").read_text()
+    said = {
+        text
+        for path in STATIC.glob("*.js")
+        for text in re.findall(r"\bt\(\"((?:[^\"\\]|\\.)+)\"", path.read_text())
+    }
+    assert len(said) > 100
+    assert [text for text in sorted(said) if f'"{text}":' not in known] == []
+
+
+def test_made_up_people_move_as_the_test_believes() -> None:
+    clip = make_person(40)
+    assert clip.points[39, 11, 0] - clip.points[0, 11, 0] == pytest.approx(0.078, abs=1e-4)

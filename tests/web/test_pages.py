@@ -1,0 +1,198 @@
+"""What the server says about runs, clips and frames."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import posemill
+from posemill.clips.inputs import ClipInput
+from posemill.web import clip_data, media
+from posemill.web.extractions import read_speeds
+from posemill.web.library import ClipAddress, Entry, Library
+
+Find = Callable[[str], Entry]
+
+
+def test_home_lists_every_run_and_says_why_a_broken_one_is_broken(client: TestClient) -> None:
+    rows = {row["name"]: row for row in client.get("/api/runs").json()["runs"]}
+    assert rows["fake"]["state"] == "finished"
+    assert (rows["fake"]["done"], rows["fake"]["total"]) == (15, 15)
+    assert rows["fake"]["frames_failed"] == 1
+    assert rows["prepared"]["kind"] == "prepared"
+    assert (rows["prepared"]["clips"], rows["prepared"]["total"]) == (3, 14)
+    assert rows["broken/not_json"]["state"] == "broken"
+    assert "manifest.json cannot be read" in rows["broken/not_json"]["reason"]
+    assert "run format 99" in rows["broken/of_the_future"]["reason"]
+    assert rows["broken/hostile"]["state"] == "broken"
+
+
+def test_an_extraction_shows_splits_reasons_log_and_the_command_that_continues_it(
+    client: TestClient, entry_of: Find, tree: Path
+) -> None:
+    entry = entry_of("fake")
+    run = client.get(f"/api/runs/{entry.key}").json()
+    assert [(each["split"], each["frames_out"]) for each in run["splits"]] == [
+        ("train", 9), ("dev", 5),
+    ]  # fmt: skip
+    (reason,) = run["reasons"]
+    failed = client.get(f"/api/runs/{entry.key}/failures", params={"reason": reason["reason"]})
+    assert [Path(row["path"]).name for row in failed.json()] == ["2.png"]
+    assert any("finished: train" in line for line in run["log"])
+    words = run["command"].split()
+    assert words[:2] == ["posemill", "extract"]
+    assert words[words.index("--dataset-path") + 1] == str(tree)
+    assert words[words.index("--engine") + 1] == "fake"
+    # The very command goes on with the run, and finds nothing left to do.
+    from typer.testing import CliRunner
+
+    from posemill.cli.app import build_app
+
+    again = CliRunner().invoke(build_app(), [*words[1:], "--executor", "serial"])
+    assert again.exit_code == 1  # a frame failed before, and stays so
+    assert "truncated" in again.output or "cannot be read" in again.output
+
+
+def test_speeds_come_from_the_lines_of_progress_in_the_log(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "coordinator.log").write_text(
+        "2026-11-16T23:00:00+00:00 start: pid 3, 1 process\n"
+        "2026-11-16T23:00:10+00:00 progress: 120/500 frames (24.0%), 12.5 frames/s, 0:00:30 left, "
+        "0 failed\n"
+        "2026-11-16T23:00:11+00:00 progress: 3/4 frames, …, 0 failed\n"
+    )
+    assert read_speeds(tmp_path) == [("2026-11-16T23:00:10+00:00", 120, 12.5)]
+
+
+def test_clips_are_searched_filtered_sorted_and_paged(client: TestClient, entry_of: Find) -> None:
+    path = f"/api/runs/{entry_of('fake').key}"
+
+    def ids(**question: object) -> list[str]:
+        answer = client.get(f"{path}/clips", params=question).json()
+        assert answer["is_ready"]
+        return [clip["clip_id"] for clip in answer["clips"]]
+
+    assert ids() == ["a", "b", "c"]
+    assert ids(split="dev") == ["c"]
+    assert ids(search="B") == ["b"]
+    assert ids(search="%") == []
+    assert ids(failed="1") == ["b"]
+    assert ids(sort="failed")[0] == "b"
+    assert ids(sort="frames") == ["a", "c", "b"]
+    assert ids(limit=1, offset=1) == ["b"]
+    assert client.get(f"{path}/choices").json()["splits"] == [["dev", 1], ["train", 2]]
+    wrong = client.get(f"{path}/clips", params={"sort": "clip_no; DROP TABLE clips"})
+    assert wrong.status_code == 404
+    assert wrong.json()["reason"].startswith("sort: expected one of order")
+    wrong = client.get(f"{path}/clips", params={"part": "tail", "missing": "0.5"})
+    assert wrong.json()["reason"] == "no part 'tail'; there are pose, face, left_hand, right_hand"
+    wrong = client.get(f"{path}/clips", params={"missing": "nan"})
+    assert wrong.json()["reason"] == "missing: expected a number, got 'nan'"
+
+
+def test_missing_parts_jumps_and_labels_choose_clips(
+    tmp_path: Path, entry_of: Find, client: TestClient
+) -> None:
+    path = f"/api/runs/{entry_of('people').key}"
+    answer = client.get(f"{path}/clips", params={"label": "hello"}).json()
+    (clip,) = answer["clips"]
+    assert clip["clip_id"] == "swaying"
+    assert clip["missing"] == dict.fromkeys(("pose", "face", "left_hand", "right_hand"), 0)
+    none = client.get(f"{path}/clips", params={"part": "face", "missing": "0.1"}).json()
+    assert none["total"] == 0
+    assert client.get(f"{path}/clips", params={"jumps": 1}).json()["total"] == 0
+
+
+def test_a_clip_and_its_points_are_those_of_the_run(client: TestClient, entry_of: Find) -> None:
+    entry = entry_of("people")
+    name = {"split": "train", "id": "swaying"}
+    meta = client.get(f"/api/runs/{entry.key}/clip", params=name).json()
+    assert (meta["num_frames"], meta["label"]) == (40, "hello")
+    assert meta["skeleton"]["num_points"] == 543
+    assert meta["present"][0] == [255] * 40
+    answer = client.get(f"/api/runs/{entry.key}/points", params={**name, "start": 7, "count": 3})
+    points = np.frombuffer(answer.content, "<f4").reshape(3, 543, 3)
+    clip = posemill.open_run(entry.folder)["train", "swaying"]
+    assert np.array_equal(points[..., :2], clip.points[7:10, :, :2])
+    assert np.array_equal(points[..., 2], clip.scores[7:10])
+    gone = client.get(f"/api/runs/{entry.key}/points", params={**name, "start": 40})
+    assert gone.status_code == 404
+    assert gone.json()["reason"] == "clip 'swaying' has no frame 40"
+
+
+def test_clips_of_prepared_data_are_shown_too(client: TestClient, entry_of: Find) -> None:
+    entry = entry_of("prepared")
+    answer = client.get(f"/api/runs/{entry.key}/clips", params={"split": "dev"}).json()
+    assert [clip["clip_id"] for clip in answer["clips"]] == ["c"]
+    meta = client.get(f"/api/runs/{entry.key}/clip", params={"split": "dev", "id": "c"}).json()
+    assert meta["num_frames"] == 5
+    assert meta["skeleton"]["name"] == "holistic-143"
+    gone = client.get(f"/api/runs/{entry.key}/clip", params={"split": "../dev", "id": "c"})
+    assert gone.json()["reason"] == "there is no split '../dev'"
+
+
+def test_two_runs_of_a_clip_are_compared_frame_by_frame(client: TestClient, entry_of: Find) -> None:
+    one, other = entry_of("people"), entry_of("others")
+    question = {"split": "train", "id": "swaying", "other": other.key}
+    found = client.get(f"/api/runs/{one.key}/compare", params=question).json()
+    # One sways by 0.002, the other by 0.003 of 320 pixels a frame.
+    assert found["distances"] == pytest.approx([0.32 * frame for frame in range(40)], abs=1e-3)
+    assert found["rows"] == list(range(40))
+    assert found["parts"]["face"]["agree"] == 1
+
+
+def test_pictures_come_from_a_process_of_their_own_in_the_order_of_the_frames(
+    client: TestClient, entry_of: Find, tree: Path
+) -> None:
+    question = {"split": "train", "id": "b", "start": 0, "count": 3, "side": 64}
+    answer = client.get(f"/api/runs/{entry_of('fake').key}/frames", params=question)
+    count, *sizes = struct.unpack("<4I", answer.content[:16])
+    assert count == 3
+    assert all(sizes)
+    jpeg = np.frombuffer(answer.content[16 : 16 + sizes[0]], np.uint8)
+    got, wanted = cv2.imdecode(jpeg, 1), cv2.imread(str(tree / "train" / "b" / "0.png"))
+    assert np.abs(got.astype(int) - wanted).mean() < 8
+
+
+def test_a_clip_is_written_as_npz_pose_and_movie(entry_of: Find, tmp_path: Path) -> None:
+    address = ClipAddress(entry_of("people"), "train", "swaying")
+    for kind in ("npz", "pose", "mp4"):
+        target = tmp_path / f"clip.{kind}"
+        assert media.make_file(address, kind, str(target)) == 40
+        assert target.stat().st_size > 1000
+    saved = next(ClipInput(tmp_path / "clip.npz").clips())
+    whole = clip_data.read_whole(address, 100)
+    assert np.allclose(saved.points, whole.points, equal_nan=True)
+
+
+def test_a_download_is_named_after_the_clip_and_its_temporary_file_goes(
+    client: TestClient, entry_of: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    question = {"split": "train", "id": "a", "as": "npz"}
+    answer = client.get(f"/api/runs/{entry_of('fake').key}/file", params=question)
+    assert answer.headers["content-disposition"] == 'attachment; filename="train_a.npz"'
+    assert answer.content[:2] == b"PK"
+    assert not list(tmp_path.glob("posemill_serve_*"))
+    wrong = client.get(f"/api/runs/{entry_of('fake').key}/file", params={"as": "exe"})
+    assert wrong.json()["reason"] == "as: expected one of mp4, pose, npz, got 'exe'"
+
+
+def test_new_runs_are_found_and_gone_ones_are_left_out(tmp_path: Path, runs: Path) -> None:
+    import shutil
+
+    library = Library([tmp_path])
+    library.look()
+    assert library.entries() == []
+    shutil.copytree(runs / "fake", tmp_path / "deep" / "down")
+    library.look()
+    assert [entry.name for entry in library.entries()] == ["deep/down"]
+    shutil.rmtree(tmp_path / "deep")
+    library.look()
+    assert library.entries() == []

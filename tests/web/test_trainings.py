@@ -1,0 +1,115 @@
+"""Trainings and sweeps: curves, time, what was confused, and the table of a sweep."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from made_up_trainings import write_training
+from starlette.testclient import TestClient
+
+from posemill.web.app import make_app
+from posemill.web.trainings import read_curves
+
+pytest.importorskip("torch", reason="the extra 'train' is not installed")
+
+
+@pytest.fixture
+def trained(tmp_path: Path, runs: Path) -> Path:
+    """Two trainings and a sweep of two, of which one waits."""
+    write_training(tmp_path / "one", data=str(runs / "prepared"))
+    write_training(tmp_path / "two", steps=80)
+    sweep = {"file": "sweep.toml", "workers": 1, "trainings": [
+        {"name": "000-0123abcd", "changes": {"lr": 0.001, "batch_size": 8}},
+        {"name": "001-0123abce", "changes": {"lr": 0.01, "batch_size": 8}},
+    ]}  # fmt: skip
+    job = tmp_path / "sweep" / "000-0123abcd"
+    write_training(job / "run")
+    for name in ("config.toml", "log.txt"):  # as a sweep leaves them beside the training
+        (job / name).write_text("")
+    (tmp_path / "sweep" / "sweep.json").write_text(json.dumps(sweep))
+    return tmp_path
+
+
+def test_a_training_shows_curves_time_advice_and_what_was_confused(
+    trained: Path, runs: Path
+) -> None:
+    with TestClient(make_app([trained, runs])) as client:
+        rows = {row["name"]: row for row in client.get("/api/runs").json()["runs"]}
+        assert rows["one"]["state"] == "finished"
+        run = client.get(f"/api/runs/{rows['one']['key']}").json()
+        assert run["curves"]["loss"][0] == [10, 0.5]
+        assert run["curves"]["scores"] == {"accuracy": [[50, 0.75]]}
+        assert run["timing_seconds"]["data"] == 80
+        assert any("data" in text for text in run["advice"])
+        assert run["classes"] == ["no", "yes"]
+        assert sorted(run["confusions"]["dev"]) == [[0, 0, 2], [1, 0, 1], [1, 1, 1]]
+        assert run["data_key"] == rows["prepared"]["key"]
+        question = {"split": "dev", "label": "yes", "predicted": "no"}
+        cell = client.get(f"/api/runs/{rows['one']['key']}/predictions", params=question).json()
+        assert [row["clip_id"] for row in cell] == ["b"]
+
+
+def test_a_sweep_is_a_row_for_each_training_with_the_key_of_its_page(trained: Path) -> None:
+    with TestClient(make_app([trained])) as client:
+        rows = {row["name"]: row for row in client.get("/api/runs").json()["runs"]}
+        run = client.get(f"/api/runs/{rows['sweep']['key']}").json()
+        first, second = run["trainings"]
+        assert (first["state"], first["lr"], first["best_accuracy"]) == ("done", 0.001, 0.75)
+        assert first["key"] == rows["sweep/000-0123abcd/run"]["key"]
+        assert (second["state"], second["key"]) == ("waiting", "")
+
+
+def test_curves_of_a_long_training_are_thinned_and_numbers_that_are_none_are_left_out(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        {"event": "train", "step": step, "loss": float("nan"), "lr": 1} for step in range(5000)
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    loss = read_curves(tmp_path)["loss"]
+    assert len(loss) <= 801
+    assert loss[-1] == (4999, None)
+
+
+def test_hostile_files_of_a_training_are_its_reason(trained: Path) -> None:
+    (trained / "one" / "metrics.jsonl").write_text('{"step": "x"}\n')
+    (trained / "two" / "summary.json").unlink()
+    (trained / "two" / "summary.json").symlink_to("/etc/passwd")
+    (trained / "sweep" / "sweep.json").write_text('{"trainings": [{"name": "../x"}]}')
+    with TestClient(make_app([trained])) as client:
+        rows = {row["name"]: row for row in client.get("/api/runs").json()["runs"]}
+        assert "is a link" in rows["two"]["reason"]
+        assert "is not what posemill wrote" in rows["sweep"]["reason"]
+        answer = client.get(f"/api/runs/{rows['one']['key']}")
+        assert answer.status_code == 404
+        assert "lines that are not of a training" in answer.json()["reason"]
+
+
+def test_a_training_writes_what_it_said_of_each_clip(tmp_path: Path) -> None:
+    import numpy as np
+
+    import posemill
+
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(40, 21, 2)).astype(np.float32)
+    names = np.repeat([f"c{number}" for number in range(10)], 4)
+    for split in ("train", "dev"):
+        np.savez(tmp_path / f"{split}_keypoints.npz", keypoints=points, video_ids=names)
+    labels = "".join(f"c{number},{'even' if number % 2 == 0 else 'odd'}\n" for number in range(10))
+    (tmp_path / "labels.csv").write_text("video_id,label\n" + labels)
+    posemill.train(
+        {"data": str(tmp_path), "labels": str(tmp_path / "labels.csv"), "model": "mlp",
+         "out": str(tmp_path / "out"), "epochs": 1, "threads": 1, "parallel": "single",
+         "progress": False, "figures": False, "tensorboard": False, "workers": 0}
+    )  # fmt: skip
+    with (tmp_path / "out" / "predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["clip_id"] for row in rows] == [f"c{number}" for number in range(10)]
+    assert {row["split"] for row in rows} == {"dev"}
+    assert [row["label"] for row in rows[:2]] == ["even", "odd"]
+    right = sum(row["label"] == row["predicted"] for row in rows)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["scores"]["dev"]["accuracy"] == pytest.approx(right / 10)
