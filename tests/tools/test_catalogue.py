@@ -35,7 +35,8 @@ def test_no_placeholder_and_no_flag_differs() -> None:
 def test_translations_are_chinese() -> None:
     same = {"GB", "sha256", "auto, cpu, cuda or cuda:N.", "[default: {}]", "View of {0}: {1}, {2}",
             "{0} frames  {1}", "posemill: {0}", "posemill: {0}{1}", "gpus",
-            "cpu, cuda:N or tensorrt:N."}  # fmt: skip
+            "cpu, cuda:N or tensorrt:N.", "video_sampling: {0}",
+            '{0}<img src="{1}">'}  # fmt: skip
     plain = [text for text, said in MESSAGES.items() if not re.search("[\u4e00-\u9fff]", said)]
     assert set(plain) <= same
 

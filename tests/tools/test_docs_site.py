@@ -1,0 +1,146 @@
+"""The site of docs/: every link and entry leads somewhere, the reference is whole, it builds."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import posemill
+from posemill.cli.app import build_app
+from tools.docs_site import BESIDE, SOURCE, beside_pages, led, reference_pages
+
+yaml = pytest.importorskip("yaml", reason="PyYAML reads mkdocs.yml; it comes with the extra dev")
+
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+SETTINGS = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict[str, str]:
+    return reference_pages()
+
+
+def entries_of(nav: Any) -> list[str]:
+    """Return the pages a navigation names, in its order."""
+    if isinstance(nav, str):
+        return [nav]
+    if isinstance(nav, dict):
+        nav = list(nav.values())
+    return [page for each in nav for page in entries_of(each)]
+
+
+def links_of(text: str) -> list[str]:
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    found = re.findall(r'\]\(([^)\s]+)\)|src="([^"]+)"', prose)
+    return [one or other for one, other in found]
+
+
+def test_the_navigation_has_every_page_once_and_none_that_is_not_there(
+    reference: dict[str, str],
+) -> None:
+    there = [*PAGES, *BESIDE.values(), *reference]
+    assert sorted(entries_of(SETTINGS["nav"])) == sorted(there)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *BESIDE.values()])
+def test_every_link_of_a_page_leads_to_a_file_of_ours(page: str, reference: dict[str, str]) -> None:
+    made = {**beside_pages(), **reference}
+    text = made.get(page) or led((DOCS / page).read_text(encoding="utf-8"), f"docs/{page}")
+    for link in links_of(text):
+        target = link.partition("#")[0]
+        if target.startswith(SOURCE):
+            assert (ROOT / target.removeprefix(SOURCE)).exists(), link
+        elif target and "://" not in target:
+            place = os.path.normpath(Path(page).parent / target)
+            assert place in made or (DOCS / place).is_file(), link
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "wanted"),
+    [
+        ("docs/x.md", "[a](../README.md#start)", "[a](index.md#start)"),
+        ("docs/zh/x.md", "[a](../../README.zh-CN.md)", "[a](index.md)"),
+        ("docs/zh/x.md", "[a](../video.md#b) ![c](y.svg)", "[a](../video.md#b) ![c](y.svg)"),
+        ("README.zh-CN.md", "[a](docs/x.md) [b](examples)", f"[a](../x.md) [b]({SOURCE}examples)"),
+        ("docs/x.md", "[a](#b) [c](https://d) <e>", "[a](#b) [c](https://d) <e>"),
+        ("docs/x.md", "```\n[a](../LICENSE)\n```", "```\n[a](../LICENSE)\n```"),
+    ],
+)
+def test_links_out_of_docs_lead_to_pages_of_the_site_and_others_to_the_source(
+    path: str, text: str, wanted: str
+) -> None:
+    assert led(text, path) == wanted
+
+
+def test_the_reference_has_every_public_name_once(reference: dict[str, str]) -> None:
+    text = reference["reference/functions.md"] + reference["reference/classes.md"]
+    named = [line.rpartition(".")[2] for line in text.splitlines() if line.startswith("::: ")]
+    assert sorted(named) == sorted(posemill.__all__)
+
+
+@pytest.mark.parametrize("page", ["reference/commands.md", "zh/reference/commands.md"])
+def test_the_reference_has_every_command_with_every_flag(
+    page: str, reference: dict[str, str]
+) -> None:
+    def leaves(command: Any, path: str) -> list[tuple[str, Any]]:
+        below = getattr(command, "commands", {})
+        return [(path, command)] + [
+            one for name, each in below.items() for one in leaves(each, f"{path} {name}")
+        ]
+
+    text = reference[page]
+    found = leaves(typer.main.get_command(build_app()), "posemill")
+    assert len(found) > 25
+    for path, command in found:
+        part = re.search(rf"^## {path} \{{#.*?(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
+        assert part, path
+        flags = [each.opts[0] for each in command.params
+                 if each.param_type_name == "option" and not each.hidden]  # fmt: skip
+        rows = [line for line in part[0].splitlines() if line.startswith("| `")]
+        assert [flag for flag in flags if not any(flag in row for row in rows)] == [], path
+
+
+def test_the_reference_says_defaults_and_the_names_of_tables(reference: dict[str, str]) -> None:
+    english, chinese = reference["reference/commands.md"], reference["zh/reference/commands.md"]
+    engine = next(line for line in english.splitlines() if line.startswith("| `--engine "))
+    assert "holistic" in engine
+    assert "openpose" in engine
+    assert "One of: " in engine
+    assert "(default: " in english
+    assert len(re.findall("[\u4e00-\u9fff]", chinese)) > 2000
+    assert re.search("[\u4e00-\u9fff]", english) is None
+
+
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="pip install 'posemill[docs]'")
+def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path)],
+        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    pages = {path.relative_to(tmp_path).as_posix(): path.read_text(encoding="utf-8")
+             for path in tmp_path.rglob("*.html")}  # fmt: skip
+    for name, text in pages.items():
+        loaded = re.findall(r'<(?:script|img|link|iframe)\b[^>]*(?:src|href)="([^"]+)"', text)
+        assert [each for each in loaded if re.match(r"https?:|//", each)] == [], name
+        assert 'data-md-component="source"' not in text, "the theme asks GitHub about it"
+    for style in tmp_path.rglob("*.css"):
+        assert not re.search(r"url\(\W?https?:", style.read_text(encoding="utf-8")), style.name
+    assert '<html lang="zh"' in pages["zh/index.html"]
+    assert (
+        'href="../../reference/commands.html" hreflang="en"' in pages["zh/reference/commands.html"]
+    )
+    assert 'id="posemill.api.extracting.extract"' in pages["reference/functions.html"]
+    assert 'id="posemill-extract"' in pages["reference/commands.html"]
+    assert (tmp_path / "search" / "search_index.js").is_file()
