@@ -84,6 +84,7 @@ TASKS = Benchmark("datasets.many_tasks", "--tasks 10000")
 PREPARE_143 = Benchmark("datasets.prepare", "--layout 143 --frames 200000 --rounds 3")
 PREPARE_543 = Benchmark("datasets.prepare", "--layout 543 --frames 200000 --rounds 3")
 FAULTS = Benchmark("datasets.faults", "--kills 100 --damaged 40")
+TWO_NODES = Benchmark("datasets.two_nodes", "--kills 2 --rounds 1", needs=("ray",))
 STATUS = Benchmark("commands.status_speed", "--rounds 5")
 LOOKING = Benchmark("commands.looking", "--report-frames 100000")
 START_UP = Benchmark("commands.start_up", "--rounds 7")
@@ -94,6 +95,9 @@ MODES = Benchmark("training.train_modes", "--rounds 2 --steps 24")
 SWEEP = Benchmark("training.sweep_parallel", "--rounds 2 --epochs 4")
 TRAIN_START = Benchmark("training.train_start", "--frames 100000")
 VIDEO_LOADING = Benchmark("training.video_loading", "--rounds 3")
+SHIFT = Benchmark("training.shift", "--rounds 20")
+TUNE = Benchmark("training.tune", "--seconds 60 --rounds 3")
+USUAL_SCRIPT = Benchmark("training.usual_script", "--rounds 3", ("lightning_fabric",))
 
 
 def _stock_figures() -> list[Figure]:
@@ -219,6 +223,9 @@ FIGURES = [
            "jpg", at_least=15, digits=1),
     Figure("datasets", "the same of its video / of its pack", FRAMES, "pack", at_least=40,
            digits=0),
+    Figure("datasets", "the same brought to 112 x 112 on the way: video / jpg", FRAMES, "jpg_112",
+           digits=1),
+    Figure("datasets", "the same: video / pack", FRAMES, "pack_112", digits=0),
     Figure("datasets", "a detector built per image in a pool / ours, wall time", COMMON,
            "common_wall", at_least=4),
     Figure("datasets", "the same by CPU time", COMMON, "common_cpu"),
@@ -242,6 +249,14 @@ FIGURES = [
     Figure("datasets", "damaged videos", FAULTS, "damaged_videos", digits=0),
     Figure("datasets", "those that lost frames without a reason", FAULTS,
            "missing_without_a_reason", at_most=0, digits=0),
+    Figure("datasets", "two Ray nodes: runs that differ from a local one", TWO_NODES,
+           "whole_differs", at_most=0, digits=0),
+    Figure("datasets", "the same after a node was killed at a random moment", TWO_NODES,
+           "node_differs", at_most=0, digits=0),
+    Figure("datasets", "the same after the driver was killed and began again", TWO_NODES,
+           "driver_differs", at_most=0, digits=0),
+    Figure("datasets", "two Ray nodes against two local processes, wall time more", TWO_NODES,
+           "overhead_percent", at_most=8, unit=" %", digits=1),
     Figure("datasets", "`posemill status`, a million frames", STATUS, "wall_seconds", at_most=1,
            unit=" s"),
     Figure("input", "`prepare` of 143 points, speed / numpy's of the same bytes", PREPARE_143,
@@ -280,10 +295,33 @@ FIGURES = [
     Figure("training", "CPU time of a clip from a video / from JPEGs of `posemill frames`",
            VIDEO_LOADING, "jpeg"),
     Figure("training", "the same / packed by `posemill frames --pack`", VIDEO_LOADING, "packed"),
+    Figure("training", "the same on sign_videos6: video / JPEGs", VIDEO_LOADING, "signs_jpeg"),
+    Figure("training", "the same: video / packed", VIDEO_LOADING, "signs_packed"),
+    Figure("training", "signs48 after `posemill tune` / before, samples per second", TUNE,
+           "keypoints", at_least=1.0),
+    Figure("training", "gestures5 from videos, the same", TUNE, "video", at_least=1.5),
+    Figure("training", "the same with `--keep-maths`", TUNE, "video_kept_maths", at_least=1.0),
+    Figure("training", "`tsm` from videos: CPU time of the usual script / ours tuned, one thread",
+           USUAL_SCRIPT, "usual", at_least=2),
+    Figure("training", "the same, ours in fp32", USUAL_SCRIPT, "usual_fp32"),
+    Figure("training", "`tsm`: our loop / Lightning Fabric on the same batches", USUAL_SCRIPT,
+           "fabric", at_least=1.0),
+    Figure("training", "`tsm`: share that waits for packed frames, one loader process",
+           USUAL_SCRIPT, "wait_packed", at_most=5, unit=" %", digits=1),
+    Figure("training", "the same, for JPEGs", USUAL_SCRIPT, "wait_jpeg", at_most=10, unit=" %",
+           digits=1),
     Figure("training", "open files that 10,000 opens of videos leave", VIDEO_LOADING, "handles",
            at_most=0, digits=0),
     Figure("training", "growth of memory over them", VIDEO_LOADING, "memory", at_most=5,
            unit=" %", digits=1),
+    Figure("training", "temporal shift, forward and backward: pad + cat / ours, 256 x 16 x 32²",
+           SHIFT, "small", at_least=3),
+    Figure("training", "the same, 512 x 64 x 28²", SHIFT, "large", at_least=3),
+    Figure("training", "the same, channels-last", SHIFT, "channels_last", at_least=3),
+    Figure("training", "the same, where pad sees only the channels that move / ours", SHIFT,
+           "large_sliced_first"),
+    Figure("training", "bytes that pad + cat allocates / ours", SHIFT, "large_memory",
+           at_least=1),
     Figure("start-up", "`import posemill`, CPU time", START_UP, "import_seconds", at_most=0.2,
            unit=" s"),
     Figure("start-up", "the same in instructions", START_UP, "import_instructions",

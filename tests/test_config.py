@@ -21,11 +21,11 @@ def test_what_holds_where_nothing_is_said():
         "layout", "splits", "engine", "engine_options", "mode", "skeleton", "decoder",
         "resize", "split_long_seconds", "workers", "executor", "num_gpus", "num_workers_per_gpu",
         "batch_size", "task_frames", "timeout_seconds", "memory_limit_mb", "max_tries",
-        "retry_failed", "temp_dir", "fps", "stride",
+        "retry_failed", "temp_dir", "fps", "stride", "storage",
     )  # fmt: skip
     assert [getattr(config, name) for name in names] == [
         "auto", None, "holistic", {}, "auto", "auto", "pyav", None, None, None, "processes", 0, 1,
-        None, 512, 120.0, None, 3, False, None, None, 1,
+        None, 512, 120.0, None, 3, False, None, None, 1, "auto",
     ]  # fmt: skip
 
 

@@ -184,3 +184,12 @@ def test_many_files_are_flushed_at_once_where_the_system_can_and_one_by_one_else
     files.sync_files(paths)
     assert len(flushed) == (0 if platform == "linux" else 6 + 2)  # the files and their folders
     files.sync_files([])
+
+
+def test_a_path_that_is_not_there_is_told_the_nearest_that_is(tmp_path: Path) -> None:
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "runs").mkdir()
+    assert files.near_path(tmp_path / "vidoes") == f"; did you mean {str(tmp_path / 'videos')!r}?"
+    assert files.near_path(tmp_path / "pictures") == ""
+    assert files.near_path(tmp_path / "nowhere" / "vidoes") == ""
+    assert files.near_path(tmp_path / "runs" / "vidoes") == ""

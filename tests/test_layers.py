@@ -25,10 +25,12 @@ ALLOWED = {
     "clips": {"stores", "formats"},
     "jobs": MIDDLE | {"clips"},
     "inspection": MIDDLE | {"clips"},
-    "training": {"stores", "decoders"},
+    "training": {"stores", "decoders", "weights"},
     "api": MIDDLE | {"clips", "jobs", "inspection", "training"},
     "testing": MIDDLE,
-    "cli": MIDDLE | {"clips", "jobs", "inspection", "training", "api"},
+    # beside the command line, which starts it
+    "web": MIDDLE | {"clips", "jobs", "inspection", "training", "api"},
+    "cli": MIDDLE | {"clips", "jobs", "inspection", "training", "api", "web"},
 }
 # Heavy packages, and the only folders that wrap them.
 WRAPPED = {
@@ -44,6 +46,7 @@ WRAPPED = {
     "av": {"decoders", "inspection", "testing"},
     "PIL": {"inspection"},
     "pyarrow": {"stores", "formats"},
+    "obstore": {"storage"},
 }
 
 

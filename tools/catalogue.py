@@ -46,9 +46,11 @@ MODULES = (
     "weights/pull.py", "weights/packages.py", "weights/npm.py", "weights/wheels.py",
     "jobs/*.py", "jobs/extract/*.py", "jobs/convert/*.py", "jobs/frames/*.py",
     "training/*.py", "training/launch/*.py", "training/loop/*.py", "training/config/*.py",
-    "training/data/*.py", "training/tasks/building.py", "training/runs/checkpoints.py",
+    "training/tuning/*.py",
+    "training/data/*.py", "training/tasks/building.py", "training/tasks/*_kind.py",
+    "training/runs/checkpoints.py",
     "training/runs/inference.py", "training/runs/live.py", "training/runs/logs.py",
-    "training/runs/run_folder.py", "training/runs/status.py",
+    "training/runs/run_folder.py", "training/runs/status.py", "web/server.py",
 )  # fmt: skip
 # What is printed out of tables, or put together of them.
 WORDS = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from posemill.api.extracting import extract
     from posemill.api.looking import compare, plot, report, show, visualize
     from posemill.api.predicting import predict
-    from posemill.api.run_status import status
+    from posemill.api.run_status import advise, status
     from posemill.api.viewing import view
     from posemill.archives import open_npz
     from posemill.config import ExtractConfig, FramesConfig
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from posemill.training.caching.dataset_cache import cache_dataset
     from posemill.training.config.train_config import TrainConfig
     from posemill.training.data.torch_data import KeypointDataset
-    from posemill.training.front import evaluate, fit, load_model, train
+    from posemill.training.front import evaluate, fit, load_model, train, tune
+    from posemill.training.models.video.shift import temporal_shift
+    from posemill.training.multigrid.schedule import Multigrid
     from posemill.training.video.augment import ClipAugment
     from posemill.training.video.transform import ClipTransform
     from posemill.training.video.video_clips import VideoClips
@@ -44,6 +46,7 @@ _PUBLIC = {
     "ExtractConfig": "posemill.config",
     "FramesConfig": "posemill.config",
     "KeypointDataset": "posemill.training.data.torch_data",
+    "Multigrid": "posemill.training.multigrid.schedule",
     "PoseClip": "posemill.records",
     "PosemillError": "posemill.errors",
     "Run": "posemill.stores.reader",
@@ -51,6 +54,7 @@ _PUBLIC = {
     "Skeleton": "posemill.skeletons",
     "TrainConfig": "posemill.training.config.train_config",
     "VideoClips": "posemill.training.video.video_clips",
+    "advise": "posemill.api.run_status",
     "bench_decode": "posemill.api.decoding",
     "cache_dataset": "posemill.training.caching.dataset_cache",
     "compare": "posemill.api.looking",
@@ -72,7 +76,9 @@ _PUBLIC = {
     "report": "posemill.api.looking",
     "show": "posemill.api.looking",
     "status": "posemill.api.run_status",
+    "temporal_shift": "posemill.training.models.video.shift",
     "train": "posemill.training.front",
+    "tune": "posemill.training.front",
     "view": "posemill.api.viewing",
     "visualize": "posemill.api.looking",
 }
@@ -89,6 +95,7 @@ __all__ = [
     "FramesConfig",
     "Holistic",
     "KeypointDataset",
+    "Multigrid",
     "PoseClip",
     "PosemillError",
     "Run",
@@ -96,6 +103,7 @@ __all__ = [
     "TrainConfig",
     "VideoClips",
     "__version__",
+    "advise",
     "bench_decode",
     "cache_dataset",
     "compare",
@@ -118,7 +126,9 @@ __all__ = [
     "show",
     "solutions",
     "status",
+    "temporal_shift",
     "train",
+    "tune",
     "view",
     "visualize",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 from posemill.errors import ConfigError
 from posemill.settings import Settings, setting
 from posemill.skeletons import full_name
+from posemill.storage import uri_of
 
 
 def skeleton_of(value: object) -> str:
@@ -110,6 +111,10 @@ class ExtractConfig(Settings, command="extract"):
         "What runs them.", default="processes", choices="posemill.executors:known_executors",
         is_open=True,
     )  # fmt: skip
+    ray_address: str = setting(
+        "With --executor ray: the cluster, as auto, host:port or ray://host:10001.", default="",
+        auto="one of this machine alone",
+    )  # fmt: skip
     num_gpus: int = setting(
         "Workers are bound to cuda:0, cuda:1 … in turn; 0: CPU.", default=0, least=0
     )
@@ -133,6 +138,11 @@ class ExtractConfig(Settings, command="extract"):
     max_tries: int = setting(
         "A frame that takes its worker down as often is given up.", default=3, least=1
     )
+    storage: str = setting(
+        "What the run's folder is on: local, or shared by machines (NFS, Lustre, SMB: records and "
+        "a lease instead of SQLite and a lock); auto: by its mount. A URI says it itself.",
+        default="auto", choices=("auto", "local", "shared"),
+    )  # fmt: skip
     retry_failed: bool = setting(
         "Try again what failed before; without it failed frames stay failed.", default=False
     )
@@ -217,6 +227,7 @@ class FramesConfig(Settings, command="frames"):
     decoder: str = _as_in_extract("decoder")
     workers: int | None = _as_in_extract("workers")
     executor: str = _as_in_extract("executor")
+    ray_address: str = _as_in_extract("ray_address")
     task_frames: int = _as_in_extract("task_frames", default=2048)
     timeout_seconds: float = _as_in_extract("timeout_seconds")
     memory_limit_mb: int | None = _as_in_extract("memory_limit_mb")
@@ -224,9 +235,12 @@ class FramesConfig(Settings, command="frames"):
     retry_failed: bool = _as_in_extract("retry_failed")
     temp_dir: Path | None = _as_in_extract("temp_dir")
     num_gpus = 0  # of no use here
+    num_workers_per_gpu = 1
 
     def check(self) -> None:
         """Raise `ConfigError` where two settings contradict each other."""
+        if (uri := uri_of(self.out)) is not None:
+            raise ConfigError(f"out: frames are written into a folder of this machine, not {uri}")
         if self.fps is not None and self.every > 1:
             raise ConfigError("fps and every both say which frames to keep: give one of them")
         width, height = size_of(self.size) or (0, 0)

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import glob
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -22,14 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from posemill.errors import FormatError, RunError
+from posemill.terminal import printable
 
 OUTPUT_MARK = ".posemill-output"
 # Files that only our folders have, and a word in them.
-_OWN_FILES = {
+OWN_FILES = {
     "manifest.json": b'"posemill_run"', "run.json": b"posemill-training",
     "posemill.jsonl": b'"posemill"',
 }  # fmt: skip
-OUTPUT_NAMES = frozenset([OUTPUT_MARK, *_OWN_FILES])
+OUTPUT_NAMES = frozenset([OUTPUT_MARK, *OWN_FILES])
 _MAX_BYTES = 100  # per folder or file name; file systems take 255
 _UNFIT = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\]')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
@@ -67,6 +69,19 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not an ordinary file", str(path))
     return descriptor
+
+
+def near_path(path: Path) -> str:
+    """Return `; did you mean 'videos'?` for a path that is not there; empty if nothing is near."""
+    import difflib
+
+    try:
+        with os.scandir(path.parent) as entries:
+            names = [each.name for each in itertools.islice(entries, 1000)]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
+    return f"; did you mean {printable(path.parent / near[0])!r}?" if near else ""
 
 
 def refuse_pipe(path: Path) -> None:
@@ -124,7 +139,7 @@ def is_output(folder: Path, names: Container[str]) -> bool:
     """
     if OUTPUT_MARK in names:
         return True
-    for name, word in _OWN_FILES.items():
+    for name, word in OWN_FILES.items():
         if name not in names:
             continue
         with suppress(OSError), os.fdopen(open_plain(folder / name), "rb") as handle:

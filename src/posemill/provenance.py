@@ -61,11 +61,17 @@ class Resolved(Generic[ConfigT]):
             for flat, field in self.config.all_fields().items()
         ]
 
-    def to_toml(self) -> str:
-        """Return TOML, a table for each group; where a source is known it stands in a comment."""
+    def to_toml(self, *, is_short: bool = False) -> str:
+        """Return TOML, a table for each group; where a source is known it stands in a comment.
+
+        Args:
+            is_short: Leave out what is a default or of the preset.
+        """
         lines: list[str] = []
         group_before = ""
         for group, name, value, source in self.rows():
+            if is_short and source in ("default", "preset"):
+                continue
             if group != group_before:
                 lines += ["", f"[{group}]"]
             group_before = group

@@ -6,9 +6,11 @@ And the names of splits, with one list of aliases for folders, labels, data and 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from importlib import import_module
 from os import PathLike
 from typing import Any, Literal
 
@@ -42,6 +44,7 @@ class Clip:
         end_seconds: Where to end (exclusive), None for the end of the video.
         label: The class or the gloss sequence, where the source has one.
         extra: Other columns of a list source, passed through.
+        version: At a URI, what was listed: another one when it is read is a failure.
     """
 
     clip_id: str
@@ -53,6 +56,17 @@ class Clip:
     end_seconds: float | None = None
     label: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+    version: str = ""
+
+    @property
+    def listed_fps(self) -> float | None:
+        """Frames per second of a folder, where its list has a column `fps`; None elsewhere."""
+        words = self.extra.get("fps", "") if self.kind == "frames" else ""
+        try:
+            fps = float(words)
+        except ValueError:
+            return None
+        return fps if 0 < fps < math.inf else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,6 +220,10 @@ class PoseClip:
             f"PoseClip({self.clip_id!r}, split={self.split!r}, {self.skeleton_name}, "
             f"points={self.points.shape}, {found})"
         )
+
+    def _repr_html_(self) -> str:
+        # For notebooks. This module may not know who draws: found when it is asked for.
+        return str(import_module("posemill.api.notebooks").clip_html(self))
 
     def __len__(self) -> int:
         return len(self.points)

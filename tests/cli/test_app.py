@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from posemill import __version__
 from posemill.cli import app as app_module
-from posemill.cli.app import build_app, main
+from posemill.cli.app import _with_values, build_app, main
 from posemill.cli.options import old_flags
 from posemill.errors import PosemillError, WeightsError
 
@@ -145,6 +145,7 @@ DEFAULTS = {
         "style": "keypoints",
     },
     "report": {"out": Path("report.html")},
+    "serve": {"host": "127.0.0.1", "port": 8765},
     "evaluate": {"split": "test", "checkpoint": "best", "device": "auto"},
     "predict": {"device": "auto", "engine_device": "cpu", "threads": 1},
     "sweep": {"workers": 1},
@@ -263,3 +264,17 @@ def test_a_group_without_a_command_shows_its_help(
         main(group)
     assert caught.value.code == 2
     assert "Commands:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ([], []),
+        (["a.toml", "--tune"], ["a.toml", "--tune", "all"]),
+        (["--tune", "speed", "a.toml"], ["--tune", "speed", "a.toml"]),
+        (["--tune", "a.toml"], ["--tune", "all", "a.toml"]),
+        (["--tune=speed"], ["--tune=speed"]),
+    ],
+)
+def test_a_flag_without_its_value_has_the_first_one(args: list[str], expected: list[str]) -> None:
+    assert _with_values(args, {"--tune": ("all", "speed")}) == expected

@@ -64,3 +64,12 @@ def test_what_is_not_there_is_said_with_exit_code_2(
         main(["compare", pair[0], "nothing-here"])
     assert stopped.value.code == 2
     assert "nothing-here: no such file or folder" in capsys.readouterr().err
+
+
+def test_the_parts_have_chinese_names_for_chinese_readers(
+    pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    _, out, _ = invoke(*pair)
+    assert "左手" in out
+    assert "left hand" not in out

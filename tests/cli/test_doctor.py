@@ -54,7 +54,7 @@ models         2 of 3 ready
 def doctor_says(
     monkeypatch: pytest.MonkeyPatch, found: Diagnosis, *flags: str, colours: bool = False
 ) -> Any:
-    monkeypatch.setattr(doctor, "diagnose", lambda: found)
+    monkeypatch.setattr(doctor, "diagnose", lambda address: found)
     monkeypatch.setattr(workers, "usual_workers", lambda: (3, "as many as fit"))
     return CliRunner().invoke(build_app(), ["doctor", *flags], color=colours)
 
@@ -96,3 +96,23 @@ def test_json_is_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     result = doctor_says(monkeypatch, replace(FOUND, problems=["no disk"]), "--json")
     assert json.loads(result.stdout) == replace(FOUND, problems=["no disk"]).as_dict()
     assert result.exit_code == 1
+
+
+def test_a_ray_cluster_that_does_not_answer_is_a_problem() -> None:
+    pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    done = CliRunner().invoke(build_app(), ["doctor", "--ray-address", "127.0.0.1:9", "--json"])
+    assert done.exit_code == 1
+    found = json.loads(done.stdout)
+    assert found["cluster"] is None
+    assert (
+        "no Ray cluster could be used at 127.0.0.1:9: nothing answers there"
+        in (found["problems"][0])
+    )
+
+
+def test_what_a_ray_cluster_has_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"address": "auto", "machines": 2, "cpus": 8.0, "free_cpus": 7.5, "gpus": 1.0,
+             "free_gpus": 0.0}  # fmt: skip
+    monkeypatch.setattr(doctor, "diagnose", lambda address: replace(FOUND, cluster=about))
+    shown = CliRunner().invoke(build_app(), ["doctor"]).stdout
+    assert "ray cluster    auto: 2 machines, 8 CPUs (7.5 free), 1 GPUs (0 free)" in shown

@@ -16,8 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from posemill.api.run_progress import ProgressView
+from posemill.api.spelling import arguments_of
 from posemill.cli.app import build_app
-from posemill.cli.options import arguments_of
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, RunError
 from posemill.jobs.extract.snapshot import Snapshot, describe
@@ -152,7 +152,7 @@ def test_videos_are_counted_before_work_starts(tmp_path):
     ("arguments", "said"),
     [
         (["extract"], "source is missing; see posemill extract --help"),
-        (["extract", "x"], "out is missing"),
+        (["extract", "x"], "^--out is missing; see posemill extract --help"),
         (["extract", "x", "--dataset-path", "y", "--out", "z"], "SOURCE and --dataset-path say"),
         (
             ["extract", "x", "--out", "z", "--engine-option", "7"],

@@ -60,10 +60,20 @@ def test_the_command_writes_pictures_and_says_where_they_are_listed(videos, tmp_
 
 def test_what_fails_is_counted_and_the_code_is_1(videos, tmp_path):
     (videos / "dev" / "d.mp4").write_text("no video")
+    with av.open(str(videos / "dev" / "song.mp4"), "w") as container:
+        stream = container.add_stream("aac", rate=8000)
+        sound = av.AudioFrame.from_ndarray(np.zeros((1, 8000), np.float32), "fltp", "mono")
+        sound.sample_rate = 8000
+        container.mux(stream.encode(sound))
+        container.mux(stream.encode())
     result = posemill("frames", videos, "--out", tmp_path / "out", *SMALL, "--json")
     assert result.exit_code == 1
     found = json.loads(result.stdout)
-    assert found["reasons"] == [{"reason": "not a video", "failures": 1, "frames": 0}]
+    assert sorted(found["reasons"], key=lambda each: str(each["reason"])) == [
+        {"reason": "no video stream", "failures": 1, "frames": 0},
+        {"reason": "not a video", "failures": 1, "frames": 0},
+    ]
+    assert len(read_index(tmp_path / "out")) == 3
     assert found["index"] == str(tmp_path / "out" / "index.csv")
     assert found["num_bytes"] > 0
 

@@ -45,3 +45,15 @@ def test_names_and_texts_stand_under_each_other(monkeypatch: pytest.MonkeyPatch)
     lines = CliRunner().invoke(build_app(), ["logs", "--help"]).output.splitlines()
     assert "  -n, --lines <int>  行数。" in "\n".join(lines)
     assert "  -f, --follow       运行期间持续输出。" in lines
+
+
+def test_the_usage_names_arguments_without_braces() -> None:
+    def usages(command: object, parent: object) -> list[str]:
+        ctx = command.context_class(command, parent=parent, info_name=command.name)  # type: ignore[attr-defined]
+        below = getattr(command, "commands", {}).values()
+        return [command.get_usage(ctx)] + [one for each in below for one in usages(each, ctx)]  # type: ignore[attr-defined]
+
+    found = usages(typer.main.get_command(build_app()), None)
+    assert [each for each in found if "{" in each] == []
+    assert "Usage: posemill bench decode [OPTIONS] VIDEO..." in found
+    assert "Usage: posemill compare [OPTIONS] RUN_A RUN_B" in found

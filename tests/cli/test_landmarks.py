@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import av
 import cv2
 import numpy as np
 import pytest
@@ -54,6 +55,23 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
     assert said.startswith("posemill: ")
     assert said.count("\n") == 1
     return said
+
+
+@pytest.mark.usefixtures("fake_engine")
+def test_the_decoder_auto_is_the_one_that_tells_of_damage(tmp_path: Path) -> None:
+    with av.open(str(tmp_path / "a.mp4"), "w") as container:
+        stream = container.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 48, 32, "yuv420p"
+        for index in range(5):
+            pixels = np.full((32, 48, 3), 40 * index, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
+        container.mux(stream.encode())
+    for name in ("auto", "pyav"):
+        out = tmp_path / f"{name}.npz"
+        assert run(tmp_path / "a.mp4", "--out", out, "--decoder", name) == 0
+    with np.load(tmp_path / "auto.npz") as found, np.load(tmp_path / "pyav.npz") as usual:
+        np.testing.assert_array_equal(found["pose"], usual["pose"])
+        assert len(found["pose"]) == 5
 
 
 @pytest.mark.usefixtures("fake_engine")

@@ -11,9 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from posemill.api.spelling import arguments_of, flags_of
 from posemill.cli.options import (
-    arguments_of,
-    flags_of,
     old_flags,
     parse_options,
     with_config_flags,

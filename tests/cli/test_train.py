@@ -30,7 +30,10 @@ def test_every_field_is_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in FIELDS:
         assert f"--{name.replace('_', '-')}" in text
     assert "(default: 2, by the preset)" in " ".join(text.split())
-    assert "One of: mlp, tcn_bilstm, stgcn, transformer." in " ".join(text.split())
+    assert (
+        "One of: mlp, tcn_bilstm, stgcn, transformer, tsn, tsm, slowfast, r2plus1d, two_streams."
+        in " ".join(text.split())
+    )
 
 
 def test_show_config_says_where_each_value_came_from(tmp_path: Path) -> None:

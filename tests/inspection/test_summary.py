@@ -124,7 +124,7 @@ def material(**answers: Any) -> Any:
         "facts": {}, "num_failed": {}, "num_clips_failed": {}, "failures": [], "samples": [],
     }  # fmt: skip
     calls = {name: lambda value=value: value for name, value in (known | answers).items()}
-    return SimpleNamespace(path=Path("here"), kind="run", **calls)
+    return SimpleNamespace(path=Path("here"), name="here", kind="run", **calls)
 
 
 def test_what_is_looked_at_is_described(make_clip: Maker) -> None:

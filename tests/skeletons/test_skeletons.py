@@ -8,8 +8,6 @@ import pytest
 
 from posemill.errors import ConfigError
 from posemill.skeletons import (
-    FACE_68_OF_468,
-    HAND_BONES,
     SKELETON_NAMES,
     Part,
     Skeleton,
@@ -18,6 +16,7 @@ from posemill.skeletons import (
     guess_skeleton,
     point_map,
 )
+from posemill.skeletons.layouts import FACE_68_OF_468, HAND_BONES
 
 
 @pytest.mark.parametrize("name", SKELETON_NAMES)

@@ -30,7 +30,7 @@ def test_the_models_are_those_of_the_networks() -> None:
     models = {name for name, pinned in CATALOGUE.items() if pinned.kind == "model"}
     assert models == {spec.model for spec in NETWORKS.values()} | {
         "mobilenet_thin", "movenet-thunder", "movenet-thunder-weights", "movenet-lightning",
-        "movenet-lightning-weights", "nanodet", "nanodet-weights",
+        "movenet-lightning-weights", "nanodet", "nanodet-weights", "efficientnet_lite0",
     }  # fmt: skip
     assert get_pinned("hand_recrop", "model").file_name == "hand_recrop.tflite"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from posemill.errors import ConfigError, RunError
+from posemill.storage import uri_of
 
 AnyPath = os.PathLike[str] | str
 Names = str | Iterable[str] | None
@@ -36,12 +37,18 @@ def run_and_file(out: AnyPath) -> tuple[Path, Path | None]:
     `keypoints.pkl` is a file: its run is `keypoints.run` beside it. A folder that is there is
     itself, whatever it is called.
     """
-    from posemill.formats import file_endings, format_for
+    from posemill.formats import file_endings, format_for, refuse_foreign
 
     path = Path(out)
     if path.is_dir() or path.suffix.lower() not in file_endings():
         return path, None
+    if (uri := uri_of(path)) is not None:
+        raise ConfigError(
+            f"{uri}: a file is written to a disk of this machine; give the run a name without "
+            f"{path.suffix}, and export it by: posemill export RUN --out {path.name}"
+        )
     format_for(path)  # says so where the ending could be several
+    refuse_foreign(path)
     return path.with_suffix(".run"), path
 
 
@@ -52,7 +59,12 @@ def run_of(path: AnyPath) -> Path:
     Raises:
         RunError: It is a file without a run beside it.
     """
+    from posemill.stores.records import PREFIX
+    from posemill.stores.replica import existing_run
+
     found = Path(path)
+    if uri_of(found) is not None or (found / PREFIX).is_dir():
+        return existing_run(found)
     if not found.is_dir() and found.suffix and found.with_suffix(".run").is_dir():
         return found.with_suffix(".run")
     if (found / "config.toml").is_file() and (found / "run" / "run.json").is_file():

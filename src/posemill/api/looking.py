@@ -29,6 +29,7 @@ from posemill.inspection.drawing.lettering import lacks_font
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.showing import open_viewer, png_bytes
 from posemill.inspection.report.build import measure_all, write_report
+from posemill.inspection.report.page import refuse_foreign
 from posemill.records import Frame, PoseClip
 from posemill.skeletons import full_name
 from posemill.stores.reader import open_run
@@ -132,6 +133,7 @@ def report(
         size: Of pictures whose size a file does not say.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
+    refuse_foreign(Path(out))
     material = ClipInput(
         Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits)
     )
@@ -184,6 +186,8 @@ def compare(
         size: Of pictures whose size a file does not say.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
+    if out is not None:
+        refuse_foreign(Path(out))
     layout = None if skeleton is None else full_name(skeleton)
     first, second = open_inputs(
         [Path(one), Path(other)], format_name=from_format, size_wh=parse_size(size),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from posemill.api.arguments import AnyPath, run_of
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, RunError
 from posemill.jobs.extract.log import log_path
 from posemill.jobs.extract.status import Status, read_status, stop_run
 from posemill.machine.live_files import follow_lines, last_lines
@@ -21,6 +21,7 @@ from posemill.training.runs.live import LOG_NAME, SWEEP_NAME, is_held, stop_trai
 if TYPE_CHECKING:
     from posemill.training.launch.sweep_status import SweepStatus
     from posemill.training.runs.status import TrainStatus
+    from posemill.training.tuning.advice import Advice
 
 
 def status(run: AnyPath) -> Status | TrainStatus | SweepStatus:
@@ -40,6 +41,20 @@ def status(run: AnyPath) -> Status | TrainStatus | SweepStatus:
     from posemill.training.runs.status import read_train_status
 
     return read_train_status(folder)
+
+
+def advise(run: AnyPath) -> list[Advice]:
+    """Return what would make the next training like this one faster; nothing if all is well.
+
+    Args:
+        run: Folder of a training, finished or not.
+    """
+    from posemill.training.tuning.advice import advise_run
+
+    folder = run_of(run)
+    if kind_of(folder) == "sweep":
+        raise RunError(f"{folder} is a sweep: ask for advice on one of the trainings in it")
+    return advise_run(folder)
 
 
 def kind_of(folder: Path) -> Literal["extraction", "training", "sweep"]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from posemill.errors import PosemillError
 from posemill.plugins import hint
+from posemill.settings import Field, Settings
 
 # A command that is quoted stays one: `posemill prepare RUN --out FOLDER`.
 _FLAG = re.compile(
@@ -100,3 +102,33 @@ def to_flags(text: str, flags: Mapping[str, str]) -> str:
             if name in flags:
                 text = re.sub(rf"\b{name}\b", flags[name], text, count=1)
     return text
+
+
+def flags_of(field: Field) -> tuple[str, ...]:
+    """Return the spellings of a field on the command line, the usual one first."""
+    spellings: tuple[str, ...] = field.meta["flags"] or (flag_of(field.flat),)
+    return spellings
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a name: `--task-frames` for `task_frames`."""
+    return "--" + name.replace("_", "-")
+
+
+def arguments_of(config: Settings) -> list[str]:
+    """Return the flags that mean this configuration: only what is not the default."""
+    arguments: list[str] = []
+    for field in config.all_fields().values():
+        value, flag = config.value(field), flags_of(field)[0]
+        if value == field.default:
+            continue
+        if field.kind is bool:
+            arguments.append(flag if value else f"--no-{flag[2:]}")
+        elif field.kind is dict:
+            pairs = (f"{name}={json.dumps(option)}" for name, option in value.items())
+            arguments += [word for pair in pairs for word in (flag, pair)]
+        elif field.kind in (tuple, list):
+            arguments += [word for each in value for word in (flag, str(each))]
+        else:
+            arguments += [flag, str(value)]
+    return arguments

@@ -5,10 +5,12 @@ Exit codes: 0 all done, 1 some clips failed, 2 wrong usage or a wrong world, 130
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
@@ -50,6 +52,7 @@ class SpellingCommand(typer.core.TyperCommand):
             for name in parameter.opts
         }
         renamed = _new_flags(args, getattr(self.callback, "old_flags", {}))
+        renamed = _with_values(renamed, getattr(self.callback, "bare_flags", {}))
         with _spoken_errors():
             return super().parse_args(ctx, _one_spelling(renamed, repeatable))
 
@@ -58,12 +61,18 @@ class SpellingCommand(typer.core.TyperCommand):
         try:
             return super().invoke(ctx)
         except PosemillError as error:
-            error.args = (to_flags(str(error), _flags_given(self, ctx)),)
+            missing = {"out": "--out"} if str(error).split()[:2] == ["out", "is"] else {}
+            error.args = (to_flags(str(error), _flags_given(self, ctx) | missing),)
             raise
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage, `VIDEO...` for typer's `{VIDEO...}...`."""
+        return [re.sub(r"^\{(.+?)\}(\.\.\.)?$", _plain_metavar, piece)
+                for piece in super().collect_usage_pieces(ctx)]  # fmt: skip
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, with the names of every table (`{module:table}`) it speaks of."""
-        _say_help(self)
+        say_help(self)
         _write_help(self, ctx, formatter)
 
 
@@ -85,10 +94,15 @@ class SpeakingGroup(typer.core.TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
-        _say_help(self)
+        say_help(self)
         for command in self.commands.values():  # not its flags: their tables would be loaded
             command.help = word(command.help or "")
         _write_help(self, ctx, formatter)
+
+
+def _plain_metavar(found: re.Match[str]) -> str:
+    name = found[1].upper() if found[1].islower() else found[1]
+    return name if name.endswith("...") else name + (found[2] or "")
 
 
 _UsageError: Any = typer.BadParameter.__base__
@@ -120,7 +134,7 @@ def _write_help(command: Any, ctx: Any, formatter: Any) -> None:
     formatter.write(help_page(command, ctx))
 
 
-def _say_help(command: Any) -> None:
+def say_help(command: Any) -> None:
     """Put words of the reader, and the names of tables, into the help of a command."""
     command.help = word(command.help or "")
     for parameter in command.params:
@@ -156,6 +170,16 @@ def _new_flags(args: list[str], old: Mapping[str, str]) -> list[str]:
         else:
             result.append(prefix + arg)
             prefix = ""
+    return result
+
+
+def _with_values(args: list[str], bare: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return args with the first of its values behind each flag that stands without one."""
+    result: list[str] = []
+    for arg, after in zip_longest(args, args[1:], fillvalue=""):
+        result.append(arg)
+        if arg in bare and after not in bare[arg]:
+            result.append(bare[arg][0])
     return result
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,12 +21,16 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
+    ray_address: Annotated[
+        str,
+        typer.Option(envvar="RAY_ADDRESS", help="A Ray cluster to look at: auto, host:port."),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what will run where: versions, devices, threads, cache, extras. Exit 1 on a problem."""
     from posemill.inspection.doctor import diagnose
 
-    diagnosis = diagnose()
+    diagnosis = diagnose(ray_address)
     if as_json:
         print_json(diagnosis.as_dict())
     else:
@@ -67,6 +72,7 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
                 (f"[{extra}]", _say_extra(extra, missing))
                 for extra, missing in diagnosis.extras.items()
             ),
+            *(("ray cluster", _say_cluster(about)) for about in (diagnosis.cluster,) if about),
         ]
     )
     for problem in diagnosis.problems:
@@ -75,6 +81,13 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
         say(f"warning: {warning}", colour="yellow")
     if not (diagnosis.problems or diagnosis.warnings):
         say("all well", colour="green")
+
+
+def _say_cluster(about: Mapping[str, Any]) -> str:
+    return (
+        f"{about['address']}: {counted(about['machines'], 'machines')}, {about['cpus']:g} CPUs "
+        f"({about['free_cpus']:g} free), {about['gpus']:g} GPUs ({about['free_gpus']:g} free)"
+    )
 
 
 def _limited(amount: str, reason: str) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posemill.api.run_progress import ProgressView
-from posemill.cli.options import AsJson, ShowConfig, arguments_of, with_config_flags
+from posemill.api.spelling import arguments_of
+from posemill.cli.options import AsJson, ShowConfig, with_config_flags
 from posemill.cli.printing import print_config, print_json, print_reasons, print_table, say
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
@@ -87,7 +88,7 @@ def _run(config: ExtractConfig, *, as_json: bool) -> None:
     _print_summary(summary, as_json=as_json)
     if file is not None:
         made = f"{file} written" if summary.num_frames else f"no frames, so no {file}"
-        say(f"{made}; the run, which the same command continues, is {summary.folder}", err=True)
+        say(f"{made}; the run, which the same command continues, is {summary.name}", err=True)
     raise typer.Exit(summary.exit_code)
 
 
@@ -136,8 +137,7 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
     if summary.reasons:
         print_reasons(summary.reasons)
         say(
-            f"one by one: posemill status {summary.folder} --failures; "
-            "try them again: --retry-failed"
+            f"one by one: posemill status {summary.name} --failures; try them again: --retry-failed"
         )
     _say_last_words(summary)
 
@@ -157,7 +157,7 @@ def _say_last_words(summary: Summary) -> None:
     if not any(found.values()):
         say(
             f"posemill: nothing was found in any frame: is a person in the pictures, upright? Look "
-            f"at them: posemill visualize {summary.folder}",
+            f"at them: posemill visualize {summary.name}",
             err=True, colour="yellow",
         )  # fmt: skip
 
@@ -177,8 +177,12 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     from posemill.jobs.extract.plan import check_rate
     from posemill.jobs.extract.workers import plan_workers
     from posemill.sources import find_clips
+    from posemill.storage import uri_of
+    from posemill.stores.replica import local_run
 
     config, _ = split_out(config)
+    out = uri_of(config.out) or config.out
+    config = config.replace(out=local_run(config.out, config.storage))
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
     config, noted = with_decoder(config, clips, None)
     clips = noted or clips
@@ -192,17 +196,20 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     _print_plan(config, clips, plan_workers(config))
     if as_json:
         splits = {name: dataclasses.asdict(totals) for name, totals in clips.totals.items()}
-        print_json({"out": str(config.out), "continues": continues, "splits": splits})
+        print_json({"out": str(out), "continues": continues, "splits": splits})
         return
-    what = f"continue the run in {config.out}" if continues else f"start a run in {config.out}"
+    what = f"continue the run in {out}" if continues else f"start a run in {out}"
     say(f"would {what}; nothing was written")
 
 
 def _detach(config: ExtractConfig) -> None:
     from posemill.api.extracting import split_out
     from posemill.jobs.extract.detach import start_detached
+    from posemill.storage import uri_of
+    from posemill.stores.replica import local_run
 
-    run = split_out(config)[0].out
-    pid = start_detached(["extract", *arguments_of(config)], run)
+    out = split_out(config)[0].out
+    pid = start_detached(["extract", *arguments_of(config)], local_run(out, config.storage))
+    run = uri_of(out) or out
     say(f"pid {pid} works on {run} in the background", err=True)
     say(f"posemill status {run}\nposemill stop {run}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posemill.api.run_progress import ProgressView
-from posemill.cli.options import AsJson, arguments_of, with_config_flags
+from posemill.api.spelling import arguments_of
+from posemill.cli.options import AsJson, with_config_flags
 from posemill.cli.printing import print_json, print_reasons, print_table, say
 from posemill.config import FramesConfig
 from posemill.errors import ConfigError

@@ -22,7 +22,7 @@ def help_page(command: Any, ctx: Any) -> str:
     width = min(shutil.get_terminal_size().columns, _MOST_WIDTH)
     usage = command.get_usage(ctx).replace("Usage: ", word("Usage: "), 1)
     lines = [usage, "", *wrapped(command.help or "", width)]
-    for title, rows in _sections(command, ctx).items():
+    for title, rows in sections(command, ctx).items():
         lines += ["", title + (":" if chosen_language() == "en" else "：")]
         column = min(_MOST_NAME, max(width_of(name) for name, _ in rows)) + 2 * _INDENT
         for name, text in rows:
@@ -30,7 +30,7 @@ def help_page(command: Any, ctx: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sections(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+def sections(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
     """Return title and rows of each part of the page: name or spelling, and what it is."""
     found: dict[str, list[tuple[str, str]]] = {}
     for parameter in command.get_params(ctx):

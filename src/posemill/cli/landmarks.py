@@ -45,7 +45,7 @@ def landmarks(
         ),
     ] = None,
     decoder: Annotated[
-        str, typer.Option(help="What reads videos. {posemill.decoders:known_decoders}")
+        str, typer.Option(help="What reads videos. {posemill.decoders:decoder_choices}")
     ] = "pyav",
     device: Annotated[str, typer.Option(help="cpu, cuda:N or tensorrt:N.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="Threads inside the networks.")] = 1,
@@ -53,6 +53,7 @@ def landmarks(
 ) -> None:
     """Find the keypoints of one clip or folder, without making a run."""
     from posemill.api.progress import show_progress
+    from posemill.decoders.choice import settle_for_extraction
     from posemill.estimators import engine_info
     from posemill.jobs.landmarks import (
         check_out,
@@ -64,7 +65,7 @@ def landmarks(
     from posemill.skeletons import get_skeleton
     from posemill.sources.frames import count_frames
 
-    options = parse_options(engine_option or [])
+    options, decoder = parse_options(engine_option or []), settle_for_extraction(decoder)
     num_frames = count_frames(clip_at(source), decoder)
     num_points = get_skeleton(engine_info(engine, options).skeleton_names[0]).num_points
     check_out(out, num_frames, num_points=num_points)

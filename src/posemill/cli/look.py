@@ -10,6 +10,7 @@ import typer
 from posemill.cli.options import AsJson, FromFormat, Person, PictureSize, RunOrFile, Splits
 from posemill.cli.printing import print_json, print_table, say
 from posemill.language import translate, word
+from posemill.skeletons.palette import part_label
 from posemill.terminal import counted
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ def _print_comparison(found: dict[str, Any]) -> None:
     rows = [
         [
             word("total") if split["split"] == ALL_SPLITS else split["split"],
-            name.replace("_", " "), part["num_frames"], part["one_has"], part["other_has"],
+            word(part_label(name)), part["num_frames"], part["one_has"], part["other_has"],
             "-" if part["agree"] is None else f"{part['agree']:.4f}",
             *(pixels_in_words(part[each]) for each in ("median", "p95", "max")),
         ]

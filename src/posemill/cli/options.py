@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from posemill.api.spelling import flag_of, flags_of
 from posemill.errors import ConfigError
 from posemill.files import parse_json
 from posemill.settings import Field, Settings
@@ -106,18 +106,8 @@ def with_config_flags(
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     run.__doc__, run.__name__ = command.__doc__, command.__name__
     run.__dict__.update(vars(command))
-    renamed = {_flag(old): flags_of(field)[0] for field in fields.values() for old in field.old}
+    renamed = {flag_of(old): flags_of(field)[0] for field in fields.values() for old in field.old}
     return old_flags(renamed)(run)
-
-
-def flags_of(field: Field) -> tuple[str, ...]:
-    """Return the spellings of a field on the command line, the usual one first."""
-    spellings: tuple[str, ...] = field.meta["flags"] or (_flag(field.flat),)
-    return spellings
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def _parameter(field: Field, *, is_preset: bool) -> inspect.Parameter:
@@ -187,22 +177,3 @@ def _pair(text: str, flag: str) -> tuple[str, Any]:
         return key.replace("-", "_"), parse_json(value)
     except ValueError:
         return key.replace("-", "_"), value
-
-
-def arguments_of(config: Settings) -> list[str]:
-    """Return the flags that mean this configuration: only what is not the default."""
-    arguments: list[str] = []
-    for field in config.all_fields().values():
-        value, flag = config.value(field), flags_of(field)[0]
-        if value == field.default:
-            continue
-        if field.kind is bool:
-            arguments.append(flag if value else f"--no-{flag[2:]}")
-        elif field.kind is dict:
-            pairs = (f"{name}={json.dumps(option)}" for name, option in value.items())
-            arguments += [word for pair in pairs for word in (flag, pair)]
-        elif field.kind in (tuple, list):
-            arguments += [word for each in value for word in (flag, str(each))]
-        else:
-            arguments += [flag, str(value)]
-    return arguments

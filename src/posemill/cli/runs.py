@@ -1,4 +1,4 @@
-"""`posemill status`, `stop`, `logs` and `plan`: runs, seen from any shell."""
+"""`posemill status`, `stop`, `logs`, `plan` and `serve`: runs, seen from any shell or browser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from posemill.cli.printing import (
     without_constants,
 )
 from posemill.config import ExtractConfig
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, MissingExtraError
 from posemill.language import translate, word
 from posemill.terminal import counted, duration, printable
 
@@ -38,10 +38,11 @@ _PLANNED = ("layout", "splits", "engine", "engine_options", "mode", "skeleton", 
 
 
 def register(app: typer.Typer) -> None:
-    """Add the four commands."""
+    """Add the five commands."""
     for command in (status, stop, logs):
         app.command()(command)
     app.command()(with_config_flags(plan, ExtractConfig, only=_PLANNED))
+    app.command()(serve)
 
 
 def status(
@@ -201,3 +202,41 @@ def plan(
             for workers, hours, gigabytes, note in found.rows()
         ],
     )  # fmt: skip
+
+
+def serve(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FOLDER", help="Where to look for runs; here by default."),
+    ] = None,
+    *,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8765,
+    host: Annotated[
+        str,
+        typer.Option(help="What to listen on; others than this machine then need the token."),
+    ] = "127.0.0.1",
+    open_page: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    allow_actions: Annotated[
+        bool,
+        typer.Option("--allow-actions", help="Let the page stop and continue runs."),
+    ] = False,
+) -> None:
+    """Show runs, clips and trainings in a browser, live."""
+    try:
+        from posemill.web.server import serve as run_server
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"posemill serve needs {error.name!r}; run: pip install 'posemill[web]'"
+        ) from error
+    run_server(
+        folders or [Path()],
+        host=host,
+        port=port,
+        opens=open_page,
+        allow_actions=allow_actions,
+        say=_say_address,
+    )
+
+
+def _say_address(address: str) -> None:
+    say(f"serving at {address} until Ctrl-C", err=True)

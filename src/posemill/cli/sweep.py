@@ -1,20 +1,25 @@
-"""`posemill sweep`, `posemill synthetic-corpus`."""
+"""`posemill sweep`, `tune`, `advise`: which settings; `synthetic-corpus`: to try them on."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from posemill.cli.options import old_flags
-from posemill.cli.printing import print_json, print_records, say
+from posemill.cli.options import AsJson, old_flags, with_config_flags
+from posemill.cli.printing import print_json, print_lines, print_records, print_table, say
+from posemill.language import translate, word
 from posemill.terminal import counted, printable
+from posemill.training.config.train_config import TrainConfig
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("sweep")(old_flags({"--jobs": "--workers"})(sweep))
+    app.command("tune")(with_config_flags(tune, TrainConfig, skip=("out", "tune")))
+    app.command("advise")(advise)
     app.command("synthetic-corpus")(synthetic_corpus)
 
 
@@ -60,6 +65,68 @@ def _run(found: Any, workers: int) -> Any:
             progress.advance(bar, 0 if event == "started" else 1)
 
         return run_sweep(found, num_jobs=workers, report=report)
+
+
+def tune(
+    config: Annotated[
+        Path | None, typer.Argument(help="TOML file; every flag below is a field of it.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="TOML file to write: yours, with what was found.")
+    ] = None,
+    *,
+    keep_maths: Annotated[
+        bool, typer.Option("--keep-maths", help="Leave batch and precision alone.")
+    ] = False,
+    as_json: AsJson = False,
+    flags: dict[str, Any],
+) -> None:
+    """Measure what makes a training faster on this machine."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded, as train does
+    from posemill.training.front import tune as measure
+
+    found = measure(config, out=out, keep_maths=keep_maths, **flags)
+    if as_json:
+        print_json({"out": out, **found.to_json()})
+        return
+    rows = [
+        (row.setting, "" if row.samples_per_second is None else f"{row.samples_per_second:.0f}",
+         "" if row.gain is None else f"{row.gain:.2f}", word(translate(row.note)))
+        for row in found.rows
+    ]  # fmt: skip
+    print_table(["setting", "samples/s", "gain", ""], rows)
+    for line in found.lines():
+        say(line)
+    if out is not None:
+        say(f"{out}: posemill train {out} trains with it")
+
+
+def advise(
+    run: Annotated[Path, typer.Argument(help="Folder of a training, finished or not.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Say what would make a training faster, and how much."""
+    from posemill.api.arguments import run_of
+    from posemill.api.run_status import advise as find_advice
+    from posemill.training.loop.timing import shares
+    from posemill.training.tuning.advice import LEAST_SECONDS
+    from posemill.training.tuning.evidence import read_evidence
+
+    found = find_advice(run)
+    evidence = read_evidence(run_of(run))
+    share = shares(evidence.timing_seconds)
+    if as_json:
+        print_json({"run": run, **evidence.to_json(), "advice": [each.to_json() for each in found]})
+        return
+    lines = [
+        ("run", str(run)),
+        ("time", ", ".join(f"{word(part)} {value:.0%}" for part, value in share.items())),
+    ]
+    if evidence.seconds < LEAST_SECONDS:
+        lines.append(("note", f"only {evidence.seconds:.0f} s were measured: too short to rely on"))
+    said = [str(each) for each in found] or ["nothing to change"]
+    print_lines([*lines, *(("advice", text) for text in said)])
 
 
 def synthetic_corpus(

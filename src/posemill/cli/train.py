@@ -24,7 +24,9 @@ from posemill.training.config.train_config import TrainConfig
 def register(app: typer.Typer) -> None:
     """Add the commands of the training half."""
     fp16 = old_flags({"--use-fp16": "--precision=fp16"})
-    app.command("train")(fp16(with_config_flags(train, TrainConfig)))
+    command = fp16(with_config_flags(train, TrainConfig))
+    command.bare_flags = {"--tune": ("all", "speed", "none")}  # type: ignore[attr-defined]
+    app.command("train")(command)
     app.command("evaluate")(evaluate)
     app.command("predict")(predict)
 
@@ -41,7 +43,7 @@ def train(
     ] = None,
     flags: dict[str, Any],
 ) -> None:
-    """Train a model on keypoints: one process or many, continued after a kill with --resume."""
+    """Train a model on keypoints or video: one process or many; --resume continues after a kill."""
     # Before torch is loaded: waiting OpenMP threads sleep instead of spinning on shared cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from posemill.training.config.resolve import resolve_config
@@ -87,7 +89,7 @@ def _say_how_to_go_on(out: Path) -> None:
 
 
 def _print_summary(out: Path, summary: Any) -> None:
-    from posemill.training.launch.advice import LEAST_SECONDS
+    from posemill.training.tuning.advice import LEAST_SECONDS
 
     columns = list(dict.fromkeys(name for scores in summary["scores"].values() for name in scores))
     rows = [
@@ -161,7 +163,7 @@ def predict(
         list[Path],
         typer.Argument(
             metavar="SOURCE...",
-            help="Videos, pictures, folders of them, runs, or data `prepare` wrote.",
+            help="Videos, pictures, folders of them, runs, lists, or data `prepare` wrote.",
         ),
     ],
     *,
@@ -170,7 +172,7 @@ def predict(
     threads: Annotated[int, typer.Option(min=1, help="Threads of the engine.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a trained model sees in clips; a video is run through the engine first."""
+    """Say what a trained model sees in clips; for one of keypoints the engine finds them first."""
     from posemill.api.predicting import predict as run_prediction
 
     with warnings_as_notes():

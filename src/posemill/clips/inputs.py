@@ -15,14 +15,17 @@ import numpy.typing as npt
 from posemill.blocks import ClipBlock, join_clips
 from posemill.clips.people import choose_person, parse_person
 from posemill.errors import FormatError, PosemillError, RunError
+from posemill.files import near_path
 from posemill.formats import detect_format, get_format
 from posemill.formats.shared.contract import Format, Size
 from posemill.records import PoseClip, fields_of_recipe, match_splits, usual_split
 from posemill.skeletons import get_skeleton
+from posemill.storage import uri_of
 from posemill.stores.columns import part_for
 from posemill.stores.commits import Failure
 from posemill.stores.manifest import MANIFEST_NAME
 from posemill.stores.reader import FoundCounts, Run, open_run
+from posemill.stores.replica import local_copy
 from posemill.stores.shards import BlockPlan
 
 ClipName = tuple[str, str]  # split, clip_id
@@ -74,15 +77,17 @@ class ClipInput:
         splits: Sequence[str] | None = None,
         person: str | int = "main",
     ) -> None:
-        self.path = path
+        self.name = uri_of(path) or str(path)
         self.person = parse_person(person)
         self._size_wh = size_wh
         self._splits = None if splits is None else tuple(dict.fromkeys(splits))
         self.run: Run | None = None
         self._format: Format | None = None
+        self.path = path = local_copy(path)
         if not path.exists():
             raise PosemillError(
                 f"{path}: no such file or folder; expected a run or an exported file"
+                + near_path(path)
             )
         if format_name is None and (path / MANIFEST_NAME).is_file():
             self.run = open_run(path)
@@ -95,8 +100,8 @@ class ClipInput:
         if not run.num_frames and not run.failures():
             yet = " yet" * (not run.is_finished)
             raise RunError(
-                f"{self.path}: the run holds no keypoints{yet}; see how far it is with: "
-                f"posemill status {self.path}"
+                f"{self.name}: the run holds no keypoints{yet}; see how far it is with: "
+                f"posemill status {self.name}"
             )
         if self._splits is None:
             return
@@ -104,7 +109,7 @@ class ClipInput:
         self._splits = tuple(found)
         if unknown:
             raise RunError(
-                f"{self.path} has no split {', '.join(map(repr, unknown))}; it has "
+                f"{self.name} has no split {', '.join(map(repr, unknown))}; it has "
                 f"{', '.join(run.splits) or 'none'}"
             )
 
@@ -222,18 +227,18 @@ class ClipInput:
                 yield item
         kind = RunError if self.run is not None else FormatError
         if not seen and not there:
-            advice = f"; what failed, and why: posemill view {self.path}" * bool(self.failures())
+            advice = f"; what failed, and why: posemill view {self.name}" * bool(self.failures())
             what = f"holds no clips{_of_splits(self._splits)}; expected some"
-            raise kind(f"{self.path}: {what}{advice}")
+            raise kind(f"{self.name}: {what}{advice}")
         _, missing = match_splits(self.splits or (), seen)
         if missing and self.run is None:
             raise kind(
-                f"{self.path} has no split {', '.join(map(repr, missing))}; it has "
+                f"{self.name} has no split {', '.join(map(repr, missing))}; it has "
                 f"{', '.join(there)}"
             )
         if missing:
             raise kind(
-                f"{self.path}: split {', '.join(map(repr, missing))} holds no clips; expected "
+                f"{self.name}: split {', '.join(map(repr, missing))} holds no clips; expected "
                 f"some: leave it out (--splits {' '.join(sorted(seen))})"
             )
 
@@ -287,7 +292,7 @@ class ClipInput:
 
     def origin(self) -> dict[str, Any]:
         """Return what is known of the input, for the manifest of what is made of it."""
-        facts: dict[str, Any] = {"path": str(self.path), "kind": self.kind}
+        facts: dict[str, Any] = {"path": self.name, "kind": self.kind}
         if self.run is not None:
             facts["manifest"] = asdict(self.run.manifest)
             facts["num_failures"] = len(self.failures())

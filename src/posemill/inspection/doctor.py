@@ -12,7 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from posemill import __version__
+from posemill import __version__, plugins
+from posemill.errors import PosemillError
 from posemill.estimators.devices import (
     list_gpus,
     list_onnx_runtimes,
@@ -27,6 +28,7 @@ from posemill.weights.pull import list_files
 _BASE_PACKAGES = ("numpy", "av", "tflite", "pyarrow", "pillow", "psutil", "typer", "rich")
 _OPENCV_PACKAGES = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless",
                     "opencv-contrib-python")  # fmt: skip
+_ABOUT_CLUSTER = "posemill.executors.ray_connection:about_cluster"
 _LITERT = "ai-edge-litert"
 
 
@@ -42,6 +44,7 @@ class Diagnosis:
         gpus: Names of the GPUs, whether or not the runtime can use them.
         cache: Folder, whether it is writable, free bytes, models and their state.
         extras: Extra -> the packages of it that are missing (empty: ready).
+        cluster: What the Ray cluster has that was asked for; None if none was, or none answers.
         problems: What keeps posemill from extracting keypoints.
         warnings: What works, but not as well as it could.
     """
@@ -53,6 +56,7 @@ class Diagnosis:
     gpus: list[str]
     cache: dict[str, Any]
     extras: dict[str, list[str]]
+    cluster: dict[str, Any] | None = None
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -61,12 +65,17 @@ class Diagnosis:
         return asdict(self)
 
 
-def diagnose() -> Diagnosis:
-    """Return what is on this machine. Opens no model and changes nothing."""
+def diagnose(ray_address: str = "") -> Diagnosis:
+    """Return what is on this machine. Opens no model and changes nothing.
+
+    Args:
+        ray_address: Of a cluster to look at as well; empty: none.
+    """
     versions = _versions()
     providers = list_providers() if list_onnx_runtimes() else []
     gpus = list_gpus()
     usable = gpus if "CUDAExecutionProvider" in providers else []
+    cluster, no_cluster = _cluster(ray_address)
     diagnosis = Diagnosis(
         versions=versions,
         machine=_machine(),
@@ -78,10 +87,23 @@ def diagnose() -> Diagnosis:
         gpus=gpus,
         cache=_cache(),
         extras=_extras(),
+        cluster=cluster,
+        problems=no_cluster,
     )
     diagnosis.problems.extend(_problems(diagnosis))
     diagnosis.warnings.extend(_warnings(diagnosis))
     return diagnosis
+
+
+def _cluster(address: str) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return what the cluster has, or why it cannot be used."""
+    if not address:
+        return None, []
+    try:
+        about = plugins.load("executor", {"ray": _ABOUT_CLUSTER}, "ray", extra="ray")
+        return about(address), []
+    except PosemillError as error:
+        return None, [str(error)]
 
 
 def _versions() -> dict[str, str | None]:
@@ -153,7 +175,7 @@ def _extras() -> dict[str, list[str]]:
     except metadata.PackageNotFoundError:  # a source folder on the path
         return {}
     found = missing_by_extra(requirements)
-    hidden = {"dev"}  # for those who work on posemill itself
+    hidden = {"bench", "dev", "docs"}  # for those who work on posemill itself
     # To advise the other ONNX Runtime would be to advise two that overwrite each other.
     runtimes = list_onnx_runtimes()
     if "onnxruntime-gpu" in runtimes:

@@ -101,7 +101,7 @@ def describe(
             for key, counts in (("clips_failed", clips_failed), ("frames_failed", failed)):
                 row[key] = counts.get(row["split"], sum(counts.values()))
     return {
-        "path": str(material.path),
+        "path": material.name,
         "kind": material.kind,
         "skeleton_names": _skeleton_names(summaries, facts),
         # What was done to the clips; several words where a folder's files differ.

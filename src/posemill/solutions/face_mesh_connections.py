@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from posemill.skeletons import FACE_468_CONTOURS, IRISES, mirror_of_face
+from posemill.skeletons.layouts import FACE_468_CONTOURS, IRISES, mirror_of_face
 
 Connections = frozenset[tuple[int, int]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from posemill.estimators.holistic.legacy import Holistic
-from posemill.skeletons import HAND_NAMES, POSE_NAMES
+from posemill.skeletons.layouts import HAND_NAMES, POSE_NAMES
 from posemill.solutions.face_mesh_connections import (
     FACEMESH_CONTOURS,
     FACEMESH_FACE_OVAL,

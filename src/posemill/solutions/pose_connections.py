@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from posemill.skeletons import POSE_BONES
+from posemill.skeletons.layouts import POSE_BONES
 
 POSE_CONNECTIONS = frozenset(POSE_BONES)

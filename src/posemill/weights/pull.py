@@ -42,6 +42,12 @@ def ensure_media(name: str) -> Path:
     return _ensure(get_pinned(name, "media"))
 
 
+def verified_files() -> dict[str, Path]:
+    """Return the files that this process has used, by their names below the cache folder."""
+    cache = cache_folder()
+    return {str(path.relative_to(cache)): path for path in _verified if path.is_relative_to(cache)}
+
+
 def pull_models(names: Iterable[str] = ()) -> list[Path]:
     """Return the paths of models, after fetching those that are missing or damaged.
 

@@ -18,7 +18,7 @@ from posemill.estimators.holistic.rects import f32
 from posemill.estimators.holistic.trigonometry import atan2, cos_sin
 from posemill.estimators.runtime import Network
 from posemill.records import FloatArray
-from posemill.skeletons import mirror_of_face
+from posemill.skeletons.layouts import mirror_of_face
 
 NUM_POINTS = 478
 # Pixels of the crop for one cell of the map of features.

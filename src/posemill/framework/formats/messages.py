@@ -7,6 +7,7 @@ Descriptors have what `google.protobuf.json_format` reads, so that `MessageToDic
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 _NOT_HERE = ("SerializePartialToString", "WhichOneof", "UnknownFields", "Extensions")
@@ -81,24 +82,24 @@ class Field(NamedTuple):
         return 3 if self.is_repeated else 1
 
 
-class Message:
+class Message(ABC):
     """A message: fields that are set or not, copied and compared as protobuf does."""
 
     __hash__ = None  # type: ignore[assignment]  # as of every object whose fields can be assigned
     __slots__ = ()
     DESCRIPTOR: ClassVar[Descriptor]
 
+    @abstractmethod
     def HasField(self, name: str) -> bool:
         """Return whether the field is set."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ClearField(self, name: str) -> None:
         """Set a field back."""
-        raise NotImplementedError
 
+    @abstractmethod
     def MergeFrom(self, other: Any) -> None:
         """Take over what is set in another message."""
-        raise NotImplementedError
 
     def ListFields(self) -> list[tuple[Field, Any]]:
         """Return the fields that are set, each with its value."""

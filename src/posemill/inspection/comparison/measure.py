@@ -84,8 +84,7 @@ class Comparison:
             points = one.points[rows[0], :, :2], other.points[rows[1], :, :2]
             means, differ = [], []
             for name, indices in self._parts:
-                pixels = _distances(points[0][:, indices], points[1][:, indices], sizes_wh)
-                has_one, has_other = (_has_any(each[:, indices, 0]) for each in points)
+                has_one, has_other, pixels = part_distances(points, indices, sizes_wh)
                 part = split.parts.setdefault(name, PartAgreement())
                 part.add(has_one, has_other, pixels[~np.isnan(pixels)])
                 means.append(_means(pixels))
@@ -176,6 +175,20 @@ class _Worst:
         if badness[row] > self.badness:
             self.badness, self.frame_index = float(badness[row]), int(frame_indices[row])
             self.parts = parts[:, row]
+
+
+def part_distances(
+    points: tuple[FloatArray, FloatArray], indices: IntArray, sizes_wh: IntArray
+) -> tuple[BoolArray, BoolArray, FloatArray]:
+    """Return in which frames each of two clips has a part, and how far its points are apart.
+
+    Args:
+        points: `(frames, keypoints, 2)` of the same frames in both.
+        indices: Of the part's points.
+        sizes_wh: `(frames, 2)`.
+    """
+    one, other = (each[:, indices] for each in points)
+    return _has_any(one[..., 0]), _has_any(other[..., 0]), _distances(one, other, sizes_wh)
 
 
 def _means(pixels: FloatArray) -> FloatArray:

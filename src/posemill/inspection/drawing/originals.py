@@ -36,10 +36,18 @@ class Originals:
     Args:
         places: Where the datasets were when the keypoints were found; a merged run has several.
         moved_to: Where they are now, if that is elsewhere.
+        follows_links: False: a link that leads out of its place is not opened.
     """
 
-    def __init__(self, places: Sequence[Place] = (), *, moved_to: Path | None = None) -> None:
+    def __init__(
+        self,
+        places: Sequence[Place] = (),
+        *,
+        moved_to: Path | None = None,
+        follows_links: bool = True,
+    ) -> None:
         self.places, self.moved_to = tuple(places), moved_to
+        self.follows_links = follows_links
         self.on_frame: Callable[[], None] = lambda: None  # called before each frame is handed out
         self.num_read = 0
         self.num_gone = 0
@@ -47,7 +55,13 @@ class Originals:
         self.first_reason = ""
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any], *, moved_to: Path | None = None) -> Originals:
+    def of(
+        cls,
+        facts: Mapping[str, Any],
+        *,
+        moved_to: Path | None = None,
+        follows_links: bool = True,
+    ) -> Originals:
         """Return the originals of a run, by what its manifest says about the source.
 
         Raises:
@@ -55,7 +69,7 @@ class Originals:
         """
         if moved_to is not None and not moved_to.exists():
             raise PosemillError(f"--originals {moved_to}: no such file or folder")
-        return cls(list(_recorded_places(facts)), moved_to=moved_to)
+        return cls(list(_recorded_places(facts)), moved_to=moved_to, follows_links=follows_links)
 
     def frames(self, clip: PoseClip, indices: Sequence[int]) -> Iterator[tuple[int, Frame | None]]:
         """Yield each of the rows (in ascending order) with its frame, None where it is gone.
@@ -107,7 +121,9 @@ class Originals:
         found += [(root, root / rest) for root, rest in inside if rest is not None]
         if not path.is_absolute():
             found += [(root, each) for root, _ in inside for each in _below(root, clip, path)]
-        yield from (each for root, each in found if _is_below(root, each))
+        for root, each in found:
+            if _is_below(root, each) and (self.follows_links or _stays_in(root, each)):
+                yield each
 
     @cached_property
     def _roots(self) -> list[Path]:
@@ -131,12 +147,30 @@ class Originals:
         for row in rows[done:]:
             yield row, None
 
-    def _video_frames(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame]]:
-        source, decoder = self._sources.get((clip.split, clip.clip_id), (None, ""))
+    def _source(self, split: str, clip_id: str) -> tuple[Clip, str]:
+        """Return a clip of the places, and its decoder."""
+        source, decoder = self._sources.get((split, clip_id), (None, ""))
+        roots = [self.moved_to] if self.moved_to else [place.root for place in self.places]
         if source is None:
-            roots = [self.moved_to] if self.moved_to else [place.root for place in self.places]
             where = ", ".join(map(str, roots)) or "the source, which is not recorded"
-            raise PosemillError(f"no clip {clip.clip_id!r} in {where}")
+            raise PosemillError(f"no clip {clip_id!r} in {where}")
+        if not self.follows_links and not any(_stays_in(root, Path(source.path)) for root in roots):
+            raise PosemillError(f"{source.path} leads out of its dataset, so it is not opened")
+        return source, decoder
+
+    def video_path(self, split: str, clip_id: str) -> Path:
+        """Return the file of a clip.
+
+        Raises:
+            PosemillError: It is not to be found, or not a video.
+        """
+        source, _ = self._source(split, clip_id)
+        if source.kind != "video":
+            raise PosemillError(f"clip {clip_id!r} is not a video")
+        return Path(source.path)
+
+    def _video_frames(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame]]:
+        source, decoder = self._source(clip.split, clip.clip_id)
         with open_video(
             source.path,
             decoder=decoder,
@@ -210,6 +244,12 @@ def _is_below(root: Path, path: Path) -> bool:
     """Return whether a path stays below a root, whatever `..` are in it."""
     above = os.path.normpath(valid_unicode(str(root)))
     return Path(os.path.normpath(valid_unicode(str(path)))).is_relative_to(above)
+
+
+def _stays_in(root: Path, path: Path) -> bool:
+    """Return whether a path stays below a root, or beside a file, when links are followed."""
+    above = _on_disk(root).resolve()
+    return _on_disk(path).resolve().is_relative_to(above.parent if above.is_file() else above)
 
 
 def _below(root: Path, clip: PoseClip, path: Path) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""A picture in front of someone: as PNG bytes for a notebook, or in the system's viewer."""
+"""A picture in front of someone: as PNG or JPEG bytes, or in the system's viewer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,19 @@ def png_bytes(picture: Frame) -> bytes:
     done, data = cv2.imencode(".png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
     if not done:
         raise PosemillError(f"a picture of {picture.shape} cannot be written as PNG")
+    return data.tobytes()
+
+
+def jpeg_bytes(picture: Frame, *, longest: int | None = None, quality: int = 80) -> bytes:
+    """Return an RGB picture as JPEG, made smaller where its longer side has more pixels."""
+    scale = (longest or 1 << 16) / max(picture.shape[:2])
+    if scale < 1:
+        size_wh = tuple(max(1, round(side * scale)) for side in picture.shape[1::-1])
+        picture = cv2.resize(picture, size_wh, interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
+    bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
+    done, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])
+    if not done:
+        raise PosemillError(f"a picture of {picture.shape} cannot be written as JPEG")
     return data.tobytes()
 
 

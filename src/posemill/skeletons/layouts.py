@@ -1,0 +1,257 @@
+"""The layouts of ours: names of points, bones, counterparts, as tables, and what builds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from posemill.skeletons.skeleton import Bone, Part, Skeleton
+
+POSE_NAMES = tuple(
+    "nose left_eye_inner left_eye left_eye_outer right_eye_inner right_eye right_eye_outer "
+    "left_ear right_ear mouth_left mouth_right left_shoulder right_shoulder left_elbow right_elbow "
+    "left_wrist right_wrist left_pinky right_pinky left_index right_index left_thumb right_thumb "
+    "left_hip right_hip left_knee right_knee left_ankle right_ankle left_heel right_heel "
+    "left_foot_index right_foot_index".split()
+)
+HAND_NAMES = (
+    "wrist",
+    *(f"thumb_{joint}" for joint in ("cmc", "mcp", "ip", "tip")),
+    *(
+        f"{finger}_{joint}"
+        for finger in ("index", "middle", "ring", "pinky")
+        for joint in ("mcp", "pip", "dip", "tip")
+    ),
+)
+OPENPOSE_NAMES = tuple(
+    "nose neck right_shoulder right_elbow right_wrist left_shoulder left_elbow left_wrist "
+    "right_hip right_knee right_ankle left_hip left_knee left_ankle right_eye left_eye "
+    "right_ear left_ear".split()
+)
+COCO_BODY_NAMES = tuple(
+    "nose left_eye right_eye left_ear right_ear left_shoulder right_shoulder left_elbow "
+    "right_elbow left_wrist right_wrist left_hip right_hip left_knee right_knee left_ankle "
+    "right_ankle".split()
+)
+COCO_FEET_NAMES = tuple(
+    "left_big_toe left_small_toe left_heel right_big_toe right_small_toe right_heel".split()
+)
+# Of the 26 of Halpe, those behind the body of COCO.
+HALPE_NAMES = tuple(
+    "head neck hip left_big_toe right_big_toe left_small_toe right_small_toe left_heel "
+    "right_heel".split()
+)
+
+# The iBUG/dlib 68 points as indices of the 468: jaw 0-16, brows 17-26, nose 27-35, eyes 36-47,
+# outer mouth 48-59, inner mouth 60-67.
+FACE_68_OF_468 = (
+    162, 234, 93, 58, 172, 136, 149, 148, 152, 377, 378, 365, 397, 288, 323, 454, 389,
+    71, 63, 105, 66, 107, 336, 296, 334, 293, 301,
+    168, 197, 5, 4, 75, 97, 2, 326, 305,
+    33, 160, 158, 133, 153, 144, 362, 385, 387, 263, 373, 380,
+    61, 39, 37, 0, 267, 269, 291, 405, 314, 17, 84, 181,
+    78, 82, 13, 312, 308, 317, 14, 87,
+)  # fmt: skip
+
+# Points of the 468 on the midline. The right half's other points below 248, taken in order, have
+# their mirror images at 248, 249 … (found by fitting the mirrored mean face onto itself).
+FACE_468_MIDLINE = (
+    0, 1, 2, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19,
+    94, 151, 152, 164, 168, 175, 195, 197, 199, 200,
+)  # fmt: skip
+
+FACE_468_CONTOURS = (
+    # oval
+    (10, 338, 297, 332, 284, 251, 389, 356, 454, 323, 361, 288, 397, 365, 379, 378, 400, 377, 152,
+     148, 176, 149, 150, 136, 172, 58, 132, 93, 234, 127, 162, 21, 54, 103, 67, 109, 10),
+    # lips: outer lower, outer upper, inner lower, inner upper
+    (61, 146, 91, 181, 84, 17, 314, 405, 321, 375, 291),
+    (61, 185, 40, 39, 37, 0, 267, 269, 270, 409, 291),
+    (78, 95, 88, 178, 87, 14, 317, 402, 318, 324, 308),
+    (78, 191, 80, 81, 82, 13, 312, 311, 310, 415, 308),
+    # left eye and brow, right eye and brow
+    (263, 249, 390, 373, 374, 380, 381, 382, 362),
+    (263, 466, 388, 387, 386, 385, 384, 398, 362),
+    (276, 283, 282, 295, 285), (300, 293, 334, 296, 336),
+    (33, 7, 163, 144, 145, 153, 154, 155, 133),
+    (33, 246, 161, 160, 159, 158, 157, 173, 133),
+    (46, 53, 52, 65, 55), (70, 63, 105, 66, 107),
+)  # fmt: skip
+
+# Of the 478: the middle of the iris, then its right, upper, left and lower edge on the screen; the
+# subject's right eye, then the left one.
+IRISES = (tuple(range(468, 473)), tuple(range(473, 478)))
+
+FACE_68_CONTOURS = (
+    tuple(range(17)), tuple(range(17, 22)), tuple(range(22, 27)), tuple(range(27, 31)),
+    tuple(range(31, 36)), (*range(36, 42), 36), (*range(42, 48), 42), (*range(48, 60), 48),
+    (*range(60, 68), 60),
+)  # fmt: skip
+
+POSE_BONES: tuple[Bone, ...] = (
+    (0, 1), (1, 2), (2, 3), (3, 7), (0, 4), (4, 5), (5, 6), (6, 8), (9, 10), (11, 12), (11, 13),
+    (13, 15), (15, 17), (15, 19), (15, 21), (17, 19), (12, 14), (14, 16), (16, 18), (16, 20),
+    (16, 22), (18, 20), (11, 23), (12, 24), (23, 24), (23, 25), (24, 26), (25, 27), (26, 28),
+    (27, 29), (28, 30), (29, 31), (30, 32), (27, 31), (28, 32),
+)  # fmt: skip
+HAND_BONES: tuple[Bone, ...] = tuple(
+    bone for finger in range(5) for bone in pairwise((0, *range(4 * finger + 1, 4 * finger + 5)))
+)
+OPENPOSE_BONES: tuple[Bone, ...] = (
+    (1, 2), (1, 5), (2, 3), (3, 4), (5, 6), (6, 7), (1, 8), (8, 9), (9, 10), (1, 11), (11, 12),
+    (12, 13), (1, 0), (0, 14), (14, 16), (0, 15), (15, 17),
+)  # fmt: skip
+COCO_BODY_BONES: tuple[Bone, ...] = (
+    (15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8),
+    (7, 9), (8, 10), (0, 1), (0, 2), (1, 3), (2, 4), (15, 17), (15, 18), (15, 19), (16, 20),
+    (16, 21), (16, 22),
+)  # fmt: skip
+
+# The four sides of the trunk, for which Halpe has a spine.
+_TRUNK = ((11, 12), (5, 11), (6, 12), (5, 6))
+HALPE_BONES: tuple[Bone, ...] = (
+    (17, 18),
+    (18, 5),
+    (18, 6),
+    (18, 19),
+    (19, 11),
+    (19, 12),
+    (15, 20),
+    (15, 22),
+    (15, 24),
+    (16, 21),
+    (16, 23),
+    (16, 25),
+)
+
+
+def _chain_bones(chains: Iterable[Sequence[int]]) -> tuple[Bone, ...]:
+    return tuple(bone for chain in chains for bone in pairwise(chain))
+
+
+def _shifted(bones: Iterable[Bone], offset: int) -> tuple[Bone, ...]:
+    return tuple((a + offset, b + offset) for a, b in bones)
+
+
+def _lay_out(sizes: dict[str, int]) -> tuple[Part, ...]:
+    parts, start = [], 0
+    for name, size in sizes.items():
+        parts.append(Part(name, start, start + size))
+        start += size
+    return tuple(parts)
+
+
+def _hand_names(side: str) -> tuple[str, ...]:
+    return tuple(f"{side}_hand_{name}" for name in HAND_NAMES)
+
+
+def _swap_sides(names: Sequence[str]) -> tuple[int, ...]:
+    """Return for each name the index of the one that says the other side, or its own."""
+    swapped = (
+        name.replace("left", "\0").replace("right", "left").replace("\0", "right") for name in names
+    )
+    where = {name: index for index, name in enumerate(names)}
+    return tuple(where[name] for name in swapped)
+
+
+def mirror_of_face(num_points: int) -> tuple[int, ...]:
+    """Return each point's counterpart on the other side, in a face of 68, 468 or 478 points."""
+    if num_points == 68:
+        return _mirror_of_face_68()
+    right_half = (index for index in range(248) if index not in FACE_468_MIDLINE)
+    pairs = list(enumerate(right_half, start=248))
+    if num_points == 478:
+        pairs += zip(IRISES[0], (473, 476, 475, 474, 477), strict=True)
+    return _swapped(num_points, pairs)
+
+
+def _mirror_of_face_68() -> tuple[int, ...]:
+    pairs = [*((i, 16 - i) for i in range(8)), *((17 + i, 26 - i) for i in range(5)),
+             (31, 35), (32, 34), (36, 45), (37, 44), (38, 43), (39, 42), (40, 47), (41, 46),
+             (48, 54), (49, 53), (50, 52), (59, 55), (58, 56), (60, 64), (61, 63),
+             (67, 65)]  # fmt: skip
+    return _swapped(68, pairs)
+
+
+def _swapped(num_points: int, pairs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+    mirror = list(range(num_points))
+    for one, other in pairs:
+        mirror[one], mirror[other] = other, one
+    return tuple(mirror)
+
+
+def _face_contours(num_points: int) -> tuple[tuple[int, ...], ...]:
+    if num_points == 68:
+        return FACE_68_CONTOURS
+    circles = ((*points[1:], points[1]) for points in IRISES)
+    return (*FACE_468_CONTOURS, *circles) if num_points == 478 else FACE_468_CONTOURS
+
+
+def _holistic(name: str, face_points: int, order: Sequence[str]) -> Skeleton:
+    names = {
+        "pose": POSE_NAMES,
+        "face": tuple(f"face_{index}" for index in range(face_points)),
+        "left_hand": _hand_names("left"),
+        "right_hand": _hand_names("right"),
+    }
+    bones = {
+        "pose": POSE_BONES,
+        "face": _chain_bones(_face_contours(face_points)),
+        "left_hand": HAND_BONES,
+        "right_hand": HAND_BONES,
+    }
+    parts = _lay_out({part: len(names[part]) for part in order})
+    point_names = tuple(name for part in order for name in names[part])
+    mirror = list(_swap_sides(point_names))
+    face = next(part for part in parts if part.name == "face")
+    face_mirror = mirror_of_face(face_points)
+    mirror[face.start : face.stop] = [face.start + index for index in face_mirror]
+    all_bones = tuple(bone for part in parts for bone in _shifted(bones[part.name], part.start))
+    return Skeleton(name, parts, point_names, all_bones, tuple(mirror))
+
+
+def _coco_133() -> Skeleton:
+    parts = _lay_out({"body": 17, "feet": 6, "face": 68, "left_hand": 21, "right_hand": 21})
+    names = (*COCO_BODY_NAMES, *COCO_FEET_NAMES, *(f"face_{i}" for i in range(68)),
+             *_hand_names("left"), *_hand_names("right"))  # fmt: skip
+    mirror = list(_swap_sides(names))
+    mirror[23:91] = [23 + index for index in _mirror_of_face_68()]
+    bones = (*COCO_BODY_BONES, *_shifted(_chain_bones(FACE_68_CONTOURS), 23),
+             *_shifted(HAND_BONES, 91), *_shifted(HAND_BONES, 112))  # fmt: skip
+    return Skeleton("coco-133", parts, names, bones, tuple(mirror))
+
+
+def _openpose_18() -> Skeleton:
+    return Skeleton("openpose-18", _lay_out({"pose": 18}), OPENPOSE_NAMES, OPENPOSE_BONES,
+                    _swap_sides(OPENPOSE_NAMES))  # fmt: skip
+
+
+def _coco_17() -> Skeleton:
+    bones = tuple(bone for bone in COCO_BODY_BONES if max(bone) < len(COCO_BODY_NAMES))
+    return Skeleton("coco-17", _lay_out({"body": 17}), COCO_BODY_NAMES, bones,
+                    _swap_sides(COCO_BODY_NAMES))  # fmt: skip
+
+
+def _halpe_26() -> Skeleton:
+    names = (*COCO_BODY_NAMES, *HALPE_NAMES)
+    ankles_up = tuple(bone for bone in COCO_BODY_BONES if max(bone) < 17 and bone not in _TRUNK)
+    return Skeleton("halpe-26", _lay_out({"body": 20, "feet": 6}), names,
+                    (*ankles_up, *HALPE_BONES), _swap_sides(names))  # fmt: skip
+
+
+# name -> what builds it, when it is asked for
+BUILDERS = {
+    "holistic-543": lambda: _holistic(
+        "holistic-543", 468, ("pose", "face", "left_hand", "right_hand")
+    ),
+    "holistic-143": lambda: _holistic(
+        "holistic-143", 68, ("face", "left_hand", "right_hand", "pose")
+    ),
+    "holistic-553": lambda: _holistic(
+        "holistic-553", 478, ("pose", "face", "left_hand", "right_hand")
+    ),
+    "openpose-18": _openpose_18,
+    "coco-17": _coco_17,
+    "coco-133": _coco_133,
+    "halpe-26": _halpe_26,
+}
