@@ -175,7 +175,9 @@ def test_import_takes_under_a_fifth_of_a_second() -> None:
 
 
 def test_help_answers_in_under_four_tenths_of_a_second() -> None:
-    assert least_seconds("-m", "posemill", "--help") < 0.4
+    # On a slow or busy machine: in under three times what the printing libraries take to import.
+    libraries = least_seconds("-c", "import rich.console, typer")
+    assert least_seconds("-m", "posemill", "--help") < max(0.4, 3 * libraries)
 
 
 @pytest.mark.parametrize(

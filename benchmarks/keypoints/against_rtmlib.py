@@ -117,10 +117,17 @@ def people_of(found: Keypoints, row: int) -> list[Person]:
     return [person for person in everybody if person[1].any()]
 
 
-def distance(ours: Sequence[Person], theirs: Sequence[Person]) -> float:
+def distance(
+    ours: Sequence[Person], theirs: Sequence[Person], *, score_tolerance: float = 1e-5
+) -> float:
     """Return the largest distance in x or y of any point of any person; infinite if one lacks.
 
     Points they score 0 or below are none, and no score is above 1: there we differ from them.
+
+    Args:
+        ours: People that posemill found, in pixels.
+        theirs: Those of rtmlib.
+        score_tolerance: How far the scores of one person may be apart.
     """
     if len(ours) != len(theirs):
         return np.inf
@@ -131,7 +138,7 @@ def distance(ours: Sequence[Person], theirs: Sequence[Person]) -> float:
         for their_points, their_scores in unclaimed:
             there = their_scores > 0
             is_same = (there == (scores > 0)).all() and np.allclose(
-                scores[there], np.minimum(their_scores[there], 1), atol=1e-5
+                scores[there], np.minimum(their_scores[there], 1), atol=score_tolerance
             )
             apart.append(np.abs(points - their_points)[there].max() if is_same else np.inf)
         nearest = int(np.argmin(apart))

@@ -48,7 +48,8 @@ def test_people_are_those_that_rtmlib_found(cases: dict[str, Case], name: str) -
         theirs: list[Person] = [
             *zip(expected[f"{name}.{row}.points"], expected[f"{name}.{row}.scores"], strict=True)
         ]
-        assert distance(people_of(found, row), theirs) < 1e-3
+        # The values are of another processor, on which networks add in another order.
+        assert distance(people_of(found, row), theirs, score_tolerance=1e-4) < 1e-3
 
 
 @pytest.mark.parametrize("name", NAMES[:-1])
