@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
+import psutil
 import pytest
 from made_up_people import make_person
 
@@ -24,7 +27,9 @@ from posemill.web.clip_index import index_path
 from posemill.web.guard import Guard
 from posemill.web.library import Entry, Library
 from posemill.web.measuring import fill
+from posemill.web.server import make_server
 
+END_SECONDS = 30.0  # by which a server, or whatever a file of tests started, must have ended
 HOSTILE = "<img src=x onerror=alert(1)>/../../'\";--\u202e"
 
 
@@ -37,6 +42,54 @@ def hostile() -> str:
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_is_left() -> Iterator[None]:
+    """At the end of a file of tests no process and no thread of the page is left."""
+    before = set(psutil.Process().children(recursive=True))
+    yield
+    started = [
+        child
+        for child in set(psutil.Process().children(recursive=True)) - before
+        if child.is_running() and "resource_tracker" not in _command(child)
+    ]
+    _, left = psutil.wait_procs(started, timeout=END_SECONDS)
+    said = [_command(child)[:200] for child in left]
+    for child in left:
+        child.kill()
+    said += [each.name for each in threading.enumerate()
+             if each.name in ("library", "measuring", "media", "server")]  # fmt: skip
+    assert said == []
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it ended just now
+        return ""
+
+
+@pytest.fixture(scope="session")
+def running() -> Callable[[Path], AbstractContextManager[str]]:
+    """A function: in its block a real server of a folder answers at an address."""
+
+    @contextmanager
+    def run(folder: Path) -> Iterator[str]:
+        (server, listening), address = make_server([folder], host="127.0.0.1", port=0)
+        thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [listening]}, daemon=True, name="server"
+        )
+        thread.start()
+        try:
+            yield address
+        finally:
+            server.should_exit = True
+            thread.join(END_SECONDS)
+            listening.close()
+        assert not thread.is_alive(), f"the server did not end within {END_SECONDS:.0f} s"
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import cv2
 import numpy as np
+import psutil
 import pytest
 from made_up_people import make_person
 from made_up_trainings import write_training
@@ -22,7 +24,6 @@ from made_up_trainings import write_training
 import posemill
 from posemill.machine.processes import python_command
 from posemill.skeletons.palette import COLOURS, point_keys
-from posemill.web.server import make_server
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 CHROMIUM = os.environ.get("POSEMILL_CHROMIUM") or shutil.which("chromium") or ""
@@ -33,24 +34,44 @@ def browser() -> Iterator[Any]:
     """One Chromium for all tests."""
     if not CHROMIUM:
         pytest.skip("no chromium on this machine; make browser installs it on Debian")
-    with playwright.sync_playwright() as starter:
+    with _killed_after(60):
+        starter = playwright.sync_playwright().start()
+    try:
         started = starter.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield started
-        started.close()
+    finally:
+        with _killed_after(30):
+            starter.stop()  # and all that it opened
+
+
+@contextmanager
+def _killed_after(seconds: float) -> Iterator[None]:
+    """Kill Playwright's driver if it takes longer: whoever waits for it gets an error."""
+
+    def kill() -> None:
+        for child in psutil.Process().children():
+            if "playwright" in " ".join(child.cmdline()):
+                child.kill()
+
+    timer = threading.Timer(seconds, kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @pytest.fixture(scope="module")
-def served(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def served(
+    runs: Path,
+    running: Callable[[Path], AbstractContextManager[str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
     """The address of a real server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POSEMILL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        (server, listening), address = make_server([runs], host="127.0.0.1", port=0)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        yield address
-        server.should_exit = True
-        thread.join()
-        listening.close()
+        with running(runs) as address:
+            yield address
 
 
 @pytest.fixture

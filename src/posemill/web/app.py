@@ -1,4 +1,7 @@
-"""What the server answers: the page's files, and JSON about the runs. Reads; changes nothing."""
+"""What the server answers: the page's files, and JSON about the runs. Reads; changes nothing.
+
+What the first page does not need is imported by the answers that do: it is there in a moment.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 from starlette.applications import Starlette
@@ -22,8 +25,6 @@ from starlette.routing import Route
 from posemill import __version__
 from posemill.errors import PosemillError
 from posemill.files import parse_json, safe_parts
-from posemill.web import extractions, ranges, trainings
-from posemill.web.actions import Actions
 from posemill.web.answers import (
     READ_ERRORS,
     JsonAnswer,
@@ -36,6 +37,9 @@ from posemill.web.clip_index import ClipTables, Question
 from posemill.web.library import ClipAddress, Entry, Library
 from posemill.web.media import FILE_KINDS, Media
 from posemill.web.overview import row_of
+
+if TYPE_CHECKING:
+    from posemill.web.actions import Actions
 
 STATIC = Path(__file__).parent / "static"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css",
@@ -50,26 +54,37 @@ class Site:
     """What all answers share."""
 
     library: Library
-    allow_actions: bool = False
     tables: ClipTables = field(default_factory=ClipTables)
     media: Media = field(default_factory=Media)
-    actions: Actions = field(default_factory=Actions)
+    actions: Actions | None = None  # where they are allowed
 
     def run(self, request: Request, *kinds: Any) -> Entry:
         """Return the run that an address names."""
         return self.library.get(request.path_params["key"], *kinds)
 
+    def close(self) -> None:
+        """End every thread and process of it."""
+        self.media.close()
+        self.tables.close()
+        self.library.close()
+
 
 def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlette:
     """Return the app for the runs below some folders."""
-    site = Site(Library(folders), allow_actions)
+    site = Site(Library(folders))
+    if allow_actions:
+        from posemill.web.actions import Actions
+
+        site.actions = Actions()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
         site.library.start()
-        yield
-        site.tables.close()
+        try:
+            yield
+        finally:
+            site.close()
 
     def about(handler: Callable[[Site, Request], Response]) -> Callable[[Request], Response]:
         return lambda request: handler(site, request)
@@ -126,7 +141,7 @@ def _site(site: Site, request: Request) -> Response:
     return JsonAnswer({
         "version": __version__,
         "folders": [str(folder) for folder in site.library.folders],
-        "allow_actions": site.allow_actions,
+        "allow_actions": site.actions is not None,
     })  # fmt: skip
 
 
@@ -145,23 +160,30 @@ def _run(site: Site, request: Request) -> Response:
     if row["state"] == "broken":
         return JsonAnswer(row)
     if entry.kind == "extraction":
-        row |= extractions.describe_extraction(entry.folder)
-    elif entry.kind == "training":
-        row |= trainings.describe_training(entry.folder, site.library)
-    elif entry.kind == "sweep":
-        row |= trainings.describe_sweep(entry, site.library)
+        from posemill.web.extractions import describe_extraction
+
+        row |= describe_extraction(entry.folder)
+    elif entry.kind in ("training", "sweep"):
+        from posemill.web.trainings import describe_sweep, describe_training
+
+        describe = describe_training if entry.kind == "training" else describe_sweep
+        row |= describe(entry, site.library)
     return JsonAnswer(row)
 
 
 def _failures(site: Site, request: Request) -> Response:
+    from posemill.web.extractions import read_failed_files
+
     entry = site.run(request, "extraction")
-    return JsonAnswer(extractions.read_failed_files(entry.folder, text_of(request, "reason")))
+    return JsonAnswer(read_failed_files(entry.folder, text_of(request, "reason")))
 
 
 def _predictions(site: Site, request: Request) -> Response:
+    from posemill.web.trainings import choose_predictions
+
     entry = site.run(request, "training")
     return JsonAnswer(
-        trainings.choose_predictions(
+        choose_predictions(
             entry.folder,
             split=text_of(request, "split"),
             label=request.query_params.get("label"),
@@ -228,8 +250,10 @@ def _frames(site: Site, request: Request) -> Response:
 
 
 def _video(site: Site, request: Request) -> Response:
+    from posemill.web.ranges import answer_range
+
     path = site.media.ask("make_place", _named(site, request))
-    return ranges.answer_range(Path(path), request.headers.get("range"))
+    return answer_range(Path(path), request.headers.get("range"))
 
 
 def _file(site: Site, request: Request) -> Response:
@@ -253,7 +277,7 @@ def _file(site: Site, request: Request) -> Response:
 
 async def _act(site: Site, request: Request) -> Response:
     """Answer the only question that changes anything; see `actions`."""
-    if not site.allow_actions:
+    if site.actions is None:
         reason = "this server only shows: start it with --allow-actions"
         return JsonAnswer({"reason": reason}, 403)
     if request.headers.get("content-type") != "application/json" or "origin" not in request.headers:

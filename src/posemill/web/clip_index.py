@@ -56,6 +56,7 @@ _COLUMNS = ("clip_no", "split", "clip_id", "label", "num_frames", "num_rows", "n
             "badness", "num_jumps", "num_swaps", "num_frozen", "reasons")  # fmt: skip
 _MOST_LABELS = 500
 _REST_SECONDS = 5.0
+_CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ class ClipTables:
         self._reasons: dict[Path, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
+        self._is_closed = False
 
     def page(self, entry: Entry, question: Question) -> dict[str, Any]:
         """Return some clips, how many there are of the sort, and how many were measured."""
@@ -187,13 +189,16 @@ class ClipTables:
         # In a thread that stays: what it starts ends with the thread that started it.
         while (asked := self._waiting.get()) is not None:
             entry, path = asked
-            self._process = process = subprocess.Popen(
-                python_command("posemill.web.measuring", str(entry.folder), str(path)),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env={**os.environ, **thread_variables(1)},
-            )
+            with self._lock:
+                if self._is_closed:
+                    return
+                self._process = process = subprocess.Popen(
+                    python_command("posemill.web.measuring", str(entry.folder), str(path)),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, **thread_variables(1)},
+                )
             said = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
             with self._lock:
                 self._under_way.discard(path)
@@ -203,9 +208,13 @@ class ClipTables:
 
     def close(self) -> None:
         """End what measures."""
+        with self._lock:
+            self._is_closed = True
+            if self._process is not None:
+                self._process.kill()
         self._waiting.put(None)
-        if self._process is not None:
-            self._process.kill()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS)
 
 
 def mark_of(entry_folder: Path) -> str:

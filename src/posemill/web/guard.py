@@ -49,12 +49,24 @@ class Guard:
         app: What answers.
         host: What the server listens on.
         token: Demanded of everyone, once; None where only this machine can ask.
-        most: Requests at a time; more are told to come again.
+        most: Requests at a time; more wait for their turn.
+        most_waiting: As many wait; more are told to come again.
+        wait_seconds: Who has not had a turn by then is told so too.
     """
 
-    def __init__(self, app: App, *, host: str, token: str | None = None, most: int = 64) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        host: str,
+        token: str | None = None,
+        most: int = 32,
+        most_waiting: int = 1024,
+        wait_seconds: float = 10.0,
+    ) -> None:
         self._app, self._host, self._token = app, host, token
-        self._most, self._busy = most, 0
+        self._turns, self._num_waiting = asyncio.Semaphore(most), 0
+        self._most_waiting, self._wait_seconds = most_waiting, wait_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
@@ -66,15 +78,29 @@ class Guard:
         if answer is not None:
             await answer(scope, receive, _guarded(send))
             return
-        if self._busy >= self._most:
+        if not await self._has_turn():
             busy = JsonAnswer({"reason": "too many requests at once"}, 503, {"retry-after": "1"})
             await busy(scope, receive, _guarded(send))
             return
-        self._busy += 1
         try:
             await self._app(scope, _bounded(receive), _guarded(send))
         finally:
-            self._busy -= 1
+            self._turns.release()
+
+    async def _has_turn(self) -> bool:
+        """Wait for a turn, in the order of asking; return whether it came in time."""
+        if not self._turns.locked():
+            return await self._turns.acquire()
+        if self._num_waiting >= self._most_waiting:
+            return False
+        self._num_waiting += 1
+        try:
+            await asyncio.wait_for(self._turns.acquire(), self._wait_seconds)
+        except asyncio.TimeoutError:
+            return False
+        finally:
+            self._num_waiting -= 1
+        return True
 
     def _refusal(self, scope: Scope) -> JsonAnswer | None:
         headers = [(name, value.decode("latin-1")) for name, value in scope["headers"]]

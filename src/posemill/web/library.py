@@ -23,6 +23,8 @@ _MOST_DEPTH = 12
 _MOST_RUNS = 5000
 _REST = 20.0  # so many times as long as a look took, nobody looks again
 _LEAST_REST_SECONDS = 1.0
+_FIRST_SECONDS = 0.5  # that a question waits for the first look
+_CLOSE_SECONDS = 5.0
 _LEFT_OUT = frozenset(["node_modules", "__pycache__", "site-packages", "shards", "checkpoints"])
 
 
@@ -64,16 +66,25 @@ class Library:
         self._wanted, self._has_looked = threading.Event(), threading.Event()
         self._looked_at = self._took_seconds = 0.0
         self._thread: threading.Thread | None = None
+        self._budget, self._is_closed = [0], False
 
-    def start(self, *, wait_seconds: float = 0.5) -> None:
-        """Begin to look; what is found within a moment is there for the first page."""
+    def start(self) -> None:
+        """Begin to look, in a thread."""
         self._wanted.set()
         self._thread = threading.Thread(target=self._look_again, daemon=True, name="library")
         self._thread.start()
-        self._has_looked.wait(wait_seconds)
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._is_closed, self._budget[0] = True, 0
+        self._wanted.set()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS)
 
     def entries(self) -> list[Entry]:
         """Return what is known, by name; somebody looks anew soon after."""
+        if self._thread is not None:  # most are found by the time the first page asks
+            self._has_looked.wait(_FIRST_SECONDS)
         rest = max(_LEAST_REST_SECONDS, _REST * self._took_seconds)
         if time.monotonic() - self._looked_at > rest:
             self._wanted.set()
@@ -90,6 +101,9 @@ class Library:
         Raises:
             RunError: There is none, or it is of another kind.
         """
+        is_unknown = key not in self._entries and self._thread is not None
+        if is_unknown and not self._has_looked.wait(_FIRST_SECONDS):
+            raise RunError("the folders are still being looked through; try again in a moment")
         entry = self._entries.get(key)
         if entry is None or (kinds and entry.kind not in kinds):
             raise RunError("there is no such run below the folders that are served")
@@ -100,7 +114,7 @@ class Library:
         started = time.monotonic()
         found: dict[str, Entry] = {}
         self.note = ""
-        budget = [_MOST_ENTRIES]
+        self._budget = budget = [_MOST_ENTRIES]
         for root in self.folders:
             for kind, folder in _walk(root, budget):
                 relative = folder.relative_to(root).as_posix()
@@ -117,8 +131,7 @@ class Library:
         self._has_looked.set()
 
     def _look_again(self) -> None:
-        while True:
-            self._wanted.wait()
+        while self._wanted.wait() and not self._is_closed:
             self._wanted.clear()
             self.look()
 

@@ -22,6 +22,8 @@ from posemill.web.library import ClipAddress, Entry
 
 _MOST_SECONDS = {"make_frames": 20.0, "make_file": 300.0, "make_place": 60.0}
 _IDLE_SECONDS = 120.0
+_CLOSE_SECONDS = 5.0
+_CLOSED = "the server is stopping"
 MOST_FILE_FRAMES = 20_000
 FILE_KINDS = {"mp4": "mp4", "pose": "pose", "npz": "npz"}  # ending -> format
 
@@ -30,10 +32,11 @@ class Media:
     """The process, started when it is first needed and ended when nobody asks any more."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._asked = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._pending: list[tuple[str, tuple[Any, ...], _Reply]] = []
+        self._child: _Child | None = None
+        self._pending: list[_Asked] = []
+        self._is_closed = False
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """Return what a function of this module returns there.
@@ -43,6 +46,8 @@ class Media:
         """
         reply = _Reply()
         with self._asked:
+            if self._is_closed:
+                raise RunError(_CLOSED)
             if len(self._pending) >= 64:
                 raise RunError("too many pictures are asked for at once; wait a moment")
             self._pending.append((name, arguments, reply))
@@ -52,37 +57,62 @@ class Media:
             self._asked.notify()
         return reply.wait()
 
+    def close(self) -> None:
+        """End the process; who waits for it is told so."""
+        with self._asked:
+            self._is_closed = True
+            if self._child is not None:
+                self._child[0].kill()
+            self._asked.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join(_CLOSE_SECONDS)
+
     def _work(self) -> None:
         """Serve what is asked, one after the other: in one thread, as a child ends with its."""
-        child: tuple[Any, Connection] | None = None
         try:
-            while True:
-                with self._asked:
-                    if not self._pending and not self._asked.wait(_IDLE_SECONDS):
-                        self._thread = None
-                        return
-                    if not self._pending:
-                        continue
-                    name, arguments, reply = self._pending.pop(0)
-                if reply.is_left:
-                    continue
-                child = child or _start()
+            while (asked := self._next()) is not None:
+                (name, arguments, reply), (_, pipe) = asked
                 try:
-                    child[1].send((name, arguments))
-                    if not child[1].poll(_MOST_SECONDS[name]):
+                    pipe.send((name, arguments))
+                    if not pipe.poll(_MOST_SECONDS[name]):
                         raise RunError(f"it took longer than {_MOST_SECONDS[name]:.0f} s")
-                    is_well, value = child[1].recv()
+                    is_well, value = pipe.recv()
                     reply.set(value if is_well else None, None if is_well else RunError(value))
                 except (EOFError, OSError):
-                    _end(child)
-                    child = None
+                    self._end()
                     reply.set(None, RunError("the process that reads files died of this one"))
                 except RunError as error:
-                    _end(child)
-                    child = None
+                    self._end()
                     reply.set(None, error)
         finally:
-            _end(child)
+            self._end()
+
+    def _next(self) -> tuple[_Asked, _Child] | None:
+        """Return what to do next and who does it; None where nobody asks any more."""
+        with self._asked:
+            while True:
+                if self._is_closed:
+                    for _, _, reply in self._pending:
+                        reply.set(None, RunError(_CLOSED))
+                    self._pending.clear()
+                    return None
+                if self._pending:
+                    asked = self._pending.pop(0)
+                    if not asked[2].is_left:
+                        self._child = self._child or _start()
+                        return asked, self._child
+                elif not self._asked.wait(_IDLE_SECONDS):
+                    self._thread = None
+                    return None
+
+    def _end(self) -> None:
+        with self._asked:
+            child, self._child = self._child, None
+        if child is not None:
+            child[0].kill()
+            child[0].join()
+            child[1].close()
 
 
 class _Reply:
@@ -105,7 +135,11 @@ class _Reply:
         return self._value
 
 
-def _start() -> tuple[Any, Connection]:
+_Asked = tuple[str, tuple[Any, ...], _Reply]
+_Child = tuple[Any, Connection]  # a process, and our end of the pipe to it
+
+
+def _start() -> _Child:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs,), daemon=True)
@@ -113,13 +147,6 @@ def _start() -> tuple[Any, Connection]:
         process.start()
     theirs.close()
     return process, ours
-
-
-def _end(child: tuple[Any, Connection] | None) -> None:
-    if child is not None:
-        child[0].kill()
-        child[0].join()
-        child[1].close()
 
 
 def _serve(pipe: Connection) -> None:

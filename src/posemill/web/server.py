@@ -21,7 +21,7 @@ from posemill.web.guard import LOOPBACK, Guard
 
 _HEAD_SECONDS = 10.0  # within which a request must have come whole
 _KEEP_SECONDS = 15
-_MOST_CONNECTIONS = 512
+_MOST_CONNECTIONS = 1200  # more than may wait for a turn, see `Guard`
 _MOST_HEAD = 16 << 10
 
 

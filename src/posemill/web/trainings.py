@@ -27,8 +27,9 @@ _LOG_LINES = 200
 _NO_SCORES = ("event", "step", "epoch", "loss")
 
 
-def describe_training(folder: Path, library: Library) -> dict[str, Any]:
+def describe_training(entry: Entry, library: Library) -> dict[str, Any]:
     """Return all that the page of a training shows."""
+    folder = entry.folder
     status = read_train_status(folder)
     config = _config_of(folder)
     data = config.get("data")

@@ -2,13 +2,19 @@
 
 export class Refused extends Error {}
 
-async function ask(path, signal) {
+const BUSY_TRIES = 3;
+
+async function ask(path, signal, tries = BUSY_TRIES) {
   let answer;
   try {
     answer = await fetch(path, { signal, headers: { accept: "application/json" } });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused("the server does not answer");
+  }
+  if (answer.status === 503 && tries > 1) { // too many ask at once
+    await new Promise((go) => { setTimeout(go, 1000); });
+    return ask(path, signal, tries - 1);
   }
   if (!answer.ok) {
     const said = await answer.json().catch(() => ({}));

@@ -45,6 +45,7 @@ export const ZH = {
   "starting": "启动", "reading": "读取", "finding keypoints": "查找关键点", "writing": "写入",
   "in order": "原有顺序", "worst first": "问题最多", "most jumps": "跳变最多", "most missing": "缺失最多", "most failed": "失败最多", "longest": "最长", "by name": "按名称",
   "the server does not answer": "服务器没有响应", "there is no such run below the folders that are served": "所服务的文件夹里没有这个运行",
+  "the folders are still being looked through; try again in a moment": "仍在查找文件夹；请稍后再试", "too many requests at once": "同时请求过多", "the server is stopping": "服务器正在停止",
   "too many files below the folders: name the folders of the runs themselves": "文件夹里的文件太多：请直接指定运行所在的文件夹",
 };
 
