@@ -84,6 +84,7 @@ TASKS = Benchmark("datasets.many_tasks", "--tasks 10000")
 PREPARE_143 = Benchmark("datasets.prepare", "--layout 143 --frames 200000 --rounds 3")
 PREPARE_543 = Benchmark("datasets.prepare", "--layout 543 --frames 200000 --rounds 3")
 FAULTS = Benchmark("datasets.faults", "--kills 100 --damaged 40")
+SCALE = Benchmark("scale", "--workers 1000 --frames 10000000")
 TWO_NODES = Benchmark("datasets.two_nodes", "--kills 2 --rounds 1", needs=("ray",))
 STATUS = Benchmark("commands.status_speed", "--rounds 5")
 LOOKING = Benchmark("commands.looking", "--report-frames 100000")
@@ -200,6 +201,27 @@ def _decoder_figures() -> list[Figure]:
     return rows
 
 
+def _scale_figures() -> list[Figure]:
+    """The simulation: the real coordinator, records and ledger, made-up workers."""
+    rows = [
+        ("1,000 simulated workers, 10 million frames: coordinator, CPU time of a task",
+         "coordinator_ms", 1.0, " ms", 2),
+        ("its share of a core", "coordinator_busy", None, " %", 1),
+        ("its peak memory", "peak_mb", None, " MB", 0),
+        ("the ledger", "ledger_mb", None, " MB", 1),
+        ("all records", "records_mb", None, " MB", 1),
+        ("till the first task of a new run", "begin_seconds", None, " s", 1),
+        ("till the first task on another machine, half being done", "resume_seconds", None, " s",
+         1),
+        ("the ledger built from the records", "rebuild_seconds", None, " s", 1),
+        ("idle share of all workers because the others still work", "idle_at_the_end", None, " %",
+         1),
+        ("idle share because the coordinator does", "idle_before", None, " %", 2),
+    ]  # fmt: skip
+    return [Figure("datasets", what, SCALE, key, at_most=most, unit=unit, digits=digits)
+            for what, key, most, unit, digits in rows]  # fmt: skip
+
+
 FIGURES = [
     *_stock_figures(),
     *_rtmlib_figures(),
@@ -243,6 +265,7 @@ FIGURES = [
            unit=" ms"),
     Figure("datasets", "growth of its memory from the first task to the last", TASKS,
            "memory_growth_mb", unit=" MB", digits=0),
+    *_scale_figures(),
     Figure("datasets", "SIGKILLs of coordinators at random moments", FAULTS, "kills", digits=0),
     Figure("datasets", "runs that differ after them from an unbroken one", FAULTS,
            "killed_runs_that_differ", at_most=0, digits=0),

@@ -111,7 +111,8 @@ class RecordLog:
             statements = [f"CREATE TEMP TABLE changed_{table} ({names}, PRIMARY KEY ({names}))"]
             for event, row in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
                 values = ", ".join(f"{row}.{key}" for key in keys)
-                is_known = " AND ".join(f"key_{key} = {row}.{key}" for key in keys)
+                # + takes the column's type away: with it, SQLite would not use the index.
+                is_known = " AND ".join(f"key_{key} = +{row}.{key}" for key in keys)
                 statements.append(
                     f"CREATE TEMP TRIGGER on_{event}_{table} AFTER {event} ON main.{table} BEGIN "
                     # not OR IGNORE: the statement outside decides what a conflict does here
