@@ -39,7 +39,8 @@ from posemill.files import atomic_path, cache_folder
 from posemill.terminal import counted
 
 _TICK_SECONDS = 0.2
-_NEWS_SECONDS = 2.0  # that a slot waits for something to say
+_NEWS_SECONDS = 2.0  # that a slot waits for something to say; of many slots each waits longer
+_NEWS_PER_SECOND = 100  # from slots that have nothing to say, all together
 _SILENT_SECONDS = 60.0  # a slot that says nothing at all is given up; Ray notices most ends before
 _LOOK_SECONDS = 10.0  # between looks at what the cluster has
 _PATIENCE_SECONDS = 30.0  # before it is said that the cluster has no room
@@ -97,11 +98,11 @@ class _Slot:
         """Ask the task under way to save what it has."""
         self._executor.ask_to_stop()
 
-    def news(self) -> tuple[tuple[int, ...] | None, list[Event | RunError]]:
-        """Return where it is and what happened, as soon as something does."""
+    def news(self, seconds: float) -> tuple[tuple[int, ...] | None, list[Event | RunError]]:
+        """Return where it is and what happened, as soon as something does or after a time."""
         events: list[Event | RunError] = []
         with suppress(queue.Empty):
-            found = self._events.get(timeout=_NEWS_SECONDS)
+            found = self._events.get(timeout=seconds)
             while True:
                 events.append(found)
                 found = self._events.get_nowait()
@@ -208,6 +209,8 @@ class RayExecutor:
     def _wait(self) -> Iterator[Event]:
         answers = {actor.answer: actor for actor in self._actors.values()}
         ready, _ = ray.wait(list(answers), timeout=_TICK_SECONDS)
+        if ready:  # all that are there by now: to wait for one of a thousand takes milliseconds
+            ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=0)
         for answer in ready:
             yield from self._receive(answers[answer])
         if not ready:
@@ -232,7 +235,8 @@ class RayExecutor:
                 if isinstance(event, RunError):
                     raise event
                 yield self._known(actor, event)
-        actor.answer = actor.handle.news.remote()
+        pause = min(max(_NEWS_SECONDS, len(self._actors) / _NEWS_PER_SECOND), _SILENT_SECONDS / 3)
+        actor.answer = actor.handle.news.remote(pause)
 
     def _known(self, actor: _Actor, event: Event) -> Event:
         """Return an event of a slot with the task it is about, which had stayed here."""
