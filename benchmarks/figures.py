@@ -198,6 +198,8 @@ def _decoder_figures() -> list[Figure]:
             what = f"every frame, {sizes[size]}, {kind}: OpenCV"
             rows.append(Figure("decoding", what, DECODERS, f"{codec}_{size}_all_opencv",
                                at_least=least))  # fmt: skip
+            what = "the same / decoding alone, without pixels: more is not to be had"
+            rows.append(Figure("decoding", what, DECODERS, f"{codec}_{size}_bound_opencv"))
     return rows
 
 
@@ -322,8 +324,12 @@ FIGURES = [
     Figure("training", "the same: video / packed", VIDEO_LOADING, "signs_packed"),
     Figure("training", "signs48 after `posemill tune` / before, samples per second", TUNE,
            "keypoints", at_least=1.0),
-    Figure("training", "gestures5 from videos, the same", TUNE, "video", at_least=1.5),
+    Figure("training", "gestures5 from videos (120 px), the same", TUNE, "video", at_least=1.5),
     Figure("training", "the same with `--keep-maths`", TUNE, "video_kept_maths", at_least=1.0),
+    Figure("training", "sign_videos6 from videos (288 px), the same", TUNE, "video_288",
+           at_least=1.5),
+    Figure("training", "the same with `--keep-maths`", TUNE, "video_288_kept_maths",
+           at_least=1.0),
     Figure("training", "`tsm` from videos: CPU time of the usual script / ours tuned, one thread",
            USUAL_SCRIPT, "usual", at_least=2),
     Figure("training", "the same, ours in fp32", USUAL_SCRIPT, "usual_fp32"),

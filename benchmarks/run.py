@@ -5,7 +5,8 @@
 Each benchmark runs in a process of its own, one after the other; under 20 minutes on two quiet
 cores. What was measured is kept in `.bench/results.json` after every benchmark, so Ctrl-C loses
 only the one under way, and `--only` renews some rows of it. `--shown` measures nothing and shows
-what is kept; `--write` writes the tables of docs/benchmarks.md from it.
+what is kept; `--write` writes the tables of docs/benchmarks.md from it, where what was not measured
+stays as it was.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from rich.table import Table
 
 from benchmarks.figures import FIGURES, Benchmark, Figure
 from benchmarks.shared import instructions
-from benchmarks.shared.document import HEADER, Row, write_tables
-from benchmarks.shared.measuring import NOT_HERE, describe_machine, say
+from benchmarks.shared.document import HEADER, NOT_YET, Row, write_tables
+from benchmarks.shared.measuring import NOT_HERE, describe_extensions, describe_machine, say
 from posemill.files import atomic_path
 
 ROOT = Path(__file__).parent.parent
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         print_table(shown, kept)
     if options.write:
-        PAGE.write_text(write_tables(PAGE.read_text(), rows, describe_runs(kept)))
+        PAGE.write_text(write_tables(PAGE.read_text(), rows, describe_machine()))
         say(f"wrote the tables of {PAGE.relative_to(ROOT)}")
     if interrupted:
         return 130
@@ -107,8 +108,12 @@ def measure(figures: Sequence[Figure], kept: dict[str, Any], results: Path) -> N
         say(f"[{number}/{len(benchmarks)}] {benchmark.command}")
         begun, date, load = time.monotonic(), datetime.now(timezone.utc), os.getloadavg()[0]
         outcome = run(benchmark)
-        outcome |= {"seconds": round(time.monotonic() - begun),
-                    "date": f"{date:%Y-%m-%d %H:%M}", "load": load}  # fmt: skip
+        outcome |= {
+            "seconds": round(time.monotonic() - begun),
+            "date": f"{date:%Y-%m-%d %H:%M}",
+            "processor": describe_extensions(),
+            "load": load,
+        }
         kept["benchmarks"][benchmark.command] = outcome
         say(f"    {outcome['seconds']} s {outcome['problem']}")
         results.parent.mkdir(exist_ok=True)
@@ -159,10 +164,11 @@ def to_row(figure: Figure, kept: dict[str, Any]) -> Row:
     """Return the row of a figure from what was measured."""
     outcome = kept["benchmarks"].get(figure.benchmark.command)
     if outcome is None:
-        return Row(figure, problem="not run yet")
+        return Row(figure, problem=NOT_YET)
     found = outcome["found"].get(figure.key)
+    when = f"{outcome['date'][:10]}, {outcome['processor']}, load {outcome['load']:.1f}"
     if found is not None:
-        return Row(figure, **found)
+        return Row(figure, **found, when=when)
     problem = outcome["problem"]
     if not problem and "instructions" in figure.key and instructions.missing():
         problem = f"not run: {instructions.missing()}"

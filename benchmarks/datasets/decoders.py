@@ -8,9 +8,8 @@ frame every 12 or 250 frames, and as MPEG-4 in an AVI. `sparse`: open the file a
 spread over it, with the place of its frames known from an earlier visit (`kept`) or not (`first`:
 the file has a new name every time). `all`: every frame in RGB, OpenCV's brought into that order.
 Libraries take turns; before that, the frames of all are compared. Above 1, posemill is faster.
-
-Decoding H.264 without making pixels takes 0.8 of OpenCV's whole time at 340 x 256: 1.25 is what no
-reader on FFmpeg can pass there. `--videos` keeps the clips for the next run.
+`all_bound` is what no reader on FFmpeg can pass: OpenCV's time by that of decoding every frame
+without making pixels of it. `--videos` keeps the clips for the next run.
 """
 
 from __future__ import annotations
@@ -105,6 +104,15 @@ def read_all_with_posemill(path: Path) -> None:
             pass
 
 
+def decode_all(path: Path) -> None:
+    """Decode every frame, and make no pixels."""
+    with av.open(str(path)) as container:
+        stream = container.streams.video[0]
+        stream.codec_context.thread_count = 1
+        for _frame in container.decode(stream):
+            pass
+
+
 def measure_sparse(path: Path, others: list[str], options: Any) -> dict[str, Measured]:
     """Return the ratios of the others' time to ours, by `first_opencv` and the like."""
     step = options.frames // SAMPLES
@@ -128,13 +136,15 @@ def measure_sparse(path: Path, others: list[str], options: Any) -> dict[str, Mea
 
 
 def measure_all(path: Path, options: Any) -> dict[str, Measured]:
-    """Return the ratio of OpenCV's time for every frame to ours."""
+    """Return the ratio of OpenCV's time for every frame to ours, and to decoding alone."""
     arms: dict[str, Callable[[], Any]] = {
         "all": partial(read_all_with_posemill, path),
+        "bound": partial(decode_all, path),
         "opencv": partial(read_with_opencv, path),
     }
     taken = in_turns(arms, options.rounds)
-    return _ratios(taken, ("all",), ["opencv"], scale=1000 / options.frames, unit="ms a frame")
+    scale = 1000 / options.frames
+    return _ratios(taken, ("all", "bound"), ["opencv"], scale=scale, unit="ms a frame")
 
 
 def _ratios(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.figures import Figure
 
-HEADER = ("what", "command", "wanted", "measured", "spread", "held")
+HEADER = ("what", "command", "wanted", "measured", "spread", "held", "when")
+NOT_YET = "not run yet"
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class Row:
     high: float | None = None
     note: str = ""
     problem: str = ""  # "not run: …" or "failed: …"
+    when: str = ""  # date, processor, load
 
     @property
     def measured(self) -> str:
@@ -42,35 +45,63 @@ class Row:
 
 
 def write_tables(text: str, rows: Sequence[Row], machine: dict[str, str]) -> str:
-    """Return the page with the tables of all sections written anew."""
-    tables = {"machine": _table(("", ""), list(machine.items()))}
+    """Return the page with the tables of all sections written anew.
+
+    A figure that was not run yet keeps the row it has: of another day, perhaps another machine.
+    """
+    text = _replace(text, "machine", lambda _: _table(("", ""), list(machine.items())))
     for section in dict.fromkeys(row.figure.section for row in rows):
-        tables[section] = _figures([row for row in rows if row.figure.section == section])
-    for name, table in tables.items():
-        marked = re.compile(rf"(<!-- bench:{name} -->\n).*?(<!-- /bench -->)", re.S)
-        if len(marked.findall(text)) != 1:
-            raise ValueError(
-                f"expected one `<!-- bench:{name} -->` … `<!-- /bench -->` in the page, found "
-                f"{len(marked.findall(text))}; add it where the table of {name!r} should be"
-            )
-        begin, end = marked.search(text).span()  # type: ignore[union-attr]
-        text = f"{text[:begin]}<!-- bench:{name} -->\n{table}\n<!-- /bench -->{text[end:]}"
+        own = [row for row in rows if row.figure.section == section]
+        text = _replace(text, section, lambda before, own=own: _figures(own, before))  # type: ignore[misc]
     return text
 
 
-def _figures(rows: Sequence[Row]) -> str:
-    cells, last = [], ""
+def _replace(text: str, name: str, write: Callable[[str], str]) -> str:
+    marked = re.compile(rf"<!-- bench:{name} -->\n(.*?)<!-- /bench -->", re.S)
+    found = marked.findall(text)
+    if len(found) != 1:
+        raise ValueError(
+            f"expected one `<!-- bench:{name} -->` … `<!-- /bench -->` in the page, found "
+            f"{len(found)}; add it where the table of {name!r} should be"
+        )
+    table = f"<!-- bench:{name} -->\n{write(found[0])}\n<!-- /bench -->"
+    return marked.sub(lambda _: table, text)
+
+
+def _figures(rows: Sequence[Row], before: str) -> str:
+    old = _read_cells(before)
+    cells, last, seen = [], "", Counter[str]()
     for row in rows:
-        command = row.figure.benchmark.command
-        measured = row.measured if row.value is None else f"**{row.measured}**"
-        if row.note and row.value is not None:
-            measured += f": {row.note}"
-        shown = "same" if command == last else f"`{command}`"
-        cells.append(
-            (row.figure.what, shown, row.figure.wanted, measured, row.spread, row.held)
-        )  # fmt: skip
-        last = command
+        own = _cells(row)
+        place = own[0], seen[own[0]]
+        seen[own[0]] += 1
+        if row.problem == NOT_YET:
+            own = old.get(place, own)
+        shown = "same" if own[1] == last else own[1]
+        last = own[1]
+        cells.append((own[0], shown, *own[2:]))
     return _table(HEADER, cells)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    measured = row.measured if row.value is None else f"**{row.measured}**"
+    if row.note and row.value is not None:
+        measured += f": {row.note}"
+    command = f"`{row.figure.benchmark.command}`"
+    return row.figure.what, command, row.figure.wanted, measured, row.spread, row.held, row.when
+
+
+def _read_cells(table: str) -> dict[tuple[str, int], tuple[str, ...]]:
+    """Return the rows of a table by their first cell, and which of that name it is."""
+    found: dict[tuple[str, int], tuple[str, ...]] = {}
+    last, seen = "", Counter[str]()
+    for line in table.splitlines()[2:]:
+        what, command, *others = (cell.strip() for cell in line.strip("|").split("|"))
+        last = last if command == "same" else command
+        others += [""] * (len(HEADER) - 2 - len(others))
+        found[what, seen[what]] = (what, last, *others)
+        seen[what] += 1
+    return found
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -111,20 +111,27 @@ def run_alone(command: Sequence[str | Path], *, stdin: str = "") -> Usage:
         return Usage(wall, cpu, peak, done.stdout)
 
 
+def _read_cpuinfo() -> dict[str, str]:
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.is_file():
+        return {}
+    pairs = (line.split(":", 1) for line in cpuinfo.read_text().splitlines() if ":" in line)
+    return {key.strip(): value.strip() for key, value in pairs}
+
+
+def describe_extensions() -> str:
+    """Return what the processor has beyond the usual: on that the figures depend."""
+    has = _read_cpuinfo().get("flags", "").split()
+    names = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "bf16"}
+    return " ".join(name for flag, name in names.items() if flag in has)
+
+
 def describe_machine() -> dict[str, str]:
     """Return the processor and the system, as the first table of the page has them."""
-    model, flags = platform.processor() or platform.machine(), ""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        pairs = (line.split(":", 1) for line in cpuinfo.read_text().splitlines() if ":" in line)
-        lines = {key.strip(): value.strip() for key, value in pairs}
-        model = lines.get("model name", model)
-        has = lines.get("flags", "").split()
-        names = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "bf16"}
-        flags = ", ".join(name for flag, name in names.items() if flag in has)
+    model = _read_cpuinfo().get("model name", platform.processor() or platform.machine())
     memory = psutil.virtual_memory().total / 2**30
     return {
-        "processor, cores, memory": f"{model} ({flags}), {count_cores()} cores, {memory:.0f} GB",
+        "processor, cores, memory": f"{model}, {count_cores()} cores, {memory:.0f} GB",
         "system, Python": f"{platform.platform()}, Python {platform.python_version()}",
     }
 

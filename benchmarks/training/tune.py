@@ -3,10 +3,11 @@
     python -m benchmarks.training.tune [--data FOLDER] [--seconds 90] [--rounds 3] [--json]
 
 Tunes `examples/signs48.toml` and `examples/gestures5_tsm.toml` on this machine (data below
-../shared/datasets), then lets the settings before and after take turns once more, each in windows
-of some seconds on the same clips, loader and all; the wall clock. `keypoints` and `video` are
-samples a second after by those before, `*_kept_maths` the same with `--keep-maths`. A tuning that
-keeps the settings is 1 by definition and is not measured again.
+../shared/datasets; the latter also on the larger videos of sign_videos6), then lets the settings
+before and after take turns once more, each in windows of some seconds on the same clips, loader and
+all; the wall clock. `keypoints`, `video` and `video_288` are samples a second after by those
+before, `*_kept_maths` the same with `--keep-maths`. A tuning that keeps the settings is 1 by
+definition and is not measured again.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 ROWS = {
     "keypoints": ("signs48.toml", {"data": "signs48", "labels": "signs48/labels.csv"}),
     "video": ("gestures5_tsm.toml", {"data": "gestures5/labels.csv"}),
+    "video_288": ("gestures5_tsm.toml", {"data": "sign_videos6/labels.csv"}),
 }
 
 

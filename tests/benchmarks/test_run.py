@@ -30,6 +30,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def kept_of(outcome: dict[str, object]) -> dict[str, object]:
+    outcome |= {"date": "2026-11-05 12:00", "processor": "AVX2", "load": 1.0}
     return {"machine": {}, "benchmarks": {SPEED.benchmark.command: outcome}}
 
 
@@ -61,6 +62,7 @@ def test_what_a_benchmark_prints_last_becomes_rows(made_up: Path) -> None:
         "name": "up.speed", "what": "ours / theirs", "unit": "", "at_least": 2, "at_most": None,
         "command": "python -m benchmarks.made.up --rounds 2", "held": True, "value": 2.5,
         "low": 2.0, "high": 3.0, "note": "5 and 2", "problem": "",
+        "when": "2026-11-05, AVX2, load 1.0",
     }  # fmt: skip
     other = run.to_row(MEMORY, kept_of(outcome))
     assert other.problem == "failed: the benchmark gave no 'peak'"
@@ -122,18 +124,23 @@ def test_tables_are_written_between_the_markers_and_the_text_stays() -> None:
         "# Page\n<!-- bench:machine -->\nold\n<!-- /bench -->\nby hand\n"
         "<!-- bench:training -->\n<!-- /bench -->\nend\n"
     )
-    rows = [Row(SPEED, 1.5, 1.4, 1.6, "3 and 2"), Row(MEMORY, problem="not run: why")]
+    when = "2026-11-05, AVX2, load 1.0"
+    rows = [Row(SPEED, 1.5, 1.4, 1.6, "3 and 2", when=when), Row(MEMORY, problem="not run: why")]
     written = write_tables(page, rows, {"cores": "2 | 4"})
     assert written == (
         "# Page\n<!-- bench:machine -->\n|  |  |\n| --- | --- |\n| cores | 2 / 4 |\n"
         "<!-- /bench -->\nby hand\n<!-- bench:training -->\n"
-        "| what | command | wanted | measured | spread | held |\n"
-        "| --- | --- | --- | --- | --- | --- |\n"
+        "| what | command | wanted | measured | spread | held | when |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n"
         "| ours / theirs | `python -m benchmarks.made.up --rounds 2` | 2 or more "
-        "| **1.50**: 3 and 2 | 1.40 to 1.60 | **no** |\n"
-        "| memory | same | 250 MB or less | not run: why |  |  |\n<!-- /bench -->\nend\n"
+        f"| **1.50**: 3 and 2 | 1.40 to 1.60 | **no** | {when} |\n"
+        "| memory | same | 250 MB or less | not run: why |  |  |  |\n<!-- /bench -->\nend\n"
     )
     assert write_tables(written, rows, {"cores": "2 | 4"}) == written
+    later = [Row(SPEED, problem="not run yet"), Row(MEMORY, 200.0, when="2026-11-09")]
+    written = write_tables(written, later, {})
+    assert f"| **1.50**: 3 and 2 | 1.40 to 1.60 | **no** | {when} |\n" in written
+    assert "| memory | same | 250 MB or less | **200 MB** |  | yes | 2026-11-09 |\n" in written
     with pytest.raises(ValueError, match=r"expected one `<!-- bench:training -->` … .* found 0"):
         write_tables(page.replace("training", "other"), rows, {})
 
