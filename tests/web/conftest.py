@@ -58,8 +58,8 @@ def _nothing_is_left() -> Iterator[None]:
     said = [_command(child)[:200] for child in left]
     for child in left:
         child.kill()
-    said += [each.name for each in threading.enumerate()
-             if each.name in ("library", "measuring", "media", "server")]  # fmt: skip
+    ours = ("library", "measuring", "media", "reader", "server")
+    said += [each.name for each in threading.enumerate() if each.name.startswith(ours)]
     assert said == []
 
 

@@ -43,7 +43,10 @@ def test_a_training_shows_curves_time_advice_and_what_was_confused(
         assert run["curves"]["loss"][0] == [10, 0.5]
         assert run["curves"]["scores"] == {"accuracy": [[50, 0.75]]}
         assert run["timing_seconds"]["data"] == 80
-        assert any("data" in text for text in run["advice"])
+        assert any("waits for data" in each["evidence"] for each in run["advice"])
+        chinese = {"accept-language": "zh"}
+        said = client.get(f"/api/runs/{rows['one']['key']}", headers=chinese).json()["advice"]
+        assert any("的时间在等待数据" in each["evidence"] for each in said)
         assert run["classes"] == ["no", "yes"]
         assert sorted(run["confusions"]["dev"]) == [[0, 0, 2], [1, 0, 1], [1, 1, 1]]
         assert run["data_key"] == rows["prepared"]["key"]

@@ -50,14 +50,16 @@ def speak_to_click() -> None:
         gettext.textdomain(DOMAIN)
 
 
-def translate(text: str) -> str:
+def translate(text: str, language: str = "") -> str:
     """Return a sentence in the reader's language; itself where the catalogue has it not.
 
     A single word stays, as it may be a name out of data: for words of ours there is `word`.
+    A `language` is that of somebody who reads elsewhere, in a browser.
     """
-    if chosen_language() == "en" or " " not in text:
+    language = language or chosen_language()
+    if language == "en" or " " not in text:
         return text
-    return _load(chosen_language()).sentence(text)
+    return _load(language).sentence(text)
 
 
 def word(text: str) -> str:

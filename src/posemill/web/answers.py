@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from posemill.errors import ConfigError, PosemillError
+from posemill.language import translate
 
 # What reading the files of a stranger may raise: a broken run is shown with its reason.
 READ_ERRORS = (
@@ -51,7 +52,13 @@ def reason_of(error: BaseException) -> str:
 
 def answer_error(request: Request, error: Exception) -> Response:
     """Return the answer to a question that cannot be answered: 404, with the reason."""
-    return JsonAnswer({"reason": reason_of(error)}, 404)
+    return JsonAnswer({"reason": say_to(request, reason_of(error))}, 404)
+
+
+def say_to(request: Request, text: str) -> str:
+    """Return a sentence of ours in the language that the page is read in."""
+    is_chinese = request.headers.get("accept-language", "").startswith("zh")
+    return translate(text, "zh_CN") if is_chinese else text
 
 
 def text_of(request: Request, name: str, default: str = "") -> str:

@@ -10,6 +10,7 @@ import os
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ from posemill.web.answers import (
     JsonAnswer,
     answer_error,
     number_of,
+    say_to,
     text_of,
     whole_of,
 )
@@ -57,6 +59,8 @@ class Site:
     tables: ClipTables = field(default_factory=ClipTables)
     media: Media = field(default_factory=Media)
     actions: Actions | None = None  # where they are allowed
+    # Keypoints are read in one thread: each that reads keeps some ten megabytes of Arrow's memory.
+    reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reader"))
 
     def run(self, request: Request, *kinds: Any) -> Entry:
         """Return the run that an address names."""
@@ -64,6 +68,7 @@ class Site:
 
     def close(self) -> None:
         """End every thread and process of it."""
+        self.reader.shutdown(wait=False, cancel_futures=True)
         self.media.close()
         self.tables.close()
         self.library.close()
@@ -148,26 +153,35 @@ def _site(site: Site, request: Request) -> Response:
 def _runs(site: Site, request: Request) -> Response:
     entries = site.library.entries()
     return JsonAnswer({
-        "runs": [row_of(entry) for entry in entries],
+        "runs": [_row(request, entry) for entry in entries],
         "note": site.library.note,
         "is_complete": site.library.is_complete,
     })  # fmt: skip
 
 
+def _row(request: Request, entry: Entry) -> dict[str, Any]:
+    row = row_of(entry)
+    return {**row, "reason": say_to(request, row["reason"])} if "reason" in row else row
+
+
 def _run(site: Site, request: Request) -> Response:
     entry = site.run(request)
-    row = row_of(entry)
+    row = _row(request, entry)
     if row["state"] == "broken":
         return JsonAnswer(row)
     if entry.kind == "extraction":
         from posemill.web.extractions import describe_extraction
 
         row |= describe_extraction(entry.folder)
+        for each in row["reasons"]:
+            each["shown"] = say_to(request, each["reason"])
     elif entry.kind in ("training", "sweep"):
         from posemill.web.trainings import describe_sweep, describe_training
 
         describe = describe_training if entry.kind == "training" else describe_sweep
         row |= describe(entry, site.library)
+        for each in row.get("advice", ()):
+            each |= {name: say_to(request, each[name]) for name in ("evidence", "change")}
     return JsonAnswer(row)
 
 
@@ -175,7 +189,8 @@ def _failures(site: Site, request: Request) -> Response:
     from posemill.web.extractions import read_failed_files
 
     entry = site.run(request, "extraction")
-    return JsonAnswer(read_failed_files(entry.folder, text_of(request, "reason")))
+    rows = read_failed_files(entry.folder, text_of(request, "reason"))
+    return JsonAnswer([{**row, "message": say_to(request, row["message"] or "")} for row in rows])
 
 
 def _predictions(site: Site, request: Request) -> Response:
@@ -217,7 +232,7 @@ def _choices(site: Site, request: Request) -> Response:
 def _clip(site: Site, request: Request) -> Response:
     from posemill.web.clip_data import describe_clip
 
-    return JsonAnswer(describe_clip(_named(site, request)))
+    return JsonAnswer(site.reader.submit(describe_clip, _named(site, request)).result())
 
 
 def _compare(site: Site, request: Request) -> Response:
@@ -225,7 +240,8 @@ def _compare(site: Site, request: Request) -> Response:
 
     one = _named(site, request)
     other = site.library.get(text_of(request, "other"), "extraction", "prepared")
-    return JsonAnswer(compare_clips(one, ClipAddress(other, one.split, one.clip_id)))
+    address = ClipAddress(other, one.split, one.clip_id)
+    return JsonAnswer(site.reader.submit(compare_clips, one, address).result())
 
 
 def _points(site: Site, request: Request) -> Response:
@@ -233,7 +249,7 @@ def _points(site: Site, request: Request) -> Response:
 
     start = whole_of(request, "start", 0, most=1 << 40)
     count = whole_of(request, "count", MOST_FRAMES, least=1, most=MOST_FRAMES)
-    clip = read_window(_named(site, request), start, count)
+    clip = site.reader.submit(read_window, _named(site, request), start, count).result()
     return Response(pack_points(clip), media_type="application/octet-stream")
 
 

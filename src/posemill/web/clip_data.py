@@ -29,7 +29,13 @@ from posemill.web.library import PREPARED_ENDING, ClipAddress
 
 MOST_FRAMES = 500  # of a window
 STRIP_BINS = 600
+_MOST_FPS = 120  # some files say thousands
 _MOST_MEASURED = 5000  # frames; longer clips are shown without what is wrong with them
+
+
+def play_rate(fps: float | None) -> float:
+    """Return the frames a second to show a clip at: its own, where that is one a camera has."""
+    return fps if fps is not None and 1 <= fps <= _MOST_FPS else 25.0
 
 
 def read_window(address: ClipAddress, start: int, count: int) -> PoseClip:
@@ -79,6 +85,7 @@ def describe_clip(address: ClipAddress) -> dict[str, Any]:
         "clip_id": first.clip_id,
         "label": first.label,
         "fps": first.fps,
+        "play_fps": play_rate(first.fps),
         "num_frames": pieces,
         "window": MOST_FRAMES,
         "size_wh": size_wh,

@@ -72,8 +72,9 @@ class Media:
         """Serve what is asked, one after the other: in one thread, as a child ends with its."""
         try:
             while (asked := self._next()) is not None:
-                (name, arguments, reply), (_, pipe) = asked
+                name, arguments, reply = asked
                 try:
+                    pipe = self._pipe()
                     pipe.send((name, arguments))
                     if not pipe.poll(_MOST_SECONDS[name]):
                         raise RunError(f"it took longer than {_MOST_SECONDS[name]:.0f} s")
@@ -88,8 +89,8 @@ class Media:
         finally:
             self._end()
 
-    def _next(self) -> tuple[_Asked, _Child] | None:
-        """Return what to do next and who does it; None where nobody asks any more."""
+    def _next(self) -> _Asked | None:
+        """Return what to do next; None where nobody asks any more."""
         with self._asked:
             while True:
                 if self._is_closed:
@@ -100,11 +101,21 @@ class Media:
                 if self._pending:
                     asked = self._pending.pop(0)
                     if not asked[2].is_left:
-                        self._child = self._child or _start()
-                        return asked, self._child
+                        return asked
                 elif not self._asked.wait(_IDLE_SECONDS):
                     self._thread = None
                     return None
+
+    def _pipe(self) -> Connection:
+        """Return the pipe to the process, started if need be."""
+        with self._asked:
+            if self._is_closed:
+                raise RunError(_CLOSED)
+            try:
+                self._child = self._child or _start()
+            except (OSError, RuntimeError) as error:
+                raise RunError(f"the process that reads files did not start: {error}") from error
+            return self._child[1]
 
     def _end(self) -> None:
         with self._asked:
@@ -207,7 +218,7 @@ def make_file(address: ClipAddress, kind: str, target: str) -> int:
     from posemill.formats.shared.contract import Recipe
     from posemill.inspection.drawing.frame_picture import draw
     from posemill.inspection.drawing.movies import write_movie
-    from posemill.web.clip_data import read_whole
+    from posemill.web.clip_data import play_rate, read_whole
 
     if kind not in FILE_KINDS:
         raise PosemillError(f"expected one of {', '.join(FILE_KINDS)}, got {kind[:40]!r}")
@@ -223,4 +234,4 @@ def make_file(address: ClipAddress, kind: str, target: str) -> int:
         for row, frame in _originals_of(address.entry).frames(clip, range(len(clip))):
             yield draw(frame, clip, row)
 
-    return write_movie(Path(target), pictures(), kind="mp4", fps=clip.fps or 25.0)
+    return write_movie(Path(target), pictures(), kind="mp4", fps=play_rate(clip.fps))

@@ -111,7 +111,7 @@ def _timing(folder: Path) -> dict[str, Any]:
 
     try:
         seconds = dict(read_evidence(folder).timing_seconds)
-        advice = [str(each) for each in advise_run(folder)]
+        advice = [each.to_json() for each in advise_run(folder)]
     except (PosemillError, OSError, ValueError, TypeError, LookupError):
         return {"timing_seconds": {}, "advice": []}
     return {"timing_seconds": seconds, "advice": advice}

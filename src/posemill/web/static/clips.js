@@ -94,13 +94,17 @@ export async function showClips({ main, key, values, signal, crumbs }) {
       : t("{0} clips; {1} of {2} measured so far", number(answer.total), number(answer.num_measured), number(answer.num_clips));
     const colours = Object.fromEntries((skeleton?.skeleton.parts || []).map((part) => [part.name, part.colour]));
     thumbs.clear();
-    put(list, answer.clips.length ? answer.clips.map((clip) => row(clip, colours)) : h("div", { class: "empty" }, h("p", {}, t("no clip is like that"))));
+    put(list, answer.clips.length ? [heads(), answer.clips.map((clip) => row(clip, colours))] : h("div", { class: "empty" }, h("p", {}, t("no clip is like that"))));
     const offset = Number(wanted.offset) || 0;
     const page = (text, to, isOn, id) => h("button", { type: "button", id, disabled: !isOn, data: { focus: id }, on: { click: () => { go({ offset: String(to || "") }); scrollTo(0, 0); } } }, text);
     put(foot, page(t("before"), Math.max(0, offset - PAGE), offset > 0, "page-before"),
       h("span", { class: "quiet" }, answer.total ? t("{0} to {1} of {2}", number(offset + 1), number(Math.min(offset + PAGE, answer.total)), number(answer.total)) : ""),
       page(t("next"), offset + PAGE, offset + PAGE < answer.total, "page-next"));
   }
+
+  const heads = () => h("div", { class: "clipheads" }, h("span", {}), h("span", {}, t("clip")),
+    h("span", { class: "presence", title: t("in how many frames each part was found") }, t("found")), h("span", {}, t("what is wrong")),
+    h("span", { class: "numbers", title: t("badness: 0 nothing to say, 1 nothing found") }, `${t("jumps")} · ${t("badness")}`));
 
   function row(clip, colours) {
     const isThere = clip.num_rows > 0;

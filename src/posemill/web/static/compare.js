@@ -49,7 +49,7 @@ export function comparePanel(player, kept) {
 
 function describe(compared) {
   return [h("p", { class: "quiet" }, t("distance in pixels, {0} points of {1}", number(compared.num_points), compared.layout)),
-    h("table", { class: "tight" }, h("thead", {}, h("tr", {}, [t("part"), t("agree"), t("median"), "p95"].map((text) => h("th", {}, text)))),
+    h("table", { class: "tight" }, h("thead", {}, h("tr", {}, [t("part"), t("agree"), t("median"), "p95"].map((text, index) => h("th", { class: index ? "number" : "" }, text)))),
       h("tbody", {}, Object.entries(compared.parts).map(([part, found]) => h("tr", {},
         h("td", {}, partName(part)), h("td", { class: "number" }, found.agree === null ? "–" : number(found.agree, 3)),
         h("td", { class: "number" }, number(found.median, 2)), h("td", { class: "number" }, number(found.p95, 2))))))];

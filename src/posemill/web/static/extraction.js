@@ -50,6 +50,7 @@ function speed(run, memory) {
   const points = [...run.speeds.map(([at, , rate]) => [Date.parse(at) / 1000, rate]), ...memory.seen]
     .sort((one, other) => one[0] - other[0]);
   const start = points.length ? points[0][0] : 0;
+  if (points.length === 1) return h("p", { class: "quiet" }, t("{0} frames/s", number(points[0][1], 1)));
   return lineChart([{ name: t("frames/s"), colour: "var(--right)", points: points.map(([at, rate]) => [at - start, rate]) }], {
     zero: true, xText: clock, empty: t("no speed is recorded: it took less than ten seconds"),
   });
@@ -77,7 +78,7 @@ function failures(run, page) {
   return run.reasons.map((reason) => {
     const files = h("div", { class: "files" });
     const box = h("details", { class: "reasonbox", open: page.memory.open[reason.reason] },
-      h("summary", { data: { focus: `why-${reason.reason}` } }, h("b", {}, reason.reason), " ",
+      h("summary", { data: { focus: `why-${reason.reason}` } }, h("b", {}, reason.shown), " ",
         h("span", { class: "quiet" }, t("{0} failures, {1} frames lost", number(reason.failures), number(reason.frames)))), files);
     async function load() {
       page.memory.open[reason.reason] = box.open;

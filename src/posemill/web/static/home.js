@@ -91,6 +91,7 @@ function progress(run) {
     return h("span", {}, t("{0} clips, {1} frames", number(run.clips), number(run.total)));
   }
   const words = [`${number(run.done)} / ${number(run.total)} ${units[run.kind]}`];
+  if (run.total && run.done < run.total) words.push(percent(run.done / run.total));
   if (run.rate) words.push(t(run.kind === "training" ? "{0} samples/s" : "{0} frames/s", number(run.rate, 1)));
   if (run.best !== null && run.best !== undefined) words.push(`${run.score} ${number(run.best, 3)}`);
   const failed = [];
@@ -98,6 +99,6 @@ function progress(run) {
   if (run.clips_failed) failed.push(t("{0} clips failed", number(run.clips_failed)));
   if (run.failed) failed.push(t("{0} failed", number(run.failed)));
   return [bar(run.done, run.total, run.frames_failed),
-    h("span", { class: "quiet" }, words.join("  ·  "), run.total ? `  ·  ${percent(run.done / run.total)}` : "",
+    h("span", { class: "quiet" }, words.join("  ·  "),
       failed.length ? h("em", { class: "bad" }, `  ${failed.join(", ")}`) : "")];
 }

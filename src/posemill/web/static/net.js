@@ -1,5 +1,7 @@
 // Asking the server: JSON, bytes, and asking again and again while somebody looks.
 
+import { language } from "./words.js";
+
 export class Refused extends Error {}
 
 const BUSY_TRIES = 3;
@@ -7,7 +9,7 @@ const BUSY_TRIES = 3;
 async function ask(path, signal, tries = BUSY_TRIES) {
   let answer;
   try {
-    answer = await fetch(path, { signal, headers: { accept: "application/json" } });
+    answer = await fetch(path, { signal, headers: { accept: "application/json", "accept-language": language() } });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused("the server does not answer");
@@ -28,7 +30,7 @@ export const getBytes = async (path, signal) => (await ask(path, signal)).arrayB
 
 /** Asks for something to be done; the answer as JSON. */
 export async function postJson(path, content) {
-  const answer = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(content) });
+  const answer = await fetch(path, { method: "POST", headers: { "content-type": "application/json", "accept-language": language() }, body: JSON.stringify(content) });
   const said = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(said.reason || `${answer.status}`);
   return said;

@@ -35,6 +35,11 @@ export async function showClip({ main, key, values, signal, crumbs }) {
   new Player(main, key, meta, run, signal, values).start();
 }
 
+function rate({ fps, play_fps: played }) {
+  if (!fps) return "";
+  return fps === played ? `${number(fps, 2)} fps` : t("{0} fps in its file; played at {1}", number(fps, 2), played);
+}
+
 class Player {
   constructor(main, key, meta, run, signal, values) {
     Object.assign(this, { main, key, meta, run, signal, values });
@@ -57,7 +62,7 @@ class Player {
     const side = h("aside", { class: "side" });
     put(this.main,
       h("div", { class: "head" }, h("h1", { class: "clipname" }, meta.clip_id),
-        h("p", { class: "quiet" }, [meta.split, meta.label, t("{0} frames", number(meta.num_frames)), meta.fps ? `${number(meta.fps, 2)} fps` : "",
+        h("p", { class: "quiet" }, [meta.split, meta.label, t("{0} frames", number(meta.num_frames)), rate(meta),
           meta.size_wh[0] ? `${meta.size_wh[0]} × ${meta.size_wh[1]}` : "", meta.skeleton.name].filter(Boolean).join("  ·  ")), this.prediction()),
       h("div", { class: "player" },
         h("div", { class: "screen" }, h("div", { class: "stages" }, this.canvas, this.second), this.note, this.controls(), this.strip),
@@ -158,7 +163,7 @@ class Player {
   /** Goes on by as many frames as time has passed; waits for what is still on its way. */
   tick(now) {
     if (!this.isPlaying || this.signal.aborted) return;
-    const length = 1000 / ((this.meta.fps || 25) * kept.speed);
+    const length = 1000 / (this.meta.play_fps * kept.speed);
     if (now - this.due > 1000) this.due = now - length;
     while (now - this.due >= length && this.isPlaying) {
       if (this.frame >= this.meta.num_frames - 1) { this.play(false); break; }

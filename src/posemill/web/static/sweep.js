@@ -66,12 +66,21 @@ function parallel(rows, names, score, isLow) {
   return h("div", { class: "scroll" }, s("svg", { class: "parallel", id: "parallel", viewBox: `0 0 ${WIDTH} ${height}` }, lines,
     names.map((name, index) => s("g", {}, s("line", { x1: x(index), x2: x(index), y1: 40, y2: height - 20 }),
       s("text", { x: x(index), y: 20, "text-anchor": "middle", class: "axisname" }, name),
-      axes[index].marks.map(([y, mark]) => s("text", { x: x(index) + 6, y: y + 4 }, mark))))));
+      apart(axes[index].marks).map(([y, mark]) => s("text", { x: x(index) + 6, y: y + 4 }, mark))))));
+}
+
+/** Marks that do not lie on one another. */
+function apart(marks) {
+  const kept = [];
+  for (const mark of [...marks].sort((one, other) => one[0] - other[0])) {
+    if (!kept.length || mark[0] - kept.at(-1)[0] >= 14) kept.push(mark);
+  }
+  return kept;
 }
 
 function scatter(rows, numeric, score, page) {
   const kept = page.memory.scatter = page.memory.scatter || { x: numeric.find((name) => name !== score) || score, y: score };
-  const picture = h("div", {});
+  const picture = h("div", { class: "scroll" });
   const select = (axis) => h("select", { "aria-label": axis, on: { change: (event) => { kept[axis] = event.target.value; draw(); } } }, numeric.map((name) => h("option", { value: name, selected: kept[axis] === name }, name)));
   function draw() {
     const points = rows.filter((row) => typeof row[kept.x] === "number" && typeof row[kept.y] === "number");
@@ -109,7 +118,7 @@ function sortable(rows, names, page, score, isLow) {
       if (b === undefined || b === null) return -1;
       return way * (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
     });
-    put(box, h("table", { id: "trainings" }, h("thead", {}, h("tr", {}, h("th", {}, t("state")), names.map((name) => h("th", { "aria-sort": name === by ? (way > 0 ? "ascending" : "descending") : "none" },
+    put(box, h("table", { id: "trainings" }, h("thead", {}, h("tr", {}, h("th", {}, t("state")), names.map((name) => h("th", { class: rows.some((row) => typeof row[name] === "number") ? "number" : "", "aria-sort": name === by ? (way > 0 ? "ascending" : "descending") : "none" },
       h("button", { type: "button", class: "plain sort", data: { focus: `sort-${name}` }, on: { click: () => { memory.sort = [name, name === by ? -way : -1]; draw(); } } }, name, name === by ? (way > 0 ? " ↑" : " ↓") : ""))))),
     h("tbody", {}, sorted.map((row) => h("tr", {}, h("td", {}, state(row.state), row.reason ? h("div", { class: "reason" }, row.reason) : null),
       names.map((name) => h("td", { class: typeof row[name] === "number" ? "number" : "" },

@@ -100,8 +100,12 @@ function timing(run) {
     h("div", { class: "bar tall" }, parts.map(([name, seconds]) => h("div", { style: { width: `${(100 * seconds) / total}%`, background: SLICES[name] || "var(--ink-3)" }, title: `${t(name)} ${percent(seconds / total)}` }))),
     h("div", { class: "legend" }, parts.map(([name, seconds]) => h("span", {}, h("i", { style: { background: SLICES[name] || "var(--ink-3)" } }), `${t(name)} ${percent(seconds / total)}`))),
     h("p", { class: "quiet" }, t("{0} in all", duration(total))),
-    run.advice.length ? h("ul", { class: "plainlist" }, run.advice.map((text) => h("li", {}, text))) : h("p", { class: "good" }, t("Nothing to change.")),
+    run.advice.length ? h("ul", { class: "plainlist" }, run.advice.map((each) => h("li", {}, advice(each)))) : h("p", { class: "good" }, t("Nothing to change.")),
   ];
+}
+
+function advice({ evidence, change, gain }) {
+  return gain ? t("{0}: try {1} (up to {2}x)", evidence, change, number(gain, 2)) : t("{0}: try {1} (gain not measured)", evidence, change);
 }
 
 function lastSplit(run, memory) {
@@ -127,8 +131,8 @@ function classes(run, page, result) {
 function confusion(run, page, result) {
   const split = lastSplit(run, page.memory);
   const count = run.classes.length;
-  const cell = Math.max(4, Math.min(34, Math.floor(560 / count)));
-  const edge = cell >= 11 ? 110 : 6;
+  const cell = Math.max(4, Math.min(34, Math.floor(1000 / count)));
+  const edge = cell >= 13 ? 120 : 6;
   const size = edge + cell * count + 2;
   const totals = new Map();
   for (const [row, , value] of run.confusions[split]) totals.set(row, (totals.get(row) || 0) + value);
@@ -141,7 +145,7 @@ function confusion(run, page, result) {
       s("rect", { x: edge + column * cell, y: edge + row * cell, width: cell - 1, height: cell - 1, rx: 2, class: row === column ? "right" : "wrong", "fill-opacity": 0.25 + 0.75 * share }),
       cell >= 20 ? s("text", { x: edge + (column + 0.5) * cell, y: edge + (row + 0.5) * cell + 4, "text-anchor": "middle", class: share > 0.5 ? "on" : "" }, value) : null);
   });
-  const names = cell >= 11 ? run.classes.flatMap((name, index) => [
+  const names = cell >= 13 ? run.classes.flatMap((name, index) => [
     s("text", { x: edge - 6, y: edge + (index + 0.5) * cell + 4, "text-anchor": "end" }, shown(name)),
     s("text", { transform: `translate(${edge + (index + 0.5) * cell + 4} ${edge - 6}) rotate(-90)` }, shown(name)),
   ]) : [];
