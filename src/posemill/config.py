@@ -198,7 +198,7 @@ class FramesConfig(Settings, command="frames"):
         flags=("--dataset-path",), metavar="SOURCE",
     )  # fmt: skip
     out: Path = setting(
-        "The folder of the frames; the same settings with the same folder continue.",
+        "The folder of the frames, or a URI; the same settings with the same folder continue.",
         flags=("--out", "--output-path"), metavar="FOLDER",
     )  # fmt: skip
     layout: str = _as_in_extract("layout")
@@ -239,8 +239,11 @@ class FramesConfig(Settings, command="frames"):
 
     def check(self) -> None:
         """Raise `ConfigError` where two settings contradict each other."""
-        if (uri := uri_of(self.out)) is not None:
-            raise ConfigError(f"out: frames are written into a folder of this machine, not {uri}")
+        if self.pack and (uri := uri_of(self.out)) is not None:
+            raise ConfigError(
+                f"pack: packs are written in place, into a folder of this machine, not {uri}; "
+                "leave --pack out, or give a path"
+            )
         if self.fps is not None and self.every > 1:
             raise ConfigError("fps and every both say which frames to keep: give one of them")
         width, height = size_of(self.size) or (0, 0)

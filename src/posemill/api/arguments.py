@@ -31,6 +31,16 @@ def parse_size(size: Size) -> tuple[int, int] | None:
     return int(sides[0]), int(sides[1])
 
 
+def here(out: AnyPath) -> Path:
+    """Return the path of what is written to a disk of this machine; a URI is refused."""
+    if (uri := uri_of(out)) is not None:
+        raise ConfigError(
+            f"out: {uri} is not on this machine, and only runs are written elsewhere (extract, "
+            "merge, import, frames); give a path, and copy what was written"
+        )
+    return Path(out)
+
+
 def run_and_file(out: AnyPath) -> tuple[Path, Path | None]:
     """Return the folder of a run, and the file its keypoints are asked for in, if one is.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from posemill.api.arguments import AnyPath, Names, Size, names_of, parse_size
+from posemill.api.arguments import AnyPath, Names, Size, here, names_of, parse_size
 from posemill.api.progress import track
 from posemill.clips.inputs import ClipInput, open_inputs
 from posemill.errors import ConfigError
@@ -65,7 +65,7 @@ def prepare(
         run, splits=splits, skeleton=skeleton, normalize=normalize, interpolate=interpolate,
         fill=fill, from_format=from_format, size=size, person=person,
     )  # fmt: skip
-    return preparing.prepare(source, Path(out), recipe=recipe, watch=_bar("preparing", progress))
+    return preparing.prepare(source, here(out), recipe=recipe, watch=_bar("preparing", progress))
 
 
 def export(
@@ -108,7 +108,7 @@ def export(
         fill=fill, from_format=from_format, size=size, replace=replace, person=person,
     )  # fmt: skip
     target = format_of(to, out)
-    return export_clips(source, target, Path(out), recipe=recipe, watch=_bar("exporting", progress))
+    return export_clips(source, target, here(out), recipe=recipe, watch=_bar("exporting", progress))
 
 
 def format_of(to: str | None, out: AnyPath) -> str:
@@ -151,7 +151,7 @@ def import_run(
 
     Args:
         path: A file or folder of any format.
-        out: Folder of the new run.
+        out: Folder or URI of the new run.
         splits: As in `prepare`, as are all others.
         skeleton: Points to keep; all by default.
         from_format: See `prepare`.
@@ -181,7 +181,7 @@ def merge(
 
     Args:
         runs: Runs, or files of any format.
-        out: Folder of the new run.
+        out: Folder or URI of the new run.
         skeleton: Points to keep; all by default.
         from_format: See `prepare`, as for all others.
         size: See `prepare`.

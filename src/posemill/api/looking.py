@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from posemill.api.arguments import AnyPath, Names, Size, names_of, parse_size
+from posemill.api.arguments import AnyPath, Names, Size, here, names_of, parse_size
 from posemill.api.progress import is_notebook, show_progress, track
 from posemill.clips.inputs import ClipInput, open_inputs
 from posemill.errors import PosemillError
@@ -93,6 +93,7 @@ def visualize(
         all: Every frame, or with `video` every clip, instead of samples.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
+    folder = here(out)
     material = ClipInput(
         Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits),
         person=person,
@@ -102,7 +103,6 @@ def visualize(
         num_samples=None if all else num_samples, clip_ids=names_of(clips), seed=seed, video=video,
         style=style,
     )  # fmt: skip
-    folder = Path(out)
     is_free = folder.is_dir() and not any(folder.iterdir())
     with show_progress("drawing frames", progress=progress) as found.on_frame:
         paths = tuple(draw_gallery(material, request, folder, originals=found))
@@ -133,7 +133,7 @@ def report(
         size: Of pictures whose size a file does not say.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
-    refuse_foreign(Path(out))
+    refuse_foreign(here(out))
     material = ClipInput(
         Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits)
     )
@@ -187,7 +187,7 @@ def compare(
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
     if out is not None:
-        refuse_foreign(Path(out))
+        refuse_foreign(here(out))
     layout = None if skeleton is None else full_name(skeleton)
     first, second = open_inputs(
         [Path(one), Path(other)], format_name=from_format, size_wh=parse_size(size),

@@ -73,7 +73,9 @@ def merge(
     *,
     out: Annotated[
         Path,
-        typer.Option("--out", "--output-path", help="Folder of the new run, or a file to export."),
+        typer.Option(
+            "--out", "--output-path", help="Folder or URI of the new run, or a file to export."
+        ),
     ],
     input_files: Annotated[
         list[Path] | None, typer.Option(hidden=True, help="The same as RUN_OR_FILE.")
@@ -201,7 +203,7 @@ def _renames(pairs: list[str]) -> dict[str, str]:
 def import_(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A file or folder of any format.")],
     *,
-    out: Annotated[Path, typer.Option(help="Folder of the new run.")],
+    out: Annotated[Path, typer.Option(help="Folder or URI of the new run.")],
     from_format: FromFormat = None,
     size: PictureSize = None,
     splits: Splits = None,
@@ -251,13 +253,13 @@ def _say_losses(losses: Iterable[str]) -> None:
 
 def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
     if as_json:
-        print_json(vars(summary) | {"dry_run": dry_run})
+        print_json(vars(summary) | {"path": summary.name, "dry_run": dry_run})
         return
     for split, count in summary.splits.items():
         say(f"{split}: {counted(count, 'clips')}")
     again = summary.equal_duplicates
     say(
-        f"{summary.path}: {counted(summary.num_clips, 'clips')}, "
+        f"{summary.name}: {counted(summary.num_clips, 'clips')}, "
         f"{counted(summary.num_frames, 'frames')}"
         + (f"; {again} came twice, equal" if again else "")
         + (f"; {summary.num_failures} failures kept" if summary.num_failures else "")

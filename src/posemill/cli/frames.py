@@ -138,14 +138,13 @@ def _print_summary(summary: FramesSummary, *, as_json: bool) -> None:
     if summary.reasons:
         print_reasons(summary.reasons)
         say(
-            f"one by one: posemill status {summary.folder} --failures; "
-            "try them again: --retry-failed"
+            f"one by one: posemill status {summary.name} --failures; try them again: --retry-failed"
         )
     from posemill.jobs.frames.forecast import in_bytes
 
     rate = summary.frames_per_second
     speed = f"{rate:.1f} frames/s" if rate else "nothing was left to do"
-    say(f"{summary.index} written; {in_bytes(summary.num_bytes)}; {speed}", err=True)
+    say(f"{summary.index_name} written; {in_bytes(summary.num_bytes)}; {speed}", err=True)
 
 
 def _show_dry_run(config: FramesConfig, *, as_json: bool) -> None:
@@ -163,7 +162,11 @@ def _show_dry_run(config: FramesConfig, *, as_json: bool) -> None:
 
 def _detach(config: FramesConfig) -> None:
     from posemill.jobs.extract.detach import start_detached
+    from posemill.storage import uri_of
+    from posemill.stores.replica import local_run
 
-    pid = start_detached(["frames", *arguments_of(config)], config.out)
-    say(f"pid {pid} works on {config.out} in the background", err=True)
-    say(f"posemill status {config.out}\nposemill stop {config.out}")
+    uri = uri_of(config.out)
+    folder, name = (config.out if uri is None else local_run(uri)), uri or config.out
+    pid = start_detached(["frames", *arguments_of(config)], folder)
+    say(f"pid {pid} works on {name} in the background", err=True)
+    say(f"posemill status {name}\nposemill stop {name}")

@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS failures (
 CREATE INDEX IF NOT EXISTS failures_by_unit ON failures (unit_no);
 CREATE INDEX IF NOT EXISTS failures_by_clip ON failures (clip_no);
 """
+LEDGER_TABLES = ("splits", "clips", "shards", "pieces", "failures", "meta")
 # What is left to do, of runs that are worked on: see `posemill.jobs.extract.ledger`.
 UNIT_TABLES = """
 CREATE TABLE IF NOT EXISTS units (
@@ -280,6 +281,21 @@ class CommitLog:
         """Forget a shard without pieces."""
         with self.transaction():
             self._database.execute("DELETE FROM shards WHERE shard_no = ?", (shard_no,))
+
+    def remove_all(self) -> None:
+        """Forget everything."""
+        for table in LEDGER_TABLES:
+            self._database.execute(f"DELETE FROM {table}")
+
+    def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Add rows of another ledger as they are."""
+        places = ", ".join("?" * len(rows[0]))
+        self._database.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
+
+    def rename_shards(self, names: Mapping[str, str]) -> None:
+        """Record that shards have other names: the new ones by the old ones."""
+        pairs = [(new, old) for old, new in names.items()]
+        self._database.executemany("UPDATE shards SET name = ? WHERE name = ?", pairs)
 
     def set_meta(self, **values: str) -> None:
         """Remember words by name."""

@@ -110,6 +110,14 @@ def origin_of(folder: Path) -> tuple[Storage, str] | None:
     return open_storage(origin["uri"]), str(origin["id"])
 
 
+def folder_to_see(folder: Path) -> Path | None:
+    """Return the folder of a run that every machine at work has to see; None if none is needed."""
+    origin = origin_of(folder)
+    if origin is None:
+        return folder
+    return origin[0].root if isinstance(origin[0], FolderStorage) else None
+
+
 def place_name(folder: Path) -> str:
     """Return what users call a run: where it really is."""
     origin = origin_of(folder)

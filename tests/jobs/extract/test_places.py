@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import posemill
 from posemill.api.run_status import status, stop
 from posemill.config import FramesConfig
 from posemill.errors import ConfigError, RunError, StorageError
@@ -16,7 +17,8 @@ from posemill.jobs.extract.status import read_status
 from posemill.storage import lease, open_storage
 from posemill.stores.reader import open_run
 from posemill.stores.records import RecordLog
-from posemill.stores.replica import existing_run, local_run, writing
+from posemill.stores.replica import existing_run, folder_to_see, local_run, writing
+from posemill.training.config.train_config import TrainConfig
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
 
@@ -219,12 +221,26 @@ def test_a_run_begun_on_a_local_disk_stays_one(tree, config_for, tmp_path):
 
 
 def test_what_only_a_disk_can_hold_is_refused(tree, config_for):
-    with pytest.raises(ConfigError, match=r"frames are written into a folder of this machine"):
-        FramesConfig(tree, Path("s3://bucket/frames"))
+    finished = extract(config_for(tree)).folder
+    with pytest.raises(ConfigError, match=r"packs are written in place, into a folder of this mac"):
+        FramesConfig(tree, Path("s3://bucket/frames"), pack=True)
+    for write in (posemill.prepare, posemill.export, posemill.visualize, posemill.report):
+        with pytest.raises(ConfigError, match=r"s3://bucket/x.npz is not on this machine, and on"):
+            write(finished, out="s3://bucket/x.npz")
+    with pytest.raises(ConfigError, match=r"s3://bucket/x.npz is not on this machine, and only"):
+        posemill.compare(finished, finished, "s3://bucket/x.npz")
+    with pytest.raises(ConfigError, match=r"out: a training is written to a disk of this machine"):
+        TrainConfig(out="s3://bucket/train")
     from posemill.api.extracting import split_out
 
     with pytest.raises(ConfigError, match=r"a file is written to a disk of this machine; .*\.pkl"):
         split_out(config_for(tree).replace(out=Path("s3://bucket/x.pkl")))
+
+
+def test_machines_at_work_have_to_see_a_shared_folder_and_no_copy_of_a_run(tmp_path, s3_bucket):
+    assert folder_to_see(tmp_path) == tmp_path
+    assert folder_to_see(local_run(tmp_path / "nfs", "shared")) == tmp_path / "nfs"
+    assert folder_to_see(local_run(f"{s3_bucket}/run")) is None
 
 
 def test_a_lease_that_is_none_is_said(tmp_path):

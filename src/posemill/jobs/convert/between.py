@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import numpy as np
 from posemill.blocks import ClipBlock
 from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, RunError
-from posemill.files import atomic_folder, new_folders, remove_leftovers
+from posemill.files import atomic_folder, cache_folder, new_folders, remove_leftovers
 from posemill.formats import get_format, refuse_foreign
 from posemill.formats.shared.contract import Format, Recipe, SkeletonCheck, Summary
 from posemill.jobs.convert.shaping import (
@@ -32,8 +33,10 @@ from posemill.jobs.convert.shaping import (
 )
 from posemill.machine.read_ahead import closing_stream, read_ahead
 from posemill.records import PoseClip
+from posemill.storage import uri_of
 from posemill.stores.commits import Failure
 from posemill.stores.manifest import MANIFEST_NAME, Manifest, check_folder
+from posemill.stores.publishing import publish_run, refuse_taken
 from posemill.stores.reader import Run, open_run
 from posemill.stores.writer import RunWriter
 
@@ -171,8 +174,13 @@ class RunSummary:
     num_failures: int = 0
     losses: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """What users call it: its folder or its URI."""
+        return uri_of(self.path) or str(self.path)
+
     def __fspath__(self) -> str:
-        return str(self.path)
+        return self.name
 
     @property
     def run(self) -> Run:
@@ -189,6 +197,13 @@ class RunSummary:
 @contextmanager
 def _new_run(out: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes the run when the block ends well."""
+    if (uri := uri_of(out)) is not None:
+        cache = cache_folder()
+        cache.mkdir(parents=True, exist_ok=True)
+        with writing(cache), tempfile.TemporaryDirectory(prefix="merge-", dir=cache) as folder:
+            yield Path(folder)
+            publish_run(Path(folder), uri)
+        return
     with writing(out), new_folders(out.parent), atomic_folder(out, marker=MANIFEST_NAME) as folder:
         yield folder
 
@@ -224,9 +239,12 @@ def merge_clips(
         RunError: Clips, skeletons or normalisations do not go together, or `out` is taken.
     """
     recipe = recipe or Recipe()
-    _expect_name(out)
-    if check_folder(out):
-        raise RunError(f"{out} holds a run already; choose another folder")
+    if (uri := uri_of(out)) is not None:
+        refuse_taken(uri)
+    else:
+        _expect_name(out)
+        if check_folder(out):
+            raise RunError(f"{out} holds a run already; choose another folder")
     summary, conflicts = RunSummary(out), _Conflicts()
     totals = [source.num_frames for source in sources]
     total = None if None in totals else sum(each or 0 for each in totals)

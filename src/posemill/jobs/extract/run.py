@@ -49,7 +49,13 @@ from posemill.stores.compaction import compact
 from posemill.stores.lock import RunLock
 from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, Manifest, check_folder, is_copy
 from posemill.stores.reader import Run, open_run
-from posemill.stores.replica import ShardFolder, local_run, shards_place, writing
+from posemill.stores.replica import (
+    ShardFolder,
+    folder_to_see,
+    local_run,
+    shards_place,
+    writing,
+)
 from posemill.stores.writer import remove_uncommitted
 from posemill.terminal import counted
 from posemill.weights.pull import verified_files
@@ -389,7 +395,7 @@ def _on_cluster(limits: Limits, job: FrameJob, workers: WorkerPlan) -> Limits:
         address=config.ray_address,
         gpus_per_worker=1 / config.num_workers_per_gpu if config.num_gpus else 0.0,
         is_elastic=bool(config.ray_address) and not config.workers and not config.num_gpus,
-        must_see=config.out,
+        must_see=folder_to_see(config.out),
         files=verified_files(),  # of the engine, which was opened here for the manifest
     )
 

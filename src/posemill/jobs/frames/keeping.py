@@ -7,7 +7,9 @@ import os
 import re
 import struct
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -23,9 +25,11 @@ from posemill.jobs.extract.messages import FrameHandler, Unit, WorkerSettings
 from posemill.jobs.extract.reading import Lane
 from posemill.jobs.frames.places import PACKS_NAME, clip_parts, read_places
 from posemill.records import Frame
+from posemill.storage import open_storage, uri_of
 from posemill.stores.commits import Piece, Shard
 from posemill.stores.frame_index import picture_name, ranges_of
 
+_AT_ONCE = 8  # pictures on their way to a URI
 _PICTURE = re.compile(r"(\d{6,})\.(jpg|png|webp)")
 
 
@@ -43,7 +47,9 @@ class KeepSettings(WorkerSettings):
 
     def open(self, device: str) -> FrameHandler:
         """Return what writes pictures, or packs."""
-        return _Packs(self) if self.format == "rgb" else _Pictures(self)
+        if self.format == "rgb":
+            return _Packs(self)
+        return _Pictures(self) if uri_of(self.folder) is None else _Objects(self)
 
 
 @dataclass
@@ -185,6 +191,35 @@ class _Pictures(_Keeper):
     def _flush(self) -> None:
         sync_files(self._written)
         self._written = []
+
+
+class _Objects(_Pictures):
+    """The same at a URI, several at a time.
+
+    What a killed worker put beyond what is kept stays, to be written over: one that was cut off
+    must not delete what its successor has put. The index names only what counts.
+    """
+
+    def __init__(self, settings: KeepSettings) -> None:
+        super().__init__(settings)
+        self._storage = open_storage(settings.folder)
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="put")
+        self._puts: deque[Future[None]] = deque()
+        self._prefix = ""
+
+    def _open(self, unit: Unit, kept: _Kept) -> None:
+        self._prefix = "/".join(clip_parts(unit.clip))
+
+    def _write(self, unit: Unit, kept: _Kept, data: bytes) -> int:
+        if len(self._puts) >= 2 * _AT_ONCE:
+            self._puts.popleft().result()
+        key = f"{self._prefix}/{picture_name(kept.num_frames, self._format)}"
+        self._puts.append(self._pool.submit(self._storage.put, key, data))
+        return len(data)
+
+    def _flush(self) -> None:
+        while self._puts:
+            self._puts.popleft().result()
 
 
 class _Packs(_Keeper):

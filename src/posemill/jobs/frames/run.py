@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from posemill.provenance import describe_unused
 from posemill.records import Clip
 from posemill.sources import ClipList
 from posemill.sources.tracking import Tracking
+from posemill.storage import uri_of
 from posemill.stores.frame_index import (
     INDEX_NAME,
     FrameFormat,
@@ -39,6 +41,7 @@ from posemill.stores.frame_index import (
     write_index,
 )
 from posemill.stores.manifest import Manifest
+from posemill.stores.replica import local_run, origin_of, shards_place
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,9 +59,14 @@ class FramesSummary(JobSummary):
         """The table of all clips, for datasets."""
         return self.folder / INDEX_NAME
 
+    @property
+    def index_name(self) -> str:
+        """What users call it."""
+        return f"{self.name}/{INDEX_NAME}"
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {**super().to_json(), "index": str(self.index), "num_bytes": self.num_bytes}
+        return {**super().to_json(), "index": self.index_name, "num_bytes": self.num_bytes}
 
 
 class FramesJob(FrameJob):
@@ -93,7 +101,11 @@ class FramesJob(FrameJob):
             yield PlannedUnit(clip_no, 0, None, True, clip.kind == "video", cost)
 
     def prepare(self, ledger: Ledger) -> None:
-        """Take back the index if it does not say all: it is what makes the frames whole."""
+        """Take back the index if it does not say all: it is what makes the frames whole.
+
+        At a URI it stays till there is a new one, as no writer deletes there what another may have
+        put.
+        """
         if ledger.costs_to_do():
             (self.config.out / INDEX_NAME).unlink(missing_ok=True)
 
@@ -101,7 +113,7 @@ class FramesJob(FrameJob):
         """Return what the workers need to know."""
         config = self.config
         return KeepSettings(
-            folder=str(config.out),
+            folder=shards_place(config.out),
             decoder=config.decoder,
             devices=workers.devices,
             batch_size=1,
@@ -114,7 +126,9 @@ class FramesJob(FrameJob):
 
     def finish(self, ledger: Ledger, clips: ClipList) -> FramesSummary:
         """Write the index."""
-        write_index(self.config.out, self._index(ledger, clips))
+        index = write_index(self.config.out, self._index(ledger, clips))
+        if (origin := origin_of(self.config.out)) is not None:
+            origin[0].put(INDEX_NAME, index.read_bytes())
         num_bytes = sum(size for _, size in ledger.shard_sizes())
         return FramesSummary(
             self.config.out, tuple(ledger.counts()), tuple(ledger.reasons()), num_bytes=num_bytes
@@ -169,9 +183,12 @@ def write_frames(
 
     Arguments and errors as `posemill.jobs.extract.run.extract` has them.
     """
+    asked = config.out
+    if uri_of(asked) is not None:
+        config = config.replace(out=local_run(asked))
     config, clips = with_decoder(config, clips, "all")
     find_decoder(config.decoder)
     summary = run_job(
         FramesJob(config), clips=clips, on_progress=on_progress, on_plan=on_plan, on_count=on_count
     )
-    return cast(FramesSummary, summary)
+    return cast(FramesSummary, dataclasses.replace(summary, folder=asked))

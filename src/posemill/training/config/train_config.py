@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from posemill.errors import ConfigError
 from posemill.settings import Settings
+from posemill.storage import uri_of
 from posemill.training.config.data_settings import (
     USUAL_AUGMENTATION,
     AugmentationSettings,
@@ -83,6 +84,10 @@ class TrainConfig(Settings, command="train"):
 
     def check(self) -> None:
         """Raise `ConfigError` where settings do not go together."""
+        if (uri := uri_of(self.out)) is not None:
+            raise ConfigError(
+                f"out: a training is written to a disk of this machine, not {uri}; give a path"
+            )
         folds, fold = self.data.folds, self.data.fold
         if folds == 1 or (folds and fold >= folds):
             raise ConfigError(
