@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 
-def write_training(folder: Path, *, data: str = "", steps: int = 50, clip: str = "b") -> Path:
+def write_training(
+    folder: Path, *, data: str = "", steps: int = 50, clip: str = "b", label: str = "yes"
+) -> Path:
     """Write the files of a finished training."""
     folder.mkdir(parents=True)
     files: dict[str, Any] = {
@@ -29,7 +31,7 @@ def write_training(folder: Path, *, data: str = "", steps: int = 50, clip: str =
             file.write(json.dumps({**line, "samples_per_second": 9.0, "data_wait": 0.5}) + "\n")
         end = {"event": "eval", "step": steps, "epoch": 1, "loss": 0.4, "accuracy": 0.75}
         file.write(json.dumps(end) + "\n")
-    rows = [("dev", "a", "yes", "yes", 0.9), ("dev", clip, "yes", "no", 0.6),
+    rows = [("dev", "a", label, label, 0.9), ("dev", clip, label, "no", 0.6),
             ("dev", "d", "no", "no", 0.8), ("dev", "<b>", "no", "no", 0.7)]  # fmt: skip
     with (folder / "predictions.csv").open("w", newline="") as file:
         writer = csv.writer(file)

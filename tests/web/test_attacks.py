@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import struct
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 from starlette.testclient import TestClient
 
+import posemill
 from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.inspection.drawing.originals import Originals, Place
 from posemill.web import server as server_module
@@ -44,13 +46,41 @@ def test_no_address_leads_out_of_the_runs(client: TestClient, entry_of: Find, ho
             if answer.url.path == path.partition("%")[0] or "%" in path:  # not what it made of it
                 assert answer.status_code in (404, 405), path
             assert b"root:" not in answer.content
-        for page in ("clip", "points", "frames", "file", "compare", "clips", "failures"):
+        for page in ("clip", "points", "frames", "video", "file", "compare", "clips", "choices",
+                     "failures", "predictions"):  # fmt: skip
             question = {"split": name, "id": name, "other": name, "as": name, "reason": name,
                         "label": name, "search": name, "part": name, "missing": "1"}  # fmt: skip
             answer = client.get(f"/api/runs/{key}/{page}", params=question)
             assert answer.status_code in (200, 404)
             assert b"root:" not in answer.content
             assert answer.headers["content-type"] == "application/json"
+
+
+def test_what_no_browser_would_send_is_refused_and_leads_nowhere(
+    runs: Path, running: Serve
+) -> None:
+    def ask(request: str) -> bytes:
+        with socket.create_connection(("127.0.0.1", urlsplit(address).port), 20) as connection:
+            connection.sendall(request.encode("latin-1"))
+            return connection.recv(1 << 16)
+
+    own = "Host: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    with running(runs) as address:
+        for start in ("/static/", "/", "/api/runs/", "/api/runs/../../", "//", "/static//"):
+            for way in ("../" * 12, "..%2f" * 12, "%2e%2e/" * 12, "..\\" * 12, "%00/", "./" * 9):
+                said = ask(f"GET {start}{way}etc/passwd HTTP/1.1\r\n{own}")
+                assert said.split()[1] in (b"404", b"400", b"403"), (start, way)
+                assert b"root:" not in said
+        for request, wanted in {
+            "GET / HTTP/1.0\r\n\r\n": b"421",  # no host at all
+            "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n": b"400",
+            f"GET / HTTP/1.1\r\nX-Forwarded-Host: evil.example\r\n{own}": b"200",
+            "GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n": b"421",
+            f"TRACE / HTTP/1.1\r\n{own}": b"405",
+            f"GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{own}": b"200",
+            "nonsense\r\n\r\n": b"400",
+        }.items():
+            assert ask(request).split()[1] == wanted, request
 
 
 def test_every_page_is_json_or_a_file_of_ours_and_says_what_it_may_load(
@@ -141,6 +171,17 @@ def test_others_than_this_machine_need_the_token_once(runs: Path) -> None:
         assert client.get("/api/runs").status_code == 401
         away = client.get("//evil.example/", params={"token": "secret-of-today"})
         assert not away.headers.get("location", "/").startswith("//")
+
+
+def test_without_the_token_no_address_says_anything(runs: Path) -> None:
+    app = make_app([runs], allow_actions=True)
+    guard = Guard(app, host="0.0.0.0", token="secret-of-today")
+    paths = [route.path.format(key="x", name="app.js") for route in app.routes]  # type: ignore[attr-defined]
+    assert len(paths) > 15
+    with TestClient(guard, base_url="http://10.0.0.7:8765") as client:
+        for path in [*paths, "/nothing"]:
+            for ask in (client.get, client.head, client.post):
+                assert ask(path).status_code == 401, path
 
 
 def test_a_server_for_others_prints_its_token_and_one_for_this_machine_has_none(
@@ -237,6 +278,51 @@ def test_files_that_change_or_vanish_while_they_are_served_are_no_failure_of_the
             answer = client.get(path + page)
             assert answer.status_code in (200, 404)
             assert page == "/failures" or answer.json()["reason"]
+
+
+def test_originals_that_vanish_or_become_links_while_they_are_shown_are_gone(
+    tmp_path: Path, tree: Path
+) -> None:
+    import shutil
+
+    shutil.copytree(tree, tmp_path / "tree")
+    posemill.extract(tmp_path / "tree", tmp_path / "run", engine="fake", executor="serial",
+                     progress=False)  # fmt: skip
+    pictures = sorted((tmp_path / "tree" / "train" / "a").iterdir())
+    with TestClient(make_app([tmp_path / "run"])) as client:
+        (row,) = client.get("/api/runs").json()["runs"]
+
+        def sizes() -> list[int]:
+            question = {"split": "train", "id": "a", "count": 6}
+            answer = client.get(f"/api/runs/{row['key']}/frames", params=question)
+            return list(struct.unpack("<6I", answer.content[4:28]))
+
+        assert all(sizes())
+        pictures[0].unlink()
+        pictures[1].unlink()
+        pictures[1].symlink_to(tree / "train" / "a" / "1.png")
+        pictures[2].write_bytes(b"no picture any more")
+        assert [size > 0 for size in sizes()] == [False] * 3 + [True] * 3
+        shutil.rmtree(tmp_path / "tree")
+        assert not any(sizes())
+
+
+def test_a_video_that_vanishes_or_shrinks_while_it_is_sent_is_said(
+    client: TestClient, entry_of: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "video.mp4"
+    path.write_bytes(b"x" * 1000)
+    monkeypatch.setattr(Media, "ask", lambda *_: str(path))
+    address = f"/api/runs/{entry_of('fake').key}/video?split=train&id=a"
+    assert client.get(address, headers={"range": "bytes=900-"}).status_code == 206
+    path.write_bytes(b"x" * 10)
+    assert client.get(address, headers={"range": "bytes=900-"}).status_code == 416
+    path.unlink()
+    gone = client.get(address)
+    assert gone.status_code == 404
+    assert "No such file" in gone.json()["reason"]
+    path.mkdir()
+    assert client.get(address).status_code == 404
 
 
 def test_hostile_notes_of_a_running_job_are_a_reason_not_a_failure(

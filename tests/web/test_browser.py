@@ -262,6 +262,39 @@ def test_a_training_shows_curves_a_matrix_to_choose_from_and_a_sweep(
         shutil.rmtree(runs / "swept")
 
 
+def test_names_of_strangers_are_text_on_every_page(
+    open_page: Callable[..., Any], runs: Path, hostile: str
+) -> None:
+    name = hostile.replace("/", "|")  # as a folder may be called
+    write_training(runs / name, data=str(runs / "prepared"), clip=hostile, label=hostile)
+    (runs / name / "log.txt").write_text(hostile)
+    job = {"name": "000-0123abcd", "changes": {hostile: hostile, "lr": 1}}
+    write_training(runs / f"{name} swept" / "000-0123abcd" / "run")
+    (runs / f"{name} swept" / "sweep.json").write_text(
+        json.dumps({"file": hostile, "workers": 1, "trainings": [job, {
+            "name": "001-0123abcd", "changes": {hostile: f"{hostile}2", "lr": 2}}]})
+    )  # fmt: skip
+    try:
+        page = open_page(locale="zh-CN")
+        page.wait_for_selector("#runs .run")
+        page.wait_for_function("name => document.body.innerText.includes(name)", arg=name)
+        links = page.locator(".run").evaluate_all("all => all.map(each => each.hash)")
+        assert len(links) >= 9
+        page.fill("input[type=search]", hostile)
+        for link in links:
+            page.goto(page.url.split("#")[0] + link)
+            page.wait_for_selector("main h1, main [role=alert]")
+            for each in page.locator("summary").all():
+                each.click()
+            for cell in page.locator("#confusion .cell").all()[:2]:
+                cell.click()
+                page.wait_for_selector("#found td")
+            assert page.locator("[onerror], main img").count() == 0, link
+    finally:
+        shutil.rmtree(runs / name)
+        shutil.rmtree(runs / f"{name} swept")
+
+
 def test_chinese_dark_and_the_width_of_a_phone(open_page: Callable[..., Any]) -> None:
     page = open_page(width=400, locale="zh-CN", color_scheme="dark")
     key = key_of(page, "fake")
