@@ -7,6 +7,7 @@ from posemill.files import OUTPUT_MARK, OUTPUT_NAMES, OWN_FILES
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
 from posemill.sources.scan import FOREIGN_FOLDERS, Folder, Scan, digest_names
 from posemill.storage import ChangedError, Entry, Storage, open_storage
+from posemill.storage.listing import all_entries
 
 
 def scan_place(uri: str) -> Scan:
@@ -14,7 +15,8 @@ def scan_place(uri: str) -> Scan:
 
     Raises:
         SourceError: There is nothing.
-        StorageError: It cannot be listed. A page that fails is asked for again from where it was.
+        StorageError: It cannot be listed. A page that fails is asked for again from where it was,
+            and the same call later goes on there.
     """
     storage, scan = open_storage(uri), Scan(uri)
     pictures: dict[tuple[str, ...], list[str]] = {}
@@ -41,7 +43,7 @@ def _folders_of(
 ) -> dict[tuple[str, ...], Folder]:
     """Return the folders by the names that lead to them; `pictures` gets names and versions."""
     folders: dict[tuple[str, ...], Folder] = {}
-    for entry in storage.entries():
+    for entry in all_entries(storage, scan.problems):
         *above, name = entry.key.split("/")
         parts, suffix = tuple(above), suffix_of(name)
         if any(part[:1] == "." or part in FOREIGN_FOLDERS for part in (*parts, name)):
