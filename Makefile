@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Every extra the default tests use.
 EXTRAS := cloud,dev,docs,formats,onnx,ray,train,web
 
-.PHONY: browser setup demo test lint format bench bench-setup catalogue constraints docs docs-serve clean help
+.PHONY: browser setup demo test lint format bench bench-setup catalogue constraints docs docs-serve screenshots clean help
 
 help:
 	@echo "make demo         keypoints, a table and a picture from a real clip, in demo/"
@@ -18,6 +18,7 @@ help:
 	@echo "make browser      Chromium for the tests of the page, on Debian; skipped where it is there"
 	@echo "make docs         docs/ and the reference as a site, in site/: open site/index.html"
 	@echo "make docs-serve   the same at http://127.0.0.1:8000, renewed at every change"
+	@echo "make screenshots  the pictures of the page in README and docs, taken anew"
 	@echo "make constraints  write constraints.txt anew from .venv"
 	@echo "make clean        remove .venv, demo/ and caches"
 
@@ -73,6 +74,10 @@ browser:
 
 catalogue: .venv/.ready
 	$(BIN)/python -m tools.catalogue
+
+# The pictures of the page in README and docs.
+screenshots: .venv/.ready
+	$(BIN)/python -m tools.screenshots --out docs/images/web --looks "" --pages home clips compare training
 
 # Strict (mkdocs.yml): a broken link fails. The variable spares a notice of the theme's makers.
 docs docs-serve: export NO_MKDOCS_2_WARNING := 1

@@ -1,7 +1,9 @@
-"""`python -m tools.screenshots FOLDER --out docs/images/web`: a picture of each page of `serve`.
+"""`python -m tools.screenshots [FOLDER] --out PICTURES`: a picture of each page of `serve`.
 
 FOLDER holds runs; the first extraction with a second run of the same clips, the first training and
-the first sweep are shown. Needs Playwright and Chromium (`make browser`).
+the first sweep are shown. Without it runs are made, of the demo's videos and of made-up signs: so
+the pictures of the documentation are made, by `make screenshots`. Needs Playwright and Chromium
+(`make browser`).
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -16,29 +19,46 @@ from typing import Any, Literal
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
+import cv2
+import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
+import posemill
+from benchmarks.shared.made_up import write_clips
+from posemill.inspection.drawing.movies import write_movie
 from posemill.web.server import make_server
+from posemill.weights.pull import ensure_media
 
 # name -> width, locale, light or dark
 LOOKS: dict[str, tuple[int, str, Literal["light", "dark"]]] = {
     "": (1280, "en-GB", "light"), "dark": (1280, "en-GB", "dark"), "zh": (1280, "zh-CN", "light"),
     "phone": (400, "en-GB", "light"), "phone_zh": (400, "zh-CN", "dark"),
 }  # fmt: skip
+HEIGHTS = {"home": 640, "player": 960, "compare": 960}  # 800 otherwise; a long page is taken whole
 
 
 def main() -> None:
     """Serve the folder and look at it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--out", type=Path, default=Path("screenshots"))
     parser.add_argument("--pages", nargs="*")
     parser.add_argument("--looks", nargs="*", default=list(LOOKS))
     parser.add_argument("--run", default="", help="name of the extraction to show")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    (server, listening), address = make_server([options.folder], host="127.0.0.1", port=0)
-    threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
+    with tempfile.TemporaryDirectory() as name:
+        folder = options.folder or Path(name) / "runs"
+        if options.folder is None:
+            make_runs(Path(name) / "videos", folder)
+        take_pictures(folder, options)
+
+
+def take_pictures(folder: Path, options: argparse.Namespace) -> None:
+    """Serve a folder and take a picture of each page in each look."""
+    (server, listening), address = make_server([folder], host="127.0.0.1", port=0)
+    serving = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    serving.start()
     pages = find_pages(address, options.run)
     with sync_playwright() as starter:
         browser = starter.chromium.launch(
@@ -53,6 +73,7 @@ def main() -> None:
             for name, place in pages.items():
                 if options.pages and name not in options.pages:
                     continue
+                page.set_viewport_size({"width": width, "height": HEIGHTS.get(name, 800)})
                 page.goto("about:blank")
                 page.goto(address + place)
                 settle(page, name)
@@ -61,6 +82,44 @@ def main() -> None:
                 print(path)
             context.close()
         browser.close()
+    server.should_exit = True
+    serving.join(30)
+
+
+def make_runs(source: Path, folder: Path) -> None:
+    """Make two extractions of the same clips, one of them cut off, and two trainings."""
+    for name, split in (("carphone", "train"), ("jumper", "dev")):
+        cut_video(ensure_media(name), source / split)
+    first = next((source / "train").iterdir())
+    (source / "train" / "cut_off.mp4").write_bytes(first.read_bytes()[:2000])
+    for name, mode in (("people", "video"), ("people_one_by_one", "image")):
+        posemill.extract(source, folder / name, mode=mode, progress=False)
+    rng = np.random.default_rng(0)
+    write_clips(folder / "signs", rng.integers(12, 24, 400).tolist(), 12)
+    settings: dict[str, Any] = {
+        "data": str(folder / "signs"), "labels": str(folder / "signs" / "labels.csv"), "lr": 1e-3,
+        "epochs": 12, "threads": 1, "parallel": "single", "progress": False, "figures": False,
+        "tensorboard": False, "workers": 0,
+    }  # fmt: skip
+    for model in ("mlp", "tcn_bilstm"):
+        posemill.train({**settings, "model": model, "out": str(folder / "trained" / model)})
+
+
+def cut_video(path: Path, folder: Path) -> None:
+    """Cut a video into clips of 30 frames, at most 640 pixels wide."""
+    folder.mkdir(parents=True)
+    frames = []
+    video = cv2.VideoCapture(str(path))
+    while (read := video.read())[0]:
+        height, width = read[1].shape[:2]
+        scale = min(1.0, 640 / width)
+        size_wh = round(width * scale) // 2 * 2, round(height * scale) // 2 * 2
+        frames.append(
+            cv2.cvtColor(cv2.resize(read[1], size_wh), cv2.COLOR_BGR2RGB).astype(np.uint8)
+        )
+    for number, start in enumerate(range(0, len(frames) - 29, 30)):
+        clip = frames[start : start + 30]
+        write_movie(folder / f"{path.stem}_{number:02d}.mp4", iter(clip), kind="mp4", fps=30.0)
 
 
 def find_pages(address: str, name: str) -> dict[str, str]:
@@ -85,7 +144,7 @@ def find_pages(address: str, name: str) -> dict[str, str]:
         page = _json(f"{address}api/runs/{run['key']}/clips?sort=worst")
         time.sleep(0.2)
     clips = [clip for clip in page["clips"] if clip["num_rows"] > 10]
-    clip = clips[len(clips) // 2]
+    clip = clips[-1]  # the best, with all its parts
     asked = {"split": clip["split"], "id": clip["clip_id"], "frame": clip["num_rows"] // 2}
     pages |= {
         "run": f"#/run/{run['key']}",
@@ -106,7 +165,10 @@ def settle(page: Page, name: str) -> None:
     if name == "compare":
         page.wait_for_selector("#compared table")
     if name == "clips":
-        page.wait_for_selector(".clip canvas[data-drawn='1']", timeout=60_000)
+        # Those in view, and a few below: all that were begun are done.
+        page.wait_for_function(
+            "() => document.querySelectorAll('.thumb[data-drawn]').length >= 7", timeout=60_000
+        )
     page.wait_for_timeout(700)
 
 

@@ -79,11 +79,12 @@ def prepared_row(folder: Path) -> dict[str, Any]:
         split = path.name.removesuffix(PREPARED_ENDING)
         stats = _read_stats(folder / f"{split}_stats.json")
         splits.append({"split": split, "num_bytes": path.lstat().st_size, **stats})
+    is_counted = all("num_clips" in each and "num_frames" in each for each in splits)
     return {
         "state": "finished",
         "splits": splits,
-        "clips": sum(each.get("num_clips") or 0 for each in splits),
-        "total": sum(each.get("num_frames") or 0 for each in splits),
+        "clips": sum(each["num_clips"] for each in splits) if is_counted else None,
+        "total": sum(each["num_frames"] for each in splits) if is_counted else None,
         "skeleton": next((each["skeleton"] for each in splits if each.get("skeleton")), ""),
     }
 

@@ -32,12 +32,13 @@ export function showHome({ main, signal, crumbs }) {
     note.hidden = !answer.note;
     note.textContent = answer.note ? t(answer.note) : "";
     const count = (test) => runs.filter(test).length;
-    const lost = runs.reduce((sum, run) => sum + (run.frames_failed || 0), 0);
+    const running = count((run) => run.state === "running");
+    const lost = count((run) => run.state === "broken" || run.frames_failed || run.clips_failed || run.failed);
     put(tiles, [
-      [count((run) => run.state === "running"), t("running"), "running"],
+      [running, t("running"), running ? "running" : ""],
       [count((run) => run.kind === "extraction"), t("extractions"), ""],
       [count((run) => run.kind === "training"), t("trainings"), ""],
-      [lost, t("frames failed"), lost ? "bad" : ""],
+      [lost, t("with failures"), lost ? "bad" : ""],
     ].map(([value, word, mood]) => h("div", { class: `tile ${mood}` },
       h("b", {}, number(value)), h("span", {}, word))));
     put(filters, ["", ...KINDS].map((kind) => h("button", {
@@ -88,7 +89,9 @@ function left(run) {
 function progress(run) {
   const units = { extraction: t("frames"), training: t("steps"), sweep: t("trainings") };
   if (run.kind === "prepared") {
-    return h("span", {}, t("{0} clips, {1} frames", number(run.clips), number(run.total)));
+    const size = `${number(run.splits.reduce((sum, each) => sum + each.num_bytes, 0) / 1e6, 1)} MB`;
+    const content = run.clips === null ? run.splits.map((each) => each.split).join(", ") : t("{0} clips, {1} frames", number(run.clips), number(run.total));
+    return h("span", { class: "quiet" }, `${content}  ·  ${size}`);
   }
   const words = [`${number(run.done)} / ${number(run.total)} ${units[run.kind]}`];
   if (run.total && run.done < run.total) words.push(percent(run.done / run.total));

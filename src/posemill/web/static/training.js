@@ -17,7 +17,7 @@ export function renderTraining(run, page) {
     h("div", { class: "tiles" }, tiles(run).map(([value, word, mood]) => h("div", { class: `tile ${mood || ""}` }, h("b", {}, value), h("span", {}, word)))),
     section(t("Curves"), curves(run, page.memory.others), laidOver(run, page)),
     h("div", { class: "columns" }, section(t("Where the time goes"), timing(run)), section(t("Classes"), classes(run, page, result))),
-    run.classes.length ? section(t("Confusion"), confusion(run, page, result), result) : null,
+    run.classes.length ? section(t("Confusion"), confusion(run, page, result)) : null,
     run.command ? section(t("Next"), h("div", { class: "command" }, h("pre", { tabindex: 0 }, run.command), copyButton(run.command, t("copy"), t("copied")))) : null,
     fold("log", t("Log"), page.memory, h("pre", { class: "log", tabindex: 0 }, run.log.join("\n") || t("empty"))),
     fold("config", t("Settings"), page.memory, h("dl", { class: "facts" }, facts(run.config), facts(run.facts))),
@@ -132,7 +132,7 @@ function confusion(run, page, result) {
   const split = lastSplit(run, page.memory);
   const count = run.classes.length;
   const cell = Math.max(4, Math.min(34, Math.floor(1000 / count)));
-  const edge = cell >= 13 ? 120 : 6;
+  const edge = cell >= 13 ? 14 + 7 * Math.min(16, Math.max(...run.classes.map((name) => name.length))) : 6;
   const size = edge + cell * count + 2;
   const totals = new Map();
   for (const [row, , value] of run.confusions[split]) totals.set(row, (totals.get(row) || 0) + value);
@@ -154,8 +154,8 @@ function confusion(run, page, result) {
   return [
     h("div", { class: "chips" }, Object.keys(run.confusions).map((name) => h("button", { type: "button", class: "chip", "aria-pressed": String(name === split), data: { focus: `split-${name}` }, on: { click: () => { page.memory.split = name; page.again(); } } }, name)),
       h("span", { class: "quiet" }, t("{0} of {1} right; rows are true, columns predicted; choose a cell to see its clips", number(right), number(all)))),
-    h("div", { class: "scroll" }, s("svg", { class: "confusion", id: "confusion", viewBox: `0 0 ${size} ${size}`, width: size, height: size },
-      s("rect", { x: edge, y: edge, width: cell * count, height: cell * count, class: "ground" }), names, boxes)),
+    h("div", { class: "cells" }, h("div", { class: "scroll" }, s("svg", { class: "confusion", id: "confusion", viewBox: `0 0 ${size} ${size}`, width: size, height: size },
+      s("rect", { x: edge, y: edge, width: cell * count, height: cell * count, class: "ground" }), names, boxes)), result),
   ];
 }
 
