@@ -2,7 +2,7 @@
 
 import { h, put } from "./dom.js";
 import { postJson } from "./net.js";
-import { t } from "./words.js";
+import { reasonText, t } from "./words.js";
 
 const WORDS = { stop: "Stop", continue: "Continue", retry: "Retry what failed" };
 
@@ -27,6 +27,7 @@ function ask(run, name) {
   const yes = (label, action) => h("button", { type: "button", class: "primary", on: { click: action } }, label);
   const fail = (error) => { text.textContent = error.message; text.className = "reason"; put(buttons, cancel()); };
   box.addEventListener("close", () => box.remove());
+  addEventListener("hashchange", () => box.close(), { once: true });
   text.textContent = t("Do you want this?");
   put(buttons, yes(t("yes"), async () => {
     try {
@@ -36,7 +37,7 @@ function ask(run, name) {
         put(buttons, h("span", { class: "quiet" }, t("one moment …")));
         try {
           const { done } = await postJson(`/api/runs/${run.key}/actions`, { action: name, confirm });
-          text.textContent = done;
+          text.textContent = reasonText(done);
           put(buttons, h("button", { type: "button", on: { click: () => box.close() } }, t("close")));
         } catch (error) { fail(error); }
       }), cancel());

@@ -73,7 +73,7 @@ function workers(rows) {
 }
 
 function failures(run, page) {
-  if (!run.reasons.length) return h("p", { class: "quiet good" }, t("None: every clip and every frame was read."));
+  if (!run.reasons.length) return h("p", { class: "quiet good" }, run.state === "finished" ? t("None: every clip and every frame was read.") : t("None so far."));
   page.memory.open = page.memory.open || {};
   return run.reasons.map((reason) => {
     const files = h("div", { class: "files" });

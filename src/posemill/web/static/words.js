@@ -79,7 +79,7 @@ const part = (options) => (text) => {
   const date = new Date(text || NaN);
   return Number.isNaN(date.getTime()) ? "" : date.toLocaleString(current === "zh" ? "zh-CN" : "en-GB", options);
 };
-export const day = part({ dateStyle: "medium" });
+export const day = (text) => part({ year: "numeric", month: current === "zh" ? "numeric" : "short", day: "numeric" })(text);
 export const clockTime = part({ timeStyle: "short" });
 
 /** `left hand` for `left_hand`, in the reader's language. */

@@ -30,7 +30,7 @@ export const ZH = {
   "found": "找到", "in how many frames each part was found": "各部位在多少帧中被找到", "what is wrong": "问题", "badness": "问题程度",
   "{0} fps in its file; played at {1}": "文件标称 {0} fps；按 {1} 播放",
   "{0}: try {1} (up to {2}x)": "{0}：可试 {1}（最多快到 {2} 倍）", "{0}: try {1} (gain not measured)": "{0}：可试 {1}（未测得提升）",
-  "with failures": "有失败",
+  "with failures": "有失败", "None so far.": "目前没有。",
   "light": "浅色", "dark": "深色",
   "Classes": "类别", "Confusion": "混淆矩阵", "Curves": "曲线", "Known at the end of the training.": "训练结束后可知。", "Lay other trainings over it": "叠加其他训练",
   "Next": "下一步", "Nothing to change.": "无需改动。", "Parallel axes": "平行坐标", "Scatter": "散点图", "Settings": "设置", "Trainings": "训练",
@@ -63,4 +63,8 @@ export const ZH_REASONS = [
   [/^both hands on one spot in (\d+) frames?$/, (count) => `${count} 帧双手重叠`],
   [/^(\d+) frozen frames?$/, (count) => `${count} 帧静止`],
   [/^no frames$/, () => "没有帧"],
+  // What came of an action.
+  [/^pid (\d+) stopped$/, (pid) => `已停止（pid ${pid}）`],
+  [/^pid (\d+) goes on with it$/, (pid) => `已继续（pid ${pid}）`],
+  [/^nobody works on it$/, () => "没有进程在处理它"],
 ];
