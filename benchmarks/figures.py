@@ -85,9 +85,11 @@ PREPARE_143 = Benchmark("datasets.prepare", "--layout 143 --frames 200000 --roun
 PREPARE_543 = Benchmark("datasets.prepare", "--layout 543 --frames 200000 --rounds 3")
 FAULTS = Benchmark("datasets.faults", "--kills 100 --damaged 40")
 SCALE = Benchmark("scale", "--workers 1000 --frames 10000000")
+STORAGE_FAULTS = Benchmark("datasets.storage_faults", "--kills 20", ("moto", "obstore"))
 TWO_NODES = Benchmark("datasets.two_nodes", "--kills 2 --rounds 1", needs=("ray",))
 STATUS = Benchmark("commands.status_speed", "--rounds 5")
 LOOKING = Benchmark("commands.looking", "--report-frames 100000")
+WEB = Benchmark("commands.web", "--no-measuring")
 START_UP = Benchmark("commands.start_up", "--rounds 7")
 LOOPS = Benchmark(
     "training.train_throughput", "--rounds 5 --count 64", ("accelerate", "lightning_fabric")
@@ -274,6 +276,12 @@ FIGURES = [
     Figure("datasets", "damaged videos", FAULTS, "damaged_videos", digits=0),
     Figure("datasets", "those that lost frames without a reason", FAULTS,
            "missing_without_a_reason", at_most=0, digits=0),
+    Figure("datasets", "SIGKILLs on an S3 server that fails", STORAGE_FAULTS, "kills_on_storage",
+           digits=0),
+    Figure("datasets", "runs that differ after them from one of a disk", STORAGE_FAULTS,
+           "killed_runs_on_storage_that_differ", at_most=0, digits=0),
+    Figure("datasets", "records that a coordinator wrote which had been overtaken", STORAGE_FAULTS,
+           "late_records_on_storage", at_most=0, digits=0),
     Figure("datasets", "two Ray nodes: runs that differ from a local one", TWO_NODES,
            "whole_differs", at_most=0, digits=0),
     Figure("datasets", "the same after a node was killed at a random moment", TWO_NODES,
@@ -351,6 +359,14 @@ FIGURES = [
            "large_sliced_first"),
     Figure("training", "bytes that pad + cat allocates / ours", SHIFT, "large_memory",
            at_least=1),
+    Figure("input", "`serve`: from its start to the list of runs in the browser, wall time", WEB,
+           "first_page_seconds", at_most=1, unit=" s"),
+    Figure("input", "the same, CPU time", WEB, "first_page_cpu_seconds", unit=" s"),
+    Figure("input", "a page of its table of clips, a million frames, CPU time of the server", WEB,
+           "page_cpu_seconds", at_most=0.3, unit=" s"),
+    Figure("input", "1,000 requests, 100 at a time", WEB, "thousand_seconds", unit=" s", digits=1),
+    Figure("input", "its peak memory, after them", WEB, "peak_mb", at_most=150, unit=" MB",
+           digits=0),
     Figure("start-up", "`import posemill`, CPU time", START_UP, "import_seconds", at_most=0.2,
            unit=" s"),
     Figure("start-up", "the same in instructions", START_UP, "import_instructions",

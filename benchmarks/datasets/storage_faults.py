@@ -7,12 +7,15 @@ not at all after they were done. Coordinators of an extraction with made-up keyp
 SIGKILL at random moments and begun again, on one of two machines (cache folders) that know nothing
 of each other; one in five is stopped instead, overtaken, and woken up again, as one that was cut
 off. Each run until it ends by itself; then its rows, read by a third machine, are compared with
-those of an unbroken run on a disk, bit by bit. Prints how many of each, and how many differ
-(wanted: none).
+those of an unbroken run on a disk, bit by bit, and its records are looked through for those that an
+older coordinator wrote after a newer one. Prints how many of each, and how many differ (wanted:
+none).
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import logging
 import os
 import random
@@ -22,12 +25,15 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import posemill
 from benchmarks.datasets.faults import make_frames, rows_of
 from benchmarks.shared.fault_proxy import FaultProxy
 from benchmarks.shared.measuring import Measured, make_parser, report
+from posemill.storage import open_storage
+from posemill.stores.records import PREFIX
 
 # As in `faults`, with machines. A stopped child is woken up after the next one, and waited for.
 _FORKER = """
@@ -110,6 +116,18 @@ def s3_behind_a_proxy(rate: float, seed: int) -> Iterator[FaultProxy]:
         server.stop()
 
 
+def late_records(uri: str) -> int:
+    """Return how many records an older epoch wrote after a newer one: one cut off that committed.
+
+    A coordinator that wakes up need not be refused: it may have been stopped before it had the
+    lease, after its last commit, or the other one may have been killed before it took over.
+    """
+    storage = open_storage(uri)
+    contents = [storage.get(entry.key) for entry in storage.entries(PREFIX)]
+    epochs = [json.loads(gzip.decompress(content or b""))["epoch"] for content in contents]
+    return sum(before > after for before, after in pairwise(epochs))
+
+
 def kill_coordinators(folder: Path, num_kills: int, proxy: FaultProxy, seed: int,
                       ) -> dict[str, Measured]:  # fmt: skip
     """Return how many kills there were, in how many runs, what woke up, and how many differ."""
@@ -117,7 +135,7 @@ def kill_coordinators(folder: Path, num_kills: int, proxy: FaultProxy, seed: int
     source = make_frames(folder / "frames")
     whole = posemill.extract(source, out=folder / "whole", engine="fake", executor="serial",
                              progress=False).run  # fmt: skip
-    kills = runs = woken = refused = different = gave_up = 0
+    kills = runs = woken = refused = different = gave_up = late = 0
     with subprocess.Popen([sys.executable, "-c", _FORKER, str(source)], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as forker:  # fmt: skip
         assert forker.stdin is not None
@@ -140,19 +158,21 @@ def kill_coordinators(folder: Path, num_kills: int, proxy: FaultProxy, seed: int
                     refused += code == "30"
                 else:
                     kills += code == "-9"
-                print(f"run {runs}: {kills} kills, {woken} woken, {refused} refused, {gave_up} "
-                      f"gave up; {dict(proxy.met)}", file=sys.stderr)  # fmt: skip
+                print(f"run {runs}: {what} {code}, the other {overtaken}; {kills} kills, {woken} "
+                      f"woken, {refused} refused, {gave_up} gave up; {dict(proxy.met)}",
+                      file=sys.stderr)  # fmt: skip
             rate, proxy.rate = proxy.rate, 0.0
             os.environ["POSEMILL_CACHE"] = str(folder / "reader")
             run = posemill.open_run(f"s3://bucket/run{runs}")
             different += not run.is_finished or rows_of(run) != rows_of(whole)
             different += run.counts != whole.counts
+            late += late_records(f"s3://bucket/run{runs}")
             proxy.rate = rate
     faults = sum(number for name, number in proxy.met.items() if name != "none")
     return {
         "kills_on_storage": Measured(kills), "woken_on_storage": Measured(woken),
         "refused_on_storage": Measured(refused), "faults_on_storage": Measured(faults),
-        "killed_runs_on_storage": Measured(runs),
+        "late_records_on_storage": Measured(late), "killed_runs_on_storage": Measured(runs),
         "killed_runs_on_storage_that_differ": Measured(different),
     }  # fmt: skip
 

@@ -6,22 +6,26 @@ Two nodes of one CPU each, on 127.0.0.2 and 127.0.0.3 of a network namespace of 
 a user who may make one). Made-up keypoints: the finished run is compared with one of this machine's
 processes, row for row; then the second node is killed with all its workers at a random moment and
 started again, run after run; then the driver is killed and the command repeated. Real keypoints:
-wall time of twice as many clips less that of once as many, so without any start-up, of the cluster
-and of two local processes.
+wall time of many clips less that of few, so without any start-up, of the cluster and of two local
+processes, all four in turns; each round is a ratio. On a quiet machine only.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import secrets
+import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -30,11 +34,19 @@ import psutil
 
 import posemill
 from benchmarks.datasets.faults import rows_of
-from benchmarks.shared.measuring import Measured, make_parser, not_here, over_rounds, report
+from benchmarks.shared.measuring import (
+    Measured,
+    in_turns,
+    make_parser,
+    not_here,
+    ratio,
+    report,
+)
 from posemill.weights.pull import ensure_media
 
 _HEAD, _NODE, _PORT = "127.0.0.2", "127.0.0.3", 6399
 _CLIPS = 12
+_OVERHEAD_CLIPS = {"few": 4, "many": 20}  # of 120 frames
 _FRAMES = 60
 _FAKE = ("--engine", "fake", "--engine-option", "seconds_per_frame=0.02", "--task-frames", "32")
 
@@ -157,31 +169,39 @@ def lose_nodes(folder: Path, cluster: Cluster, number: int, seed: int) -> dict[s
 
 
 def measure_overhead(folder: Path, rounds: int) -> Measured:
-    """Return how much longer the cluster takes than two processes, start-up aside."""
+    """Return how much longer the cluster takes than two processes, start-up aside, in percent."""
     clip = ensure_media("carphone")
-    for name, number in (("few", 4), ("many", 8)):
+    numbers = itertools.count()
+    for name, number in _OVERHEAD_CLIPS.items():
         (folder / name).mkdir()
         for index in range(number):
             (folder / name / f"clip{index}{clip.suffix}").symlink_to(clip)
-    shares = []
-    for turn in range(rounds):
-        taken = {}
-        for arm in ("ray", "processes")[:: 1 if turn % 2 else -1]:
-            flags = on_cluster() if arm == "ray" else ("--workers", "2")
-            times = {}
-            for name in ("few", "many"):
-                with extraction(folder / name, folder / f"{name}{arm}{turn}", *flags) as process:
-                    times[name] = finish(process)
-            taken[arm] = times["many"] - times["few"]
-        shares.append(100 * (taken["ray"] / taken["processes"] - 1))
-    return over_rounds(shares)
+
+    def seconds_of(name: str, flags: tuple[str, ...]) -> float:
+        out = folder / f"overhead{next(numbers)}"
+        with extraction(folder / name, out, *flags) as process:
+            seconds = finish(process)
+        shutil.rmtree(out)
+        return seconds
+
+    ways = {"ray": on_cluster(), "processes": ("--workers", "2")}
+    arms = {f"{name} {way}": partial(seconds_of, name, flags)
+            for name in _OVERHEAD_CLIPS for way, flags in ways.items()}  # fmt: skip
+    taken = in_turns(arms, rounds, clock=None, warm_up=0)
+    work = {way: [many - few for few, many in zip(taken[f"few {way}"], taken[f"many {way}"],
+                                                  strict=True)] for way in ways}  # fmt: skip
+    found = ratio(work["ray"], work["processes"])
+    low, high = (100 * ((found.value if each is None else each) - 1)
+                 for each in (found.low, found.high))  # fmt: skip
+    medians = " and ".join(f"{statistics.median(work[way]):.1f} s" for way in ways)
+    return Measured(100 * (found.value - 1), low, high, f"{medians}, {rounds} rounds")
 
 
 def main() -> None:
     """Measure inside a network namespace of its own, and print."""
     parser = make_parser(__doc__)
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="of the overhead; 0: not measured")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if "POSEMILL_IN_NAMESPACE" not in os.environ:
@@ -197,7 +217,8 @@ def main() -> None:
         cluster = Cluster()
         try:
             measured = lose_nodes(Path(name), cluster, arguments.kills, arguments.seed)
-            measured["overhead_percent"] = measure_overhead(Path(name), arguments.rounds)
+            if arguments.rounds:
+                measured["overhead_percent"] = measure_overhead(Path(name), arguments.rounds)
         finally:
             cluster.close()
     report(measured, as_json=arguments.json)
