@@ -43,7 +43,9 @@ def browser() -> Iterator[Any]:
     with _killed_after(60):
         starter = playwright.sync_playwright().start()
     try:
-        started = starter.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        started = starter.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=60_000
+        )
         yield started
     finally:
         with _killed_after(30):
