@@ -6,9 +6,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from posemill.errors import RunError
 from posemill.storage import open_storage
 from posemill.stores.commits import create_ledger
-from posemill.stores.records import RecordLog
+from posemill.stores.records import PREFIX, RecordLog
 
 
 def steps_of_a_plan(folder: Path, num_clips: int) -> int:
@@ -29,3 +32,22 @@ def steps_of_a_plan(folder: Path, num_clips: int) -> int:
 def test_watching_ten_times_the_clips_costs_ten_times_as_much_and_not_a_hundred(tmp_path):
     few, many = steps_of_a_plan(tmp_path, 500), steps_of_a_plan(tmp_path, 5000)
     assert many < 15 * few
+
+
+def test_one_that_sleeps_between_its_lease_and_its_first_record_is_refused_by_a_later_epoch(
+    tmp_path,
+):
+    storage = open_storage(tmp_path / "place")
+    early, late = RecordLog(storage, epoch=1), RecordLog(storage, epoch=2)
+    for name in ("early", "late"):
+        create_ledger(tmp_path / f"{name}.sqlite", has_units=True)
+    with (
+        closing(sqlite3.connect(tmp_path / "early.sqlite", isolation_level=None)) as of_early,
+        closing(sqlite3.connect(tmp_path / "late.sqlite", isolation_level=None)) as of_late,
+    ):
+        late.take_over(of_late)
+        RecordLog(storage).follow(of_early)  # as a copy is brought up to date
+        with pytest.raises(RunError, match="was taken over by another process while this one was"):
+            early.take_over(of_early)
+        RecordLog(storage, epoch=3).take_over(of_early)
+    assert len(list(storage.entries(PREFIX))) == 2

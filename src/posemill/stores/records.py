@@ -95,13 +95,31 @@ class RecordLog:
         return dict(record)
 
     def take_over(self, database: sqlite3.Connection) -> None:
-        """Write the empty record that shuts out every writer before; the ledger is current then."""
+        """Write the empty record that shuts out every writer before; the ledger is current then.
+
+        Raises:
+            RunError: A later epoch has written: this one slept since it got its lease.
+        """
         while True:
             self.follow(database)
+            if self._last_epoch() > self.epoch:
+                raise self._taken_over()
             if self.storage.create(_key(self._number + 1), self._content({}, {})):
                 self._number += 1
                 database.execute(f"PRAGMA user_version = {self._number:d}")
                 return
+
+    def _last_epoch(self) -> int:
+        """Return the epoch of the last record, which is the highest of all."""
+        content = self.storage.get(_key(self._number)) if self._number else None
+        return 0 if content is None else int(self._parse(content, self._number)["epoch"])
+
+    def _taken_over(self) -> RunError:
+        return RunError(
+            f"{self.storage.name} was taken over by another process while this one was cut off or "
+            "asleep; nothing was committed twice: look with: posemill status "
+            f"{self.storage.name}"
+        )
 
     def watch(self, database: sqlite3.Connection) -> None:
         """Note from now on which rows are changed; in memory, and undone with a transaction."""
@@ -147,11 +165,7 @@ class RecordLog:
         if not rows and not gone:
             return
         if not self.storage.create(_key(self._number + 1), self._content(rows, gone)):
-            raise RunError(
-                f"{self.storage.name} was taken over by another process while this one was cut off "
-                "or asleep; nothing was committed twice: look with: posemill status "
-                f"{self.storage.name}"
-            )
+            raise self._taken_over()
         self._number += 1
         database.execute(f"PRAGMA user_version = {self._number:d}")
 
