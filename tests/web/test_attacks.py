@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -463,6 +463,27 @@ def test_a_run_that_was_cut_is_continued_and_what_failed_is_tried_again(
     assert read_status(entry.folder).snapshot.frames_failed == 1  # as broken as before
     log = (entry.folder / "logs" / "coordinator.log").read_text()
     assert log.count("finished: ") == 2
+
+
+def test_a_connection_too_many_is_closed_and_the_others_are_served(
+    runs: Path, running: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_MOST_CONNECTIONS", 3)
+    with running(runs) as address, ExitStack() as stack:
+        place = ("127.0.0.1", urlsplit(address).port or 0)
+        kept = [stack.enter_context(socket.create_connection(place, 20)) for _ in range(3)]
+        for connection in kept:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert b" 200 " in connection.recv(100)
+        with socket.create_connection(place, 20) as late:
+            assert late.recv(1000).startswith(b"HTTP/1.1 503 ")
+            assert late.recv(1000) == b""
+        kept[1].sendall(b"GET /api/site HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        said = b""
+        while b'"version"' not in said:  # after what is left of the page
+            more = kept[1].recv(1 << 16)
+            assert more, said
+            said += more
 
 
 class _Slow:

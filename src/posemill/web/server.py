@@ -23,6 +23,10 @@ _HEAD_SECONDS = 10.0  # within which a request must have come whole
 _KEEP_SECONDS = 15
 _MOST_CONNECTIONS = 1200  # more than may wait for a turn, see `Guard`
 _MOST_HEAD = 16 << 10
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\n"
+    b"connection: close\r\n\r\n"
+)
 
 
 class BoundedProtocol(H11Protocol):
@@ -31,9 +35,13 @@ class BoundedProtocol(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for the first request."""
+        """Begin to wait for the first request; one connection too many is told so and closed."""
         super().connection_made(transport)
-        self._wait()
+        if len(self.connections) > _MOST_CONNECTIONS:
+            transport.write(_BUSY)
+            transport.close()
+        else:
+            self._wait()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; what does not become a request in time is cut off."""
@@ -85,6 +93,7 @@ def serve(
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"{folder}: no such folder; name one with runs in it")
+    _allow_files()
     server, address = make_server(folders, host=host, port=port, allow_actions=allow_actions)
     say(address)
     if opens:
@@ -108,7 +117,6 @@ def make_server(
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        limit_concurrency=_MOST_CONNECTIONS,
         timeout_keep_alive=_KEEP_SECONDS,
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=_MOST_HEAD,
@@ -117,6 +125,20 @@ def make_server(
     shown = f"[{shown}]" if ":" in shown else shown
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     return (uvicorn.Server(config), listening), address + (f"?token={token}" if token else "")
+
+
+def _allow_files() -> None:
+    """Let this process open as many files as there may be connections, where the system does."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows, which has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_CONNECTIONS + 400
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _listen(host: str, port: int) -> socket.socket:
