@@ -154,6 +154,21 @@ def test_files_are_closed_before_a_fork(videos: Path) -> None:
     assert len(mine.read(clips[0], THREE, None)[0]) == 3
 
 
+def test_a_pack_is_mapped_once_for_all_readers_and_anew_when_it_is_another(packed: Path) -> None:
+    (clip, *_), _ = read_index(packed)
+    pack, one = packed / "packs" / "000000.rgb", reader()
+    others = [one.in_size(FrameSize((side, side))) for side in (8, 16)]
+    frames = one.read(clip, ALL, None)[0]
+    for other in others:
+        other.read(clip, ALL, None)
+    assert Path("/proc/self/maps").read_text().count(str(pack)) == 1
+    new = pack.with_suffix(".new")
+    new.write_bytes(bytes(255 - np.frombuffer(pack.read_bytes(), np.uint8)))
+    new.replace(pack)
+    one.close()
+    assert np.array_equal(one.read(clip, ALL, None)[0], 255 - frames)
+
+
 def test_a_pack_that_is_too_short_or_empty_or_gone_says_so(packed: Path) -> None:
     clips, _ = read_index(packed)
     pack = packed / "packs" / "000000.rgb"
