@@ -108,12 +108,21 @@ def print_note(text: object) -> None:
 
 
 @contextmanager
-def warnings_as_notes() -> Iterator[None]:
-    """Print warnings of the functions that are called as notes, without their places in files."""
+def warnings_as_notes() -> Iterator[list[str]]:
+    """Print warnings of the functions that are called as notes, without their places in files.
+
+    The list has those that were printed.
+    """
+    printed: list[str] = []
+
+    def show(message: Warning | str, *_place: Any, **_more: Any) -> None:
+        printed.append(str(message))
+        print_note(message)
+
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *place, **more: print_note(message)
-        yield
+        warnings.showwarning = show
+        yield printed
 
 
 def print_lines(pairs: Iterable[tuple[str, Any]]) -> None:

@@ -175,7 +175,7 @@ def predict(
     """Say what a trained model sees in clips; for one of keypoints the engine finds them first."""
     from posemill.api.predicting import predict as run_prediction
 
-    with warnings_as_notes():
+    with warnings_as_notes() as unread:
         found = run_prediction(
             run, sources, device=device, engine_device=engine_device, threads=threads
         )
@@ -185,3 +185,5 @@ def predict(
         rows = [(p.clip_id, p.label, "" if p.probability is None else round(p.probability, 4))
                 for p in found]  # fmt: skip
         print_table(["clip", "label", "probability"], rows)
+    if unread:
+        raise typer.Exit(1)

@@ -134,6 +134,10 @@ def test_a_row_may_be_one_number_and_has_room_for_all_its_frames(tmp_path: Path)
         ("a,1,2,3\n", "a multiple of 2 numbers .* got 3"),
         ("a,1,2\nb,1\n", "row 2: expected 2 numbers"),
         ("a,1,2\nb,1,x\n", "row 2: expected 2 numbers"),
+        (
+            "file,class\nx.mp4,wave\n",
+            "columns file, class, and no .* list of videos with a column ",
+        ),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -170,7 +174,10 @@ def test_files_without_the_usual_ending_are_found_by_their_whole_name(tmp_path: 
 
 
 def test_no_data_is_said(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="no data at"):
+    (tmp_path / "nowheer").touch()
+    with pytest.raises(
+        TrainingError, match=r"no data at .*a folder of videos; did you mean '.*eer'"
+    ):
         find_files(str(tmp_path / "nowhere"))
     with pytest.raises(TrainingError, match="found no npz; run: posemill prepare"):
         find_files(str(tmp_path))

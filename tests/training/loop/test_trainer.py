@@ -136,9 +136,25 @@ def test_a_finished_training_is_not_trained_again(settings: Settings, tmp_path: 
     first = train(fields)
     again = train(fields | {"resume": True})
     assert again.scores == first.scores
-    assert again.summary["steps"] == first.summary["steps"]
+    assert again.summary == json.loads(json.dumps(first.summary)), "its timing stays, too"
     with pytest.raises(RunError, match="already holds a training; add --resume"):
         train(fields)
+
+
+def test_what_is_learned_otherwise_from_here_on_is_said(settings: Settings) -> None:
+    train(settings(epochs=1))
+    result = train(settings(resume=True, lr=0.02, cache="none", save_every=2))
+    assert "it began with lr = 0.01, and goes on with 0.02" in result.summary["notes"]
+    assert not any("cache" in note or "save_every" in note for note in result.summary["notes"])
+    assert result.summary["steps"] == 12
+
+
+def test_a_training_does_not_go_on_with_other_steps_an_epoch(settings: Settings) -> None:
+    out = train(settings(epochs=1)).out
+    config = (out / "config.toml").read_text()
+    with pytest.raises(RunError, match=r"has taken 4 steps in 1 epoch, which would be 7 now: the "):
+        train(settings(resume=True, batch_size=4, micro_batch=4))
+    assert (out / "config.toml").read_text() == config
 
 
 def test_a_training_cut_before_its_first_evaluation_and_not_continued_has_the_last_weights(

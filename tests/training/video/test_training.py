@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 import torch
 from numbered_clips import write_rows
+from typer.testing import CliRunner
 
 from posemill import predict
+from posemill.cli.app import build_app
 from posemill.errors import ConfigError, DeviceError, PosemillError, SourceError, TrainingError
 from posemill.records import PoseClip
 from posemill.training.config.train_config import TrainConfig
@@ -204,8 +206,23 @@ def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(
     told = [note for note in result.summary["notes"] if "could not be read" in note]
     assert any("1 clip could not be read, 2 times" in note and "clip3" in note for note in told)
     assert any("left out" in note and "clip13" in note for note in told)
-    with pytest.raises(PosemillError, match=r"clip3\.mp4"):
-        train(video(data=str(own), video_on_error="raise", out=fields["out"] + "2"))
+    for workers in (0, 1):  # in the same words from a loader process, without its stack
+        given = {
+            "video_on_error": "raise",
+            "num_workers": workers,
+            "out": f"{fields['out']}{workers}",
+        }
+        with pytest.raises(PosemillError, match=r"\A[^\n]*clip3\.mp4[^\n]*\Z"):
+            train(video(data=str(own), **given))
+
+
+def test_a_path_with_a_slip_of_the_pen_is_not_taken_for_keypoints(
+    video: Settings, bars: Path
+) -> None:
+    wrong = str(bars.with_name("vidoes.csv"))
+    refused(
+        video(data=wrong, model="tsm"), TrainingError, r"no data at .*did you mean .*videos.csv"
+    )
 
 
 def test_a_file_that_is_not_there_and_a_label_without_any(video: Settings, own: Path) -> None:
@@ -294,6 +311,13 @@ def test_a_model_of_video_takes_no_keypoints(video: Settings, bars: Path, tmp_pa
     with pytest.warns(UserWarning, match=r"broken\.mp4"):
         found = predict(result, [bars.parent / "clip1.mp4", tmp_path / "broken.mp4"])
     assert [entry.clip_id for entry in found] == ["clip1"]
+    words = [
+        "predict",
+        str(result.out),
+        str(bars.parent / "clip1.mp4"),
+        str(tmp_path / "broken.mp4"),
+    ]
+    assert CliRunner().invoke(build_app(), words).exit_code == 1, "some could not be read"
     folder = tmp_path / "pictures"
     folder.mkdir()
     for number in range(3):

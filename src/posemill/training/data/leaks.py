@@ -31,12 +31,12 @@ def describe_shared_groups(sets: Mapping[str, Any]) -> Iterator[str]:
     for split, clips in sets.items():
         known = {value for value in train.values if value}
         others = [value for value in clips.groups.values if value]
-        both = set(others) & known
-        if split == "train" or not both:
+        both, num_values = set(others) & known, len(known | set(others))
+        if split == "train" or not both or num_values < 2:  # of one alone nothing is left out
             continue
         inside = sum(value in both for value in others)
-        column, folds = train.column, min(5, len(known | set(others)))
-        by_folds = f", or --folds {folds} --folds-by {column}" if folds > 1 else ""
+        column = train.column
+        by_folds = f", or --folds {min(5, num_values)} --folds-by {column}"
         yield (
             f"{inside} of {len(others)} {split} clips are of a {column} that training clips are of "
             f"({len(both)} of {len(set(others))} values): scores of {split} say little of another "

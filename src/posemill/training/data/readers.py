@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from posemill.archives import open_npz
 from posemill.errors import TrainingError
-from posemill.files import sha256_of
+from posemill.files import near_path, sha256_of
 from posemill.npz_clips import NpzClips, content_key, read_npz_clips
 from posemill.records import SPLIT_NAMES, IntArray
 from posemill.skeletons import guess_skeleton, is_skeleton
@@ -77,6 +77,16 @@ def _local(data: str) -> str:
     return f"{fetched(folder)}/{name}" if "{split}" in name else str(fetched(uri))
 
 
+def refuse_missing(data: str) -> None:
+    """Raise `TrainingError` for one path on this machine that is not there."""
+    path = Path(data)
+    if "{split}" not in data and uri_of(data) is None and not path.exists():
+        raise TrainingError(
+            f"no data at {path}: expected what `posemill prepare` or `posemill frames` wrote, an "
+            f"npz, or a list or a folder of videos{near_path(path)}"
+        )
+
+
 def find_files(data: str) -> dict[str, Path]:
     """Return the data file of each split.
 
@@ -99,8 +109,7 @@ def find_files(data: str) -> dict[str, Path]:
     if path.is_file():
         stem = path.stem.removesuffix("_keypoints")
         return {stem if stem in _SPLITS else "all": path}
-    if not path.is_dir():
-        raise TrainingError(f"no data at {path}: expected what `posemill prepare` wrote, or an npz")
+    refuse_missing(data)
     found = {
         file.stem.removesuffix("_keypoints"): file for file in sorted(path.glob("*_keypoints.npz"))
     }
@@ -164,6 +173,11 @@ def _read_csv(path: Path, dims: int, frames: int) -> RawClips:
     with path.open(encoding="utf-8-sig", newline="") as handle:
         rows = [row for row in csv.reader(handle) if row]
     if rows and not _is_number(rows[0][-1]):
+        if len(rows) > 1 and not any(map(_is_number, rows[1])):
+            raise TrainingError(
+                f"{path} has the columns {', '.join(rows[0])}, and no numbers below them: expected "
+                "keypoints (a label, then numbers), or a list of videos with a column path"
+            )
         rows = rows[1:]
     if not rows:
         raise TrainingError(f"{path}: no rows; expected a label and numbers in each")

@@ -16,6 +16,7 @@ from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.machine.live_files import LogFile
 from posemill.terminal import counted
 from posemill.training.caching.dataset_cache import describe_uses, live_uses
+from posemill.training.config.changes import describe_changes
 from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.config.unused import unused_settings
@@ -27,7 +28,7 @@ from posemill.training.launch.ranks import launch
 from posemill.training.launch.torchrun import is_first_process, under_torchrun
 from posemill.training.loop.precision import Precision, choose_device
 from posemill.training.loop.rank import MakeWorkload
-from posemill.training.multigrid.stages import check_norms, describe_stages
+from posemill.training.multigrid.stages import Stages, check_norms, describe_stages
 from posemill.training.runs.checkpoints import load_into
 from posemill.training.runs.logs import say
 from posemill.training.runs.run_folder import RunFolder
@@ -124,7 +125,9 @@ def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
         resolved: The settings.
     """
     tuned: Tuned | None = None
-    if resolved.config.tune != "none" and not _goes_on(resolved.config):
+    if resolved.config.tune != "none" and not _continues(
+        RunFolder(resolved.config.out), resolved.config
+    ):
         tuned = tune_training(make_for, resolved)
         resolved = tuned.resolved
     config, uses, unread = resolved.config, live_uses(), live_problems()
@@ -134,32 +137,25 @@ def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
     folder = RunFolder(config.out)
     plan = plan_mode(config)
     is_first = is_first_process()
-    if is_first:
-        continues = folder.check(resume=config.resume)
-    else:  # the first one makes the folder, and cannot write a checkpoint before all have met
-        continues = config.resume and folder.checkpoints.has("last")
+    continues = _continues(folder, config, is_first=is_first)
     workload = make()  # what is wrong with the data shows here, before anything is written
     precision = (continues and _precision_of(folder, config)) or plan_precision(config)
     config = config.replace(precision=precision.name)
-    is_own = "model" not in workload.identity
-    if is_own:
+    if "model" not in workload.identity:  # the user's own
         try_one_batch(workload, config, precision)
     if plan is None:
         plan = _plan_of(folder, config) if continues else probe_mode(workload, make, config)
     check_divisible(workload, plan)
     grid_lines = describe_stages(workload.train, config)
     check_norms(workload.train, workload.model, config, plan.processes)
+    if continues and (finished := _finished(folder, Stages(workload.train, config))) is not None:
+        _tell(["nothing was left to train: a larger --epochs goes on"], None,
+              is_shown=is_first and config.progress)  # fmt: skip
+        return finished
     decided = dict(workload.decided)
-    unused = unused_settings(
-        resolved.config,
-        has_dev=workload.val is not None,
-        is_own=is_own,
-        has_own_optimizer=workload.make_optimizer is not None,
-    )
-    notes = [*workload.notes, *unused]
-    if is_first and not continues:
-        notes += workload.find_leaks()
     planned = plan.apply(config).replace(**{name: value for name, (value, _) in decided.items()})
+    notes = _notes_of(workload, resolved.config, looks_for_leaks=is_first and not continues)
+    notes += describe_changes(folder.config_path, planned) if continues else []
     if plan.mode != "multi_process" or under_torchrun():
         make = partial(_given, workload)
     del workload  # where there are several processes, each makes its own
@@ -195,14 +191,52 @@ def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
     return TrainResult(folder.path, summary["scores"], summary)
 
 
-def _goes_on(config: TrainConfig) -> bool:
+def _finished(folder: RunFolder, stages: Stages) -> TrainResult | None:
+    """Return what came of a training that has taken all its steps; None where some are left.
+
+    Raises:
+        RunError: Its place lies elsewhere in these stages, so that it could not go on from there.
+    """
+    try:
+        state = folder.checkpoints.load("last").state["train_state"]
+        step, epoch = int(state["step"]), int(state["epoch"])
+        expected = stages.step_at(epoch, int(state["step_in_epoch"]))
+    except (KeyError, TypeError, ValueError):
+        return None  # of the first version, or broken: whoever goes on says so
+    if expected != step:
+        raise RunError(
+            f"{folder.path} has taken {counted(step, 'steps')} in {counted(epoch, 'epochs')}, "
+            f"which would be {expected} now: the batch size, the schedule or the number of clips "
+            f"is another than in {folder.config_path}; continue with that, or choose another --out"
+        )
+    if step < stages.total_steps or not (folder.path / "summary.json").is_file():
+        return None
+    summary = folder.read_summary()
+    return TrainResult(folder.path, summary["scores"], summary)
+
+
+def _notes_of(workload: Workload, given: TrainConfig, *, looks_for_leaks: bool) -> list[str]:
+    unused = unused_settings(
+        given,
+        has_dev=workload.val is not None,
+        is_own="model" not in workload.identity,
+        has_own_optimizer=workload.make_optimizer is not None,
+    )
+    return [*workload.notes, *unused, *(workload.find_leaks() if looks_for_leaks else ())]
+
+
+def _continues(folder: RunFolder, config: TrainConfig, *, is_first: bool = True) -> bool:
     """Return whether a training continues, in the way it began."""
-    return RunFolder(config.out).check(resume=config.resume)
+    if is_first:
+        return folder.check(resume=config.resume)
+    # The first one makes the folder, and cannot write a checkpoint before all have met.
+    return config.resume and folder.checkpoints.has("last")
 
 
-def _tell(lines: list[str], log: LogFile, *, is_shown: bool) -> None:
+def _tell(lines: list[str], log: LogFile | None, *, is_shown: bool) -> None:
     for line in lines:
-        log.write(line)
+        if log is not None:
+            log.write(line)
         if is_shown:
             say(line)
 

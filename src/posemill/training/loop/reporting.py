@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from posemill.errors import TrainingError
+from posemill.errors import DecodeError, TrainingError
 from posemill.machine.gpus import place_workers
 from posemill.machine.limits import count_cores
 from posemill.terminal import counted
@@ -206,6 +206,10 @@ def readable_errors(config: TrainConfig) -> Iterator[None]:
     """Say what to lower when memory runs out, and what may have killed a loader process."""
     try:
         yield
+    except DecodeError as error:
+        # From a loader process comes its whole stack, and the sentence at the end.
+        sentence = str(error).rstrip().splitlines()[-1].partition("DecodeError: ")
+        raise DecodeError(sentence[2] or sentence[0], reason=error.reason) from error
     except (MemoryError, RuntimeError, ConnectionError, EOFError) as error:
         first_line = next(iter(str(error).splitlines()), type(error).__name__)
         # A batch of a loader that has just died is a broken connection.

@@ -76,6 +76,12 @@ class Stages:
         """Return the stage of an epoch; of one after the end the last."""
         return next((s for s in self._stages if epoch < s.stop_epoch), self._stages[-1])
 
+    def step_at(self, epoch: int, step_in_epoch: int) -> int:
+        """Return how many steps lie before a place."""
+        stage = self.at(epoch)
+        before = self._first_steps[self._stages.index(stage)]
+        return before + (epoch - stage.start_epoch) * stage.epoch_steps + step_in_epoch
+
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of optimizer step `step` (from 0)."""
         if self.schedule is None:

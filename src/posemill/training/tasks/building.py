@@ -14,9 +14,10 @@ from posemill.errors import ConfigError, TrainingError
 from posemill.records import sort_splits, usual_split
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.config.unused import refuse_other_kind
-from posemill.training.data.kinds import kind_of
+from posemill.training.data.kinds import KEYPOINTS, kind_of
 from posemill.training.data.leaks import describe_near_clips, describe_shared_groups
 from posemill.training.data.options import DEV_SHARE, DataOptions
+from posemill.training.data.readers import refuse_missing
 from posemill.training.models.base import Model
 from posemill.training.tasks.kinds import ClipSet, Kind, find_kind, kind_of_identity
 from posemill.training.tasks.losses import build_loss
@@ -34,6 +35,8 @@ def build_workload(config: TrainConfig) -> Workload:
             "list of videos; got none"
         )
     kind = find_kind(kind_of(config.data.path))
+    if kind.name == KEYPOINTS:  # or a path with a slip of the pen
+        refuse_missing(config.data.path)
     refuse_other_kind(config, kind.name)
     sets = load_task_sets(config, kind)
     train: Any = _pick(sets, "train_split", config)
