@@ -192,7 +192,7 @@ def print_table(rows: Sequence[Row], kept: dict[str, Any]) -> None:
         held = row.held.strip("*")
         measured = row.measured if row.value is not None else f"[yellow]{row.measured}[/]"
         table.add_row(row.figure.name, row.figure.wanted, measured, row.spread,
-                      f"[red]{held}[/]" if held == "no" else held)  # fmt: skip
+                      f"[red]{held}[/]" if held == "no" else held, row.when)  # fmt: skip
     Console(width=None if sys.stdout.isatty() else 150).print(table)
     for command in dict.fromkeys(row.figure.benchmark.command for row in rows):
         outcome = kept["benchmarks"].get(command)

@@ -27,6 +27,7 @@ from posemill.training.tuning.video_data import describe_videos, video_of
 from posemill.training.video.video_clips import VideoClips
 
 _CLEARLY = 1.03  # less is noise
+_PROCESS_SECONDS = 25.0  # that a measurement of several processes takes, with their start
 _ROUNDS = 3
 _LAST_ROUNDS = 5
 _PROCESS_ROUNDS = 2  # starting them takes seconds
@@ -83,6 +84,9 @@ class Search:
         self._end = time.monotonic() + self.seconds
         self.window = min(2.0, max(0.1, self.seconds / 60))
         self.device = choose_device(self.best.device)
+        # For processes, which come last and gain most where the cores compute.
+        is_enough = self.device.type == "cpu" and self.seconds >= 2 * _PROCESS_SECONDS
+        self._kept_back = _PROCESS_SECONDS if is_enough else 0.0
 
     @property
     def seconds_left(self) -> float:
@@ -108,7 +112,8 @@ class Search:
         if not known:
             return
         # An arm is opened, warms up, and runs its rounds.
-        if self.seconds_left < max(least_seconds, (len(known) + 1) * _ROUNDS * self.window / 2):
+        needed = max(least_seconds, (len(known) + 1) * _ROUNDS * self.window / 2)
+        if self.seconds_left - self._kept_back < needed:
             self.rows += [Row(_spell(values), note=_NO_TIME) for values in known]
             return
         try:
@@ -290,7 +295,7 @@ class Search:
             return
         if not can_divide(self.make(self.best)):
             return
-        if self.seconds_left < 20:
+        if self.seconds_left < _PROCESS_SECONDS - 5:
             self.rows.append(Row(_spell(values), note=_NO_TIME))
             return
         self.report("processes")
