@@ -200,7 +200,7 @@ def _decoder_figures() -> list[Figure]:
             what = f"every frame, {sizes[size]}, {kind}: OpenCV"
             rows.append(Figure("decoding", what, DECODERS, f"{codec}_{size}_all_opencv",
                                at_least=least))  # fmt: skip
-            what = "the same / decoding alone, without pixels: more is not to be had"
+            what = "OpenCV / decoding alone, without pixels: no reader on FFmpeg passes it"
             rows.append(Figure("decoding", what, DECODERS, f"{codec}_{size}_bound_opencv"))
     return rows
 
