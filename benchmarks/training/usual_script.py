@@ -15,6 +15,7 @@ packs and for JPEGs of `posemill frames`, with one loader process, by the wall c
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
 import tempfile
 from pathlib import Path
@@ -139,6 +140,9 @@ def main() -> None:
         arms.config = arms.config.replace(log_every=20)
         tuned = copy.copy(arms)
         tuned.folder = folder / "tuned"
+        # A model of its own: channels last is laid out in the weights, and would stay for all arms.
+        own = copy.deepcopy(arms.workload.model)
+        tuned.workload = dataclasses.replace(arms.workload, model=own)
         tuned.config = arms.config.replace(precision="auto", channels_last=True)
         loops = {"ours": arms.ours, "tuned": tuned.ours, "usual": arms.plain, "fabric": arms.fabric}
         taken = in_turns(loops, options.rounds)

@@ -69,19 +69,18 @@ class ClipTransform(nn.Module):
             raise ValueError(
                 f"view: expected ({len(frames)}, {VIEW_SIZE}), got {tuple(view.shape)}"
             )
-        # In one pass, in the order that all that follows reads: (B, T, 3, H, W), 0 to 1
+        # In one pass, in the order that all that follows reads: (B, T, 3, H, W), 0 to 255
         batch, length, height, width, _ = frames.shape
         clips = torch.empty(
             (batch, length, 3, height, width), dtype=torch.float32, device=frames.device
         )
-        clips.copy_(frames.permute(0, 1, 4, 2, 3)).div_(255)
+        clips.copy_(frames.permute(0, 1, 4, 2, 3))
         size = (self.size, self.size) if self.size else (height, width)
         clips = self._cut(clips, view, size)
-        if view is not None:
-            clips = self._colour(clips, view[:, COLOUR])
-        clips = (clips - self.mean) / self.std
-        if view is not None:
-            clips = clips * _kept(view[:, ERASED], size)
+        if view is None:
+            clips = clips.sub_(self.mean * 255).div_(self.std * 255)
+        else:
+            clips = self._colour(clips, view[:, COLOUR]).mul_(_kept(view[:, ERASED], size))
         return clips.transpose(1, 2) if self.layout == "bcthw" else clips
 
     def _cut(self, clips: Tensor, view: Tensor | None, size: tuple[int, int]) -> Tensor:
@@ -110,14 +109,25 @@ class ClipTransform(nn.Module):
         return flat.reshape(batch, length, 3, *size)
 
     def _colour(self, clips: Tensor, factors: Tensor) -> Tensor:
-        """Return clips with their brightness, contrast and saturation changed, 0 to 1."""
-        brightness, contrast, saturation = factors.reshape(-1, 3, 1, 1, 1, 1).unbind(1)
-        clips = clips * brightness
-        grey = (clips * self.grey).sum(2, keepdim=True)
-        middle = grey.mean((1, 3, 4), keepdim=True)
-        # Saturation moves colours away from the grey of their pixel, contrast from that of the clip
-        clips = (grey + (clips - grey) * saturation - middle) * contrast + middle
-        return clips.clamp(0, 1)
+        """Return normalised clips with their brightness, contrast and saturation changed."""
+        brightness, contrast, saturation = factors.reshape(-1, 3, 1, 1).unbind(1)  # (B, 1, 1)
+        grey, mean, std = (values.reshape(1, 3, 1) for values in (self.grey, self.mean, self.std))
+        # Saturation moves colours away from the grey of their pixel, contrast from that of the
+        # clip: together, with normalising, one matrix for the colours of a pixel.
+        own = torch.eye(3, device=clips.device)
+        mixed = saturation * own + (1 - saturation) * grey.mT  # (B, 3, 3)
+        middle = brightness * (clips.mean((1, 3, 4))[:, None] @ grey)  # (B, 1, 1)
+        matrix = contrast * brightness * mixed / (255 * std)
+        offset = ((1 - contrast) * middle / 255 - mean) / std  # (B, 3, 1)
+        length = clips.shape[1]
+        with torch.autocast(clips.device.type, enabled=False):
+            pixels = torch.baddbmm(
+                offset.repeat_interleave(length, 0),
+                matrix.repeat_interleave(length, 0),
+                clips.flatten(3).flatten(0, 1),  # (B T, 3, H W)
+            )
+        # As far as black and white, which normalising has moved
+        return pixels.clamp_(-mean / std, (1 - mean) / std).reshape(clips.shape)
 
 
 def _kept(boxes: Tensor, size: tuple[int, int]) -> Tensor:
