@@ -167,6 +167,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    options.videos = options.videos.resolve()
     if not (options.videos / "labels.csv").is_file():
         not_here(f"no {options.videos / 'labels.csv'}: videos kept outside of the project")
     with tempfile.TemporaryDirectory() as name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,20 @@ from posemill.training.video.reading import FrameSize
 from posemill.training.video.torchcodec_loader import TorchcodecLoader, resize_on_device
 
 HAS_DALI = find_spec("nvidia") is not None and find_spec("nvidia.dali") is not None
-HAS_TORCHCODEC = find_spec("torchcodec") is not None
+
+
+def loads_torchcodec() -> bool:
+    """Whether it is there, and FFmpeg's shared libraries with it."""
+    try:
+        import_module("torchcodec.decoders")
+    except (ImportError, RuntimeError, OSError):
+        return False
+    return True
+
+
 needs_dali = pytest.mark.skipif(not HAS_DALI, reason="DALI is not installed: posemill[dali]")
 needs_torchcodec = pytest.mark.skipif(
-    not HAS_TORCHCODEC, reason="torchcodec is not installed: posemill[torchcodec]"
+    not loads_torchcodec(), reason="no torchcodec (posemill[torchcodec]), or no FFmpeg for it"
 )
 EACH = pytest.mark.parametrize(
     "loader_class",
@@ -49,7 +60,7 @@ def test_without_dali_it_names_the_extra(videos: Path) -> None:
         DaliLoader(posemill.VideoClips(videos), batch_size=2, device="cpu")
 
 
-@pytest.mark.skipif(HAS_TORCHCODEC, reason="torchcodec is installed")
+@pytest.mark.skipif(find_spec("torchcodec") is not None, reason="torchcodec is installed")
 def test_without_torchcodec_it_names_the_extra(videos: Path) -> None:
     with pytest.raises(MissingExtraError, match=r"needs 'torchcodec'; run: pip install 'posem"):
         TorchcodecLoader(posemill.VideoClips(videos), batch_size=2, device="cpu")
