@@ -82,7 +82,7 @@ def setting(
         old: Names of earlier versions; they go on working.
         flags: Spellings on the command line; made of the flat name by default.
         metavar: What stands for the value in `--help`.
-        auto: What None or 0 or `auto` means, for `--help`.
+        auto: What it is where not given, in words, for `--help`: None, 0 or `auto` say little.
     """
     meta = {
         "help": help, "flat": flat, "choices": choices, "is_open": is_open, "least": least,

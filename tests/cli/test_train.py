@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posemill.cli.app import build_app, main
+from posemill.training.config.presets import preset_values
 from posemill.training.config.train_config import FIELDS
 
 runner = CliRunner()
@@ -29,10 +30,14 @@ def test_every_field_is_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     text = run("train", "--help")
     for name in FIELDS:
         assert f"--{name.replace('_', '-')}" in text
-    assert "(default: 2, by the preset)" in " ".join(text.split())
+    text = " ".join(text.split())
+    assert "(default: 2, by the preset)" in text
+    for name, value in preset_values("balanced", kind="video").items():
+        if value != FIELDS[name].default and name != "model":
+            assert re.search(rf"{FIELDS[name].default}[,;] {value} of video\)", text), name
     assert (
         "One of: mlp, tcn_bilstm, stgcn, transformer, tsn, tsm, slowfast, r2plus1d, two_streams."
-        in " ".join(text.split())
+        in text
     )
 
 

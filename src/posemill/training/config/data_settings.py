@@ -98,6 +98,7 @@ class DataSettings(Settings):
         "Where samples wait: a packed file mapped into memory, RAM, HDF5, or made anew.",
         default=USUAL["cache"],
         choices=("mmap", "ram", "hdf5", "none"),
+        auto="by the preset: mmap, none of video",
     )
     cache_folder: str = setting("Folder of the cache; empty for the usual place.", default="")
     bucket_by_length: bool = setting("Put clips of similar length into one batch.", default=True)

@@ -43,7 +43,10 @@ class OptimisationSettings(Settings):
         "Stop after this many optimizer steps; 0: by epochs only.", default=0, least=0
     )
     batch_size: int = setting(
-        "Clips in one optimizer step, over all processes.", default=64, least=1
+        "Clips in one optimizer step, over all processes.",
+        default=64,
+        least=1,
+        auto="64; 32 of video",
     )
     lr: float = setting("Learning rate at its highest.", default=0.002, least=0)
     optimizer: str = setting(
@@ -116,6 +119,7 @@ class SpeedSettings(Settings):
         "Most clips in one forward pass; more are accumulated.",
         default=USUAL["micro_batch"],
         least=1,
+        auto="by the preset: 32, 16 of video",
         old=("ims_per_gpu",),
     )
     workers: int = setting(
