@@ -17,6 +17,7 @@ from posemill.training.data.datasets import read_labelled
 from posemill.training.data.options import DataOptions
 from posemill.training.launch.leave_out import LeftOut, count_groups
 from posemill.training.launch.start import train
+from posemill.training.launch.sweep import make_job
 from posemill.training.runs.inference import evaluate
 
 Settings = Callable[..., dict[str, Any]]
@@ -69,6 +70,7 @@ def test_each_person_is_scored_by_a_model_that_never_saw_them(
     found = json.loads((out / "left_out.json").read_text())
     assert (found["score"], found["mean"], found["worst"]) == ("accuracy", 1.0, 1.0)
     run = Path(found["groups"][0]["run"])
+    assert run.parent.name.startswith("signer=ann-"), "one finds it by who was left out"
     assert evaluate(run, split="test")["accuracy"] == 1.0, "the same clips again"
     ids = json.loads((run / "run.json").read_text())
     assert ids["identity"]["num_classes"] == 3, "the others' classes, odd among them"
@@ -109,3 +111,14 @@ def test_a_group_left_out_stays_as_it_is() -> None:
     group = LeftOut("ann", 16, 12)
     with pytest.raises(FrozenInstanceError):
         group.num_scored = 16  # type: ignore[misc]
+
+
+def test_a_folder_is_named_by_what_is_left_out_and_lies_in_its_sweep(tmp_path: Path) -> None:
+    names = [
+        make_job(f"who={name}", {}, tmp_path).folder for name in ("../../etc", "小 明", "x" * 90)
+    ]
+    assert all(folder.parent == tmp_path and len(folder.name) < 50 for folder in names)
+    assert [folder.name.rpartition("-")[0] for folder in names[:2]] == [
+        "who=.._.._etc",
+        "who=小_明",
+    ]

@@ -63,10 +63,10 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
         if resolved.sources[name] in ("file", "flag", "given") and name not in _NOT_SHARED
     }
     out = Path(config.out)
+    values = {group: f"{column}={group.name}" for group in groups if group.num_scored}
     jobs = {
-        group: make_job(number, {**given, "leave_out": f"{column}={group.name}"}, out)
-        for number, group in enumerate(groups)
-        if group.num_scored
+        group: make_job(value, {**given, "leave_out": value}, out)
+        for group, value in values.items()
     }
     _run(Sweep(out, out, None, {}, tuple(jobs.values())), column, jobs, resolved)
     found = _tabulate(column, groups, jobs)

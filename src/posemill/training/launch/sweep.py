@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ class SweepJob:
     """One training of a sweep.
 
     Args:
-        name: `003-1f2e3d4c`: its number and the digest of its settings.
+        name: `003-1f2e3d4c`, or `signer=anna-1f2e3d4c`: its number or what it leaves out, and the
+            digest of its settings.
         changes: What it has different from the shared config.
         folder: Where it writes.
     """
@@ -124,7 +126,7 @@ def read_sweep(path: Path, *, out: str = "") -> Sweep:
     config = path.parent / table["config"] if table.get("config") else None
     settings = TrainConfig.flatten(table.get("settings", {}), where=str(path))
     changes = _all_changes(path, table)
-    jobs = tuple(make_job(number, change, folder) for number, change in enumerate(changes))
+    jobs = tuple(make_job(f"{number:03d}", change, folder) for number, change in enumerate(changes))
     sweep = Sweep(path, folder, config, settings, jobs)
     for job in jobs:
         sweep.resolve(job, cores=1)
@@ -195,10 +197,17 @@ def _as_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def make_job(number: int, changes: Mapping[str, Any], out: Path) -> SweepJob:
-    """Return a training of a sweep, named by its number and what it has different."""
-    text = json.dumps(changes, sort_keys=True)
-    name = f"{number:03d}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+def make_job(title: str, changes: Mapping[str, Any], out: Path) -> SweepJob:
+    """Return a training of a sweep, named by a title and the digest of what it has different.
+
+    Args:
+        title: For who looks for its folder; what a file name cannot have becomes `_`.
+        changes: What it has different from the shared config.
+        out: Folder of the sweep.
+    """
+    digest = hashlib.sha256(json.dumps(changes, sort_keys=True).encode()).hexdigest()[:8]
+    plain = re.sub(r"[^\w.=+-]", "_", title)[:40]
+    name = f"{plain}-{digest}"
     return SweepJob(name, changes, out / name)
 
 
