@@ -1,7 +1,8 @@
 """Clips of the training that are in a scored split too, all but the same: scores that flatter.
 
 People record many takes at once, cut one recording into clips, or copy files. What a model then
-knows of the scored clips is more than it will know of new ones.
+knows of the scored clips is more than it will know of new ones. Copies under two labels, which no
+model can tell apart, are found on the way.
 """
 
 from __future__ import annotations
@@ -45,14 +46,18 @@ def describe_shared_groups(sets: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_near_clips(sets: Mapping[str, Any], describe: Describe) -> Iterator[str]:
-    """Yield a sentence for each split with clips all but the same as training clips.
+    """Yield a sentence on training clips under two labels, and for each split with near copies.
 
     Args:
         sets: By split.
         describe: Returns `(N, F)` cheap features of some clips of a set; NaN: cannot be told.
     """
-    train = describe(sets["train"], _some(len(sets["train"]), MOST_TRAINING))
-    train = train[np.isfinite(train).all(1)]
+    chosen = _some(len(sets["train"]), MOST_TRAINING)
+    train = describe(sets["train"], chosen)
+    is_known = np.isfinite(train).all(1)
+    train, chosen = train[is_known], chosen[is_known]
+    if len(train) >= 8:
+        yield from _describe_two_labels(sets["train"], train, chosen)
     for split, clips in sets.items():
         if split == "train" or len(train) < 8:
             continue
@@ -77,22 +82,42 @@ def describe_near_clips(sets: Mapping[str, Any], describe: Describe) -> Iterator
             )
 
 
+def _describe_two_labels(clips: Any, features: FloatArray, chosen: IntArray) -> Iterator[str]:
+    """Yield a sentence where some of these clips are copies of one with another label."""
+    labels = [np.asarray(clips.targets[int(index)]).tobytes() for index in chosen]
+    differ = np.array(labels)[:, None] != np.array(labels)
+    first, second = np.nonzero((distance_shares(features, features) < _SAME) & differ)
+    if len(first):
+        names = [clips.clip_ids[int(chosen[pair[0]])] for pair in (first, second)]
+        yield (
+            f"{len(set(first.tolist()))} of {len(chosen)} training clips looked at are copies of "
+            f"one with another label, the first {names[0]!r} and {names[1]!r}: one of the labels "
+            "is wrong, and no model can learn both"
+        )
+
+
 def nearest_shares(train: FloatArray, scored: FloatArray) -> FloatArray:
-    """Return `(N,)`: how far the nearest training clip is, as a share of what is usual.
+    """Return `(N,)`: how far the nearest training clip is; see `distance_shares`."""
+    found: FloatArray = distance_shares(train, scored).min(1)
+    return found
+
+
+def distance_shares(train: FloatArray, scored: FloatArray) -> FloatArray:
+    """Return `(N, M)`: how far training clips are, as a share of what is usual among them.
 
     Args:
         train: `(M, F)` features of training clips.
-        scored: `(N, F)` features of others.
+        scored: `(N, F)` features of others, or of the same.
     """
     spread = train.std(0)
     varies = spread > 1e-6 * max(1.0, float(np.abs(train).max()))
     if not varies.any():
-        return np.ones(len(scored), np.float32)
+        return np.ones((len(scored), len(train)), np.float32)
     train, scored = (part[:, varies] / spread[varies] for part in (train, scored))
     half = len(train) // 2
     usual = np.median(np.linalg.norm(train[:half] - train[half : 2 * half], axis=1))
     apart = (scored**2).sum(1)[:, None] + (train**2).sum(1) - 2 * scored @ train.T
-    found: FloatArray = np.sqrt(np.maximum(0, apart).min(1)) / max(float(usual), 1e-12)
+    found: FloatArray = np.sqrt(np.maximum(0, apart)) / max(float(usual), 1e-12)
     return found
 
 
