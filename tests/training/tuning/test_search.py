@@ -15,6 +15,7 @@ from posemill.errors import TrainingError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.tasks.workload import Split, equal_lengths
 from posemill.training.tuning import search
+from posemill.training.tuning.arms import in_one_process
 from posemill.training.tuning.search import Row, Search
 
 Speed = Callable[[TrainConfig], float]
@@ -30,6 +31,7 @@ def _four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "run_processes", lambda _, config: 1.0)
     monkeypatch.setattr(search, "can_divide", lambda _: True)
     monkeypatch.setattr(Search, "_fits", lambda *_: True)
+    monkeypatch.setattr(Search, "_share_waited", lambda _: 0.5)
 
 
 def make(num_clips: int = 10_000, model: nn.Module | None = None) -> Any:
@@ -116,6 +118,39 @@ def test_several_processes_have_to_be_clearly_faster(monkeypatch: pytest.MonkeyP
         assert found.rows[-1].setting.startswith("parallel multi_process, processes 4, threads 1")
 
 
+def test_several_processes_stay_and_are_measured_by_one_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = BASE.replace(parallel="multi_process", processes=4)
+    pictures = make(model=nn.Conv2d(3, 3, 3))
+    found = run(lambda config: 1.0 + config.channels_last, monkeypatch, make=pictures, best=many)
+    assert (found.best.parallel, found.best.processes) == ("multi_process", 4)
+    assert found.best.channels_last
+    tried = " ".join(row.setting for row in found.rows)
+    assert not any(name in tried for name in ("threads", "workers", "processes")), "all cores work"
+    one = in_one_process(many)
+    assert (one.parallel, one.processes, one.batch_size) == ("single", 1, 16), "its share"
+    assert in_one_process(BASE) == BASE
+
+
+def test_more_loaders_are_not_tried_where_next_to_nothing_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Search, "_share_waited", lambda _: 0.01)
+    found = run(lambda config: 1.0 + config.workers, monkeypatch)
+    assert changed(found) == {}
+    assert Row("workers", note="not measured: 1% of the time waits for data") in found.rows
+
+
+def test_processes_are_compared_once_where_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = BASE.replace(parallel="multi_process", processes=4)
+    for seconds, times in ((1000.0, 4), (0.0, 2)):
+        seen: list[TrainConfig] = []
+        monkeypatch.setattr(search, "run_processes", lambda _, c, seen=seen: seen.append(c) or 1.0)
+        assert Search(make(), many.replace(cache="ram"), seconds).compare(many) == (1.0, 1.0)
+        assert len(seen) == times
+
+
 def test_what_there_is_no_time_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     found = run(lambda _: 1.0, monkeypatch, seconds=0.0)
     assert {row.note for row in found.rows} == {"not measured: no time left"}
@@ -142,6 +177,7 @@ def test_what_does_not_fit_into_memory_is_not_tried(monkeypatch: pytest.MonkeyPa
     monkeypatch.undo()  # measure what a pass takes
     monkeypatch.setattr(search, "count_cores", lambda: 1)
     monkeypatch.setattr(search, "free_memory", lambda: 100_000_000)
+    monkeypatch.setattr(Search, "_share_waited", lambda _: 0.5)
 
     class Grown:
         """A pass of 32 clips takes 64 MB."""

@@ -14,6 +14,7 @@ import torch
 
 from posemill import __version__
 from posemill.files import atomic_path
+from posemill.machine.allocator import keep_freed_memory, return_freed_memory
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.fitting.scoring import UserScorer
 from posemill.training.loop.distributed import World
@@ -59,6 +60,7 @@ def train_rank(
         trainer.load_best()
         results, head = _final_scores(trainer)
         summary = trainer.summary()
+    return_freed_memory()
     summary |= {
         "scores": {name: result.scores for name, result in results.items()},
         "mode": config.parallel,
@@ -152,12 +154,16 @@ def _facts(workload: Workload, config: TrainConfig, world: World, precision: str
 
 @contextmanager
 def numeric_settings(config: TrainConfig) -> Iterator[None]:
-    """Set threads, cuDNN and determinism for the block, and put them back after it."""
+    """Set threads, cuDNN and determinism for the block, and put them back after it.
+
+    Freed memory is kept for what comes next; `return_freed_memory` ends that.
+    """
     before = (
         torch.get_num_threads(),
         torch.are_deterministic_algorithms_enabled(),
         torch.backends.cudnn.benchmark,
     )
+    keep_freed_memory()
     if config.threads:
         torch.set_num_threads(config.threads)
     if config.deterministic:

@@ -131,7 +131,10 @@ def put_channels_last(model: nn.Module) -> None:
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     for weights in model.parameters():
         if weights.ndim in formats:
-            weights.data = weights.data.contiguous(memory_format=formats[weights.ndim])
+            # Not `contiguous`, which leaves the strides of 1 x 1 kernels as they are: their
+            # gradients have others, and processes that exchange them would copy each.
+            laid_out = torch.empty_like(weights.data, memory_format=formats[weights.ndim])
+            weights.data = laid_out.copy_(weights.data)
 
 
 def uses_compile(config: TrainConfig, device: torch.device) -> bool:

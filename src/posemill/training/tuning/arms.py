@@ -27,7 +27,7 @@ from posemill.training.loop.precision import choose_device, choose_precision
 from posemill.training.loop.random_states import random_states_kept
 from posemill.training.loop.rank import numeric_settings
 from posemill.training.loop.stepping import Stepper
-from posemill.training.loop.timing import Clock
+from posemill.training.loop.timing import Clock, shares
 from posemill.training.tasks.workload import Split, Workload
 
 MakeFor = Callable[[TrainConfig], Workload]
@@ -61,6 +61,14 @@ def take_some(split: Split, batch_size: int) -> Split:
     )
 
 
+def in_one_process(config: TrainConfig) -> TrainConfig:
+    """Return the settings of one of several processes, alone, with its share of a batch."""
+    if config.parallel != "multi_process":
+        return config
+    own = max(1, config.batch_size // max(1, config.processes))
+    return config.replace(parallel="single", processes=1, batch_size=own)
+
+
 class Arm:
     """A copy of the model that trains as a configuration says, in this process.
 
@@ -73,6 +81,7 @@ class Arm:
     def __init__(self, workload: Workload, config: TrainConfig, world: World | None = None) -> None:
         world = world or World()
         self._config, self._device = config, choose_device(config.device)
+        self._clock = Clock(self._device)
         with random_states_kept():
             model = copy.deepcopy(workload.model).to(self._device).train()
             self._stepper = Stepper(
@@ -81,7 +90,7 @@ class Arm:
                 device=self._device,
                 precision=choose_precision(config.precision, self._device),
                 world=world,
-                clock=Clock(self._device),
+                clock=self._clock,
             )
         some = take_some(workload.train, config.batch_size)
         self.batch_size = min(config.batch_size, len(some) or config.batch_size)
@@ -110,6 +119,11 @@ class Arm:
                 steps += self._take(1, 0.0)
             self._wait()
             return float(steps * self.batch_size) / (time.perf_counter() - started)
+
+    @property
+    def share_waited(self) -> float:
+        """Share of the time so far in which it waited for data, 0 to 1."""
+        return shares(self._clock.read())["data"]
 
     def run_once(self) -> float:
         """Train on each of the clips once; return samples a second."""

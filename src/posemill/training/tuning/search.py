@@ -20,6 +20,7 @@ from posemill.training.tuning.arms import (
     Arm,
     MakeFor,
     PeakMemory,
+    in_one_process,
     opened,
     run_processes,
 )
@@ -30,6 +31,7 @@ _CLEARLY = 1.03  # less is noise
 _PROCESS_SECONDS = 25.0  # that a measurement of several processes takes, with their start
 _ROUNDS = 3
 _LAST_ROUNDS = 5
+_LITTLE_WAIT = 0.03  # of the time: more loader processes cannot gain more
 _PROCESS_ROUNDS = 2  # starting them takes seconds
 _MEMORY_SHARE = 0.7  # of what is free
 _LAST_SHARE = 0.25  # of the time, which the last comparison may take more
@@ -64,7 +66,8 @@ class Search:
 
     Args:
         make: Returns the workload of a configuration.
-        best: Where to begin: one process, `workers` decided.
+        best: Where to begin: as a training would run, all decided. Where it has several processes,
+            settings are measured in one of them, and the last comparison with all.
         seconds: The time that all may take.
         keeps_maths: Leave batch and precision alone.
         fixed: Settings that stay, by flat name.
@@ -85,8 +88,13 @@ class Search:
         self.window = min(2.0, max(0.1, self.seconds / 60))
         self.device = choose_device(self.best.device)
         # For processes, which come last and gain most where the cores compute.
-        is_enough = self.device.type == "cpu" and self.seconds >= 2 * _PROCESS_SECONDS
+        may_try = self.device.type == "cpu" and not self._has_processes
+        is_enough = may_try and self.seconds >= 2 * _PROCESS_SECONDS
         self._kept_back = _PROCESS_SECONDS if is_enough else 0.0
+
+    @property
+    def _has_processes(self) -> bool:
+        return bool(self.best.parallel == "multi_process")
 
     @property
     def seconds_left(self) -> float:
@@ -96,7 +104,7 @@ class Search:
     def run(self) -> None:
         """Go through all settings, as far as the time allows."""
         for step in (
-            self._caches, self._threads, self._workers, self._prefetch, self._layouts,
+            self._caches, self._threads, self._layouts, self._workers, self._prefetch,
             self._micro_batches, self._precisions, self._batch_sizes, self._compile,
             self._processes,
         ):  # fmt: skip
@@ -149,7 +157,7 @@ class Search:
         What is half as fast as the first one, or slower, has one turn; so have all on a machine so
         busy that the time is up.
         """
-        with opened(self.make, configs) as arms:
+        with opened(self.make, [in_one_process(config) for config in configs]) as arms:
             found = [[arm.run(self.window)] for arm in arms]
             for _ in range(rounds - 1):
                 if self.seconds_left < -self.seconds * _LAST_SHARE:
@@ -167,7 +175,9 @@ class Search:
             before, after = self._take_turns(configs, rounds=_LAST_ROUNDS)
             return before, after
         both: list[list[float]] = [[], []]
-        for _ in range(_PROCESS_ROUNDS):
+        for number in range(_PROCESS_ROUNDS):
+            if number and self.seconds_left < 0:
+                break
             for config, speeds in zip(configs, both, strict=True):
                 speeds.append(self._run_alone(config))
         return statistics.median(both[0]), statistics.median(both[1])
@@ -180,8 +190,8 @@ class Search:
     def _caches(self) -> None:
         clips = video_of(self.make(self.best).train)
         if clips is not None:
-            self._decoders(clips)
             self._frame_cache()
+            self._decoders(clips)
         elif self.best.cache != "ram":
             self.report("where samples wait")
             self.try_values({"cache": "ram"})
@@ -220,12 +230,12 @@ class Search:
 
     def _fill(self, config: TrainConfig) -> float:
         """Return samples a second while the cache is filled with the clips that are measured."""
-        with opened(self.make, [config]) as (arm,):
+        with opened(self.make, [in_one_process(config)]) as (arm,):
             return arm.run_once()
 
     def _threads(self) -> None:
         cores = count_cores()
-        if self.device.type != "cpu" or cores < 2:
+        if self.device.type != "cpu" or cores < 2 or self._has_processes:
             return
         self.report("threads")
         if self.best.parallel == "multi_thread":
@@ -235,10 +245,23 @@ class Search:
             self.try_values({"parallel": "multi_thread", "threads": cores, "workers": 0})
 
     def _workers(self) -> None:
-        self.report("loader processes")
         cores = count_cores()
+        if self.device.type == "cpu" and self._has_processes:
+            return  # they have all cores
+        self.report("loader processes")
+        waited = self._share_waited()
+        if waited < _LITTLE_WAIT:
+            said = f"not measured: {waited:.0%} of the time waits for data"
+            self.rows.append(Row("workers", note=said))
+            return
         counts = sorted({0, 1, 2, cores - 1, cores} - {self.best.workers, -1})
         self.try_values(*({"workers": count} for count in counts if 0 <= count <= cores))
+
+    def _share_waited(self) -> float:
+        """Return the share of a training with the best settings that waits for data."""
+        with opened(self.make, [in_one_process(self.best)]) as (arm,):
+            arm.run(self.window)
+            return arm.share_waited
 
     def _prefetch(self) -> None:
         if self.best.workers:
@@ -293,6 +316,8 @@ class Search:
         values = {"parallel": "multi_process", "processes": cores, "threads": 1, "workers": 0}
         if self.device.type != "cpu" or cores < 2 or self.fixed & set(values):
             return
+        if self._has_processes:
+            return
         if not can_divide(self.make(self.best)):
             return
         if self.seconds_left < _PROCESS_SECONDS - 5:
@@ -311,7 +336,7 @@ class Search:
         """Return whether so many clips fit, by how much a pass of today's size takes."""
         micro = min(self.best.micro_batch, self.best.batch_size)
         passes = size if name == "micro_batch" else min(size, self.best.micro_batch * 2)
-        config = self.best.replace(workers=0, batch_size=micro)
+        config = in_one_process(self.best).replace(workers=0, batch_size=micro)
         arm = Arm(self.make(config), config)
         try:
             with PeakMemory(self.device) as memory:

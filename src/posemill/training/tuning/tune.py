@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,16 +86,14 @@ def tune_training(make: MakeFor, resolved: Resolved) -> Tuned:
             "tune measures in one process: run posemill tune first, and give the file that it "
             "writes to torchrun"
         )
-    config = resolved.config
+    config, started = resolved.config, time.monotonic()
     workload = make(config)  # what is wrong with the data shows before anything is measured
     base = as_it_would_run(resolved, make)
-    one = base
-    if base.parallel == "multi_process":
-        one = base.replace(parallel="single", processes=1, threads=1, workers=0)
     has_bar = config.progress
     with _bar(config.tune_seconds, is_shown=has_bar) as report:
         search = Search(
-            _kept(make, base, workload), one, config.tune_seconds * 0.8,
+            _kept(make, base, workload), base,
+            started + config.tune_seconds * 0.8 - time.monotonic(),  # finding the mode took some
             keeps_maths=config.tune == "speed", fixed=_fixed(resolved), report=report,
         )  # fmt: skip
         search.run()

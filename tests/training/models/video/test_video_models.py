@@ -121,6 +121,10 @@ def test_channels_last_gives_the_same_answers(name: str) -> None:
     before = model(*make_clips())
     put_channels_last(model)
     torch.testing.assert_close(model(*make_clips()), before, rtol=1e-4, atol=1e-5)
+    model(*make_clips()).sum().backward()
+    for weights in model.parameters():  # else processes that exchange gradients copy each
+        if weights.ndim == 4 and weights.grad is not None:
+            assert weights.grad.stride() == weights.stride(), tuple(weights.shape)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""Memory that glibc keeps for the next step of a training instead of giving it to the system.
+
+Activations of video are blocks of megabytes, freed and asked for again in every step. Given back
+to the system, each page of them comes anew, cleared: a fifth of the time of a step on a CPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of malloc.h
+_USUAL_MMAP_MAX = 65536
+_MOST_TRIM_THRESHOLD = 1 << 26  # that glibc goes up to by itself
+
+
+def keep_freed_memory() -> bool:
+    """Keep what is freed from now on, and return whether that is possible: with glibc only."""
+    return _set_options({_MMAP_MAX: 0, _TRIM_THRESHOLD: (1 << 31) - 1, _TOP_PAD: 1 << 26})
+
+
+def return_freed_memory() -> None:
+    """Give what was kept to the system, and keep no more than is usual."""
+    usual = {_MMAP_MAX: _USUAL_MMAP_MAX, _TRIM_THRESHOLD: _MOST_TRIM_THRESHOLD, _TOP_PAD: 1 << 17}
+    if _set_options(usual):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _set_options(options: dict[int, int]) -> bool:
+    """Set options of malloc; whoever set some by the environment is left alone."""
+    if os.name != "posix" or any(name.startswith("MALLOC_") for name in os.environ):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and all(mallopt(name, value) for name, value in options.items())

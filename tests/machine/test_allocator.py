@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from posemill.machine.allocator import keep_freed_memory, return_freed_memory
+
+# How many pages come anew when blocks of 24 MB are freed and asked for ten times.
+COUNT = """
+import resource, sys
+import numpy as np
+from posemill.machine.allocator import keep_freed_memory, return_freed_memory
+for call in sys.argv[1:]:
+    globals()[call]()
+np.full(6 << 20, 1.0, np.float32)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    a, b = np.full(6 << 20, 1.0, np.float32), np.full(6 << 20, 2.0, np.float32)
+    del a, b
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def count_pages(*calls: str) -> int:
+    command = [sys.executable, "-c", COUNT, *calls]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc is Linux's")
+def test_freed_memory_is_used_again_without_asking_the_system() -> None:
+    usual, kept = count_pages(), count_pages("keep_freed_memory")
+    assert kept < usual / 3, (kept, usual)
+    assert count_pages("keep_freed_memory", "return_freed_memory") > kept * 2
+
+
+def test_who_set_malloc_by_the_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
+    assert not keep_freed_memory()
+    return_freed_memory()
