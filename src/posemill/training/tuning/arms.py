@@ -33,7 +33,8 @@ from posemill.training.tasks.workload import Split, Workload
 MakeFor = Callable[[TrainConfig], Workload]
 _MOST_BATCHES = 8  # of different clips: a cache is to be full of them soon
 _LEAST_STEPS = 2
-_RANK_STEPS = 10
+_RANK_STEPS = 20
+_RANK_WARM_STEPS = 3
 
 
 class _Some(Dataset[Any]):
@@ -111,6 +112,8 @@ class Arm:
         config = self._config
         with numeric_settings(config), random_states_kept():
             waiting = config.workers * config.prefetch_factor  # batches, from the pause before
+            if not self._step:
+                self._take(1, 0.0)  # which compiles, and asks for memory
             self._take(-(-waiting // self._loader.num_micro_batches(0)), seconds)
             self._wait()
             started = time.perf_counter()
@@ -179,7 +182,7 @@ def _run_rank(make: MakeFor, config: TrainConfig, world: World) -> dict[str, Any
         warnings.simplefilter("ignore", UserWarning)
         arm = Arm(make(config), config, world)
     try:
-        return {"speed": arm.run_steps(_RANK_STEPS)}
+        return {"speed": arm.run_steps(_RANK_STEPS, warm_steps=_RANK_WARM_STEPS)}
     finally:
         arm.close()
 

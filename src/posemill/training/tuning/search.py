@@ -31,6 +31,8 @@ _CLEARLY = 1.03  # less is noise
 _PROCESS_SECONDS = 25.0  # that a measurement of several processes takes, with their start
 _ROUNDS = 3
 _LAST_ROUNDS = 5
+# That compiling takes and measuring after it; a CPU's code is compiled by its C++ compiler.
+_COMPILE_SECONDS = {"cuda": 30.0, "cpu": 120.0}
 _LITTLE_WAIT = 0.03  # of the time: more loader processes cannot gain more
 _PROCESS_ROUNDS = 2  # starting them takes seconds
 _MEMORY_SHARE = 0.7  # of what is free
@@ -308,7 +310,7 @@ class Search:
 
     def _compile(self) -> None:
         self.report("torch.compile")
-        self.try_values({"compile": "on"}, least_seconds=30.0)
+        self.try_values({"compile": "on"}, least_seconds=_COMPILE_SECONDS[self.device.type])
 
     def _processes(self) -> None:
         """Several processes: started anew for each measurement, so once, and clearly faster."""
