@@ -341,6 +341,8 @@ FIGURES = [
     Figure("training", "`tsm` from videos: CPU time of the usual script / ours tuned, one thread",
            USUAL_SCRIPT, "usual", at_least=2),
     Figure("training", "the same, ours in fp32", USUAL_SCRIPT, "usual_fp32"),
+    Figure("training", "the same by wall time on all cores, ours one process a core",
+           USUAL_SCRIPT, "usual_cores"),
     Figure("training", "`tsm`: our loop / Lightning Fabric on the same batches", USUAL_SCRIPT,
            "fabric", at_least=1.0),
     Figure("training", "`tsm`: share that waits for packed frames, one loader process",

@@ -3,8 +3,9 @@
     python -m benchmarks.training.gestures --data gestures5/labels.csv [--arms tsm tsn r2plus1d]
         [--seeds 0 1 2] [--epochs N] [--group recorded_at] [--out FOLDER] [--json]
 
-Any list of videos will do, with splits train and dev. Every arm trains in one thread; `ARMS` says
-by which of `examples/` and with what changes. Models that learn from pixels read frames that are
+Any list of videos will do, with splits train and dev. Every arm trains in one thread, channels
+last, and is scored once, with its last weights, so that none picks its best moment; `ARMS` says by
+which of `examples/` and with what changes. Models that learn from pixels read frames that are
 decoded once, into packs (`posemill frames`); frozen features come from the videos themselves, once
 for all seeds. Keypoints are those of every second frame of the same clips, found by engine
 holistic, whose minutes are not counted. A row is the median of the seeds' accuracy on dev. With
@@ -65,7 +66,8 @@ def settings_of(arm: str, options: argparse.Namespace, folder: Path) -> dict[str
     example, other = ARMS[arm]
     found = read_config(EXAMPLES / example) | other
     found |= {"parallel": "single", "threads": 1, "workers": 0, "figures": False,
-              "tensorboard": False, "progress": False}  # fmt: skip
+              "tensorboard": False, "progress": False, "channels_last": True,
+              "eval_every": 100_000, "save_every": 100_000}  # fmt: skip
     if options.epochs:
         found["epochs"] = options.epochs
     if example == _TSM:

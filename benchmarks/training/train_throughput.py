@@ -45,12 +45,14 @@ from benchmarks.shared.measuring import (
     report,
     say,
 )
+from posemill.machine.allocator import return_freed_memory
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.data.normalize import preparation
 from posemill.training.loop.distributed import World
 from posemill.training.loop.optimizers import build_optimizer
 from posemill.training.loop.precision import choose_precision
+from posemill.training.loop.rank import numeric_settings
 from posemill.training.loop.trainer import Trainer
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.building import build_workload
@@ -110,7 +112,9 @@ class Arms:
         trainer = Trainer(self.fresh(), self.config, world=World(), device=CPU,
                           precision=choose_precision(self.config.precision, CPU),
                           folder=folder)  # fmt: skip
-        trainer.run()
+        with numeric_settings(self.config):  # as `train_rank` does
+            trainer.run()
+        return_freed_memory()
         return [row["loss"] for row in folder.read_metrics()]
 
     def plain(self) -> list[float]:

@@ -7,9 +7,10 @@ in turns, one thread, CPU time. The usual script reads each video with OpenCV in
 no loader process, computes in fp32 and reads the loss with `.item()` in every step. `usual` is its
 time by ours as `posemill tune` leaves it on such data: decoded once, precision by the hardware,
 channels last, clips augmented, which the script does not do; `usual_fp32` the same in fp32 without
-channels last; `fabric` is Fabric's time by ours on the same batches in fp32, whose first losses
-must agree to 1e-5. `wait_packed` and `wait_jpeg` are the shares of a training in which it waits for
-packs and for JPEGs of `posemill frames`, with one loader process, by the wall clock.
+channels last; `usual_cores` the wall time of the script, torch having all cores, by ours in as many
+processes, their start aside; `fabric` is Fabric's time by ours on the same batches in fp32, whose
+first losses must agree to 1e-5. `wait_packed` and `wait_jpeg` are the shares of a training in which
+it waits for packs and for JPEGs of `posemill frames`, with one loader process, by the wall clock.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import copy
 import dataclasses
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ import posemill
 from benchmarks.shared.measuring import in_turns, make_parser, not_here, over_rounds, ratio, report
 from benchmarks.training.train_throughput import Arms
 from benchmarks.training.video_loading import VIDEOS, choose_videos
+from posemill.machine.limits import count_cores
 from posemill.tables import read_table
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.timing import shares
@@ -110,6 +113,14 @@ def settings(data: Path, folder: Path, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def seconds_on_all_cores(index: Path, folder: Path, number: int) -> float:
+    """Return the wall time of an epoch in one process a core, after the decoding, start aside."""
+    epochs, out = 4, folder / f"cores{number}"
+    fields = settings(index, folder, cache="mmap", precision="auto", channels_last=True,
+                      parallel="multi_process", epochs=epochs, out=str(out))  # fmt: skip
+    return float(sum(posemill.train(fields).summary["timing_seconds"].values())) / epochs
+
+
 def share_waited(data: Path, folder: Path, number: int, workers: int) -> float:
     """Return the share of a training of two epochs in which it waits for data, in percent."""
     out = folder / f"wait{number}"
@@ -147,6 +158,14 @@ def main() -> None:
         tuned.config = arms.config.replace(precision="auto", channels_last=True)
         loops = {"ours": arms.ours, "tuned": tuned.ours, "usual": arms.plain, "fabric": arms.fabric}
         taken = in_turns(loops, options.rounds)
+        on_cores: dict[str, list[float]] = {"usual": [], "ours": []}
+        for number in range(options.rounds):
+            torch.set_num_threads(count_cores())
+            started = time.perf_counter()
+            arms.plain()
+            on_cores["usual"].append(time.perf_counter() - started)
+            torch.set_num_threads(1)
+            on_cores["ours"].append(seconds_on_all_cores(index, folder, number))
         speeds = {arm: options.clips / over_rounds(values).value for arm, values in taken.items()}
         waits: dict[str, list[float]] = {"packed": [], "jpeg": []}
         for kind in waits:
@@ -160,6 +179,10 @@ def main() -> None:
             f"{speeds['tuned']:.0f} and {speeds['usual']:.0f} clips/s of CPU"
         ),
         "usual_fp32": ratio(taken["usual"], taken["ours"]).noted(f"{speeds['ours']:.0f} clips/s"),
+        "usual_cores": ratio(on_cores["usual"], on_cores["ours"]).noted(
+            f"{options.clips / over_rounds(on_cores['ours']).value:.0f} and "
+            f"{options.clips / over_rounds(on_cores['usual']).value:.0f} clips/s"
+        ),
         "fabric": ratio(taken["fabric"], taken["ours"]).noted(f"losses within {difference:.0e}"),
     }
     found |= {f"wait_{kind}": over_rounds(values) for kind, values in waits.items()}

@@ -16,6 +16,7 @@ from posemill.training.launch.start import train
 from posemill.training.loop.schedules import learning_rate
 from posemill.training.loop.stepping import Stepper
 from posemill.training.multigrid.keypoints import reshape_keypoints
+from posemill.training.multigrid.schedule import Multigrid
 from posemill.training.multigrid.stages import Stages, describe_stages
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.workload import Split
@@ -34,7 +35,8 @@ def make_split(count: int = 64, *, frames: int = 16, glosses: tuple[int, ...] = 
 
 
 def grid_config(**changes: Any) -> TrainConfig:
-    return TrainConfig(**{"epochs": 40, "batch_size": 4, "multigrid": True, **changes})
+    usual = {"epochs": 40, "batch_size": 4, "multigrid": True, "optimizer": "sgd"}
+    return TrainConfig(**{**usual, **changes})
 
 
 def test_without_multigrid_there_is_one_stage_and_the_usual_learning_rate() -> None:
@@ -74,6 +76,13 @@ def test_the_learning_rate_warms_up_to_the_rate_at_its_end_and_follows_the_usual
     assert rates[-1] == pytest.approx(0)
     uncapped = grid_config(multigrid_options={"most_lr_factor": 2}, warmup_epochs=0)
     assert Stages(make_split(), uncapped).learning_rate(0) == pytest.approx(2 * 0.002)
+
+
+def test_the_learning_rate_of_adam_grows_with_the_root_of_the_batch() -> None:
+    for optimizer in ("adam", "adamw"):
+        stages = Stages(make_split(), grid_config(optimizer=optimizer, warmup_epochs=0))
+        assert stages.learning_rate(0) == pytest.approx(0.002 * 2), "four times the clips"
+    assert Multigrid(239, lr_power=0.5).lr_factor(0) == pytest.approx(8**0.5)
 
 
 def test_max_steps_ends_it_and_another_epoch_factor_lengthens_it() -> None:
@@ -241,6 +250,6 @@ def test_the_plan_is_printed_and_in_the_log(
 ) -> None:
     result = train(grid_settings(progress=True))
     said = capsys.readouterr().err
-    assert "multigrid: 1/4 of the frames: 16 clips a step, lr x 4" in said
+    assert "multigrid: 1/4 of the frames: 16 clips a step, lr x 2" in said
     assert "fewer" in (result.out / "log.txt").read_text()
     assert result.summary["epochs"] == round(1.5 * 5)

@@ -89,7 +89,7 @@ def test_frames_and_size_change_by_phase_and_by_step(packed: Path) -> None:
     assert lines[0].startswith(
         f"multigrid: {plan.total_steps} steps in {plan.num_epochs} epochs instead of 140 in 5: "
     )
-    assert "multigrid: 2 x 8² / 2 x 11²: 64 / 32 / 32 clips a step, lr x 4" in "\n".join(lines)
+    assert "multigrid: 2 x 8² / 2 x 11²: 64 / 32 / 32 clips a step, lr x 2.83" in "\n".join(lines)
     assert len(first.batches) == NUM_CLIPS
 
 

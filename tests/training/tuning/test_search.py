@@ -151,6 +151,22 @@ def test_processes_are_compared_once_where_the_time_is_up(monkeypatch: pytest.Mo
         assert len(seen) == times
 
 
+def test_of_several_processes_the_smallest_gain_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = BASE.replace(parallel="multi_process", processes=4)
+    speeds = iter([100.0, 150.0, 100.0, 97.0])
+    monkeypatch.setattr(search, "run_processes", lambda *_: next(speeds))
+    assert Search(make(), many.replace(cache="ram"), 1000.0).compare(many) == (100.0, 97.0)
+
+
+def test_passes_larger_than_the_share_of_a_process_are_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = BASE.replace(parallel="multi_process", processes=4, micro_batch=16)
+    found = run(lambda _: 1.0, monkeypatch, best=many, keeps_maths=True)
+    tried = [row.setting for row in found.rows if row.setting.startswith("micro_batch")]
+    assert tried == ["micro_batch 8"], "a process has 16 clips of the 64"
+
+
 def test_what_there_is_no_time_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     found = run(lambda _: 1.0, monkeypatch, seconds=0.0)
     assert {row.note for row in found.rows} == {"not measured: no time left"}

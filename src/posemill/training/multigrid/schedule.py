@@ -78,6 +78,8 @@ class Multigrid:
         has_short_cycle: Whether the size changes from batch to batch, too.
         epoch_factor: Epochs for one of the constant schedule: short clips teach less each.
         most_lr_factor: The learning rate grows with the batch of the long cycle up to so much.
+        lr_power: It grows with this power of the batch: 1 for sgd, 1/2 for Adam and its kin, whose
+            steps do not shrink with the noise of the gradient.
     """
 
     epochs: int
@@ -88,6 +90,7 @@ class Multigrid:
     has_short_cycle: bool = True
     epoch_factor: float = 1.5
     most_lr_factor: float = 8.0
+    lr_power: float = 1.0
 
     def __post_init__(self) -> None:
         rising = [0, *self.steps, self.epochs]
@@ -180,7 +183,7 @@ class Multigrid:
 
     def lr_factor(self, epoch: float) -> float:
         """Return what the learning rate of the constant schedule is multiplied by."""
-        return min(float(self.phase_at(epoch).shape.batch), self.most_lr_factor)
+        return float(min(self.phase_at(epoch).shape.batch ** self.lr_power, self.most_lr_factor))
 
     def lr_step(self, epoch: float) -> int:
         """Return how often the learning rate has fallen; in the fine-tune phase halfway."""

@@ -144,6 +144,7 @@ def _make_schedule(split: Split, config: TrainConfig) -> Multigrid:
         )
     options = check_options(config.multigrid_options)
     options["has_short_cycle"] &= reshape.has_short_cycle
+    options["lr_power"] = 1.0 if config.optimizer == "sgd" else 0.5
     try:
         made = Multigrid(
             config.epochs,
@@ -189,7 +190,7 @@ def describe_stages(split: Split, config: TrainConfig) -> list[str]:
         taken = sum(s.epoch_steps * (s.stop_epoch - s.start_epoch) for s in found)
         factor = grid.lr_factor(found[0].start_epoch)
         lines.append(
-            f"multigrid: {what}: {sizes} clips a step, lr x {factor:g}, epochs {spans}: "
+            f"multigrid: {what}: {sizes} clips a step, lr x {factor:.3g}, epochs {spans}: "
             f"{taken} steps"
         )
     return lines

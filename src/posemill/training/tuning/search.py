@@ -170,19 +170,18 @@ class Search:
         return [statistics.median(speeds) for speeds in found]
 
     def compare(self, base: TrainConfig) -> tuple[float, float]:
-        """Return samples a second of where it began and of the best, once more in turns."""
+        """Return samples a second of where it began and of the best, once more in turns.
+
+        Of several processes, whose rounds are few, the round with the smallest gain.
+        """
         self.report("the settings found, against those before")
-        configs = [base, self.best]
-        if all(config.parallel != "multi_process" for config in configs):
-            before, after = self._take_turns(configs, rounds=_LAST_ROUNDS)
+        if "multi_process" not in (base.parallel, self.best.parallel):
+            before, after = self._take_turns([base, self.best], rounds=_LAST_ROUNDS)
             return before, after
-        both: list[list[float]] = [[], []]
-        for number in range(_PROCESS_ROUNDS):
-            if number and self.seconds_left < 0:
-                break
-            for config, speeds in zip(configs, both, strict=True):
-                speeds.append(self._run_alone(config))
-        return statistics.median(both[0]), statistics.median(both[1])
+        found: list[tuple[float, float]] = []
+        while not found or (len(found) < _PROCESS_ROUNDS and self.seconds_left > 0):
+            found.append((self._run_alone(base), self._run_alone(self.best)))
+        return min(found, key=lambda pair: pair[1] / pair[0])
 
     def _run_alone(self, config: TrainConfig) -> float:
         if config.parallel == "multi_process":
@@ -279,7 +278,8 @@ class Search:
     def _micro_batches(self) -> None:
         """Smaller passes where they are as fast, larger ones as long as they pay and fit."""
         self.report("clips of a pass")
-        batch, micro = self.best.batch_size, min(self.best.micro_batch, self.best.batch_size)
+        batch = in_one_process(self.best).batch_size
+        micro = min(self.best.micro_batch, batch)
         sizes = [size for size in (micro // 2, micro * 2, micro * 4) if 4 <= size <= batch]
         fitting = [size for size in sizes if size < micro or self._fits("micro_batch", size)]
         self.try_values(*({"micro_batch": size} for size in fitting))
@@ -295,9 +295,10 @@ class Search:
             if clips < size * _LEAST_EPOCH_STEPS or not self._fits("batch_size", size):
                 return
             before = self.best.batch_size
-            self.try_values(
-                {"batch_size": size, "micro_batch": min(size, self.best.micro_batch * 2)}
-            )
+            values = {"batch_size": size, "micro_batch": min(size, self.best.micro_batch * 2)}
+            if video_of(self.make(self.best).train) is not None and self.best.cache != "none":
+                self._fill(self.best.replace(**values))  # of more clips, some not yet decoded
+            self.try_values(values)
             if self.best.batch_size == before:
                 return
 
