@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -317,12 +317,3 @@ def check_lengths(made: Any, split: str, options: DataOptions, time_stride: int)
         f"{made.clip_ids[first]!r} has {made.lengths[first]} frames, {steps[first]} steps of "
         f"{time_stride}, and needs {needed[first]}; set short_clips = 'drop', or a smaller stride"
     )
-
-
-def count_classes(made: KeypointSet) -> Mapping[str, int]:
-    """Return how many clips each class has; for ctc how often each gloss occurs."""
-    counts = np.bincount(
-        np.concatenate([np.atleast_1d(np.asarray(target)) for target in made.targets]),
-        minlength=len(made.class_names),
-    )
-    return dict(zip(made.class_names, counts.tolist(), strict=True))

@@ -60,14 +60,6 @@ class World:
         gathered = self.gather(list(values))
         return [float(sum(column)) for column in zip(*gathered, strict=True)]
 
-    def broadcast(self, value: Any) -> Any:
-        """Return the first process's value in every process."""
-        if self.size == 1:
-            return value
-        box = [value]
-        dist.broadcast_object_list(box, src=0)
-        return box[0]
-
     def close(self) -> None:
         """Leave the group."""
         if self.size > 1 and dist.is_initialized():
