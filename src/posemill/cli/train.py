@@ -155,6 +155,8 @@ def evaluate(
             (name, f"{value:.4f}" if isinstance(value, float) else value)
             for name, value in scores.items()
         )
+    if scores.get("num_unreadable"):
+        raise typer.Exit(1)
 
 
 def predict(

@@ -80,6 +80,8 @@ def tune(
     """
     if out is not None and Path(out).exists():
         raise ConfigError(f"{out} is there already; choose another --out")
+    if out is not None:
+        Path(out).absolute().parent.mkdir(parents=True, exist_ok=True)  # not after a minute
     settings["tune"] = "speed" if keep_maths else "all"
     resolved = resolve_config(None if config is None else Path(config), settings)
     found: Tuned = _find("tuning.tune", "tune")(resolved)

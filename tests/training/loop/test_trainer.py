@@ -157,6 +157,21 @@ def test_a_training_does_not_go_on_with_other_steps_an_epoch(settings: Settings)
     assert (out / "config.toml").read_text() == config
 
 
+def test_a_training_does_not_go_on_with_another_model_or_other_classes(
+    settings: Settings, tmp_path: Path
+) -> None:
+    fields = settings(epochs=1)
+    out = train(fields).out
+    before = {name: (out / name).read_text() for name in ("config.toml", "run.json")}
+    with pytest.raises(TrainingError, match=r"is of another model: it has .*model .* instead of"):
+        train(fields | {"resume": True, "epochs": 3, "model": "mlp", "model_options": {}})
+    labels = tmp_path / "renamed.csv"
+    labels.write_text(Path(fields["labels"]).read_text().replace(",class", ",new_class"))
+    with pytest.raises(RunError, match=r"has learned the classes class0, .*these data have new_cl"):
+        train(fields | {"resume": True, "epochs": 3, "labels": str(labels)})
+    assert before == {name: (out / name).read_text() for name in before}, "its command still works"
+
+
 def test_a_training_cut_before_its_first_evaluation_and_not_continued_has_the_last_weights(
     settings: Settings, stop_after: Callable[[int], None]
 ) -> None:

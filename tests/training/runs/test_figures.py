@@ -17,6 +17,7 @@ from posemill.training.runs.figures import (
     draw_curves,
     draw_per_class,
     draw_training,
+    new_figure,
     save_figure,
     smooth,
 )
@@ -252,3 +253,20 @@ def test_smoothing_keeps_the_mean_and_takes_the_noise() -> None:
     assert smooth([2.0, *[0.0] * 39])[:3] == [1.0, pytest.approx(2 / 3), 0.0], "cut at the edge"
     assert smooth([*[0.0] * 39, 2.0])[-2:] == [pytest.approx(2 / 3), 1.0]
     assert smooth([]) == []
+
+
+def test_chinese_names_are_drawn_with_a_font_that_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.font_manager import FontEntry, fontManager
+
+    there = [*fontManager.ttflist, FontEntry(fname="here.ttf", name="SimHei")]
+    monkeypatch.setattr(fontManager, "ttflist", there)
+    figure = new_figure(2, 2)
+    names = [figure.text(0, 0, text) for text in ("停止", "stop")]
+    monkeypatch.setattr(figure, "savefig", lambda _: None)
+    save_figure(figure, tmp_path / "x.png")
+    families = [text.get_fontfamily() for text in names]
+    assert families[0][0] == "DejaVu Sans"
+    assert "SimHei" in families[0]
+    assert "SimHei" not in families[1]

@@ -67,6 +67,7 @@ def test_what_was_found_is_written_with_the_reason_and_trains(
     quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find({"cache": "ram"}, 100.0, 150.0, monkeypatch)
+    posemill.tune(quick, out=tmp_path / "new" / "folder" / "tuned.toml")
     found = posemill.tune(quick, out=tmp_path / "tuned.toml")
     assert (found.found, found.gain) == ({"cache": "ram"}, 1.5)
     text = (tmp_path / "tuned.toml").read_text()

@@ -297,6 +297,37 @@ def test_a_gpu_that_is_not_here_is_an_error_before_anything_is_read(video: Setti
     refused(video(device="cuda"), DeviceError, "cuda")
 
 
+def test_a_label_without_a_readable_clip_is_named_and_unread_clips_are_not_counted(
+    video: Settings, own: Path
+) -> None:
+    added = ["bad1.mp4,train,wave,day0", "bad2.mp4,train,wave,day0", "bad3.mp4,dev,up,day0"]
+    label = WAYS[0]
+    added[2] = added[2].replace(",up,", f",{label},")
+    for line in added:
+        (own.parent / line.partition(",")[0]).write_bytes(b"no video")
+    rewrite(own, lambda lines: [*lines, *added])
+    result = train(video(data=str(own), epochs=1))
+    said = "no clip of label 'wave' could be read: nothing was learned, or scored, of it"
+    assert said in result.summary["notes"]
+    found = CliRunner().invoke(
+        build_app(), ["evaluate", str(result.out), "--split", "dev", "--json"]
+    )
+    assert found.exit_code == 1, "some could not be read"
+    scores = json.loads(found.stdout)
+    assert (scores["num_clips"], scores["num_unreadable"]) == (4, 1)
+
+
+def test_one_file_under_two_labels_is_refused(video: Settings, own: Path) -> None:
+    rewrite(own, lambda lines: [*lines, f"clip0.mp4,train,{WAYS[1]},day0"])
+    said = rf"clip0\.mp4 stands under two labels in .*videos\.csv, '{WAYS[0]}' and '{WAYS[1]}': no"
+    refused(video(data=str(own)), TrainingError, said)
+
+
+def test_a_list_without_a_row_is_a_list(video: Settings, tmp_path: Path) -> None:
+    (tmp_path / "none.csv").write_text("path,split,label\n")
+    refused(video(data=str(tmp_path / "none.csv")), PosemillError, "none.csv.*no")
+
+
 def test_a_model_of_video_takes_no_keypoints(video: Settings, bars: Path, tmp_path: Path) -> None:
     result = train(video(epochs=1))
     clip = PoseClip(

@@ -75,6 +75,7 @@ def _is_list(path: Path) -> bool:
         return False
     try:
         rows = read_table(path, names=["path"], encoding=find_encoding(path) or "utf-8")
-        return next(rows, None) is not None
+        next(rows, None)
+        return True  # without a row, too: whoever reads it says so
     except (TableError, OSError):
         return False

@@ -29,7 +29,7 @@ from posemill.training.launch.torchrun import is_first_process, under_torchrun
 from posemill.training.loop.precision import Precision, choose_device
 from posemill.training.loop.rank import MakeWorkload
 from posemill.training.multigrid.stages import Stages, check_norms, describe_stages
-from posemill.training.runs.checkpoints import load_into
+from posemill.training.runs.checkpoints import check_identity, load_into
 from posemill.training.runs.logs import say
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.building import build_from, build_workload
@@ -139,6 +139,8 @@ def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
     is_first = is_first_process()
     continues = _continues(folder, config, is_first=is_first)
     workload = make()  # what is wrong with the data shows here, before anything is written
+    if continues:
+        _check_continued(folder, workload)
     precision = (continues and _precision_of(folder, config)) or plan_precision(config)
     config = config.replace(precision=precision.name)
     if "model" not in workload.identity:  # the user's own
@@ -189,6 +191,22 @@ def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
         _tell(saved, log, is_shown=config.progress)
         log.write(f"finished: {counted(summary['steps'], 'steps')}, best at {summary['best_step']}")
     return TrainResult(folder.path, summary["scores"], summary)
+
+
+def _check_continued(folder: RunFolder, workload: Workload) -> None:
+    """Refuse to go on with another model or other classes, before anything is written."""
+    facts = folder.read_facts()
+    check_identity(facts.get("identity"), workload.identity, str(folder.path))
+    before, now = list(facts.get("class_names", [])), list(workload.class_names)
+    if before and now != before:
+        raise RunError(
+            f"{folder.path} has learned the classes {_listed(before)}, and these data have "
+            f"{_listed(now)}: continue with the data it began with, or choose another --out"
+        )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + " …" * (len(names) > 5)
 
 
 def _finished(folder: RunFolder, stages: Stages) -> TrainResult | None:

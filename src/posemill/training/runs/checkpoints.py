@@ -164,6 +164,22 @@ def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
+def check_identity(saved: Any, identity: Mapping[str, Any], where: str) -> None:
+    """Raise `TrainingError` where what is known of a saved model is not what it has to be now."""
+    if not isinstance(saved, dict):
+        return
+    now = json.loads(json.dumps(identity))
+    different = [key for key in {*saved, *now} if saved.get(key) != now.get(key)]
+    if different:
+        listed = ", ".join(
+            f"{key} {saved.get(key)!r} instead of {now.get(key)!r}" for key in sorted(different)
+        )
+        raise TrainingError(
+            f"the checkpoint {where} is of another model: it has {listed}; use the settings "
+            "it was trained with, or another --out"
+        )
+
+
 def load_into(
     model: nn.Module,
     checkpoint: Checkpoint,
@@ -172,18 +188,8 @@ def load_into(
     where: str = "",
 ) -> None:
     """Copy the weights into a model; a checkpoint of another model is a `TrainingError`."""
-    saved = checkpoint.state.get("identity")
-    if identity is not None and isinstance(saved, dict):
-        now = json.loads(json.dumps(identity))
-        different = [key for key in {*saved, *now} if saved.get(key) != now.get(key)]
-        if different:
-            listed = ", ".join(
-                f"{key} {saved.get(key)!r} instead of {now.get(key)!r}" for key in sorted(different)
-            )
-            raise TrainingError(
-                f"the checkpoint {where} is of another model: it has {listed}; use the settings "
-                "it was trained with, or another --out"
-            )
+    if identity is not None:
+        check_identity(checkpoint.state.get("identity"), identity, where)
     own = model.state_dict()
     wrong = sorted(
         name

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from posemill.terminal import printable, warn_once
+from posemill.terminal import counted, printable, warn_once
 
 
 class ClipProblem(NamedTuple):
@@ -50,10 +50,11 @@ class Problems:
 
     Args:
         rule: What is done with such a clip: `replaced` or `left out`.
+        labels: The label of each clip by its id, to say where none of a label can be read.
     """
 
-    def __init__(self, rule: str) -> None:
-        self.rule = rule
+    def __init__(self, rule: str, labels: Mapping[str, str] | None = None) -> None:
+        self.rule, self.labels = rule, dict(labels or {})
         self._folder = Path(tempfile.mkdtemp(prefix="posemill-clips-"))
         weakref.finalize(self, _remove, self._folder, os.getpid())
         _LIVE.add(self)
@@ -84,6 +85,12 @@ class Problems:
             counts[clip_id] = (message, counts.get(clip_id, ("", 0))[1] + 1)
         return [ClipProblem(name, *rest) for name, rest in counts.items()]
 
+    def lost_labels(self) -> list[str]:
+        """Return the labels of which no clip can be read."""
+        unread = {problem.clip_id for problem in self.found()}
+        known = {label for clip_id, label in self.labels.items() if clip_id not in unread}
+        return sorted({self.labels[one] for one in unread if one in self.labels} - known - {""})
+
     def shared_number(self, name: str) -> SharedNumber:
         """Return a number that every process sees as it was last set."""
         return SharedNumber(self._folder / name)
@@ -107,13 +114,16 @@ def describe_problems(before: Mapping[Problems, int]) -> list[str]:
         if not since:
             continue
         found = problems.found()
-        clips = "clip" if len(found) == 1 else "clips"
         first = "; ".join(printable(problem.message) for problem in found[:3])
         more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
         lines.append(
-            f"{len(found)} {clips} could not be read, {since} times in all, each was "
+            f"{counted(len(found), 'clips')} could not be read, {since} times in all, each was "
             f"{problems.rule}: {first}{more}"
         )
+        lines += [
+            f"no clip of label {label!r} could be read: nothing was learned, or scored, of it"
+            for label in problems.lost_labels()
+        ]
     return lines
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -135,6 +136,7 @@ def load_video_sets(
     index, rows = read_labelled(options)
     if options.task == "classify" and class_names is None:
         _check_missing(index, {row.label for row in rows}, options.data)
+        _check_two_labels(index, rows, options.data)
     division = divide_into_splits(rows, options, class_names=class_names, splits=splits)
     sets = {}
     for split, members in division.members.items():
@@ -151,6 +153,19 @@ def load_video_sets(
             made = check_lengths(made, split, options, time_stride)
         sets[split] = made
     return sets, index
+
+
+def _check_two_labels(index: Index, rows: Sequence[LabelledClip], data: str) -> None:
+    """Refuse a list that has one clip under two labels: no model can learn both."""
+    known: dict[Any, str] = {}
+    for row in rows:
+        clip = index.clips[row.index]
+        place = (clip.path, clip.offset, clip.start_seconds, clip.end_seconds)
+        if known.setdefault(place, row.label) != row.label:
+            raise TrainingError(
+                f"{clip.path} stands under two labels in {data}, {known[place]!r} and "
+                f"{row.label!r}: no model can learn both; take one of the rows out"
+            )
 
 
 def _check_missing(index: Index, labels: set[str], data: str) -> None:

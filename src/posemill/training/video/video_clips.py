@@ -124,7 +124,8 @@ class VideoClips(Dataset[Item | None]):
         self._by_target: dict[int, list[int]] = {}
         for place, target in enumerate(self._targets):
             self._by_target.setdefault(target, []).append(place)
-        self._problems = Problems(_RULES[on_error])
+        labels = {clip.clip_id: clip.label for clip in self.clips}
+        self._problems = Problems(_RULES[on_error], labels)
         self._epoch = self._problems.shared_number("epoch")
         self._strides: tuple[int, int] | None = None
         for clip_id, path, _ in found.missing:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,13 @@ def test_a_file_of_the_same_backbone_is_taken_whatever_is_around_its_names(tmp_p
     assert not torch.equal(bare.backbone.conv1.weight, first.backbone.conv1.weight)
 
 
+class Harmful:
+    """Ends the test run when it is unpickled as it asks for."""
+
+    def __reduce__(self) -> Any:
+        return os._exit, (3,)
+
+
 def save_text(path: Path) -> None:
     path.write_text("no weights")
 
@@ -82,10 +91,12 @@ def save_text(path: Path) -> None:
             {**build(backbone="thin").backbone.state_dict(), "more": torch.ones(1)}, path),
          "it has 1 weight too many, the first 'more'"),
         (lambda path: torch.save([1, 2], path), "w.pth holds no state dict, but list"),
-        (save_text, "w.pth cannot be read as weights"),
-        (lambda path: None, "w.pth cannot be read as weights: .*No such file"),
+        (save_text, r"w.pth is no file of tensors alone: .* that torch.save wrote\Z"),
+        (lambda path: torch.save(Harmful(), path), "w.pth is no file of tensors alone"),
+        (lambda path: path.write_bytes(pickle.dumps(Harmful())), "is no file of tensors alone"),
+        (lambda path: None, "w.pth cannot be read: No such file"),
     ],
-    ids=["another backbone", "too many", "a list", "text", "nothing"],
+    ids=["another backbone", "too many", "a list", "text", "code", "a pickle", "nothing"],
 )  # fmt: skip
 def test_other_weights_are_one_clear_sentence(
     tmp_path: Path, save: Callable[[Path], None], message: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,10 +66,17 @@ def load_pretrained(backbone: Backbone, name: str, weights: str) -> None:
 def _read(path: Path) -> Mapping[str, torch.Tensor]:
     """Return the state dict in a file; nothing in it is run."""
     try:
-        found: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).partition("\n")[0]
-        raise WeightsError(f"weights: {path} cannot be read as weights: {reason}") from error
+        with warnings.catch_warnings():  # of how old its pickle is
+            warnings.simplefilter("ignore")
+            found: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise WeightsError(f"weights: {path} cannot be read: {error.strerror}") from error
+    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        # Torch's own words advise to run what is in it.
+        raise WeightsError(
+            f"weights: {path} is no file of tensors alone: it is damaged, of another kind, or "
+            "would run code when read; give a state dict that torch.save wrote"
+        ) from error
     for inner in ("state_dict", "model"):  # as many trainings save it
         if isinstance(found, dict) and isinstance(found.get(inner), dict):
             found = found[inner]
