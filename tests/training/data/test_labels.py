@@ -54,7 +54,10 @@ def test_annotations_say_more_than_the_files() -> None:
 def test_clips_without_a_label_are_counted_and_named() -> None:
     head = r"^3 of 4 clips have no label \(b, c, d\): "
     files = [raw("a", "b", "c", "d", labels=("x", "", "", ""))]
-    with pytest.raises(TrainingError, match=head + "no labels file was given; needs a row"):
+    with pytest.raises(
+        TrainingError,
+        match=head + r".* has none in a column label, and a labels file \(--labels\) needs a row",
+    ):
         label_clips(["train"], files, None)
     known = Annotations({"z": Annotation("q")}, Path("l.csv"))
     with pytest.raises(TrainingError, match=head + r"l.csv \(its first id is 'z'\) needs a row"):

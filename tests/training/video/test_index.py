@@ -93,7 +93,9 @@ def test_a_row_that_does_not_name_a_clip_says_why(row: str, message: str, tmp_pa
 
 
 def test_tables_that_are_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="is not there: expected a list of clips or a folder"):
+    with pytest.raises(
+        SourceError, match="is not there: expected a list of clips, a video or a folder"
+    ):
         read_index(tmp_path / "nothing.csv")
     with pytest.raises(SourceError, match="expected clips, got none"):
         read_index(write(tmp_path / "empty.csv", "path,label"))

@@ -109,7 +109,7 @@ def label_clips(
             split_of = usual_split(own or split)
             rows.append(LabelledClip(split_of, file, index, clip_id, label, group, group_column))
     if missing:
-        where = "no labels file was given;"
+        where = f"{clips[0].path} has none in a column label, and a labels file (--labels)"
         if annotations is not None:
             where = f"{annotations.path} (its first id is {next(iter(annotations))!r})"
         raise TrainingError(
@@ -232,7 +232,8 @@ def name_classes(rows: Sequence[LabelledClip], task: str) -> tuple[str, ...]:
     names = sorted(set(train), key=lambda name: (not name.isdigit(), name.zfill(12)))
     if len(names) == 1:
         raise TrainingError(
-            f"only one class in the training clips ({names[0]!r}): nothing to tell apart"
+            f"only one class in the training clips ({names[0]!r}): nothing to tell apart; "
+            "give clips of another label, too"
         )
     return tuple(names)
 
@@ -251,6 +252,7 @@ def targets_of(
         if row.label not in index:
             raise TrainingError(
                 f"label {row.label!r} of {row.split} clip {row.clip_id!r} is not among the "
-                f"{len(names)} classes of the training clips"
+                f"{len(names)} classes of the training clips: give training clips of it, or take "
+                f"its clips out of {row.split}"
             )
     return tuple(index[row.label] for row in rows)

@@ -95,7 +95,7 @@ def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
             has_begun = (path / _LEDGER_NAME).is_file()  # `posemill frames` has, but not ended
             return _of_frames(path) if has_begun else _of_folder(path)
     if not path.exists():
-        raise SourceError(f"{path} is not there: expected a list of clips or a folder")
+        raise SourceError(f"{path} is not there: expected a list of clips, a video or a folder")
     if suffix_of(path.name) in VIDEO_SUFFIXES:
         return Index([ClipPlace(path.stem, str(path), "video")], [])
     with path.open("rb") as handle:
