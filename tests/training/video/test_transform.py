@@ -76,6 +76,16 @@ def test_colours_change_as_the_view_says() -> None:
     torch.testing.assert_close(flat, torch.full((3, 2), (tone + 0.4) / 2))
 
 
+def test_half_precision_of_the_network_does_not_round_pixels() -> None:
+    given = frames()
+    views = torch.stack([view(colour=(0.9, 0.8, 1.1)), view(crop=(0.1, 0.2, 0.7, 0.6))])
+    plain = ClipTransform()(given, views)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = ClipTransform()(given, views)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, plain)
+
+
 def test_an_erased_part_is_grey_in_all_frames_of_its_clip_alone() -> None:
     given = frames(2, 3, 8, 8)
     views = torch.stack([view(erased=(0.25, 0.5, 0.5, 0.25)), view()])

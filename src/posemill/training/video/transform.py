@@ -116,11 +116,11 @@ class ClipTransform(nn.Module):
         # clip: together, with normalising, one matrix for the colours of a pixel.
         own = torch.eye(3, device=clips.device)
         mixed = saturation * own + (1 - saturation) * grey.mT  # (B, 3, 3)
-        middle = brightness * (clips.mean((1, 3, 4))[:, None] @ grey)  # (B, 1, 1)
+        middle = brightness * (clips.mean((1, 3, 4))[..., None] * grey).sum(1, keepdim=True)
         matrix = contrast * brightness * mixed / (255 * std)
         offset = ((1 - contrast) * middle / 255 - mean) / std  # (B, 3, 1)
         length = clips.shape[1]
-        with torch.autocast(clips.device.type, enabled=False):
+        with torch.autocast(clips.device.type, enabled=False):  # pixels keep all their digits
             pixels = torch.baddbmm(
                 offset.repeat_interleave(length, 0),
                 matrix.repeat_interleave(length, 0),
