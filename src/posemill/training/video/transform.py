@@ -69,6 +69,11 @@ class ClipTransform(nn.Module):
             raise ValueError(
                 f"view: expected ({len(frames)}, {VIEW_SIZE}), got {tuple(view.shape)}"
             )
+        # A network in half precision would round colours, and where a part begins.
+        with torch.autocast(frames.device.type, enabled=False):
+            return self._transform(frames, view)
+
+    def _transform(self, frames: Tensor, view: Tensor | None) -> Tensor:
         # In one pass, in the order that all that follows reads: (B, T, 3, H, W), 0 to 255
         batch, length, height, width, _ = frames.shape
         clips = torch.empty(
@@ -120,12 +125,11 @@ class ClipTransform(nn.Module):
         matrix = contrast * brightness * mixed / (255 * std)
         offset = ((1 - contrast) * middle / 255 - mean) / std  # (B, 3, 1)
         length = clips.shape[1]
-        with torch.autocast(clips.device.type, enabled=False):  # pixels keep all their digits
-            pixels = torch.baddbmm(
-                offset.repeat_interleave(length, 0),
-                matrix.repeat_interleave(length, 0),
-                clips.flatten(3).flatten(0, 1),  # (B T, 3, H W)
-            )
+        pixels = torch.baddbmm(
+            offset.repeat_interleave(length, 0),
+            matrix.repeat_interleave(length, 0),
+            clips.flatten(3).flatten(0, 1),  # (B T, 3, H W)
+        )
         # As far as black and white, which normalising has moved
         return pixels.clamp_(-mean / std, (1 - mean) / std).reshape(clips.shape)
 
