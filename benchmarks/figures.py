@@ -45,7 +45,8 @@ class Figure:
     def _layout(self) -> str:
         """The same benchmark with other arguments must have another name."""
         words = self.benchmark.arguments.split()
-        return f"_{words[words.index('--layout') + 1]}" if "--layout" in words else ""
+        told = [words[words.index(f) + 1] for f in ("--layout", "--videos") if f in words]
+        return "".join(f"_{value}" for value in told)
 
     @property
     def wanted(self) -> str:
@@ -101,6 +102,9 @@ VIDEO_LOADING = Benchmark("training.video_loading", "--rounds 3")
 SHIFT = Benchmark("training.shift", "--rounds 20")
 TUNE = Benchmark("training.tune", "--seconds 60 --rounds 3")
 USUAL_SCRIPT = Benchmark("training.usual_script", "--rounds 3", ("lightning_fabric",))
+USUAL_SCRIPT_288 = Benchmark(
+    "training.usual_script", "--rounds 3 --videos sign_videos6", ("lightning_fabric",)
+)
 
 
 def _stock_figures() -> list[Figure]:
@@ -338,13 +342,18 @@ FIGURES = [
            at_least=1.5),
     Figure("training", "the same with `--keep-maths`", TUNE, "video_288_kept_maths",
            at_least=1.0),
-    Figure("training", "`tsm` from videos: CPU time of the usual script / ours tuned, one thread",
+    Figure("training", "`tsm` from videos of 120 pixels: CPU time of the usual script / ours "
+           "tuned, one thread",
            USUAL_SCRIPT, "usual", at_least=2),
     Figure("training", "the same, ours in fp32", USUAL_SCRIPT, "usual_fp32"),
     Figure("training", "the same by wall time on all cores, ours one process a core",
            USUAL_SCRIPT, "usual_cores"),
+    Figure("training", "the usual script / ours tuned, videos of 288 pixels, CPU time",
+           USUAL_SCRIPT_288, "usual", at_least=2),
+    Figure("training", "the same by wall time on all cores", USUAL_SCRIPT_288, "usual_cores"),
     Figure("training", "`tsm`: our loop / Lightning Fabric on the same batches", USUAL_SCRIPT,
            "fabric", at_least=1.0),
+    Figure("training", "the same, videos of 288 pixels", USUAL_SCRIPT_288, "fabric", at_least=1.0),
     Figure("training", "`tsm`: share that waits for packed frames, one loader process",
            USUAL_SCRIPT, "wait_packed", at_most=5, unit=" %", digits=1),
     Figure("training", "the same, for JPEGs", USUAL_SCRIPT, "wait_jpeg", at_most=10, unit=" %",

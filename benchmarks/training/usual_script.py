@@ -132,10 +132,12 @@ def share_waited(data: Path, folder: Path, number: int, workers: int) -> float:
 def main() -> None:
     """Decode, measure and print."""
     parser = make_parser(__doc__)
-    parser.add_argument("--videos", type=Path, default=VIDEOS)
+    parser.add_argument("--videos", type=Path, default=VIDEOS, help="folder, or a set beside it")
     parser.add_argument("--clips", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    if not options.videos.is_dir():
+        options.videos = VIDEOS.with_name(options.videos.name)
     options.videos = options.videos.resolve()
     if not (options.videos / "labels.csv").is_file():
         not_here(f"no {options.videos / 'labels.csv'}: videos kept outside of the project")
