@@ -45,7 +45,7 @@ demo: .venv/.base
 
 # Two processes side by side, since all tests in one take twice the time; the second prints at its
 # end. Not pytest-xdist: where one of its workers ends, the others wait for ever.
-SECOND := tests/training tests/web tests/tools tests/benchmarks tests/api tests/estimators
+SECOND := tests/training tests/web tests/tools tests/api tests/estimators
 test: lint
 	$(BIN)/python -m pytest -q $(SECOND) > .venv/second.log 2>&1 & second=$$!; \
 	  $(BIN)/python -m pytest -q $(SECOND:%=--ignore=%); first=$$?; \
