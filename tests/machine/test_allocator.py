@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from posemill.machine import allocator
 from posemill.machine.allocator import keep_freed_memory, return_freed_memory
 
 # How many pages come anew when blocks of 24 MB are freed and asked for ten times.
@@ -33,6 +34,14 @@ def test_freed_memory_is_used_again_without_asking_the_system() -> None:
     usual, kept = count_pages(), count_pages("keep_freed_memory")
     assert kept < usual / 3, (kept, usual)
     assert count_pages("keep_freed_memory", "return_freed_memory") > kept * 2
+
+
+def test_what_was_kept_is_returned_where_a_training_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(allocator, "return_freed_memory", lambda: calls.append("returned"))
+    with pytest.raises(KeyboardInterrupt), allocator.freed_memory_returned():
+        raise KeyboardInterrupt
+    assert calls == ["returned"]
 
 
 def test_who_set_malloc_by_the_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of malloc.h
 _USUAL_MMAP_MAX = 65536
@@ -24,6 +26,15 @@ def return_freed_memory() -> None:
     usual = {_MMAP_MAX: _USUAL_MMAP_MAX, _TRIM_THRESHOLD: _MOST_TRIM_THRESHOLD, _TOP_PAD: 1 << 17}
     if _set_options(usual):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextmanager
+def freed_memory_returned() -> Iterator[None]:
+    """Give what the block kept to the system at its end, however it ends."""
+    try:
+        yield
+    finally:
+        return_freed_memory()
 
 
 def _set_options(options: dict[int, int]) -> bool:

@@ -14,7 +14,7 @@ import torch
 
 from posemill import __version__
 from posemill.files import atomic_path
-from posemill.machine.allocator import keep_freed_memory, return_freed_memory
+from posemill.machine.allocator import freed_memory_returned, keep_freed_memory
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.fitting.scoring import UserScorer
 from posemill.training.loop.distributed import World
@@ -46,7 +46,7 @@ def train_rank(
         device = torch.device("cuda", world.local_rank)
         torch.cuda.set_device(device)
     precision, unread = choose_precision(config.precision, device), live_problems()
-    with numeric_settings(config), folder.naming_the_disk():
+    with freed_memory_returned(), numeric_settings(config), folder.naming_the_disk():
         workload = make()
         trainer = Trainer(
             workload, config, world=world, device=device, precision=precision, folder=folder
@@ -60,7 +60,6 @@ def train_rank(
         trainer.load_best()
         results, head = _final_scores(trainer)
         summary = trainer.summary()
-    return_freed_memory()
     summary |= {
         "scores": {name: result.scores for name, result in results.items()},
         "mode": config.parallel,
@@ -156,7 +155,7 @@ def _facts(workload: Workload, config: TrainConfig, world: World, precision: str
 def numeric_settings(config: TrainConfig) -> Iterator[None]:
     """Set threads, cuDNN and determinism for the block, and put them back after it.
 
-    Freed memory is kept for what comes next; `return_freed_memory` ends that.
+    Freed memory is kept for what comes next; `freed_memory_returned` around all of it ends that.
     """
     before = (
         torch.get_num_threads(),

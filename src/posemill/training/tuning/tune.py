@@ -11,6 +11,7 @@ from typing import Any
 
 from posemill.errors import ConfigError
 from posemill.language import translate, word
+from posemill.machine.allocator import freed_memory_returned
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.modes import plan_mode, plan_precision
@@ -90,7 +91,7 @@ def tune_training(make: MakeFor, resolved: Resolved) -> Tuned:
     workload = make(config)  # what is wrong with the data shows before anything is measured
     base = as_it_would_run(resolved, make)
     has_bar = config.progress
-    with _bar(config.tune_seconds, is_shown=has_bar) as report:
+    with freed_memory_returned(), _bar(config.tune_seconds, is_shown=has_bar) as report:
         search = Search(
             _kept(make, base, workload), base,
             started + config.tune_seconds * 0.8 - time.monotonic(),  # finding the mode took some
