@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.detection import Detector, make_anchors, sigmoid
+from posemill.estimators.holistic.detection import Detector, make_anchors
 
 
 def test_there_are_as_many_anchors_as_the_networks_have_rows() -> None:
@@ -24,11 +24,6 @@ def test_layers_of_equal_stride_share_a_grid_in_the_order_of_the_network() -> No
     expected = [corner for corner in corners for _ in range(2)] + [[0.5, 0.5]] * 4
     np.testing.assert_array_equal(anchors, np.array(expected, np.float32))
     assert len(make_anchors(5, (2,))) == 2 * 3 * 3  # a cell that is cut counts
-
-
-def test_the_sigmoid_is_flat_far_away() -> None:
-    values = sigmoid(np.array([-1000, 0, 2, 1000], np.float32))
-    np.testing.assert_allclose(values, [0, 0.5, 1 / (1 + math.exp(-2)), 1], rtol=1e-6)
 
 
 def test_the_best_detection_is_the_weighted_mean_of_those_that_overlap() -> None:

@@ -78,7 +78,7 @@ def test_landmarks_are_those_of_stock(
     """
     report = compare(source, mode)
     for part in ("pose", "face"):
-        assert report[part]["max"] < 1e-4, part
+        assert report[part]["max"] < 1e-6, part
     for part in PARTS:
         assert report[part]["agree"] == 1.0, part
         assert report[part]["median"] is None or report[part]["median"] < 0.02, part
@@ -94,7 +94,7 @@ def test_landmarks_with_an_option_are_those_of_stock(
     need_model("face_landmark_with_attention")
     report = compare(source, mode, option=option)
     for part in ("pose", "face"):
-        assert report[part]["max"] < 1e-4, part
+        assert report[part]["max"] < 1e-6, part
     agree, median, high = LIMITS[mode]
     for part in PARTS:
         assert report[part]["agree"] >= agree, part

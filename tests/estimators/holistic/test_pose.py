@@ -95,7 +95,7 @@ def test_metres_are_turned_upright_where_they_are_asked_for() -> None:
     world = follow(body(), static, SIZE).world
     assert world is not None
     np.testing.assert_allclose(world[0], [-2, 1, 3], atol=1e-6)  # a quarter turn
-    assert static.auxiliary is None  # nothing is remembered of a body that is not followed
+    assert static.next_rect is None  # nothing is remembered of a body that is not followed
 
 
 def test_a_followed_body_is_smoothed_and_remembered() -> None:
@@ -105,10 +105,11 @@ def test_a_followed_body_is_smoothed_and_remembered() -> None:
         pose = follow(body(x, visibility), state, SIZE)
     assert 0.5 < pose.points[0, 0] < 0.51
     assert float(pose.visibility[0]) == pytest.approx(0.9)
-    assert state.auxiliary is not None
+    assert state.next_rect is not None
     # the auxiliary points follow more slowly than the body
-    assert 0.5 < state.auxiliary[0, 0] < pose.points[0, 0]
-    np.testing.assert_allclose(state.auxiliary[:, 1], [0.5, 0.3], atol=1e-6)
+    assert 0.5 < state.next_rect.center_x < pose.points[0, 0]
+    # 20 px up: a square of 40 px, times 1.25, in shares of this frame
+    assert [float(v) for v in state.next_rect[1:]] == pytest.approx([0.5, 0.25, 0.5, 0], abs=1e-6)
     assert pose.world is not None
 
 
@@ -120,8 +121,8 @@ def test_a_body_may_be_followed_without_being_smoothed() -> None:
     assert float(pose.points[0, 0]) == pytest.approx(0.51, abs=1e-6)
     assert pose.visibility[0] == 0
     assert state.visibility is None
-    assert state.auxiliary is not None
-    assert state.auxiliary[0, 0] < 0.51
+    assert state.next_rect is not None
+    assert state.next_rect.center_x < 0.51
     assert pose.world is not None
     np.testing.assert_allclose(pose.world[0], [-2, 1, 3], atol=1e-6)
 
@@ -146,4 +147,4 @@ def test_a_body_without_size_is_not_filtered() -> None:
     pose.landmarks[34] = pose.landmarks[33]
     follow(pose, state, SIZE)
     assert state.body_filter.raw is None
-    assert state.auxiliary is not None
+    assert state.next_rect is not None

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError
+from posemill.estimators.holistic.rects import Rect
 from posemill.estimators.holistic.state import HolisticState
 
 
 def filled() -> HolisticState:
     """A state in which every field has a value of its own."""
     state = HolisticState(follows_pose=False, smooths=False, keeps_world=True, num_frames=7)
-    state.auxiliary = np.full((2, 2), 0.25, np.float32)
+    state.next_rect = Rect(*np.linspace(0.1, 0.5, 5, dtype=np.float32))
     state.visibility = np.full(33, 0.5, np.float32)
     state.previous = {name: np.full((21, 3), number, np.float32)
                       for number, name in enumerate(state.previous)}  # fmt: skip
@@ -26,7 +27,7 @@ def assert_same(one: HolisticState, other: HolisticState) -> None:
     for name in ("follows_pose", "smooths", "keeps_world", "num_frames"):
         assert getattr(one, name) == getattr(other, name)
         assert type(getattr(one, name)) is type(getattr(other, name))
-    np.testing.assert_equal(one.auxiliary, other.auxiliary)
+    assert one.next_rect == other.next_rect
     np.testing.assert_equal(one.visibility, other.visibility)
     np.testing.assert_equal(one.previous, other.previous)
     for name in ("body_filter", "world_filter"):
@@ -54,7 +55,7 @@ def test_bytes_of_something_else_are_refused() -> None:
 def test_after_a_frame_without_a_person_only_the_clock_and_visibility_stay() -> None:
     state = filled()
     state.lose_person()
-    assert state.auxiliary is None
+    assert state.next_rect is None
     assert state.previous == dict.fromkeys(("left_hand", "right_hand", "face"))
     assert state.body_filter.raw is None
     # as in the original, whose filters of these are not reset

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from posemill.estimators.holistic.libm import sigmoid
 from posemill.records import FloatArray
 
 _MIN_OVERLAP = 0.3
@@ -31,13 +32,6 @@ def make_anchors(size: int, strides: Sequence[int]) -> FloatArray:
         centers.append(grid.repeat(2 * (run - index), 0))
         index = run
     return np.concatenate(centers).astype(np.float32)
-
-
-def sigmoid(logits: FloatArray) -> FloatArray:
-    """Return the sigmoid, each step rounded to float32 as C's `expf` and operators do."""
-    one = np.float32(1)
-    with np.errstate(over="ignore"):
-        return one / (one + np.exp(-logits.astype(np.float64)).astype(np.float32))
 
 
 class Detector:

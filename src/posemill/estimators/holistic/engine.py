@@ -243,10 +243,7 @@ class HolisticEstimator:
 
     def _find_bodies(self, batch: list[HolisticFrame]) -> None:
         rects: list[Rect | None] = [
-            pose.rect_from_auxiliary(frame.state.auxiliary, frame.size)
-            if frame.state and frame.state.follows_pose and frame.state.auxiliary is not None
-            else None
-            for frame in batch
+            frame.state.next_rect if frame.state else None for frame in batch
         ]
         unknown = [index for index, rect in enumerate(rects) if rect is None]
         self._pose_detector.cut([(batch[index].pixels, None) for index in unknown])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posemill.estimators.holistic.crops import empty_shares
-from posemill.estimators.holistic.detection import Detector, sigmoid
+from posemill.estimators.holistic.detection import Detector
 from posemill.estimators.holistic.rects import (
     Point,
     Rect,
@@ -22,7 +22,7 @@ from posemill.estimators.holistic.rects import (
 )
 from posemill.estimators.holistic.smoothing import smooth_visibility
 from posemill.estimators.holistic.state import HolisticState
-from posemill.estimators.holistic.trigonometry import cos_sin
+from posemill.estimators.holistic.libm import cos_sin, sigmoid
 from posemill.records import FloatArray
 
 DETECTOR_STRIDES = (8, 16, 32, 32, 32)
@@ -79,7 +79,7 @@ def rect_from_detection(detector: Detector, outputs: list[FloatArray], size: Siz
 
 
 def rect_from_auxiliary(auxiliary: FloatArray, size: Size) -> Rect:
-    """Return where the body is expected by the auxiliary points of the frame before."""
+    """Return where the body is expected next by the auxiliary points of a frame of that size."""
     (center_x, center_y), (reach_x, reach_y) = auxiliary[:, :2]
     return _rect_around((center_x, center_y), (reach_x, reach_y), size)
 
@@ -149,7 +149,8 @@ def follow(pose: PoseLandmarks, state: HolisticState | None, size: Size) -> Pose
     if object_scale >= _MIN_OBJECT_SCALE:
         scale = f32(1) / object_scale
         smooth = state.body_filter(pixels, state.num_frames, value_scale=scale)
-    state.auxiliary = smooth[33:, :2] / pixels_of[:2]
+    # Made with the size of this frame; the next one may have another.
+    state.next_rect = rect_from_auxiliary(smooth[33:, :2] / pixels_of[:2], size)
     pose.landmarks = (smooth if state.smooths else pixels) / pixels_of
     if state.smooths:
         pose.visibility = smooth_visibility(pose.visibility, state.visibility)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posemill.estimators.holistic.trigonometry import atan2, cos_sin
+from posemill.estimators.holistic.libm import atan2, cos_sin
 from posemill.records import FloatArray
 
 Size = tuple[np.float32, np.float32]  # width, height in pixels

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from posemill.errors import FormatError
+from posemill.estimators.holistic.rects import Rect
 from posemill.estimators.holistic.smoothing import OneEuro
 from posemill.records import FloatArray
 
@@ -31,8 +32,8 @@ class HolisticState:
         smooths: Whether pose landmarks are filtered over time.
         keeps_world: Whether landmarks in metres are wanted too; the old API gives them.
         num_frames: Frames processed so far: the filters' clock.
-        auxiliary: `(2, 2)` filtered points that say where the body is in the next frame; None after
-            a frame without a person.
+        next_rect: Where the body is expected in the next frame; None after a frame without a
+            person, and where it is not followed.
         visibility: `(33,)` low-passed; kept over frames without a person, as the filter of the
             world landmarks is.
         previous: The landmarks of each part in the frame just before, where it was found.
@@ -42,7 +43,7 @@ class HolisticState:
     smooths: bool = True
     keeps_world: bool = False
     num_frames: int = 0
-    auxiliary: FloatArray | None = None
+    next_rect: Rect | None = None
     visibility: FloatArray | None = None
     previous: dict[str, FloatArray | None] = field(default_factory=lambda: dict.fromkeys(_PARTS))
     body_filter: OneEuro = field(default_factory=lambda: OneEuro(_BODY_CUTOFF, _BODY_BETA))
@@ -50,7 +51,7 @@ class HolisticState:
 
     def lose_person(self) -> None:
         """Take note of a frame without pose landmarks."""
-        self.auxiliary = None
+        self.next_rect = None
         self.body_filter.reset()
         self.previous = dict.fromkeys(_PARTS)
 
@@ -64,7 +65,7 @@ class HolisticState:
         header = (self.follows_pose, self.smooths, self.keeps_world, self.num_frames,
                   *(getattr(self, name).frame for name in _FILTERS))  # fmt: skip
         arrays: dict[str, Any] = {"header": np.array(header, np.int64)}
-        named = {"auxiliary": self.auxiliary, "visibility": self.visibility, **self.previous}
+        named = {"next_rect": self.next_rect, "visibility": self.visibility, **self.previous}
         for name in _FILTERS:
             one = getattr(self, name)
             named |= {f"{name}.{key}": getattr(one, key) for key in ("raw", "smooth", "slope")}
@@ -84,7 +85,9 @@ class HolisticState:
         except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
             raise FormatError(f"not a state of the holistic engine: {error}") from error
         state = cls(bool(follows_pose), bool(smooths), bool(keeps_world), num_frames)
-        state.auxiliary, state.visibility = arrays.get("auxiliary"), arrays.get("visibility")
+        state.visibility = arrays.get("visibility")
+        if "next_rect" in arrays:
+            state.next_rect = Rect(*arrays["next_rect"])
         state.previous = {part: arrays.get(part) for part in _PARTS}
         for name, frame in zip(_FILTERS, header[4:], strict=True):
             one = getattr(state, name)

@@ -1,8 +1,8 @@
-"""Sine, cosine and arctangent in float32, to the bit as the C library under stock gives them.
+"""Sine, cosine, arctangent and exp in float32, to the bit as the C library under stock gives them.
 
 The arctangent (FDLIBM's polynomial) is off by one unit in the last place for every sixth argument,
-sine and cosine (short polynomials in float64) for every eightieth; rectangles inherit that.
-Rounding the exact values instead would move some pixels of their crops.
+sine and cosine (short polynomials in float64) for every eightieth, exp for one in 1,700; rectangles
+inherit that. Rounding the exact values instead would move some pixels of their crops.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
+from posemill.records import FloatArray
 
 f32 = np.float32
 
@@ -30,6 +32,31 @@ _COSINE = ("-0x1.ffffffd0c621cp-2", "0x1.55553e1068f19p-5", "-0x1.6c087e89a359dp
 _S1, _S2, _S3 = map(float.fromhex, _SINE)
 _C1, _C2, _C3, _C4 = map(float.fromhex, _COSINE)
 _QUARTER_TURN = math.pi / 2
+# 2^(r/32) = 1 + r·(…) for r within -1/2 to 1/2, lowest power first.
+_PARTS = 32
+_E1 = float.fromhex("0x1.62e42ff0c52d6p-1") / _PARTS
+_E2 = float.fromhex("0x1.ebfce50fac4f3p-3") / _PARTS**2
+_E3 = float.fromhex("0x1.c6af84b912394p-5") / _PARTS**3
+_PARTS_PER_E = _PARTS * float.fromhex("0x1.71547652b82fep+0")
+_ROOTS = np.array([2.0 ** (part / _PARTS) for part in range(_PARTS)])
+
+
+def exp(values: FloatArray) -> FloatArray:
+    """Return e to the power of each value."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        parts = values.astype(np.float64) * _PARTS_PER_E
+        whole = np.rint(parts)
+        rest = parts - whole
+        fraction = (_E3 * rest + _E2) * (rest * rest) + (_E1 * rest + 1)
+        exponents, roots = np.divmod(whole.astype(np.int64), _PARTS)
+        result: FloatArray = (fraction * np.ldexp(_ROOTS[roots], exponents)).astype(np.float32)
+    return result
+
+
+def sigmoid(logits: FloatArray) -> FloatArray:
+    """Return 1 / (1 + exp(-logit)), each step rounded to float32."""
+    one = f32(1)
+    return one / (one + exp(-logits))
 
 
 def cos_sin(angle: np.float32) -> tuple[np.float32, np.float32]:

@@ -1,4 +1,4 @@
-"""Sine, cosine and arctangent, against the C library and against exact values."""
+"""Sine, cosine, arctangent and exp, against the C library and against exact values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import platform
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.trigonometry import atan2, cos_sin, f32
+from posemill.estimators.holistic.libm import atan2, cos_sin, exp, f32, sigmoid
 
 
 def test_the_arctangent_is_within_one_unit_in_the_last_place() -> None:
@@ -59,3 +59,20 @@ def test_sine_and_cosine_round_as_the_c_library_does() -> None:
     assert mine == [(libm.cosf(angle), libm.sinf(angle)) for angle in angles]
     rounded = [(float(f32(math.cos(angle))), float(f32(math.sin(angle)))) for angle in angles]
     assert mine != rounded
+
+
+def test_the_sigmoid_is_flat_far_away() -> None:
+    values = sigmoid(np.array([-1000, 0, 2, 1000], np.float32))
+    np.testing.assert_allclose(values, [0, 0.5, 1 / (1 + math.exp(-2)), 1], rtol=1e-6)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="stock on Linux uses glibc")
+def test_exp_rounds_as_the_c_library_does() -> None:
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    libm.expf.restype, libm.expf.argtypes = ctypes.c_float, [ctypes.c_float]
+    values = np.random.default_rng(0).uniform(-110, 90, 50_000).astype(np.float32)
+    ours = exp(values)
+    assert ours.tolist() == [libm.expf(value) for value in values]
+    # Rounding the exact value is not the same.
+    with np.errstate(over="ignore"):
+        assert (ours != np.exp(values.astype(np.float64)).astype(np.float32)).any()
