@@ -9,6 +9,7 @@ import numpy as np
 
 from posemill.estimators.holistic.crops import empty_shares
 from posemill.estimators.holistic.detection import Detector
+from posemill.estimators.holistic.libm import cos_sin, sigmoid
 from posemill.estimators.holistic.rects import (
     Point,
     Rect,
@@ -22,7 +23,6 @@ from posemill.estimators.holistic.rects import (
 )
 from posemill.estimators.holistic.smoothing import smooth_visibility
 from posemill.estimators.holistic.state import HolisticState
-from posemill.estimators.holistic.libm import cos_sin, sigmoid
 from posemill.records import FloatArray
 
 DETECTOR_STRIDES = (8, 16, 32, 32, 32)
