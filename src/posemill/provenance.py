@@ -98,12 +98,15 @@ def resolve(
     """
     given = cls.flatten(flags or {})
     from_file = read_toml(cls, file) if file else {}
-    values = {**from_file, **given}
+    values = cls.settle({**from_file, **given})
+    # What follows from a word has the source of the word.
+    derived = "flag" if cls.words().keys() & given.keys() else "file"
     layers = (
         ("to be given", missing or {}),
         ("preset", cls.preset_values(values)),
-        ("file", from_file),
-        ("flag", given),
+        (derived, values),
+        ("file", from_file.keys() & values.keys()),
+        ("flag", given.keys() & values.keys()),
     )
     sources = dict.fromkeys(cls.all_fields(), "default")
     for source, layer in layers:

@@ -79,7 +79,7 @@ def setting(
         most: The largest.
         above: The number must be larger than this.
         convert: Turns what was given into what is checked, for example 143 into a name.
-        old: Names of earlier versions; they go on working.
+        old: Its names in other programs and in earlier versions; they work like its own.
         flags: Spellings on the command line; made of the flat name by default.
         metavar: What stands for the value in `--help`.
         auto: What it is where not given, in words, for `--help`: None, 0 or `auto` say little.
@@ -123,7 +123,7 @@ class Field:
 
     @property
     def old(self) -> tuple[str, ...]:
-        """Names of earlier versions."""
+        """Its names in other programs and in earlier versions."""
         names: tuple[str, ...] = self.meta["old"]
         return names
 
@@ -210,17 +210,22 @@ class Settings:
     _flat_prefix = ""
     _groups: ClassVar[Mapping[str, type[Settings]]]
     _fields: ClassVar[Mapping[str, Field]]
+    _words: ClassVar[Mapping[str, Field]]
     _names: ClassVar[dict[tuple[str, str], Field]]  # by group and name
     __signature__: ClassVar[inspect.Signature]
     if TYPE_CHECKING:
         _given: frozenset[str]
 
-    def __init_subclass__(cls, *, command: str = "", flat_prefix: str = "") -> None:
+    def __init_subclass__(
+        cls, *, command: str = "", flat_prefix: str = "", words: type[Settings] | None = None
+    ) -> None:
         """Make a dataclass of the class.
 
         Args:
             command: The posemill command whose `--help` lists the fields.
             flat_prefix: Stands before the flat names of a group's fields.
+            words: Its fields can be given like those of this class, and are turned into them by
+                `settle`; no configuration has them.
         """
         super().__init_subclass__()
         cls._command, cls._flat_prefix = command, flat_prefix
@@ -229,7 +234,9 @@ class Settings:
         kinds = {each.name: hints[each.name] for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
         cls._groups = {name: kind for name, kind in kinds.items() if _is_group(kind)}
         cls._fields = {field.flat: field for field in _fields_of(cls, kinds)}
-        cls._names = {("", name): f for f in cls._fields.values() for name in (*f.old, f.flat)}
+        cls._words = words.all_fields() if words else {}
+        known = (*cls._fields.values(), *cls._words.values())
+        cls._names = {("", name): f for f in known for name in (*f.old, f.flat)}
         cls._names |= {(field.group, field.name): field for field in cls._fields.values()}
         # For `help()` and the completion of notebooks; the real one takes old names too.
         cls.__signature__ = inspect.Signature([_parameter(f) for f in cls._fields.values()])
@@ -241,7 +248,7 @@ class Settings:
         names = [each.name for each in dataclasses.fields(self)]  # type: ignore[arg-type]
         if len(args) > len(names):
             raise ConfigError(f"expected at most {len(names)} values, got {len(args)}")
-        given = cls.flatten({**dict(zip(names, args, strict=False)), **values})
+        given = cls.settle(cls.flatten({**dict(zip(names, args, strict=False)), **values}))
         chosen = {**cls.preset_values(given), **given}
         object.__setattr__(self, "_given", frozenset(given))
         groups: dict[str, dict[str, Any]] = {}
@@ -278,6 +285,16 @@ class Settings:
     def preset_values(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the values that stand in for defaults, by what was given; flat names."""
         return {}
+
+    @classmethod
+    def settle(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what was given, by flat name, with settings in place of `words`."""
+        return given
+
+    @classmethod
+    def words(cls) -> Mapping[str, Field]:
+        """Return what can be given and stands for settings, by name."""
+        return cls._words
 
     @classmethod
     def translate(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -347,6 +364,7 @@ def _walk(
             yield name, value, field
         else:
             known = [*cls.all_fields(), *(each.name for each in cls.all_fields().values())]
+            known += cls.words()
             near = hint(name, known) or f"; see: posemill {cls._command} --help"
             raise ConfigError(f"{where}{': ' if where else ''}unknown setting {name!r}{near}")
 

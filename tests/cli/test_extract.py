@@ -270,11 +270,10 @@ def test_show_config_of_an_extraction_says_where_each_value_came_from(tmp_path):
     assert ExtractConfig(**read_toml(ExtractConfig, tmp_path / "again.toml")).task_frames == 32
 
 
-def test_the_old_flag_keep_goes_on_working_and_says_so(tree, tmp_path):
+def test_the_old_flag_keep_goes_on_working(tree, tmp_path):
     out = str(tmp_path / "run")
     result = posemill("extract", str(tree), "--out", out, *FAKE, "--keep", "143")
     assert result.exit_code == 0
-    assert "--keep is now --skeleton; the old spelling will go in the next version" in result.stderr
     assert open_run(out).skeleton_name == "holistic-143"
 
 

@@ -58,7 +58,7 @@ def test_show_config_says_where_each_value_came_from(tmp_path: Path) -> None:
     assert lines["epochs"].endswith("# file")
     assert lines["batch_size"].split() == ["batch_size", "=", "5", "#", "flag"]
     assert lines["figures"].split() == ["figures", "=", "false", "#", "flag"]
-    assert lines["micro_batch"].split() == ["micro_batch", "=", "128", "#", "preset"]
+    assert lines["prefetch_factor"].split() == ["prefetch_factor", "=", "4", "#", "preset"]
     assert "# machine: " in lines["workers"]
     assert lines["seed"].endswith("# default")
     assert 'options = { "width" = 8 }' in lines["options"]
@@ -76,9 +76,7 @@ def test_the_flags_of_the_first_version_mean_what_they_meant() -> None:
     assert result.exit_code == 0, result.output
     for line in ('parallel = "multi_thread"', "workers = 2 ", 'ctc_decoder = "beam"'):
         assert line in result.stdout
-    assert "--mode is now --parallel" in result.stderr
-    assert "--num-workers is now --workers" in result.stderr
-    assert "--decoder is now --ctc-decoder" in result.stderr
+    assert not result.stderr
 
 
 @pytest.mark.parametrize(
@@ -141,19 +139,6 @@ def test_train_evaluate_and_predict_from_the_command_line(
     assert re.search(r"^  \S+T\S+ 完成：20 步，最佳在第 \d+ 步$", status, re.MULTILINE)
     ended = run("train", config, "--no-figures", "--resume")
     assert re.search(r"^时间 +数据 \d+%, 传输 \d+%, 前向 ", ended, re.MULTILINE)
-
-
-def test_flags_of_the_requirement_are_understood_and_our_own_named() -> None:
-    words = ["train", "--ims_per_gpu", "8", "--gradient_accumulation_steps", "4"]
-    result = CliRunner().invoke(build_app(), [*words, "--show-config", "--json"])
-    assert result.exit_code == 0, result.output
-    found = {row["name"]: row["value"] for row in json.loads(result.stdout)}
-    assert (found["micro_batch"], found["batch_size"]) == (8, 32)
-    assert "--ims-per-gpu is now --micro-batch" in result.stderr
-    words = ["train", "--use_fp16", "--device", "cpu", "--show-config"]
-    result = CliRunner().invoke(build_app(), words)
-    assert "--use-fp16 is now --precision fp16" in result.stderr
-    assert "precision = 'fp16' needs a GPU" in str(result.exception)
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])

@@ -148,7 +148,7 @@ def say_help(command: Any) -> None:
 
 
 def _new_flags(args: list[str], old: Mapping[str, str]) -> list[str]:
-    """Return args with today's flags for those of earlier versions; each is said on stderr."""
+    """Return args with our flags for those of other programs and of earlier versions."""
     result: list[str] = []
     prefix = ""
     for position, arg in enumerate(args):
@@ -159,9 +159,6 @@ def _new_flags(args: list[str], old: Mapping[str, str]) -> list[str]:
         if flag in old and not prefix:
             new, _, prefix = old[flag].partition(" ")
             new, _, whole = new.partition("=")
-            said = f"{new} {whole or prefix + '…'}" if whole or prefix else new
-            say(f"posemill: {flag} is now {said}; the old spelling will go in the next "
-                "version", err=True, colour="yellow")  # fmt: skip
             if whole:
                 result += [new, whole]
                 continue

@@ -51,7 +51,7 @@ Command = Callable[..., None]
 
 
 def old_flags(spellings: Mapping[str, str]) -> Callable[[Command], Command]:
-    """Return a decorator: a command goes on taking old flags, and says so on stderr.
+    """Return a decorator: a command also takes flags of other programs and of earlier versions.
 
     Args:
         spellings: Old flag to new one, `{"--jobs": "--workers"}`; or to a flag and the beginning
@@ -89,7 +89,7 @@ def with_config_flags(
     own = [p.replace(annotation=annotations[p.name]) for p in own]
     fields = {
         name: field
-        for name, field in config.all_fields().items()
+        for name, field in {**config.all_fields(), **config.words()}.items()
         if name not in skip and (not only or name in only)
     }
     usual = config.preset_values({})

@@ -10,6 +10,7 @@ import typer
 
 from posemill.cli.options import AsJson, old_flags, with_config_flags
 from posemill.cli.printing import print_json, print_lines, print_records, print_table, say
+from posemill.cli.train import MIXED
 from posemill.language import translate, word
 from posemill.terminal import counted, printable
 from posemill.training.config.train_config import TrainConfig
@@ -18,7 +19,7 @@ from posemill.training.config.train_config import TrainConfig
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("sweep")(old_flags({"--jobs": "--workers"})(sweep))
-    app.command("tune")(with_config_flags(tune, TrainConfig, skip=("out", "tune")))
+    app.command("tune")(MIXED(with_config_flags(tune, TrainConfig, skip=("out", "tune"))))
     app.command("advise")(advise)
     app.command("synthetic-corpus")(synthetic_corpus)
 

@@ -20,11 +20,13 @@ from posemill.cli.printing import (
 from posemill.language import translate, word
 from posemill.training.config.train_config import TrainConfig
 
+# Its own flag has a value, and `--use-fp16` none.
+MIXED = old_flags({"--use-fp16": "--precision=mixed", "--no-use-fp16": "--precision=fp32"})
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands of the training half."""
-    fp16 = old_flags({"--use-fp16": "--precision=fp16"})
-    command = fp16(with_config_flags(train, TrainConfig))
+    command = MIXED(with_config_flags(train, TrainConfig))
     command.bare_flags = {"--tune": ("all", "speed", "none")}  # type: ignore[attr-defined]
     app.command("train")(command)
     app.command("evaluate")(evaluate)
@@ -38,9 +40,6 @@ def train(
     show_config: ShowConfig = False,
     as_json: AsJson = False,
     *,
-    gradient_accumulation_steps: Annotated[
-        int | None, typer.Option(hidden=True, help="Sets the batch to so many passes.")
-    ] = None,
     flags: dict[str, Any],
 ) -> None:
     """Train a model on keypoints or video: one process or many; --resume continues after a kill."""
@@ -51,8 +50,6 @@ def train(
     from posemill.training.front import train as run_training
     from posemill.training.launch.torchrun import is_first_process, leave_at_once, under_torchrun
 
-    if gradient_accumulation_steps is not None:
-        flags["gradient_accumulation_steps"] = gradient_accumulation_steps
     resolved = resolve_config(config, flags)
     if show_config:
         print_config(resolve_hardware(resolved), as_json=as_json)

@@ -15,15 +15,14 @@ from posemill.training.config.presets import (
 
 
 def test_what_presets_differ_in():
-    names = ("micro_batch", "prefetch_factor", "pin_memory", "activation_checkpointing", "cache",
-             "eval_every", "save_every")  # fmt: skip
+    names = ("activation_checkpointing", "cache", "eval_every", "save_every")
     found = {preset: tuple(map(values.get, names)) for preset, values in PRESETS.items()}
     assert found == {
-        "high-performance": (64, 2, True, False, "ram", 5, 5),
-        "balanced": (32, 2, True, False, "mmap", 2, 2),
-        "memory-limited": (32, 2, False, True, "mmap", 5, 5),
-        "extreme": (128, 4, True, False, "ram", 10, 10),
-    }  # fmt: skip
+        "high-performance": (False, "ram", 5, 5),
+        "balanced": (False, "mmap", 2, 2),
+        "memory-limited": (True, "mmap", 5, 5),
+        "extreme": (False, "ram", 10, 10),
+    }
     assert all(values["persistent_workers"] is True for values in PRESETS.values())
     assert {"high-performance", "extreme"} == COMPILES_ON_GPU
 

@@ -87,7 +87,7 @@ FACTS = {
     "processes": (0, 0, None, ()),
     "threads": (0, 0, None, ()),
     "device": ("auto", None, None, ()),
-    "precision": ("auto", None, None, ("auto", "fp32", "bf16", "fp16")),
+    "precision": ("auto", None, None, ("auto", "fp32", "bf16", "fp16", "mixed")),
     "micro_batch": (32, 1, None, ()),
     "workers": (-1, -1, None, ()),
     "prefetch_factor": (2, 1, None, ()),
@@ -118,11 +118,11 @@ def test_the_defaults_the_limits_and_the_choices_of_every_setting() -> None:
     assert found == FACTS
 
 
-def test_names_of_earlier_versions_still_have_their_place() -> None:
+def test_names_of_other_programs_and_of_earlier_versions_have_their_place() -> None:
     old = {name: field.old for name, field in FIELDS.items() if field.old}
     assert old == {
-        "ctc_decoder": ("decoder",), "parallel": ("mode",), "micro_batch": ("ims_per_gpu",),
-        "workers": ("num_workers",),
+        "ctc_decoder": ("decoder",), "parallel": ("mode",), "workers": ("num_workers",),
+        "clip_grad_norm": ("max_grad_norm",), "precision": ("use_fp16",),
     }  # fmt: skip
     own = {name: (field.group, field.name) for name, field in FIELDS.items() if name != field.name}
     assert own == {
@@ -149,11 +149,13 @@ def test_one_fold_is_none_and_the_last_fold_is_one_less_than_their_number() -> N
     assert TrainConfig(scheduler="step", step_epochs=[1]).step_epochs == [1.0]
 
 
-@pytest.mark.parametrize("steps", [True, 1.5, 0, "2"])
-def test_passes_to_accumulate_are_a_whole_number(steps: object) -> None:
-    said = f"gradient_accumulation_steps: expected at least 1, got {steps!r}"
-    with pytest.raises(ConfigError, match=said):
-        TrainConfig(gradient_accumulation_steps=steps)
+@pytest.mark.parametrize("name", ["gradient_accumulation_steps", "ims_per_gpu"])
+@pytest.mark.parametrize(
+    ("value", "expected"), [(True, "int"), (1.5, "int"), ("2", "int"), (0, "at least 1")]
+)
+def test_passes_and_their_clips_are_whole_numbers(name: str, value: object, expected: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: expected {expected}, got {value!r}"):
+        TrainConfig(**{name: value})
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,13 @@ def test_passes_to_accumulate_are_a_whole_number(steps: object) -> None:
         ({"gradient_accumulation_steps": 1}, 32, 32),
         ({"gradient_accumulation_steps": 3, "batch_size": 64}, 22, 64),
         ({"gradient_accumulation_steps": 2, "preset": "extreme"}, 128, 256),
+        ({"gradient_accumulation_steps": 4, "batch_size": 64, "processes": 2}, 8, 64),
         ({"gradient_accumulation_steps": 2, "ims_per_gpu": 4, "processes": 0}, 4, 8),
+        ({"ims_per_gpu": 32}, 32, 32),
+        ({"ims_per_gpu": 128}, 128, 128),
+        ({"ims_per_gpu": 32, "processes": 2}, 32, 64),
+        ({"ims_per_gpu": 32, "batch_size": 64}, 32, 64),
+        ({"ims_per_gpu": 32, "micro_batch": 8}, 8, 32),  # where memory is short
         ({"gradient_accumulation_steps": 2, "micro_batch": 4, "batch_size": 8}, 4, 8),
     ],
 )
@@ -171,6 +179,15 @@ def test_two_of_pass_batch_and_accumulation_make_the_third(
 ) -> None:
     config = TrainConfig(**given)
     assert (config.micro_batch, config.batch_size) == (micro, batch)
+
+
+def test_accumulation_of_video_goes_by_the_presets_of_video(tmp_path: Path) -> None:
+    (tmp_path / "a.mp4").touch()
+    for data, batch in ((str(tmp_path), 32), ("", 64)):
+        assert TrainConfig(data=data, accumulation_steps=2).batch_size == batch
+        assert (
+            TrainConfig(data=data, preset="extreme", accumulation_steps=1).batch_size == 2 * batch
+        )
 
 
 def test_a_misspelt_field_names_the_near_one(tmp_path: Path) -> None:
@@ -259,10 +276,10 @@ def test_what_is_not_toml_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_presets_touch_speed_and_cadence_only(preset: str) -> None:
+def test_presets_touch_speed_cadence_and_the_batch_only(preset: str) -> None:
     config, base = resolve_config(None, {"preset": preset}).config, TrainConfig()
     for name, field in FIELDS.items():
-        if field.group in ("model", "augmentation", "optimisation"):
+        if field.group in ("model", "augmentation", "optimisation") and name != "batch_size":
             assert getattr(config, name) == getattr(base, name), name
 
 
@@ -288,29 +305,50 @@ def test_presets_scale_down_by_what_the_machine_has_and_say_so() -> None:
     assert large.sources["workers"] == "machine: 32 cores, preset extreme"
     small = resolve_config(None, {"preset": "extreme"}, cores=2, memory_bytes=3 << 30)
     assert (small.config.micro_batch, small.config.workers) == (32, 2)
-    assert small.config.batch_size == large.config.batch_size
+    assert small.config.batch_size == large.config.batch_size == 128
     said = "machine: 3072 MB of memory, preset extreme wants 128"
     assert small.sources["micro_batch"] == said
     asked = resolve_config(None, {"preset": "extreme", "micro_batch": 128}, memory_bytes=1 << 30)
     assert asked.config.micro_batch == 128
 
 
-def test_the_names_of_the_requirement_are_understood(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "flags", "micro", "batch"),
+    [
+        ("batch_size = 64", {"gradient_accumulation_steps": 4}, 16, 64),
+        ("micro_batch = 8", {"gradient_accumulation_steps": 4}, 8, 32),
+        ("gradient_accumulation_steps = 4", {"gradient_accumulation_steps": 2}, 32, 64),
+        ("ims_per_gpu = 16\naccumulation_steps = 4", {"accumulation_steps": 2}, 16, 32),
+        ("ims_per_gpu = 16\naccumulation_steps = 4", {"ims_per_gpu": 8}, 8, 32),
+        ("ims_per_gpu = 16", {"accumulation_steps": 4}, 16, 64),
+        ("accumulation_steps = 4", {"ims_per_gpu": 16}, 16, 64),
+        ("accumulation_steps = 4", {"batch_size": 128}, 32, 128),
+    ],
+)
+def test_flags_change_one_of_pass_batch_and_accumulation_of_a_file(
+    tmp_path: Path, file: str, flags: dict[str, int], micro: int, batch: int
+) -> None:
     path = tmp_path / "c.toml"
-    path.write_text("use_fp16 = true\nims_per_gpu = 16\ngradient_accumulation_steps = 2\n")
-    config = resolve_config(path).config
-    assert (config.precision, config.micro_batch, config.batch_size) == ("fp16", 16, 32)
-    assert TrainConfig(use_fp16=False).precision == "fp32"
-    limited = TrainConfig(preset="memory-limited", gradient_accumulation_steps=2)
-    assert (limited.micro_batch, limited.batch_size) == (32, 64)
+    path.write_text(file)
+    resolved = resolve_config(path, flags, memory_bytes=1 << 28)
+    assert (resolved.config.micro_batch, resolved.config.batch_size) == (micro, batch)
+    assert "preset" not in (resolved.sources["micro_batch"], resolved.sources["batch_size"])
+    again = tmp_path / "again.toml"
+    again.write_text(resolved.to_toml())
+    assert resolve_config(again).config == resolved.config
+
+
+def test_what_contradicts_itself_about_the_batch_says_what_would_not() -> None:
     assert TrainConfig(batch_size=65, gradient_accumulation_steps=2).micro_batch == 33
     assert TrainConfig(micro_batch=4, processes=2, gradient_accumulation_steps=3).batch_size == 24
+    assert TrainConfig(use_fp16=False).precision == "fp32"
     for wrong, said in (
         ({"use_fp16": True, "precision": "bf16"}, "use_fp16 and precision say the same thing"),
         ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps: expected at least 1"),
         (
             {"gradient_accumulation_steps": 2, "micro_batch": 4, "batch_size": 9},
-            "gradient_accumulation_steps = 2 of 4 clips make a batch of 8, but batch_size = 9",
+            "gradient_accumulation_steps = 2 of 4 clips make a batch of 8, but batch_size = 9: "
+            "change one of them, for example --micro-batch 5",
         ),
     ):
         with pytest.raises(ConfigError, match=said):

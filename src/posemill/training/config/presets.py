@@ -1,7 +1,8 @@
-"""Named bundles of speed settings. None touches the global batch, the learning rate or the epochs.
+"""Named bundles of speed settings; none touches the learning rate or the epochs.
 
-`micro_batch` is the most clips of one forward pass: a preset with a small one accumulates more
-often, one with a large one is capped by `batch_size`. So every preset takes the same steps.
+`high-performance`, `memory-limited` and `extreme` have the numbers that people know them by:
+clips of a pass (`ims_per_gpu`), passes of a step (`gradient_accumulation_steps`), loader processes,
+mixed precision. A batch of several passes is `batch_size`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from posemill.errors import ConfigError
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "high-performance": {
         "micro_batch": 64,
+        "batch_size": 64,
         "prefetch_factor": 2,
         "pin_memory": True,
         "persistent_workers": True,
+        "precision": "mixed",
         "activation_checkpointing": False,
         "cache": "ram",
         "eval_every": 5,
@@ -24,9 +27,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     "balanced": {
         "micro_batch": 32,
+        "batch_size": 64,
         "prefetch_factor": 2,
         "pin_memory": True,
         "persistent_workers": True,
+        "precision": "auto",
         "activation_checkpointing": False,
         "cache": "mmap",
         "eval_every": 2,
@@ -34,9 +39,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     "memory-limited": {
         "micro_batch": 32,
+        "batch_size": 64,
         "prefetch_factor": 2,
-        "pin_memory": False,
+        "pin_memory": True,
         "persistent_workers": True,
+        "precision": "mixed",
         "activation_checkpointing": True,
         "cache": "mmap",
         "eval_every": 5,
@@ -44,9 +51,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     "extreme": {
         "micro_batch": 128,
+        "batch_size": 128,
         "prefetch_factor": 4,
         "pin_memory": True,
         "persistent_workers": True,
+        "precision": "mixed",
         "activation_checkpointing": False,
         "cache": "ram",
         "eval_every": 10,
@@ -55,12 +64,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 # Of video, where a clip of a pass takes more: 8 frames of 224 pixels.
 _OF_VIDEO: Mapping[str, Mapping[str, Any]] = {
-    name: {"micro_batch": micro, "batch_size": 32, "model": "tsm", "cache": cache}
-    for name, micro, cache in (
-        ("high-performance", 32, "mmap"), ("balanced", 16, "none"), ("memory-limited", 4, "none"),
-        ("extreme", 64, "mmap"),
-    )
-}  # fmt: skip
+    "high-performance": {"micro_batch": 32, "batch_size": 32, "model": "tsm", "cache": "mmap"},
+    "balanced": {"micro_batch": 16, "batch_size": 32, "model": "tsm", "cache": "none"},
+    "memory-limited": {"micro_batch": 4, "batch_size": 32, "model": "tsm", "cache": "none"},
+    "extreme": {"micro_batch": 64, "batch_size": 64, "model": "tsm", "cache": "mmap"},
+}
 # Compiled on a GPU only: on CPUs it was slower more often than not, so there it is asked for by
 # name (`--compile`).
 COMPILES_ON_GPU = frozenset({"high-performance", "extreme"})

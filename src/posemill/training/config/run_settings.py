@@ -8,6 +8,13 @@ from posemill.settings import Settings, setting
 from posemill.training.config.presets import PRESETS, USUAL
 
 
+def _of_use_fp16(value: Any) -> Any:
+    """Return the precision that `use_fp16` means."""
+    if isinstance(value, bool):
+        return "mixed" if value else "fp32"
+    return value
+
+
 class ModelSettings(Settings):
     """The network, its loss, and how its scores are read."""
 
@@ -44,9 +51,9 @@ class OptimisationSettings(Settings):
     )
     batch_size: int = setting(
         "Clips in one optimizer step, over all processes.",
-        default=64,
+        default=USUAL["batch_size"],
         least=1,
-        auto="64; 32 of video",
+        auto="by the preset: 64, 32 of video",
     )
     lr: float = setting("Learning rate at its highest.", default=0.002, least=0)
     optimizer: str = setting(
@@ -75,7 +82,10 @@ class OptimisationSettings(Settings):
         "Its own settings, as name=value: epoch_factor, most_lr_factor, short_cycle.", default={}
     )
     clip_grad_norm: float = setting(
-        "Largest norm of the gradient; 0: no clipping.", default=1.0, least=0
+        "Largest norm of the gradient; 0: no clipping.",
+        default=1.0,
+        least=0,
+        old=("max_grad_norm",),
     )
     ema_decay: float = setting(
         "Moving average of the weights, used to evaluate; 0: off.",
@@ -91,11 +101,25 @@ class OptimisationSettings(Settings):
     )
 
 
+class BatchWords(Settings):
+    """The batch as other programs say it; it becomes `micro_batch` and `batch_size`."""
+
+    ims_per_gpu: int = setting(
+        "Clips of a pass on each GPU or process; batch_size is then so many times the passes and "
+        "the processes.",
+        default=0,
+        least=1,
+    )
+    gradient_accumulation_steps: int = setting(
+        "Passes of an optimizer step.", default=0, least=1, old=("accumulation_steps",)
+    )
+
+
 class SpeedSettings(Settings):
     """What changes the time a training takes and not its steps."""
 
     preset: str = setting(
-        "Bundle of speed settings; none changes the global batch or lr.",
+        "Bundle of speed settings; none changes lr or epochs.",
         default="balanced",
         choices=tuple(PRESETS),
     )
@@ -111,16 +135,18 @@ class SpeedSettings(Settings):
     threads: int = setting("Threads of each process; 0: cores // processes.", default=0, least=0)
     device: str = setting("auto, cpu, cuda or cuda:N.", default="auto")
     precision: str = setting(
-        "Number format of the forward pass.",
-        default="auto",
-        choices=("auto", "fp32", "bf16", "fp16"),
+        "Number format of the forward pass; mixed (also --use-fp16): fp16 on a GPU, bf16 on a CPU "
+        "that computes it.",
+        default=USUAL["precision"],
+        choices=("auto", "fp32", "bf16", "fp16", "mixed"),
+        convert=_of_use_fp16,
+        old=("use_fp16",),
     )
     micro_batch: int = setting(
         "Most clips in one forward pass; more are accumulated.",
         default=USUAL["micro_batch"],
         least=1,
         auto="by the preset: 32, 16 of video",
-        old=("ims_per_gpu",),
     )
     workers: int = setting(
         "Loader processes of each rank; -1: by the preset and the cores.",

@@ -20,6 +20,7 @@ from posemill.training.config.data_settings import (
 )
 from posemill.training.config.presets import preset_values
 from posemill.training.config.run_settings import (
+    BatchWords,
     ModelSettings,
     OptimisationSettings,
     OutputSettings,
@@ -29,7 +30,7 @@ from posemill.training.data.kinds import join_streams, kind_of
 from posemill.training.multigrid.options import check_options
 
 
-class TrainConfig(Settings, command="train"):
+class TrainConfig(Settings, command="train", words=BatchWords):
     """Every setting of a training, checked when it is made; the help of each is in its field.
 
     Settings lie in groups, in Python as in TOML, and each has a flat name that is its flag too:
@@ -67,20 +68,30 @@ class TrainConfig(Settings, command="train"):
 
     @classmethod
     def translate(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return one text for two paths of data, `precision` for `use_fp16`, batches for passes."""
+        """Return one text for two paths of data."""
         result = dict(values)
         given = result.get("data")
         if isinstance(given, (list, tuple)):
             result["data"] = join_streams(given)
         elif isinstance(given, Mapping) and isinstance(given.get("path"), (list, tuple)):
             result["data"] = {**given, "path": join_streams(given["path"])}
-        if "use_fp16" in result:
-            if "precision" in result:
-                raise ConfigError("use_fp16 and precision say the same thing: give one of them")
-            result["precision"] = "fp16" if result.pop("use_fp16") else "fp32"
-        if "gradient_accumulation_steps" in result:
-            _set_batches(result, result.pop("gradient_accumulation_steps"))
         return result
+
+    @classmethod
+    def settle(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what was given, with `micro_batch` and `batch_size` for passes of a step."""
+        words = {
+            name: cls.words()[name].check(given[name]) for name in cls.words() if name in given
+        }
+        if not words:
+            return given
+        rest = {name: value for name, value in given.items() if name not in words}
+        sizes = {
+            name: cls.all_fields()[name].check(rest[name])
+            for name in ("micro_batch", "batch_size", "processes")
+            if name in rest
+        }
+        return rest | _batches_of(**words, **sizes, preset=cls.preset_values(rest))
 
     def check(self) -> None:
         """Raise `ConfigError` where settings do not go together."""
@@ -122,22 +133,29 @@ def open_augmentation(config: TrainConfig) -> dict[str, float]:
     }
 
 
-def _set_batches(values: dict[str, Any], steps: Any) -> None:
-    """Put the global batch for a number of accumulated passes, or the pass for the batch."""
-    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-        raise ConfigError(f"gradient_accumulation_steps: expected at least 1, got {steps!r}")
-    micro = values.get("micro_batch", values.get("ims_per_gpu"))
-    if micro is None and isinstance(values.get("batch_size"), int):
-        values["micro_batch"] = -(-values["batch_size"] // steps)
-        return
-    if micro is None:
-        micro = preset_values(values.get("preset", "balanced"))["micro_batch"]
-    batch = steps * micro * max(1, values.get("processes") or 1)
-    if values.setdefault("batch_size", batch) != batch:
+def _batches_of(
+    *,
+    ims_per_gpu: int = 0,
+    gradient_accumulation_steps: int = 0,
+    micro_batch: int = 0,
+    batch_size: int = 0,
+    processes: int = 0,
+    preset: Mapping[str, Any],
+) -> dict[str, int]:
+    """Return `micro_batch` and `batch_size`; what is 0 was not given."""
+    steps, ranks = gradient_accumulation_steps, max(1, processes)
+    clips = micro_batch or ims_per_gpu
+    if batch_size and steps and not clips:
+        clips = -(-batch_size // (steps * ranks))
+    clips = clips or preset["micro_batch"]
+    batch = batch_size or (ims_per_gpu or clips) * (steps or 1) * ranks
+    if batch_size and steps and -(-batch_size // (clips * ranks)) != steps:
         raise ConfigError(
-            f"gradient_accumulation_steps = {steps} of {micro} clips make a batch of {batch}, but "
-            f"batch_size = {values['batch_size']}: give two of the three"
+            f"gradient_accumulation_steps = {steps} of {clips} clips make a batch of "
+            f"{steps * clips * ranks}, but batch_size = {batch_size}: change one of them, for "
+            f"example --micro-batch {-(-batch_size // (steps * ranks))}"
         )
+    return {"micro_batch": clips, "batch_size": batch}
 
 
 FIELDS = TrainConfig.all_fields()

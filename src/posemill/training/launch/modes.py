@@ -109,7 +109,8 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
 def plan_precision(config: TrainConfig) -> Precision:
     """Return the number format, by what the hardware has: a stopwatch would change the results."""
     device = choose_device(config.device)
-    if config.precision == "auto" and config.deterministic and device.type == "cpu":
+    is_open = config.precision == "auto" or "precision" not in config.given
+    if is_open and config.deterministic and device.type == "cpu":
         return Precision("fp32", "deterministic: the same on every CPU", "cpu")
     return choose_precision(config.precision, device)
 
@@ -126,7 +127,7 @@ def resolve_hardware(resolved: Resolved) -> Resolved:
     if config.device == "auto":
         found["device"] = device.type
         why["device"] = "a GPU is here" if device.type == "cuda" else "no GPU here"
-    if config.precision == "auto":
+    if config.precision in ("auto", "mixed"):
         chosen = plan_precision(config)
         found["precision"], why["precision"] = chosen.name, chosen.reason
     planned = (plan.apply(config) if plan else config).to_dict()

@@ -299,7 +299,7 @@ def _plan_of(folder: RunFolder, config: TrainConfig) -> ModePlan:
 
 def _precision_of(folder: RunFolder, config: TrainConfig) -> Precision | None:
     """The precision a run began with, unless another one is asked for."""
-    if config.precision != "auto":
+    if config.precision not in ("auto", "mixed"):
         return None
     name = folder.read_facts()["precision"]
     return Precision(name, "as the run began", choose_device(config.device).type)

@@ -77,7 +77,8 @@ def choose_precision(requested: str, device: torch.device) -> Precision:
     """Return the format to use.
 
     `auto` on a GPU: bf16 where the GPU has it, else fp16. On a CPU: bf16 where the CPU has
-    instructions for it, else fp32, as emulated bf16 is more than ten times slower.
+    instructions for it, else fp32, as emulated bf16 is more than ten times slower. `mixed`
+    (`use_fp16`) is the same on a CPU, and fp16 on a GPU.
     """
     kind = device.type
     if kind == "cuda":
@@ -85,10 +86,13 @@ def choose_precision(requested: str, device: torch.device) -> Precision:
     fast = cpu_has_fast_bf16()
     missing = "this CPU has neither AVX512-BF16 nor AMX: bf16 would be emulated, 10 times slower"
     if requested == "fp16":
-        raise ConfigError("precision = 'fp16' needs a GPU; on a CPU use auto, fp32 or bf16")
+        raise ConfigError("precision = 'fp16' needs a GPU; on a CPU use auto, mixed, fp32 or bf16")
     if requested == "auto":
         reason = "this CPU has bf16 instructions" if fast else missing
         return Precision("bf16" if fast else "fp32", reason, kind)
+    if requested == "mixed":
+        reason = "mixed, which is bf16 on a CPU that computes it; fp16 is for GPUs"
+        return Precision("bf16", reason, kind) if fast else Precision("fp32", missing, kind)
     if requested == "bf16" and not fast:
         return Precision("bf16", f"asked for, although {missing}", kind, is_slow=True)
     return Precision(requested, "asked for", kind)
@@ -101,6 +105,8 @@ def _choose_on_gpu(requested: str, has_bf16: bool) -> Precision:
         return Precision("fp16", "this GPU has no bf16; the loss is scaled", "cuda")
     if requested == "bf16" and not has_bf16:
         return Precision("bf16", "asked for, although this GPU emulates it", "cuda", is_slow=True)
+    if requested == "mixed":
+        return Precision("fp16", "mixed, which is fp16 on a GPU; the loss is scaled", "cuda")
     return Precision(requested, "asked for", "cuda")
 
 

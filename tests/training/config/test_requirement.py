@@ -1,0 +1,145 @@
+"""The words and the presets of ../shared/requirement/003, in a file, as flags and in Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from posemill.cli.app import build_app
+from posemill.training.config.presets import MOST_WORKERS
+from posemill.training.config.resolve import resolve_config
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.loop.precision import choose_device, choose_precision
+
+# As the requirement writes them.
+WRITTEN = {
+    "high-performance": """
+        ims_per_gpu=64
+        num_workers=8
+        pin_memory=True
+        persistent_workers=True
+        prefetch_factor=2
+        use_fp16=True
+        gradient_accumulation_steps=1
+    """,
+    "memory-limited": """
+        ims_per_gpu=32
+        num_workers=8
+        pin_memory=True
+        persistent_workers=True
+        prefetch_factor=2
+        use_fp16=True
+        gradient_accumulation_steps=2
+    """,
+    "extreme": """
+        ims_per_gpu=128
+        num_workers=16
+        pin_memory=True
+        persistent_workers=True
+        prefetch_factor=4
+        use_fp16=True
+        gradient_accumulation_steps=1
+    """,
+}
+MEANT = {
+    "high-performance": (64, 64, 8, True, True, 2, "mixed"),
+    "memory-limited": (32, 64, 8, True, True, 2, "mixed"),
+    "extreme": (128, 128, 16, True, True, 4, "mixed"),
+}
+
+
+def meaning(config: TrainConfig) -> tuple[Any, ...]:
+    names = ("micro_batch", "batch_size", "workers", "pin_memory", "persistent_workers",
+             "prefetch_factor", "precision")  # fmt: skip
+    return tuple(getattr(config, name) for name in names)
+
+
+def settings_of(text: str) -> dict[str, Any]:
+    pairs = (line.split("=") for line in text.split())
+    return {name: {"True": True}.get(value) or int(value) for name, value in pairs}
+
+
+@pytest.mark.parametrize("preset", WRITTEN)
+def test_a_preset_of_ours_has_the_numbers_of_the_requirement(preset: str) -> None:
+    config = TrainConfig(preset=preset)
+    assert meaning(config.replace(workers=MOST_WORKERS[preset])) == MEANT[preset]
+
+
+@pytest.mark.parametrize("preset", WRITTEN)
+def test_the_settings_of_the_requirement_mean_the_same_in_file_and_python(
+    preset: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(WRITTEN[preset].replace("True", "true"))
+    settings = settings_of(WRITTEN[preset])
+    for config in (
+        resolve_config(path, memory_bytes=1 << 28).config,
+        resolve_config(None, settings).config,
+        TrainConfig(**settings),
+        TrainConfig().replace(**settings),
+    ):
+        assert meaning(config) == MEANT[preset]
+
+
+@pytest.mark.parametrize("command", ["train", "tune"])
+@pytest.mark.parametrize("preset", WRITTEN)
+def test_the_settings_of_the_requirement_are_flags_as_they_are_written(
+    preset: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def look(config: Any, *, keep_maths: bool = False, **settings: Any) -> Any:
+        settings.pop("out", None)
+        seen.append(config if command == "train" else resolve_config(None, settings))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"posemill.training.front.{command}", look)
+    words = [command]
+    for name, value in settings_of(WRITTEN[preset]).items():
+        words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    result = CliRunner().invoke(build_app(), words)
+    assert "next version" not in result.output
+    assert "is now" not in result.output
+    assert meaning(seen[0].config) == MEANT[preset]
+
+
+def test_accumulation_steps_and_max_grad_norm_are_understood_everywhere(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text("ims_per_gpu = 16\naccumulation_steps = 4\nmax_grad_norm = 0.5\n")
+    words = ["train", "--ims_per_gpu", "16", "--accumulation_steps", "4", "--max_grad_norm", "0.5"]
+    result = CliRunner().invoke(build_app(), [*words, "--show-config", "--json"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    from_flags = {row["name"]: row["value"] for row in json.loads(result.stdout)}
+    in_python = TrainConfig(ims_per_gpu=16, accumulation_steps=4, max_grad_norm=0.5)
+    for found in (resolve_config(path).config.to_dict(), from_flags, in_python.to_dict()):
+        named = {name: found[name] for name in ("micro_batch", "batch_size", "clip_grad_norm")}
+        assert named == {"micro_batch": 16, "batch_size": 64, "clip_grad_norm": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("has_bf16", "name", "reason"),
+    [
+        (True, "bf16", "mixed, which is bf16 on a CPU that computes it; fp16 is for GPUs"),
+        (False, "fp32", "this CPU has neither AVX512-BF16 nor AMX: bf16 would be emulated, 10 "
+         "times slower"),
+    ],
+)  # fmt: skip
+def test_use_fp16_on_a_cpu_is_the_mixed_precision_it_has_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, has_bf16: bool, name: str, reason: str
+) -> None:
+    module = "posemill.training.loop.precision"
+    monkeypatch.setattr(f"{module}.cpu_has_fast_bf16", lambda: has_bf16)
+    chosen = choose_precision(TrainConfig(use_fp16=True).precision, choose_device("cpu"))
+    assert (chosen.name, chosen.reason, chosen.is_slow) == (name, reason, False)
+    words = ["train", "--use_fp16", "--device", "cpu", "--show-config", "--json"]
+    result = CliRunner().invoke(build_app(), words)
+    assert (result.exit_code, result.stderr) == (0, "")
+    rows = {row["name"]: row for row in json.loads(result.stdout)}
+    assert rows["precision"]["value"] == name
+    assert rows["precision"]["source"] == f"machine: {reason}"
+    off = CliRunner().invoke(build_app(), ["train", "--no-use-fp16", "--show-config"])
+    assert 'precision = "fp32" ' in off.stdout
