@@ -30,6 +30,11 @@ SPLIT_NAMES = ("train", "dev", "val", "valid", "validation", "test")
 _ALIASES = dict.fromkeys(("val", "valid", "validation"), "dev")
 
 
+def label_of_folder(clip_id: str) -> str:
+    """Return the folder that a clip lies in, where data has one for each label; else nothing."""
+    return clip_id.rpartition("/")[0].rpartition("/")[2]
+
+
 @dataclass(frozen=True)
 class Clip:
     """One clip of a dataset, before anything is read from it.

@@ -23,6 +23,7 @@ from posemill.jobs.frames.run import unused_settings, write_frames
 from posemill.sources import find_clips
 from posemill.stores.frame_index import read_index
 from posemill.stores.reader import open_run
+from posemill.training.video.index import read_index as read_training_index
 
 
 @pytest.fixture
@@ -354,3 +355,28 @@ def test_a_frame_too_large_for_its_format_is_said():
 def photo_like():
     noise = np.random.default_rng(0).integers(0, 255, (12, 16, 3), np.uint8)
     return resize_frame(noise, (64, 48))
+
+
+@pytest.mark.parametrize("pack", [False, True])
+def test_labels_of_folders_are_those_a_training_on_the_folder_itself_has(
+    tmp_path, write_video, pack
+):
+    root = tmp_path / "labelled"
+    for number, name in enumerate(("train/hello/a", "train/sorry/b", "dev/hello/c", "d")):
+        write_video(root / f"{name}.mp4", 4, seed=number)
+    config = FramesConfig(root, tmp_path / "kept", executor="serial", pack=pack)
+    write_frames(config)
+
+    def labels(place):
+        return {(clip.split, clip.clip_id): clip.label for clip in read_training_index(place).clips}
+
+    assert labels(tmp_path / "kept") == labels(root)
+    assert labels(root)["train", "sorry/b"] == "sorry"
+    assert labels(root)["all", "d"] == ""
+
+
+def test_a_list_without_labels_gets_none_from_its_paths(tmp_path, write_video):
+    write_video(tmp_path / "2021" / "a.mp4", 4)
+    (tmp_path / "list.csv").write_text("path\n2021/a.mp4\n")
+    summary = write_frames(FramesConfig(tmp_path / "list.csv", tmp_path / "o", executor="serial"))
+    assert [clip.label for clip in read_index(summary.index)] == [None]

@@ -28,7 +28,7 @@ from posemill.jobs.frames.places import (
     write_places,
 )
 from posemill.provenance import describe_unused
-from posemill.records import Clip
+from posemill.records import Clip, label_of_folder
 from posemill.sources import ClipList
 from posemill.sources.tracking import Tracking
 from posemill.storage import uri_of
@@ -137,12 +137,16 @@ class FramesJob(FrameJob):
     def _index(self, ledger: Ledger, clips: ClipList) -> Iterator[IndexedClip]:
         config = self.config
         places = read_places(config.out) if config.pack else {}
+        has_label_folders = clips.layout in ("videos", "frames")
         for clip_no, num_frames, notes in ledger.notes():
             clip, found = clips[clip_no - 1], [json.loads(note) for note in notes]
             path, offset = config.out.joinpath(*clip_parts(clip)), 0
             if config.pack:
                 path = config.out / PACKS_NAME / places[clip_no].pack
                 offset = places[clip_no].offset
+            label = clip.label
+            if label is None and has_label_folders:
+                label = label_of_folder(clip.clip_id) or None
             numbers = indices_of(" ".join(note["frames"] for note in found))
             yield IndexedClip(
                 clip.clip_id,
@@ -154,7 +158,7 @@ class FramesJob(FrameJob):
                 offset,
                 found[0]["fps"],
                 ranges_of(numbers.tolist()),
-                clip.label,
+                label,
                 clip.extra,
             )
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
 from posemill.errors import RunError, SourceError
-from posemill.records import SPLIT_NAMES, Clip
+from posemill.records import SPLIT_NAMES, Clip, label_of_folder
 from posemill.stores import frame_index
 from posemill.tables import TableError, find_encoding, read_table
 
@@ -248,4 +248,4 @@ def _in_folder(parts: tuple[str, ...], path: str, kind: str) -> ClipPlace:
     split = parts[0].lower() if parts[0].lower() in SPLIT_NAMES and len(parts) > 1 else "all"
     rest = parts if split == "all" else parts[1:]
     clip_id = _without_suffix("/".join(rest))
-    return ClipPlace(clip_id, path, kind, split, rest[-2] if len(rest) > 1 else "")
+    return ClipPlace(clip_id, path, kind, split, label_of_folder(clip_id))
