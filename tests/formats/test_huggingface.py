@@ -45,6 +45,25 @@ def test_load_dataset_finds_the_splits_of_the_folder(path: Path, tmp_path: Path,
     assert {split: len(rows) for split, rows in loaded.items()} == {"train": 2, "dev": 2}
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_clips_without_a_split_load_as_full_and_come_back_as_all(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    datasets = pytest.importorskip("datasets")
+    summary = HF.write([make_clip(1, split="all")], tmp_path / "out", recipe=Recipe())
+    assert any("'full'" in loss for loss in summary.losses)
+    loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
+    assert {split: len(rows) for split, rows in loaded.items()} == {"full": 1}
+    assert [clip.split for clip in HF.read(tmp_path / "out")] == ["all"]
+
+
+def test_splits_called_all_and_full_are_not_mixed_up(tmp_path: Path) -> None:
+    clips = [make_clip(1, split="all"), make_clip(2, split="full")]
+    with pytest.raises(FormatError, match="'full'"):
+        HF.write(clips, tmp_path / "out", recipe=Recipe())
+    HF.write(clips[1:], tmp_path / "out", recipe=Recipe())
+    assert [clip.split for clip in HF.read(tmp_path / "out")] == ["full"]
+
+
 def test_a_split_hugging_face_would_refuse_is_refused_here(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="split 'my split': Hugging Face allows letters"):
         HF.write([make_clip(1, split="my split")], tmp_path / "out", recipe=Recipe())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from posemill.errors import ConfigError, RunError
 from posemill.storage import uri_of
+from posemill.terminal import quoted
 
 AnyPath = os.PathLike[str] | str
 Names = str | Iterable[str] | None
@@ -55,7 +56,7 @@ def run_and_file(out: AnyPath) -> tuple[Path, Path | None]:
     if (uri := uri_of(path)) is not None:
         raise ConfigError(
             f"{uri}: a file is written to a disk of this machine; give the run a name without "
-            f"{path.suffix}, and export it by: posemill export RUN --out {path.name}"
+            f"{path.suffix}, and export it by: posemill export RUN --out {quoted(path.name)}"
         )
     format_for(path)  # says so where the ending could be several
     refuse_foreign(path)
@@ -82,6 +83,6 @@ def run_of(path: AnyPath) -> Path:
     if found.is_file():
         raise RunError(
             f"{found} is a file, and there is no run beside it ({found.with_suffix('.run').name}); "
-            f"see what is in it by: posemill view {found}"
+            f"see what is in it by: posemill view {quoted(found)}"
         )
     return found

@@ -24,7 +24,7 @@ from posemill.jobs.convert.between import (
     merge_clips,
 )
 from posemill.jobs.convert.prepare import Prepared
-from posemill.terminal import counted, warn_caller
+from posemill.terminal import counted, quoted, warn_caller
 
 _NAMED = 5  # clips of an unfinished run, in a warning
 
@@ -230,7 +230,7 @@ def _warn_unfinished(*sources: ClipInput) -> None:
         if source.run is not None and not source.run.is_finished:
             warn_caller(
                 f"{source.path} is not finished; what it holds so far is used"
-                f"{_describe_unfinished(source)} (posemill status {source.path})",
+                f"{_describe_unfinished(source)} (posemill status {quoted(source.path)})",
             )
 
 

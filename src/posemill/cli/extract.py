@@ -17,7 +17,7 @@ from posemill.errors import ConfigError
 from posemill.language import translate, word
 from posemill.provenance import Resolved, resolve
 from posemill.skeletons.palette import part_label
-from posemill.terminal import counted
+from posemill.terminal import counted, quoted
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.run import Summary
@@ -137,7 +137,8 @@ def _print_summary(summary: Summary, *, as_json: bool) -> None:
     if summary.reasons:
         print_reasons(summary.reasons)
         say(
-            f"one by one: posemill status {summary.name} --failures; try them again: --retry-failed"
+            f"one by one: posemill status {quoted(summary.name)} --failures; try them again: "
+            "--retry-failed"
         )
     _say_last_words(summary)
 
@@ -157,7 +158,7 @@ def _say_last_words(summary: Summary) -> None:
     if not any(found.values()):
         say(
             f"posemill: nothing was found in any frame: is a person in the pictures, upright? Look "
-            f"at them: posemill visualize {summary.name}",
+            f"at them: posemill visualize {quoted(summary.name)}",
             err=True, colour="yellow",
         )  # fmt: skip
 
@@ -212,4 +213,4 @@ def _detach(config: ExtractConfig) -> None:
     pid = start_detached(["extract", *arguments_of(config)], local_run(out, config.storage))
     run = uri_of(out) or out
     say(f"pid {pid} works on {run} in the background", err=True)
-    say(f"posemill status {run}\nposemill stop {run}")
+    say(f"posemill status {quoted(run)}\nposemill stop {quoted(run)}")

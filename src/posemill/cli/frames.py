@@ -15,7 +15,7 @@ from posemill.cli.printing import print_json, print_reasons, print_table, say
 from posemill.config import FramesConfig
 from posemill.errors import ConfigError
 from posemill.language import word
-from posemill.terminal import counted, duration
+from posemill.terminal import counted, duration, quoted
 
 if TYPE_CHECKING:
     from posemill.inspection.decoding import DecodeReport, DecodeSpeed
@@ -138,7 +138,8 @@ def _print_summary(summary: FramesSummary, *, as_json: bool) -> None:
     if summary.reasons:
         print_reasons(summary.reasons)
         say(
-            f"one by one: posemill status {summary.name} --failures; try them again: --retry-failed"
+            f"one by one: posemill status {quoted(summary.name)} --failures; try them again: "
+            "--retry-failed"
         )
     from posemill.jobs.frames.forecast import in_bytes
 
@@ -169,4 +170,4 @@ def _detach(config: FramesConfig) -> None:
     folder, name = (config.out if uri is None else local_run(uri)), uri or config.out
     pid = start_detached(["frames", *arguments_of(config)], folder)
     say(f"pid {pid} works on {name} in the background", err=True)
-    say(f"posemill status {name}\nposemill stop {name}")
+    say(f"posemill status {quoted(name)}\nposemill stop {quoted(name)}")

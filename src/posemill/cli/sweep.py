@@ -12,7 +12,7 @@ from posemill.cli.options import AsJson, old_flags, with_config_flags
 from posemill.cli.printing import print_json, print_lines, print_records, print_table, say
 from posemill.cli.train import MIXED
 from posemill.language import translate, word
-from posemill.terminal import counted, printable
+from posemill.terminal import counted, printable, quoted
 from posemill.training.config.train_config import TrainConfig
 
 
@@ -99,7 +99,7 @@ def tune(
     for line in found.lines():
         say(line)
     if out is not None:
-        say(f"{out}: posemill train {out} trains with it")
+        say(f"{out}: posemill train {quoted(out)} trains with it")
 
 
 def advise(

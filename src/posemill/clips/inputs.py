@@ -27,6 +27,7 @@ from posemill.stores.manifest import MANIFEST_NAME
 from posemill.stores.reader import FoundCounts, Run, open_run
 from posemill.stores.replica import local_copy
 from posemill.stores.shards import BlockPlan
+from posemill.terminal import quoted
 
 ClipName = tuple[str, str]  # split, clip_id
 Item = TypeVar("Item", PoseClip, ClipBlock)
@@ -101,7 +102,7 @@ class ClipInput:
             yet = " yet" * (not run.is_finished)
             raise RunError(
                 f"{self.name}: the run holds no keypoints{yet}; see how far it is with: "
-                f"posemill status {self.name}"
+                f"posemill status {quoted(self.name)}"
             )
         if self._splits is None:
             return
@@ -227,7 +228,9 @@ class ClipInput:
                 yield item
         kind = RunError if self.run is not None else FormatError
         if not seen and not there:
-            advice = f"; what failed, and why: posemill view {self.name}" * bool(self.failures())
+            advice = ""
+            if self.failures():
+                advice = f"; what failed, and why: posemill view {quoted(self.name)}"
             what = f"holds no clips{_of_splits(self._splits)}; expected some"
             raise kind(f"{self.name}: {what}{advice}")
         _, missing = match_splits(self.splits or (), seen)

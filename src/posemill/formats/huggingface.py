@@ -3,13 +3,14 @@
 `data/{split}-00000-of-00001.parquet` with `clip_id`, `label`, `fps`, `num_frames`, `keypoints`
 (frames, K, 3), `scores` and `mask` (frames, K), `sizes_wh` (frames, 2), `frame_index`,
 `image_paths`, `extra` (JSON). They are nested lists: `dataset.with_format("numpy")` (or "torch")
-gives arrays. `README.md` is the dataset card.
+gives arrays. `README.md` is the dataset card. The name `all` is reserved by Hugging Face: a
+split `all` is called `full` there, and `all` again where posemill reads it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from posemill.formats.shared.contract import (
     Summary,
     expect_clips,
     expect_unicode,
-    header_text,
+    header_of,
     info_text,
     make_clip,
     read_header,
@@ -43,6 +44,7 @@ from posemill.skeletons import get_skeleton, is_skeleton
 from posemill.terminal import warn_once
 
 _GROUP_FRAMES = 2048
+_RESERVED = {"all": "full"}  # names of splits that `datasets` refuses, and what is written for them
 # name -> (type of a value, shape of a frame with None for the number of keypoints)
 _ARRAYS: dict[str, tuple[Any, tuple[int | None, ...]]] = {
     "keypoints": (pa.float32(), (None, 3)),
@@ -81,7 +83,7 @@ class HuggingFaceFormat:
                     index.place(clip)
                     if clip.split not in splits:
                         whole = whole.after(clip)
-                        header = header_text(self.name, check.name, whole)
+                        header = header_of(self.name, check.name, whole) | {"split": clip.split}
                         splits[clip.split] = _SplitWriter(folder, clip, header)
                     splits[clip.split].add(clip, recipe)
                     summary.count(clip)
@@ -90,6 +92,8 @@ class HuggingFaceFormat:
                 for writer in splits.values():
                     writer.close()
             _write_card(folder, check.name, summary, whole)
+        if _RESERVED.keys() & summary.splits:
+            summary.losses = ("the split name 'all', which Hugging Face reserves: it is 'full'",)
         return summary
 
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
@@ -109,15 +113,21 @@ class HuggingFaceFormat:
 class _SplitWriter:
     """The Parquet file of one split; rows wait until there are enough frames for a group."""
 
-    def __init__(self, folder: Path, clip: PoseClip, header: str) -> None:
+    def __init__(self, folder: Path, clip: PoseClip, header: Mapping[str, Any]) -> None:
         if not clip.split.replace("_", "").isalnum():
             raise FormatError(
                 f"split {clip.split!r}: Hugging Face allows letters, digits and underscores only"
             )
         (folder / "data").mkdir(exist_ok=True)
-        self._schema = _schema(header)
+        path = folder / "data" / f"{_written_split(clip.split)}-00000-of-00001.parquet"
+        if path.exists():
+            raise FormatError(
+                f"split {clip.split!r}: 'all' is reserved by Hugging Face and written as 'full', "
+                "and here is a split 'full' too; write one of the two (--splits)"
+            )
+        self._schema = _schema(json.dumps(header))
         self._writer = pq.ParquetWriter(
-            folder / "data" / f"{clip.split}-00000-of-00001.parquet",
+            path,
             self._schema,
             compression="zstd",
             use_dictionary=False,
@@ -140,6 +150,11 @@ class _SplitWriter:
     def close(self) -> None:
         self._flush()
         self._writer.close()
+
+
+def _written_split(split: str) -> str:
+    """Return the name that a split has in the dataset."""
+    return _RESERVED.get(split, split)
 
 
 def _schema(header: str) -> pa.Schema:
@@ -190,10 +205,9 @@ def _row_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBatch
 
 
 def _write_card(folder: Path, skeleton_name: str, summary: Summary, recipe: Recipe) -> None:
-    configs = "".join(
-        f"      - split: {split}\n        path: data/{split}-*\n" for split in summary.splits
-    )
-    counts = "".join(f"| {split} | {count} |\n" for split, count in summary.splits.items())
+    splits = {_written_split(split): count for split, count in summary.splits.items()}
+    configs = "".join(f"      - split: {name}\n        path: data/{name}-*\n" for name in splits)
+    counts = "".join(f"| {name} | {count} |\n" for name, count in splits.items())
     (folder / "README.md").write_text(
         "---\nconfigs:\n  - config_name: default\n    data_files:\n" + configs + "---\n\n"
         f"# Keypoints ({skeleton_name})\n\nWritten by posemill; recipe: "
@@ -210,6 +224,7 @@ def _read_file(path: Path) -> Iterator[PoseClip]:
         metadata = file.schema_arrow.metadata or {}
         header = read_header((metadata.get(b"posemill") or b"{}").decode())
         name = str(header.get("skeleton"))
+        split = str(header.get("split", split))
         skeleton_for(get_skeleton(name).num_points if is_skeleton(name) else 0, path, name)
         expected = _schema("")
         for field in expected:

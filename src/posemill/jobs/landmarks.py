@@ -26,7 +26,7 @@ from posemill.skeletons import get_skeleton
 from posemill.sources.frames import ClipFrame, read_clip
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
 from posemill.sources.tracking import ONE_PICTURE, judge_folder
-from posemill.terminal import warn_once
+from posemill.terminal import quoted, warn_once
 
 Mode = Literal["image", "video"]
 # Frames an engine gets at once in image mode.
@@ -140,7 +140,7 @@ def _expect_pictures(folder: Path) -> None:
     if videos and not any(suffix_of(name) in PICTURE_SUFFIXES for name in names):
         raise SourceError(
             f"{folder} holds {len(videos)} videos and no pictures: give one of them, as "
-            f"{folder / videos[0]}, or take all: posemill extract {folder} --out RUN"
+            f"{folder / videos[0]}, or take all: posemill extract {quoted(folder)} --out RUN"
         )
 
 

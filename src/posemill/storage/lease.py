@@ -24,6 +24,7 @@ from posemill.errors import RunError, StorageError
 from posemill.files import parse_json
 from posemill.machine.live_files import now_text
 from posemill.storage import Storage
+from posemill.terminal import quoted
 
 RENEW_SECONDS = 5.0
 PATIENCE_SECONDS = 30.0
@@ -111,7 +112,7 @@ class Lease:
         if not self._storage.create(_key(epoch), _content(self._state)):
             raise RunError(
                 f"{self._storage.name}: another process began to work on it in this moment; look "
-                f"with: posemill status {self._storage.name}"
+                f"with: posemill status {quoted(self._storage.name)}"
             )
         if last is not None:
             self._storage.delete(_key(last.epoch))
@@ -132,7 +133,8 @@ class Lease:
             if (now.epoch, now.beat) != (last.epoch, last.beat):
                 raise RunError(
                     f"{self._storage.name} is being worked on by {now}; look with: posemill status "
-                    f"{self._storage.name}; end it there with: posemill stop {self._storage.name}"
+                    f"{quoted(self._storage.name)}; end it there with: posemill stop "
+                    f"{quoted(self._storage.name)}"
                 )
 
     def _renew_on(self) -> None:

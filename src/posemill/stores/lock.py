@@ -15,6 +15,7 @@ from posemill.files import parse_json
 from posemill.machine.live_files import now_text
 from posemill.machine.locks import try_lock
 from posemill.stores.manifest import LOCK_NAME
+from posemill.terminal import quoted
 
 _LOCK_TRIES = 10
 
@@ -50,8 +51,8 @@ class RunLock:
             holder = _read_holder(self._path)
             raise RunError(
                 f"{self._path.parent} is being worked on by {describe(holder)}; "
-                f"look with: posemill status {self._path.parent}; "
-                f"end it with: posemill stop {self._path.parent}"
+                f"look with: posemill status {quoted(self._path.parent)}; "
+                f"end it with: posemill stop {quoted(self._path.parent)}"
             )
         holder = Holder(os.getpid(), socket.gethostname(), now_text())
         text = json.dumps(asdict(holder)).encode()

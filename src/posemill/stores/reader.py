@@ -44,7 +44,7 @@ from posemill.stores.shards import (
     plan_blocks,
     read_rows,
 )
-from posemill.terminal import counted
+from posemill.terminal import counted, quoted
 
 _ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
 
@@ -79,8 +79,8 @@ class Run:
         self.manifest = Manifest.read(folder)
         if self.manifest.kind == "frames":
             raise RunError(
-                f"{folder} holds frames, not keypoints; find them with: posemill extract {folder} "
-                "--out RUN"
+                f"{folder} holds frames, not keypoints; find them with: posemill extract "
+                f"{quoted(folder)} --out RUN"
             )
         try:
             self._made = fields_of_recipe(self.manifest.options.get("recipe"))

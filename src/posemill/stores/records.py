@@ -21,6 +21,7 @@ from typing import Any
 from posemill.errors import RunError
 from posemill.files import parse_json
 from posemill.storage import Storage
+from posemill.terminal import quoted
 
 PREFIX = "records/"
 _VERSION = 1
@@ -118,7 +119,7 @@ class RecordLog:
         return RunError(
             f"{self.storage.name} was taken over by another process while this one was cut off or "
             "asleep; nothing was committed twice: look with: posemill status "
-            f"{self.storage.name}"
+            f"{quoted(self.storage.name)}"
         )
 
     def watch(self, database: sqlite3.Connection) -> None:

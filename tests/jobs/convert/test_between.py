@@ -191,6 +191,19 @@ def test_merging_keeps_the_failures_of_its_inputs_with_their_reasons(tmp_path: P
     assert open_run(tmp_path / "again").failures() == merged.failures()
 
 
+@pytest.mark.parametrize("format_name", ["txt", "openpose"])
+def test_an_export_of_a_file_for_each_picture_says_how_many_have_none(tmp_path, format_name):
+    clip = make_clip(1, skeleton="openpose-18")
+    run = write_run(tmp_path / "my run", clip, failures=[lost("clip_1", 9), lost("clip_1", 10)])
+    losses = export_clips(ClipInput(run), format_name, tmp_path / "out").losses
+    (words,) = (loss for loss in losses if "no file" in loss)
+    assert words.startswith("2 pictures have no file")
+    assert f"posemill status '{run}' --failures" in words
+    whole = write_run(tmp_path / "whole", clip)
+    assert not any("no file" in loss for loss in
+                   export_clips(ClipInput(whole), format_name, tmp_path / "out2").losses)  # fmt: skip
+
+
 def test_a_failure_that_another_input_made_good_is_not_kept(tmp_path: Path) -> None:
     tried = [lost("clip_1", None, 5), lost("gone", 1)]
     one = write_run(tmp_path / "one", make_clip(2), failures=tried)

@@ -21,6 +21,7 @@ from posemill.inspection.drawing.pose_maps import pose_maps
 from posemill.inspection.drawing.sheets import Cell, contact_sheet, draw_cell
 from posemill.inspection.drawing.showing import png_bytes
 from posemill.records import Frame, PoseClip
+from posemill.terminal import quoted
 
 SHEET_FRAMES = 12  # of a whole clip's contact sheet
 STYLES = ("keypoints", "openpose")
@@ -66,7 +67,7 @@ def draw_gallery(
     if not chosen:
         raise PosemillError(
             f"{material.path}: no frames to draw; what gave no keypoints, and why: "
-            f"posemill view {material.path}"
+            f"posemill view {quoted(material.path)}"
         )
     if request.style == "openpose":
         yield from draw_maps(material, chosen, out, kind=request.video, on_frame=originals.on_frame)

@@ -39,6 +39,7 @@ from posemill.stores.manifest import MANIFEST_NAME, Manifest, check_folder
 from posemill.stores.publishing import publish_run, refuse_taken
 from posemill.stores.reader import Run, open_run
 from posemill.stores.writer import RunWriter
+from posemill.terminal import counted, quoted
 
 _SHOWN = 10
 Item = TypeVar("Item", PoseClip, ClipBlock)
@@ -130,9 +131,23 @@ class _Shaping:
 
     def note(self, summary: Summary) -> Summary:
         """Return the summary with what is lost and what was done, now and before."""
-        summary.losses = (*self._form.losses, *self._dropped)
+        summary.losses = (
+            *self._form.losses,
+            *summary.losses,
+            *self._dropped,
+            *self._pictures_without_file(),
+        )
         summary.recipe = self._whole.to_dict()
         return summary
+
+    def _pictures_without_file(self) -> Iterator[str]:
+        """Yield in words how many pictures failed, of a format with a file for each."""
+        num_failed = sum(self._source.num_failed().values())
+        if num_failed and getattr(self._form, "mirrors", False):
+            yield (
+                f"{counted(num_failed, 'pictures have')} no file, as no keypoints came of them "
+                f"(posemill status {quoted(self._source.name)} --failures)"
+            )
 
 
 def count_export(

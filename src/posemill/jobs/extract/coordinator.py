@@ -27,6 +27,7 @@ from posemill.records import Clip
 from posemill.stores.commits import SplitCounts
 from posemill.stores.replica import place_name
 from posemill.stores.writer import shard_stem
+from posemill.terminal import quoted
 
 _GRACE_SECONDS = 8.0  # to save what is under way when asked to stop
 _LIVE_SECONDS = 1.0
@@ -195,7 +196,7 @@ class Coordinator:
             if self._failed_starts >= _MOST_FAILED_STARTS:
                 raise RunError(
                     f"workers die before they can start ({died.reason}); see "
-                    f"posemill logs {place_name(self._folder)} --worker {died.worker_index}"
+                    f"posemill logs {quoted(place_name(self._folder))} --worker {died.worker_index}"
                 )
         if task is None:
             return

@@ -14,6 +14,7 @@ from posemill.files import open_plain
 from posemill.machine.live_files import LIVE_NAME, now_text, read_live, write_live
 from posemill.machine.locks import try_lock
 from posemill.machine.processes import end_holder
+from posemill.terminal import quoted
 
 KIND = "posemill-training"
 LOG_NAME, LOCK_NAME = "log.txt", ".lock"
@@ -49,7 +50,7 @@ def hold(folder: Path, *, what: str) -> Iterator[None]:
         if not is_ours:
             raise RunError(
                 f"{folder} is being trained by another process; look with: posemill status "
-                f"{folder}; wait for it, end it, or choose another --out"
+                f"{quoted(folder)}; wait for it, end it, or choose another --out"
             )
         _held.add(folder.resolve())
         try:
