@@ -200,8 +200,8 @@ def test_an_export_of_a_file_for_each_picture_says_how_many_have_none(tmp_path, 
     assert words.startswith("2 pictures have no file")
     assert f"posemill status '{run}' --failures" in words
     whole = write_run(tmp_path / "whole", clip)
-    assert not any("no file" in loss for loss in
-                   export_clips(ClipInput(whole), format_name, tmp_path / "out2").losses)  # fmt: skip
+    losses = export_clips(ClipInput(whole), format_name, tmp_path / "out2").losses
+    assert not any("no file" in loss for loss in losses)
 
 
 def test_a_failure_that_another_input_made_good_is_not_kept(tmp_path: Path) -> None:
