@@ -1,12 +1,14 @@
 """Kills and damage, counted: what a run loses, and what it loses without a word.
 
-    python -m benchmarks.datasets.faults [--kills 200] [--damaged 100] [--seed 1] [--json]
+    python -m benchmarks.datasets.faults [--kills 200] [--terms 20] [--damaged 100] [--seed 1]
 
 Kills: coordinators of an extraction with made-up keypoints are ended by SIGKILL at random moments
 and begun again, each run until it ends by itself; then its rows are compared with those of an
-unbroken run, bit by bit. Damage: copies of small videos (MP4, MKV, AVI, WebM where the encoder is
-there) with some bytes changed or the end cut off; each frame must have its row, be named in a
-reason, or belong to a clip with one. Prints how many of each, and how many differ (wanted: none).
+unbroken run, bit by bit. Terms: extractions with two worker processes are run below `timeout -s
+TERM` and begun again; every frame that was shown as done must be in the run. Damage: copies of
+small videos (MP4, MKV, AVI, WebM where the encoder is there) with some bytes changed or the end cut
+off; each frame must have its row, be named in a reason, or belong to a clip with one. Prints how
+many of each, and how many differ (wanted: none).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ import numpy as np
 
 import posemill
 from benchmarks.shared.measuring import Measured, make_parser, report
+from posemill.jobs.extract.status import read_status
 from posemill.stores.reader import Run
 
 # Imports everything once, forks a coordinator for each line it reads and kills it after as many
@@ -45,6 +49,15 @@ for line in sys.stdin:
     time.sleep(float(seconds))
     os.kill(pid, 9)
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+# An extraction with workers that says how many frames are done, as the bars do.
+_SHOWING = """
+import sys
+import posemill
+if __name__ == "__main__":
+    posemill.extract(sys.argv[1], sys.argv[2], engine="fake", executor="processes", workers=2,
+                     progress=False, engine_options={"seconds_per_frame": 0.04},
+                     on_progress=lambda snapshot: print(snapshot.frames_done, flush=True))
 """
 _CLIPS = {"train/a": 70, "train/b": 5, "dev/c": 40, "test/d": 33}
 _KINDS = {"mp4": "libx264", "mkv": "libx264", "avi": "mpeg4", "webm": "libvpx-vp9"}
@@ -79,10 +92,47 @@ def kill_coordinators(folder: Path, num_kills: int, rng: random.Random) -> dict[
             "killed_runs_that_differ": Measured(different)}  # fmt: skip
 
 
+def terminate_groups(folder: Path, num_terms: int, rng: random.Random) -> dict[str, Measured]:
+    """Return at how many moments `timeout` ended a run, and what was shown and is not there."""
+    source = make_frames(folder / "frames")
+    script = folder / "show.py"
+    script.write_text(_SHOWING)
+    terms = runs = busy = lost = 0
+    whole_seconds, code, _ = _run_below_timeout(script, source, folder / "whole", seconds=600)
+    if code:
+        raise RuntimeError(f"the unbroken run ended with exit code {code}")
+    whole = rows_of(posemill.open_run(folder / "whole"))
+    different = 0
+    while terms < num_terms:
+        runs, code, out = runs + 1, 124, folder / f"terminated{runs}"
+        while code == 124:
+            seconds = rng.uniform(0.2, 1.0) * whole_seconds
+            _, code, shown = _run_below_timeout(script, source, out, seconds=seconds)
+            terms, busy = terms + (code == 124), busy + (code == 124 and shown > 0)
+            # Up to its plan a run has nothing to show and may have no folder.
+            lost += max(0, shown - (read_status(out).snapshot.frames_done if shown else 0))
+        different += rows_of(posemill.open_run(out)) != whole
+    return {"terms": Measured(terms), "terms_with_frames_done": Measured(busy),
+            "frames_shown_and_lost": Measured(lost), "terminated_runs": Measured(runs),
+            "terminated_runs_that_differ": Measured(different)}  # fmt: skip
+
+
+def _run_below_timeout(
+    script: Path, source: Path, out: Path, *, seconds: float
+) -> tuple[float, int, int]:
+    """Return how long it took, the exit code (124: ended), and the most frames ever shown."""
+    begun = time.monotonic()
+    command = ["timeout", "-s", "TERM", f"{seconds:.3f}", sys.executable, str(script)]
+    ended = subprocess.run([*command, str(source), str(out)], stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL, text=True, check=False)  # fmt: skip
+    shown = max(map(int, ended.stdout.split()), default=0)
+    return time.monotonic() - begun, ended.returncode, shown
+
+
 def make_frames(source: Path) -> Path:
     """Write four small clips as pictures; return their folder."""
     for name, count in _CLIPS.items():
-        (source / name).mkdir(parents=True)
+        (source / name).mkdir(parents=True, exist_ok=True)
         for index in range(count):
             shade = np.full((24, 32, 3), 10 + (index * 7) % 200, np.uint8)
             cv2.imwrite(str(source / name / f"{index:04d}.png"), shade)
@@ -153,14 +203,20 @@ def main() -> None:
     """Measure and print."""
     parser = make_parser(__doc__)
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--terms", type=int, default=20)
     parser.add_argument("--damaged", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = kill_coordinators(folder, arguments.kills, rng)
-        found |= damage_videos(folder, arguments.damaged, rng)
+        found: dict[str, Measured] = {}
+        if arguments.kills:
+            found |= kill_coordinators(folder, arguments.kills, rng)
+        if arguments.terms:
+            found |= terminate_groups(folder / "terms", arguments.terms, rng)
+        if arguments.damaged:
+            found |= damage_videos(folder, arguments.damaged, rng)
     report(found, as_json=arguments.json)
 
 

@@ -76,13 +76,25 @@ class RunError(PosemillError):
 
 
 class StoppedError(RunError):
-    """A run that a signal ended cleanly; exits as a shell expects: 128 + the signal's number."""
+    """A run that a signal ended; exits as a shell expects: 128 + the signal's number.
 
-    def __init__(self, signal_number: int, folder: object) -> None:
-        super().__init__(
+    Args:
+        signal_number: Of the first signal.
+        folder: The run.
+        num_lost: Frames that were done and could not be saved in time.
+    """
+
+    def __init__(self, signal_number: int, folder: object, *, num_lost: int = 0) -> None:
+        message = (
             f"stopped by signal {signal_number}; everything done so far is in {folder}, "
             "the same command continues"
         )
+        if num_lost:
+            message = (
+                f"stopped by signal {signal_number}; {num_lost} frames could not be saved in time, "
+                f"all others are in {folder}, the same command continues and does them again"
+            )
+        super().__init__(message)
         self.exit_code = 128 + signal_number
 
 

@@ -52,8 +52,8 @@ MISHAPS = {
 }
 
 
-def _interrupt() -> str:
-    os.kill(os.getpid(), signal.SIGINT)
+def _signal_itself(name: str) -> str:
+    os.kill(os.getpid(), getattr(signal, name))
     return "still here"
 
 
@@ -65,7 +65,9 @@ def _print() -> int:
 ANSWERS = {
     "pid": os.getpid,
     "environment": lambda: os.environ.get("POSEMILL_TEST_WORD"),
-    "interrupt": _interrupt,
+    "interrupt": lambda: _signal_itself("SIGINT"),
+    "terminate": lambda: _signal_itself("SIGTERM"),
+    "hang up": lambda: _signal_itself("SIGHUP"),
     "print": _print,
 }
 

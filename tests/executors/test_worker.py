@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import pytest
 
 from posemill.executors import NUM_SLOTS, Finished, Limits, Message, Tick, worker
@@ -16,9 +14,10 @@ def run_all(executor, functions, names):
     return [event for event in events if not isinstance(event, Tick)]
 
 
-def test_an_interrupt_of_the_whole_group_is_the_parents_affair(functions):
-    events = run_all(ProcessExecutor(1, Limits()), functions, ["interrupt"])
-    assert events == [Message(("interrupt", 0), "still here"), Finished(("interrupt", 0))]
+@pytest.mark.parametrize("name", ["interrupt", "terminate", "hang up"])
+def test_a_signal_to_the_whole_group_is_the_parents_affair(name, functions):
+    events = run_all(ProcessExecutor(1, Limits()), functions, [name])
+    assert events == [Message((name, 0), "still here"), Finished((name, 0))]
 
 
 def test_all_that_workers_print_is_added_to_their_log(functions, tmp_path):
@@ -90,7 +89,7 @@ def test_what_a_function_yields_is_sent_between_ready_and_finished(inside):
         (worker.MESSAGE, 1), (worker.MESSAGE, -1), (worker.FINISHED, False),
         (worker.MESSAGE, 2), (worker.MESSAGE, -2), (worker.FINISHED, False),
     ]  # fmt: skip
-    assert called == [(signal.SIGINT, signal.SIG_IGN), "x.log", "die_with_parent", 4]
+    assert called[-3:] == ["x.log", "die_with_parent", 4]
 
 
 def test_a_worker_that_wants_to_be_replaced_takes_no_other_task(inside):
@@ -100,4 +99,4 @@ def test_a_worker_that_wants_to_be_replaced_takes_no_other_task(inside):
 
     sent, called = inside(work, 1, 2)
     assert sent == [(worker.READY, None), (worker.MESSAGE, 1), (worker.FINISHED, True)]
-    assert called[1:] == ["die_with_parent", 4]
+    assert called[-2:] == ["die_with_parent", 4]

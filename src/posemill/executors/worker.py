@@ -26,8 +26,10 @@ def work(
     log_path: str | None,
 ) -> None:
     """Run tasks from the pipe until it ends, or until the function wants a new worker."""
-    # Ctrl-C reaches the whole group: the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C, `timeout` and schedulers signal the whole group: the parent decides what it means.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if number := getattr(signal, name, None):
+            signal.signal(number, signal.SIG_IGN)
     if log_path is not None:
         _log_to(log_path)
     die_with_parent()

@@ -1,4 +1,4 @@
-"""Signals while a run works: the first is a request, the second an order, and all is put back."""
+"""Signals while a run works: the first is a request, a later one an order; all is put back."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ def known_handlers():
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_the_first_is_a_request_and_the_second_an_order(number, known_handlers):
+def test_the_first_is_a_request_and_a_later_one_an_order(number, known_handlers, monkeypatch):
+    clock = iter([10.0, 10.5, 11.5])
+    monkeypatch.setattr("posemill.jobs.extract.signals.time.monotonic", lambda: next(clock))
     with StopSignals() as signals:
         assert (signals.received, signals.is_urgent) == (0, False)
         signal.raise_signal(number)
+        assert (signals.received, signals.is_urgent) == (number, False)
+        signal.raise_signal(number)  # `timeout` sends two: to its child, and to the group
         assert (signals.received, signals.is_urgent) == (number, False)
         signal.raise_signal(signal.SIGTERM)
         # The first one decides how the run exits.

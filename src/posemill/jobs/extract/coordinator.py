@@ -112,7 +112,7 @@ class Coordinator:
 
     def run(self, executor: Executor, make_worker: MakeWorker, signals: StopSignals) -> None:
         """Work until all is done; raise when told to stop, or when nobody can go on."""
-        deadline = None
+        deadline, num_lost = None, 0
         with closing(executor.run(make_worker, self._next_task)) as events:  # type: ignore[type-var]
             for event in events:
                 if isinstance(event, Message):
@@ -128,12 +128,13 @@ class Coordinator:
                     executor.ask_to_stop()
                     deadline = time.monotonic() + _GRACE_SECONDS
                 if deadline and (time.monotonic() > deadline or signals.is_urgent):
+                    num_lost = sum(place[3] for _, place in executor.places())
                     break
             self._ledger.flush()
         self._report(executor, is_last=True)
         if signals.received:
             self._log.write(f"stopped by signal {signals.received}")
-            raise StoppedError(signals.received, place_name(self._folder))
+            raise StoppedError(signals.received, place_name(self._folder), num_lost=num_lost)
 
     def _next_task(self) -> Task | None:
         if self._is_stopping:
