@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,11 @@ import pytest
 
 import posemill
 from posemill.errors import ConfigError, RunError
+from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.start import load_model, train
+from posemill.training.launch.start import load_model, run_training, train
 from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import Workload
 
 Settings = Callable[..., dict[str, Any]]
 QUIET: dict[str, Any] = {"precision": "fp32", "num_workers": 0, "progress": False, "log_every": 1,
@@ -26,6 +30,52 @@ def test_a_training_needs_data_and_a_folder(settings: Settings, tmp_path: Path) 
         train(settings(data=""))
     with pytest.raises(RunError, match="is not the folder of a training"):
         load_model(tmp_path)
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from posemill.training.runs.live import hold
+with hold(Path(sys.argv[1]), what="training"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_who_continues_takes_the_lock_before_it_reads_anything(
+    settings: Settings, tmp_path: Path
+) -> None:
+    fields = settings(epochs=1)
+    run = train(fields).out
+    # The moment in which the other process has removed the checkpoint that `last` named.
+    for checkpoint in (run / "checkpoints").glob("step-*"):
+        shutil.rmtree(checkpoint)
+    (run / "run.json").write_text("{")
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as other:  # fmt: skip
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        for changes in ({}, {"data": str(tmp_path / "nowhere")}, {"tune": "speed"}):
+            with pytest.raises(RunError, match="is being trained by another process"):
+                train(fields | {"resume": True} | changes)
+    with pytest.raises(RunError, match=r"run\.json is not JSON"):
+        train(fields | {"resume": True})
+
+
+def test_a_training_that_began_while_the_data_were_read_is_not_overwritten(
+    settings: Settings, tmp_path: Path
+) -> None:
+    fields = settings(epochs=1)
+    resolved = Resolved.of(TrainConfig(**fields))
+
+    def make_late(config: TrainConfig) -> Workload:
+        if not (tmp_path / "run").exists():
+            train(fields | {"seed": 7})
+        return build_workload(config)
+
+    with pytest.raises(RunError, match="already holds a training; add --resume"):
+        run_training(make_late, resolved)
+    assert "seed = 7" in (tmp_path / "run" / "config.toml").read_text()
 
 
 def test_data_without_splits_end_with_an_accuracy_of_a_share_set_aside(

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -169,3 +171,12 @@ def test_the_lock_is_free_again_after_the_block(folder: RunFolder) -> None:
     assert is_held(folder.path) is False
     with folder.made_and_locked():
         assert (folder.path / ".lock").exists()
+
+
+def test_the_lock_is_kept_when_the_same_process_asks_for_it_again(folder: RunFolder) -> None:
+    with folder.made_and_locked():
+        with pytest.raises(RunError, match="is being trained by another"), folder.made_and_locked():
+            pass
+        ask = "import sys; from pathlib import Path; from posemill.training.runs.live import "
+        ask += "is_held; sys.exit(not is_held(Path(sys.argv[1])))"
+        assert subprocess.run([sys.executable, "-c", ask, folder.path], check=False).returncode == 0

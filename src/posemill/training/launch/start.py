@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -124,17 +124,40 @@ def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
         make_for: Returns the workload of a configuration; picklable for several processes.
         resolved: The settings.
     """
+    folder, log = RunFolder(resolved.config.out), None
+    with ExitStack() as lock:
+        if is_first_process() and resolved.config.resume and folder.has_begun():
+            # Before anything is read: another process that trains here would replace it meanwhile.
+            log = lock.enter_context(folder.made_and_locked())
+        return _run_in(folder, make_for, resolved, lock=lock, log=log)
+
+
+def _run_in(
+    folder: RunFolder,
+    make_for: MakeFor,
+    resolved: Resolved,
+    *,
+    lock: ExitStack,
+    log: LogFile | None,
+) -> TrainResult:
+    """Train in a folder.
+
+    Args:
+        folder: A new one, or one that holds a training to be continued.
+        make_for: As for `run_training`.
+        resolved: The settings.
+        lock: Holds the lock of the folder until the caller is done.
+        log: Of the folder if it is locked already; None for a new one, which is locked before
+            anything is written.
+    """
     tuned: Tuned | None = None
-    if resolved.config.tune != "none" and not _continues(
-        RunFolder(resolved.config.out), resolved.config
-    ):
+    if resolved.config.tune != "none" and not _continues(folder, resolved.config):
         tuned = tune_training(make_for, resolved)
         resolved = tuned.resolved
     config, uses, unread = resolved.config, live_uses(), live_problems()
     make: MakeWorkload = partial(make_for, config)
     if resolved.sources["workers"].startswith("machine"):
         config = config.replace(workers=-1)  # decided again, when the mode is known
-    folder = RunFolder(config.out)
     plan = plan_mode(config)
     is_first = is_first_process()
     continues = _continues(folder, config, is_first=is_first)
@@ -165,7 +188,8 @@ def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
     if not is_first:
         summary = launch(make, planned, folder)
         return TrainResult(folder.path, summary["scores"], summary | reasons)
-    with folder.naming_the_disk(), folder.made_and_locked() as log, _ended_in(log):
+    log = log or _lock_new(folder, lock)
+    with folder.naming_the_disk(), _ended_in(log):
         why = dict.fromkeys(("parallel", "processes", "threads", "workers"), plan.reason)
         why |= {
             "precision": precision.reason,
@@ -191,6 +215,14 @@ def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
         _tell(saved, log, is_shown=config.progress)
         log.write(f"finished: {counted(summary['steps'], 'steps')}, best at {summary['best_step']}")
     return TrainResult(folder.path, summary["scores"], summary)
+
+
+def _lock_new(folder: RunFolder, lock: ExitStack) -> LogFile:
+    """Make and lock a folder that had no training; raise RunError if another has begun since."""
+    with folder.naming_the_disk():
+        log = lock.enter_context(folder.made_and_locked())
+    folder.check(resume=False)
+    return log
 
 
 def _check_continued(folder: RunFolder, workload: Workload) -> None:

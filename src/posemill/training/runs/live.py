@@ -37,21 +37,24 @@ def hold(folder: Path, *, what: str) -> Iterator[None]:
         folder: Already made.
         what: What is held, for the message: `training`, `sweep`.
     """
+    in_use = RunError(
+        f"{folder} is being trained by another process; look with: posemill status "
+        f"{quoted(folder)}; wait for it, end it, or choose another --out"
+    )
+    if folder.resolve() in _held:
+        raise in_use
     flags = os.O_RDWR | os.O_CREAT
     with os.fdopen(open_plain(folder / LOCK_NAME, flags), "r+b") as handle:
         try:
             # Its own: a lock of the file itself would be kept alive by forked loaders.
-            is_ours = folder.resolve() not in _held and try_lock(handle.fileno(), is_own=True)
+            is_ours = try_lock(handle.fileno(), is_own=True)
         except OSError as error:
             raise RunError(
                 f"{folder}: its file system cannot lock files ({error.strerror}); put the "
                 f"{what} on another disk"
             ) from error
         if not is_ours:
-            raise RunError(
-                f"{folder} is being trained by another process; look with: posemill status "
-                f"{quoted(folder)}; wait for it, end it, or choose another --out"
-            )
+            raise in_use
         _held.add(folder.resolve())
         try:
             note = {"pid": os.getpid(), "host": socket.gethostname(), "started_at": now_text()}

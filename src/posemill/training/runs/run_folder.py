@@ -49,14 +49,17 @@ class RunFolder:
         self.samples_path = self.path / "samples.csv"
         self.predictions_path = self.path / "predictions.csv"
 
+    def has_begun(self) -> bool:
+        """Return True where a training has begun in this folder."""
+        check_own_parts(self.path, FILES, FOLDERS)
+        return (self.path / "run.json").is_file()
+
     def check(self, *, resume: bool) -> bool:
         """Return True where there is a checkpoint to continue from; nothing is written.
 
         A folder that holds another training, or something else, is a `RunError`.
         """
-        check_own_parts(self.path, FILES, FOLDERS)
-        marker = self.path / "run.json"
-        if marker.is_file():
+        if self.has_begun():
             if not resume:
                 raise RunError(
                     f"{self.path} already holds a training; add --resume to continue it, "
