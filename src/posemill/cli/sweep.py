@@ -38,7 +38,7 @@ def sweep(
     found = read_sweep(file, out=out)
     failures = {} if dry_run else _run(found, workers)
     rows = tabulate(found, failures)
-    means = summarize(rows)
+    means = summarize(found)
     if as_json:
         print_json({"trainings": rows, "means": means})
     else:

@@ -18,6 +18,7 @@ from posemill.training.data.options import DataOptions
 from posemill.training.launch.leave_out import LeftOut, count_groups
 from posemill.training.launch.start import train
 from posemill.training.launch.sweep import make_job
+from posemill.training.launch.sweep_status import read_sweep_status
 from posemill.training.runs.inference import evaluate
 
 Settings = Callable[..., dict[str, Any]]
@@ -74,10 +75,21 @@ def test_each_person_is_scored_by_a_model_that_never_saw_them(
     assert evaluate(run, split="test")["accuracy"] == 1.0, "the same clips again"
     ids = json.loads((run / "run.json").read_text())
     assert ids["identity"]["num_classes"] == 3, "the others' classes, odd among them"
+    shown = CliRunner().invoke(build_app(), ["status", str(out)])
+    assert shown.exit_code == 0, shown.output
+    assert "2/2 trainings done" in shown.stdout
+    for command in ("logs", "stop"):
+        assert CliRunner().invoke(build_app(), [command, str(out)]).exit_code == 0
     before = (run / "summary.json").stat().st_mtime_ns
     again = CliRunner().invoke(build_app(), ["train", *map(str, flags), "--json"])
     assert json.loads(again.stdout)["mean"] == 1.0
     assert (run / "summary.json").stat().st_mtime_ns == before, "what is done is not run again"
+    (run / "summary.json").unlink()
+    again = read_sweep_status(out).next_command()
+    assert again == f"posemill train {out}/leave_out.toml --out {out}"
+    result = CliRunner().invoke(build_app(), again.split()[1:])
+    assert result.exit_code == 0, result.output
+    assert (run / "summary.json").is_file()
 
 
 def test_one_person_is_left_out_by_name(people: Path, settings: Settings) -> None:
@@ -93,6 +105,16 @@ def test_a_failed_training_names_the_person_and_its_log(people: Path, settings: 
     message = r"2 of 2 trainings failed, the first without signer (ann|bo): .*hiden.*log\.txt"
     with pytest.raises(TrainingError, match=message):
         train(TrainConfig(**wrong))
+
+
+def test_processes_of_torchrun_do_not_start_a_sweep_each(
+    people: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "1")
+    given = settings(data=str(people / "all.npz"), labels=str(people / "labels.csv"))
+    with pytest.raises(ConfigError, match="start it without torchrun"):
+        train(TrainConfig(**given, leave_out="signer"))
 
 
 def test_a_single_person_cannot_be_left_out(people: Path, settings: Settings) -> None:
@@ -115,7 +137,8 @@ def test_a_group_left_out_stays_as_it_is() -> None:
 
 def test_a_folder_is_named_by_what_is_left_out_and_lies_in_its_sweep(tmp_path: Path) -> None:
     names = [
-        make_job(f"who={name}", {}, tmp_path).folder for name in ("../../etc", "小 明", "x" * 90)
+        make_job(f"who={name}", {}, tmp_path, shared={}).folder
+        for name in ("../../etc", "小 明", "x" * 90)
     ]
     assert all(folder.parent == tmp_path and len(folder.name) < 50 for folder in names)
     assert [folder.name.rpartition("-")[0] for folder in names[:2]] == [

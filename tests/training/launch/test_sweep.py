@@ -96,7 +96,7 @@ def test_folds_are_summed_up_by_combination(folder: Path) -> None:
     sweep = read_sweep(path, out=str(folder / "out"))
     for job, accuracy in zip(sweep.jobs, (0.6, 0.8, 0.9, 1.0), strict=True):
         finish(job, {"test": {"accuracy": accuracy}})
-    means = summarize(tabulate(sweep))
+    means = summarize(sweep)
     assert [row["test_accuracy_mean"] for row in means] == pytest.approx([0.7, 0.95])
     assert [row["trainings"] for row in means] == [2, 2]
     assert means[0]["test_accuracy_spread"] == pytest.approx(0.1)
@@ -131,17 +131,42 @@ def test_missing_files_and_folders_are_said(folder: Path) -> None:
         read_sweep(folder / "sweep.toml")
 
 
-def test_scores_and_what_tells_trainings_apart_are_no_settings() -> None:
-    one = {"job": "a", "fold": 0, "folds": 2, "seed": 1, "data": "x", "labels": "l", "reason": "r",
-           "lr": 0.1, "state": "done", "seconds": 1.0,
-           "train_loss": 3.0, "dev_wer": 0.5, "test_wer": 0.25}  # fmt: skip
-    other = one | {"job": "b", "fold": 1, "folds": 3, "seed": 2, "data": "y", "labels": "m",
-                   "reason": "s", "seconds": 2.0,
-                   "train_loss": 4.0, "dev_wer": 1.0, "test_wer": 0.75}  # fmt: skip
-    assert summarize([one, other, one | {"state": "failed"}]) == [
-        {"lr": 0.1, "trainings": 2, "dev_wer_mean": 0.75, "dev_wer_spread": 0.25,
-         "test_wer_mean": 0.5, "test_wer_spread": 0.25}
-    ]  # fmt: skip
+def test_settings_are_no_scores_whatever_they_and_the_splits_are_called(folder: Path) -> None:
+    path = write(folder, "[grid]\ndev_fraction = [0.1, 0.2]\n[folds]\ncount = 2\n")
+    sweep = read_sweep(path, out=str(folder / "out"))
+    for job, rate in zip(sweep.jobs[:3], (0.5, 1.0, 0.25), strict=True):
+        finish(job, {"val": {"wer": rate}})
+    assert summarize(sweep) == [
+        {"dev_fraction": 0.1, "trainings": 2, "val_wer_mean": 0.75, "val_wer_spread": 0.25},
+        {"dev_fraction": 0.2, "trainings": 1, "val_wer_mean": 0.25, "val_wer_spread": 0.0},
+    ]
+
+
+def test_a_training_is_known_by_all_settings_that_decide_what_is_learned(folder: Path) -> None:
+    path = write(folder, "[grid]\nlr = [0.1, 0.2]\n")
+    before = [job.name for job in read_sweep(path).jobs]
+    assert [name.rpartition("-")[0] for name in before] == ["lr=0.1", "lr=0.2"]
+    (folder / "base.toml").write_text(BASE + "workers = 2\nlog_every = 5\n")
+    assert [job.name for job in read_sweep(path).jobs] == before, "the same trainings, only faster"
+    (folder / "base.toml").write_text(BASE.replace("epochs = 3", "epochs = 4"))
+    after = [job.name for job in read_sweep(path).jobs]
+    assert not set(before) & set(after), "what three epochs gave is not the result of four"
+
+
+def test_more_samples_keep_the_names_of_those_that_were_drawn_before(folder: Path) -> None:
+    text = "[grid]\nlr = [0.1, 0.2]\n[random]\nsamples = {}\nwidth = {{ choices = [8, 16] }}\n"
+    few = [job.name for job in read_sweep(write(folder, text.format(2))).jobs]
+    many = [job.name for job in read_sweep(write(folder, text.format(9))).jobs]
+    assert set(few) <= set(many)
+    assert sorted(many) == sorted(set(many)), "equal draws are one training"
+
+
+@pytest.mark.parametrize(("base", "threads"), [("", 4), ("threads = 2\n", 2),
+                                               ('parallel = "multi_process"\n', 0)])  # fmt: skip
+def test_processes_of_a_job_divide_its_cores(folder: Path, base: str, threads: int) -> None:
+    (folder / "base.toml").write_text(BASE + base)
+    sweep = read_sweep(write(folder, ""))
+    assert sweep.resolve(sweep.jobs[0], cores=4).config.threads == threads
 
 
 def test_a_sweep_and_its_trainings_stay_as_it_is() -> None:

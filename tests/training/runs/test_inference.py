@@ -63,6 +63,24 @@ def test_predictions_of_files_are_those_of_the_evaluation(
     assert sum(chance for _, chance in first["top"]) == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.parametrize("has_mask", [False, True])
+def test_missing_points_of_files_are_read_as_the_training_reads_them(
+    settings: Settings, clips_folder: Path, tmp_path: Path, has_mask: bool
+) -> None:
+    trained = train(settings(epochs=1, normalize="whole"))
+    with np.load(clips_folder / "test_keypoints.npz") as file:
+        points, ids = file["keypoints"], file["video_ids"]
+    expected = points.copy()
+    points[::2, 1] = np.nan
+    expected[::2, 1] = 0
+    mask = {"mask": (~np.isnan(points).any(-1)).astype(np.uint8)} if has_mask else {}
+    np.savez(tmp_path / "gaps.npz", keypoints=points, video_ids=ids, **mask)
+    np.savez(tmp_path / "zeros.npz", keypoints=expected, video_ids=ids)
+    found = [p.to_dict() for p in posemill.predict(trained.out, tmp_path / "gaps.npz")]
+    assert found == [p.to_dict() for p in posemill.predict(trained.out, tmp_path / "zeros.npz")]
+    assert all(np.isfinite(row["probability"]) for row in found)
+
+
 def test_an_unknown_skeleton_cannot_take_pose_clips(trained: TrainResult) -> None:
     points = np.zeros((2, 18, 3), np.float32)
     clip = PoseClip(points, np.ones((2, 18), np.float32), np.ones((2, 2), np.int32), "openpose-18")

@@ -20,6 +20,7 @@ from posemill.training.models.keypoints.base import ModelShape
 from posemill.training.models.video.base import VideoShape
 from posemill.training.runs.inference import evaluate
 from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.two_stream_kind import match_clips
 
 NUM_CLIPS, LABELS = 12, ("falls", "rises")
 
@@ -83,6 +84,53 @@ def test_batches_hold_the_same_clips_in_both_streams(folder: Path) -> None:
     assert [LABELS[int(row.argmax() < 16)] for row in first] == ["falls", "falls", "rises"]
     with torch.no_grad():
         assert workload.forward(workload.model, batch).shape == (3, 2)
+
+
+@pytest.fixture
+def same_names(folder: Path, tmp_path: Path) -> list[str]:
+    """Clips 001 to 004 of train and of dev: the x of dev's points is 10 more."""
+    for split, first in (("train", 0), ("dev", 8)):
+        points, ids = [], []
+        for number in range(4):
+            target = tmp_path / "videos" / split / LABELS[number % 2] / f"00{number // 2}.mp4"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((folder / f"clip{first + number}.mp4").read_bytes())
+            x = number + 10 * (split == "dev")
+            points.append(np.stack([np.full((5, 3), x), np.ones((5, 3))], -1))
+            ids += [f"{LABELS[number % 2]}/00{number // 2}"] * 5
+        (tmp_path / "points").mkdir(exist_ok=True)
+        np.savez(
+            tmp_path / "points" / f"{split}_keypoints.npz",
+            keypoints=np.concatenate(points).astype(np.float32),
+            video_ids=ids,
+        )
+    return [str(tmp_path / "points"), str(tmp_path / "videos")]
+
+
+def test_clips_with_the_same_id_in_two_splits_are_told_apart(
+    folder: Path, same_names: list[str]
+) -> None:
+    workload = build_workload(TrainConfig(**settings(folder, data=same_names, augment_rotate=0,
+        augment_scale=0, augment_noise=0, augment_time_warp=0, augment_crop=0)))  # fmt: skip
+    assert workload.val is not None
+    for split, first in ((workload.train, 0), (workload.val, 10)):
+        batch = split.batches.__getitems__([Draw(clip) for clip in range(4)])
+        assert sorted(batch.keypoints.points[:, 0, 0, 0].tolist()) == [
+            first, first + 1, first + 2, first + 3,
+        ]  # fmt: skip
+    assert workload.val.show is not None
+    shown = [workload.val.show(index)[1][0, 0, 0] for index in range(4)]
+    assert sorted(shown) == [10, 11, 12, 13], "figures draw the clip that was scored"
+    assert not [note for note in workload.notes if "left out" in note]
+
+
+def test_an_id_alone_joins_only_what_leaves_no_doubt() -> None:
+    both = [("train", "a"), ("dev", "a")]
+    assert match_clips(both, [("dev", "a"), ("train", "a")]) == {both[0]: 1, both[1]: 0}
+    assert match_clips(both, [("all", "a")]) == {}, "whose keypoints are these?"
+    assert match_clips([("dev", "a")], [("all", "a")]) == {("dev", "a"): 0}
+    assert match_clips([("dev", "a")], both) == {("dev", "a"): 1}
+    assert match_clips([("all", "a")], both) == {}
 
 
 def test_clips_of_one_stream_alone_are_counted(folder: Path) -> None:

@@ -8,9 +8,14 @@ from posemill.errors import ConfigError
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import FIELDS, TrainConfig
 
-# Those that decide what is learned, but for how long, and how the data is kept and decoded.
 _GROUPS = ("data", "model", "augmentation", "video", "optimisation")
+# For how long is learned, and how the data is kept and decoded.
 _FREE = ("epochs", "max_steps", "patience", "cache", "cache_folder", "video_decoder")
+
+
+def decides_learning(name: str) -> bool:
+    """Return whether a setting, by flat name, decides what is learned; others say how fast."""
+    return FIELDS[name].group in _GROUPS
 
 
 def describe_changes(began_with: Path, config: TrainConfig) -> list[str]:
@@ -27,8 +32,8 @@ def describe_changes(began_with: Path, config: TrainConfig) -> list[str]:
     now = config.to_dict()
     return [
         f"it began with {name} = {before[name]!r}, and goes on with {now[name]!r}"
-        for name, field in FIELDS.items()
-        if field.group in _GROUPS and name not in _FREE and name in before
+        for name in FIELDS
+        if decides_learning(name) and name not in _FREE and name in before
         if _plain(before[name]) != _plain(now[name])
     ]
 

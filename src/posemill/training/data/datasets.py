@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from posemill.archives import open_npz
-from posemill.errors import ConfigError, FormatError, TrainingError
-from posemill.geometry import find_points
-from posemill.records import BoolArray, FloatArray, IntArray
+from posemill.errors import ConfigError, TrainingError
+from posemill.records import BoolArray, FloatArray, IntArray, usual_split
 from posemill.skeletons import full_name, get_skeleton
 from posemill.terminal import counted
 from posemill.training.data.annotations import read_annotations
@@ -30,6 +29,8 @@ from posemill.training.data.labels import (
 from posemill.training.data.normalize import preparation
 from posemill.training.data.options import DataOptions
 from posemill.training.data.readers import RawClips, find_files, read_clips
+
+ClipKey = tuple[str, str]  # split and id: ids are unique within a split only
 
 
 @dataclass(frozen=True)
@@ -184,11 +185,16 @@ def read_labelled(options: DataOptions) -> tuple[list[RawClips], list[LabelledCl
     return clips, label_clips(files, clips, annotations, group_column=column)
 
 
-def read_unlabelled(options: DataOptions) -> tuple[Store, list[str], str | None]:
-    """Return all clips packed, the id of each, and the name of their skeleton."""
-    _, clips = _read_files(options)
+def read_unlabelled(options: DataOptions) -> tuple[Store, list[ClipKey], str | None]:
+    """Return all clips packed, split and id of each, and the name of their skeleton."""
+    splits, clips = _read_files(options)
     store, skeleton = _pack_files(clips, options)
-    return store, [clip_id for raw in clips for clip_id in raw.clip_ids], skeleton
+    keys = [
+        (usual_split(own or split), clip_id)
+        for split, raw in zip(splits, clips, strict=True)
+        for own, clip_id in zip(raw.splits, raw.clip_ids, strict=True)
+    ]
+    return store, keys, skeleton
 
 
 def _read_files(options: DataOptions) -> tuple[list[str], list[RawClips]]:
@@ -267,22 +273,12 @@ def _pack(raw: RawClips, skeleton: str | None, options: DataOptions) -> Store:
         verify_once(raw.path, open_npz(raw.path).verify, folder=folder)
     cut = hashlib.sha256(raw.offsets.tobytes()).hexdigest()[:16]
     return precompute(
-        _checked(raw),
+        map(raw.clip, range(len(raw))),
         transform,
         content_key=f"{raw.content_key}-{cut}",
         kind=options.cache,
         folder=folder,
     )
-
-
-def _checked(raw: RawClips) -> Iterator[tuple[FloatArray, BoolArray]]:
-    for clip_id, start, stop in zip(raw.clip_ids, raw.offsets, raw.offsets[1:], strict=False):
-        points = np.asarray(raw.points[start:stop], np.float32)
-        try:
-            mask = find_points(points, None if raw.mask is None else raw.mask[start:stop])
-        except ValueError as error:
-            raise FormatError(f"{raw.path}: clip {clip_id!r}: {error}") from error
-        yield np.where(mask[..., None], points, np.float32(0)), mask
 
 
 def frames_needed(target: IntArray) -> int:

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.archives import open_npz
-from posemill.errors import TrainingError
+from posemill.errors import FormatError, TrainingError
 from posemill.files import near_path, sha256_of
+from posemill.geometry import find_points
 from posemill.npz_clips import NpzClips, content_key, read_npz_clips
-from posemill.records import SPLIT_NAMES, IntArray
+from posemill.records import SPLIT_NAMES, BoolArray, FloatArray, IntArray
 from posemill.skeletons import guess_skeleton, is_skeleton
 from posemill.storage import uri_of
 from posemill.storage.cache import fetched
@@ -52,6 +53,20 @@ class RawClips:
 
     def __len__(self) -> int:
         return len(self.clip_ids)
+
+    def clip(self, index: int) -> tuple[FloatArray, BoolArray]:
+        """Return points `(T, K, D)`, 0 where missing, and mask `(T, K)` of a clip.
+
+        Raises:
+            FormatError: A found point is no number.
+        """
+        frames = slice(self.offsets[index], self.offsets[index + 1])
+        points = np.asarray(self.points[frames], np.float32)
+        try:
+            mask = find_points(points, None if self.mask is None else self.mask[frames])
+        except ValueError as error:
+            raise FormatError(f"{self.path}: clip {self.clip_ids[index]!r}: {error}") from error
+        return np.where(mask[..., None], points, np.float32(0)), mask
 
     def column(self, name: str) -> tuple[str, ...]:
         """Return what an array of the npz says of each clip; '' where there is none.

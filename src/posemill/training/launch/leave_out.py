@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posemill.errors import TrainingError
+from posemill.errors import ConfigError, TrainingError
 from posemill.files import atomic_path
 from posemill.machine.limits import count_cores
 from posemill.terminal import printable
@@ -24,6 +24,7 @@ from posemill.training.data.labels import LabelledClip
 from posemill.training.data.options import DataOptions
 from posemill.training.launch.sweep import Sweep, SweepJob, make_job
 from posemill.training.launch.sweep_runner import run_sweep
+from posemill.training.launch.torchrun import under_torchrun
 from posemill.training.loop.precision import choose_device
 from posemill.training.runs.logs import say
 from posemill.training.tasks.kinds import find_kind
@@ -48,6 +49,12 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
         `clips`, `clips_scored`, the scores, `run`), `mean` and `worst` over groups. It is written
         to `left_out.json` in the folder of `out`, too.
     """
+    if under_torchrun():
+        raise ConfigError(
+            "leave_out: one training for each group runs in a process of its own, and torchrun "
+            "started several of this one; start it without torchrun, or leave one out by name, as "
+            f"{resolved.config.leave_out}=VALUE"
+        )
     config = resolved.config
     options = DataOptions.of(config)
     column, _ = options.left_out
@@ -65,10 +72,15 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
     out = Path(config.out)
     values = {group: f"{column}={group.name}" for group in groups if group.num_scored}
     jobs = {
-        group: make_job(value, {**given, "leave_out": value}, out)
+        group: make_job(value, {"leave_out": value}, out, shared=given)
         for group, value in values.items()
     }
-    _run(Sweep(out, out, None, {}, tuple(jobs.values())), column, jobs, resolved)
+    file = out / "leave_out.toml"  # the same command again, for who has forgotten it
+    sweep = Sweep(file, out, None, given, tuple(jobs.values()), started_by="train")
+    out.mkdir(parents=True, exist_ok=True)
+    with atomic_path(file) as temporary:
+        temporary.write_text(resolved.to_toml(is_short=True), encoding="utf-8")
+    _run(sweep, column, jobs, resolved)
     found = _tabulate(column, groups, jobs)
     with atomic_path(out / "left_out.json") as temporary:
         temporary.write_text(json.dumps(found, indent=1), encoding="utf-8")

@@ -23,7 +23,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -35,6 +35,7 @@ from posemill.errors import ConfigError, RunError
 from posemill.files import parse_json
 from posemill.provenance import load_toml
 from posemill.settings import find_field
+from posemill.training.config.changes import decides_learning
 from posemill.training.config.resolve import Resolved, read_config, resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.sweep_status import flatten
@@ -47,8 +48,8 @@ class SweepJob:
     """One training of a sweep.
 
     Args:
-        name: `003-1f2e3d4c`, or `signer=anna-1f2e3d4c`: its number or what it leaves out, and the
-            digest of its settings.
+        name: `lr=0.1-1f2e3d4c` or `signer=anna-1f2e3d4c`: what it has different, and the digest of
+            all its settings that decide what is learned.
         changes: What it has different from the shared config.
         folder: Where it writes.
     """
@@ -79,13 +80,23 @@ class SweepJob:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep as its file describes it."""
+    """A sweep as its file describes it.
+
+    Args:
+        path: The file.
+        out: Folder of the sweep.
+        config: File of what all trainings share, or None.
+        settings: More of what they share; it wins.
+        jobs: The trainings.
+        started_by: The command that is given the file: `sweep`, or `train` with `leave_out`.
+    """
 
     path: Path
     out: Path
     config: Path | None
     settings: Mapping[str, Any]
     jobs: tuple[SweepJob, ...]
+    started_by: str = "sweep"
 
     def resolve(self, job: SweepJob, *, cores: int) -> Resolved:
         """Return a job's whole configuration for its share of the cores."""
@@ -98,7 +109,8 @@ class Sweep:
         # The jobs are the parallel work; a job does not spread beyond its own cores.
         if chosen.get("parallel", "auto") == "auto":
             flags["parallel"] = "single" if cores == 1 else "multi_thread"
-        flags.setdefault("threads", cores)
+        if chosen.get("parallel") != "multi_process" and not chosen.get("threads"):
+            flags["threads"] = cores  # several processes divide the cores among themselves
         return resolve_config(self.config, flags, cores=cores)
 
     def write_config(self, job: SweepJob, *, cores: int) -> Path:
@@ -125,10 +137,14 @@ def read_sweep(path: Path, *, out: str = "") -> Sweep:
         raise ConfigError(f"{path}: expected out = 'folder' in the file, or --out")
     config = path.parent / table["config"] if table.get("config") else None
     settings = TrainConfig.flatten(table.get("settings", {}), where=str(path))
-    changes = _all_changes(path, table)
-    jobs = tuple(make_job(f"{number:03d}", change, folder) for number, change in enumerate(changes))
-    sweep = Sweep(path, folder, config, settings, jobs)
-    for job in jobs:
+    shared = {**(read_config(config) if config else {}), **settings}
+    jobs = [
+        make_job(_title_of(change), change, folder, shared=shared)
+        for change in _all_changes(path, table)
+    ]
+    unique = {job.name: job for job in jobs}  # two random draws may be the same
+    sweep = Sweep(path, folder, config, settings, tuple(unique.values()))
+    for job in sweep.jobs:
         sweep.resolve(job, cores=1)
     return sweep
 
@@ -197,15 +213,25 @@ def _as_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def make_job(title: str, changes: Mapping[str, Any], out: Path) -> SweepJob:
-    """Return a training of a sweep, named by a title and the digest of what it has different.
+def _title_of(changes: Mapping[str, Any]) -> str:
+    return "+".join(f"{name}={value}" for name, value in flatten(changes).items()) or "training"
+
+
+def make_job(
+    title: str, changes: Mapping[str, Any], out: Path, *, shared: Mapping[str, Any]
+) -> SweepJob:
+    """Return a training of a sweep, named by a title and the digest of its settings.
 
     Args:
         title: For who looks for its folder; what a file name cannot have becomes `_`.
-        changes: What it has different from the shared config.
+        changes: What it has different from the shared settings.
         out: Folder of the sweep.
+        shared: What all trainings have; where that decides what is learned, another value makes
+            another training of it.
     """
-    digest = hashlib.sha256(json.dumps(changes, sort_keys=True).encode()).hexdigest()[:8]
+    learned = {name: value for name, value in shared.items() if decides_learning(name)}
+    text = json.dumps({**learned, **changes}, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     plain = re.sub(r"[^\w.=+-]", "_", title)[:40]
     name = f"{plain}-{digest}"
     return SweepJob(name, changes, out / name)
@@ -218,12 +244,7 @@ def tabulate(sweep: Sweep, failures: Mapping[str, str] | None = None) -> list[di
         summary = job.summary
         row: dict[str, Any] = {"job": job.name, **flatten(job.changes)}
         if summary is not None:
-            row["state"] = "done"
-            row |= {
-                f"{split}_{name}": value
-                for split, scores in summary["scores"].items()
-                for name, value in scores.items()
-            }
+            row |= {"state": "done", **_scores_of(summary)}
             row["seconds"] = summary.get("seconds")
         elif failures and job.name in failures:
             row |= {"state": "failed", "reason": failures[job.name]}
@@ -233,28 +254,33 @@ def tabulate(sweep: Sweep, failures: Mapping[str, str] | None = None) -> list[di
     return rows
 
 
-def summarize(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def summarize(sweep: Sweep) -> list[dict[str, Any]]:
     """Return a row for each combination of settings: mean and spread of its folds' scores.
 
     Splits of the data (`data`, `labels`) count as folds too, where they are what differs.
     """
-    aside = {"job", "fold", "folds", "seconds", "state", "reason", "data", "labels", "seed"}
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row["state"] == "done":
-            settings = {
-                name: value
-                for name, value in row.items()
-                if name not in aside and not name.startswith(("train_", "dev_", "test_"))
-            }
-            groups.setdefault(json.dumps(settings, sort_keys=True), []).append(row)
+    aside = {"fold", "folds", "data", "labels", "seed"}
+    groups: dict[str, list[dict[str, float]]] = {}
+    for job in sweep.jobs:
+        if (summary := job.summary) is not None:
+            changes = flatten(job.changes)
+            settings = {name: value for name, value in changes.items() if name not in aside}
+            groups.setdefault(json.dumps(settings, sort_keys=True), []).append(_scores_of(summary))
     result = []
     for key, members in groups.items():
-        scores = [name for name in members[0] if name.startswith(("dev_", "test_"))]
         entry: dict[str, Any] = {**json.loads(key), "trainings": len(members)}
-        for name in scores:
-            values = [float(row[name]) for row in members if name in row]
+        for name in members[0]:
+            values = [float(scores[name]) for scores in members if name in scores]
             entry[f"{name}_mean"] = statistics.fmean(values)
             entry[f"{name}_spread"] = statistics.pstdev(values)
         result.append(entry)
     return result
+
+
+def _scores_of(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Return the scores of all splits, as `dev_accuracy`."""
+    return {
+        f"{split}_{name}": value
+        for split, scores in summary["scores"].items()
+        for name, value in scores.items()
+    }

@@ -19,9 +19,11 @@ from posemill.training.runs.status import TrainStatus, read_object, read_train_s
 if TYPE_CHECKING:
     from posemill.training.launch.sweep import Sweep
 
-SWEEP_FILES = (SWEEP_NAME, LOCK_NAME, LOG_NAME, LIVE_NAME)
+SWEEP_FILES = (SWEEP_NAME, LOCK_NAME, LOG_NAME, LIVE_NAME, "leave_out.toml")
 _LAST_LINES = 5
-_EVENT = re.compile(r"^\S+ (\d+-[0-9a-f]{8}) (started|done|failed)(?:: (.*))?$")
+# A title that leads to no other folder, and the digest of the settings.
+_NAME = r"[\w.=+-]+-[0-9a-f]{8}"
+_EVENT = re.compile(rf"^\S+ ({_NAME}) (started|done|failed)(?:: (.*))?$")
 
 
 def flatten(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,6 +36,7 @@ def write_record(sweep: Sweep, num_jobs: int) -> None:
     """Write `sweep.json`: which trainings there are, and from which file."""
     record = {
         "kind": "posemill-sweep",
+        "started_by": sweep.started_by,
         "file": str(sweep.path.resolve()),
         "workers": num_jobs,
         "trainings": [{"name": job.name, "changes": dict(job.changes)} for job in sweep.jobs],
@@ -48,7 +51,8 @@ class SweepStatus:
 
     Args:
         state: As of a training; `finished` where all its trainings are done.
-        file: The TOML file that describes it.
+        started_by: The command, `sweep`, or `train` with --leave-out.
+        file: The TOML file that it is given.
         trainings: A row each: `job`, what it has different, `state` (`waiting`, `running`,
             `stopped`, `failed`, `done`), `epoch`, `step`, the best score, `reason`.
         last_lines: Of its log.
@@ -57,6 +61,7 @@ class SweepStatus:
     folder: Path
     state: str
     pid: int | None
+    started_by: str
     file: str
     workers: int
     trainings: tuple[Mapping[str, Any], ...]
@@ -87,8 +92,11 @@ class SweepStatus:
         if self.state == "finished" and self.trainings:
             first = self.folder / str(self.trainings[0]["job"])
             return f"posemill status {shlex.quote(str(first))}"
-        again = f"posemill sweep {shlex.quote(self.file)} --out {shlex.quote(str(self.folder))}"
-        return again + (f" --workers {self.workers}" if self.workers > 1 else "")
+        file, folder = shlex.quote(self.file), shlex.quote(str(self.folder))
+        words = ["posemill", self.started_by, file, "--out", folder]
+        if self.started_by == "sweep" and self.workers > 1:
+            words += ["--workers", str(self.workers)]
+        return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -121,6 +129,7 @@ def read_sweep_status(folder: Path) -> SweepStatus:
         folder,
         state,
         pid if isinstance(pid, int) else None,
+        "train" if record.get("started_by") == "train" else "sweep",
         str(record.get("file", "")),
         workers if isinstance(workers, int) else 1,
         rows,
@@ -134,7 +143,7 @@ def _is_training(entry: Any) -> bool:
     if not isinstance(changes, dict) or not isinstance(changes.get("model_options", {}), dict):
         return False
     name = entry.get("name")
-    return isinstance(name, str) and re.fullmatch(r"\d+-[0-9a-f]{8}", name) is not None
+    return isinstance(name, str) and re.fullmatch(_NAME, name) is not None
 
 
 def _failures(folder: Path) -> dict[str, str]:

@@ -12,7 +12,6 @@ from torch import nn
 
 from posemill.archives import open_npz
 from posemill.errors import ConfigError, TrainingError
-from posemill.geometry import find_points
 from posemill.npz_clips import read_npz_header
 from posemill.records import BoolArray, FloatArray, IntArray, PoseClip
 from posemill.training.config.train_config import TrainConfig, open_augmentation
@@ -169,28 +168,23 @@ def forward_keypoints(model: nn.Module, batch: Batch) -> Any:
 
 def raw_clip(config: TrainConfig, clips: KeypointSet, index: int) -> _Points:
     """Return (id, points, mask) of a clip as its file has it, before normalisation."""
-    clip_id = clips.clip_ids[index]
-    for raw in _read_raw(config.data.path, config.unit, (config.csv_dims, config.csv_frames)):
-        if clip_id in raw.clip_ids:
-            row = raw.clip_ids.index(clip_id)
-            rows = slice(raw.offsets[row], raw.offsets[row + 1])
-            points = np.asarray(raw.points[rows], np.float32)
-            return (
-                clip_id,
-                points,
-                find_points(points, None if raw.mask is None else raw.mask[rows]),
-            )
-    sample = clips[index]
-    return clip_id, sample.points, sample.mask
+    row = int(clips.rows[index])  # clips of all files, one after the other
+    for raw in _read_once(config.data.path, config.unit, (config.csv_dims, config.csv_frames)):
+        if row < len(raw):
+            return (clips.clip_ids[index], *raw.clip(row))
+        row -= len(raw)
+    raise IndexError(f"clip {index}: {config.data.path} has fewer clips than when it was read")
 
 
-@lru_cache(maxsize=1)
 def _read_raw(data: str, unit: str, csv_shape: tuple[int, int]) -> tuple[RawClips, ...]:
     dims, frames = csv_shape
     return tuple(
         read_clips(path, unit=unit, csv_dims=dims, csv_frames=frames)
         for path in find_files(data).values()
     )
+
+
+_read_once = lru_cache(maxsize=1)(_read_raw)  # figures ask for clip after clip
 
 
 def _points_of(clip: PoseClip, skeleton_name: str) -> _Points:
@@ -203,11 +197,6 @@ def _points_of(clip: PoseClip, skeleton_name: str) -> _Points:
 
 
 def _clips_of_files(data: str, config: TrainConfig) -> Iterator[_Points]:
-    for path in find_files(data).values():
-        raw = read_clips(
-            path, unit=config.unit, csv_dims=config.csv_dims, csv_frames=config.csv_frames
-        )
-        for clip_id, start, stop in zip(raw.clip_ids, raw.offsets, raw.offsets[1:], strict=False):
-            points = np.asarray(raw.points[start:stop], np.float32)
-            mask = (points != 0).any(-1) if raw.mask is None else np.asarray(raw.mask[start:stop])
-            yield clip_id, np.where(mask[..., None], points, np.float32(0)), mask
+    for raw in _read_raw(data, config.unit, (config.csv_dims, config.csv_frames)):
+        for index, clip_id in enumerate(raw.clip_ids):
+            yield (clip_id, *raw.clip(index))

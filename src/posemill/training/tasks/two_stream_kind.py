@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from posemill.records import FloatArray, IntArray
 from posemill.terminal import counted
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Batch, Draw
-from posemill.training.data.datasets import KeypointSet, read_unlabelled
+from posemill.training.data.datasets import ClipKey, KeypointSet, read_unlabelled
 from posemill.training.data.kinds import paths_of_streams
 from posemill.training.data.labels import Groups, LabelledClip
 from posemill.training.data.options import DataOptions
@@ -146,6 +147,25 @@ class ForwardTwoStreams:
         )
 
 
+def match_clips(videos: Sequence[ClipKey], keypoints: Sequence[ClipKey]) -> dict[ClipKey, int]:
+    """Return which clip of the keypoints is that of each video, for those that have one.
+
+    Split and id are the same; or the id alone, where only one video and one clip have it: lists
+    may be divided anew, or name no splits.
+    """
+    exact = {key: row for row, key in enumerate(keypoints)}
+    by_id: dict[str, list[int]] = {}
+    for row, (_, clip_id) in enumerate(keypoints):
+        by_id.setdefault(clip_id, []).append(row)
+    num_videos = Counter(clip_id for _, clip_id in videos)
+    matches = {}
+    for key in videos:
+        rows = [exact[key]] if key in exact else by_id.get(key[1], [])
+        if key in exact or (len(rows) == 1 and num_videos[key[1]] == 1):
+            matches[key] = rows[0]
+    return matches
+
+
 class TwoStreamKind:
     """A prepared run and videos; see `Kind`."""
 
@@ -175,33 +195,37 @@ class TwoStreamKind:
                 "frame; train on one of them"
             )
         points_path, videos_path = paths_of_streams(options.data)
-        store, clip_ids, skeleton = read_unlabelled(
+        store, keys, skeleton = read_unlabelled(
             dataclasses.replace(options, data=points_path, labels="")
         )
-        rows = {clip_id: row for row, clip_id in enumerate(clip_ids)}
         sets = self._video.load_sets(
             self._of_video(config),
             dataclasses.replace(options, data=videos_path),
             class_names=class_names,
             splits=splits,
         )
-        seen = {clip_id for clips in sets.values() for clip_id in clips.clip_ids}
+        rows = match_clips([place.key for place in self._video.index.clips], keys)
+        seen = [place for clips in sets.values() for place in clips.places]
+        joint = {rows[place.key] for place in seen if place.key in rows}
         self._alone = {
-            points_path: [clip_id for clip_id in seen if clip_id not in rows],
-            videos_path: [] if splits else [clip_id for clip_id in rows if clip_id not in seen],
+            points_path: [place.clip_id for place in seen if place.key not in rows],
+            videos_path: []
+            if splits
+            else [clip_id for row, (_, clip_id) in enumerate(keys) if row not in joint],
         }
-        if not seen & set(rows):
+        if not joint:
+            first = min(place.clip_id for place in seen)
             raise TrainingError(
                 f"no clip is in both {points_path} and {videos_path}: the first ids are "
-                f"{clip_ids[0]!r} and {min(seen)!r}; extract the keypoints from the same list"
+                f"{keys[0][1]!r} and {first!r}; extract the keypoints from the same list"
             )
         joined = {}
         for split, clips in sets.items():
-            kept = [place for place, each in enumerate(clips.clip_ids) if each in rows]
+            kept = [index for index, place in enumerate(clips.places) if place.key in rows]
             if not kept:
                 continue
             video = clips.select(kept)
-            chosen = np.asarray([rows[clip_id] for clip_id in video.clip_ids], np.int64)
+            chosen = np.asarray([rows[place.key] for place in video.places], np.int64)
             joined[split] = JoinedSet(
                 video,
                 KeypointSet(

@@ -47,7 +47,7 @@ class VideoKind:
     name = "video"
 
     def __init__(self) -> None:
-        self._index = Index([], [])
+        self.index = Index([], [])
 
     def read_rows(self, config: TrainConfig, options: DataOptions) -> list[LabelledClip]:
         """Return every clip with its label, split and group."""
@@ -64,12 +64,12 @@ class VideoKind:
         """Return the sets by split; with `video_on_error = "raise"` all clips must be there."""
         model = config.model
         stride = time_stride_of(model.name, **model.options) if config.task == "ctc" else 1
-        sets, self._index = load_video_sets(
+        sets, self.index = load_video_sets(
             options, Sampling.parse(config.video.sampling), class_names=class_names,
             splits=splits, time_stride=stride,
         )  # fmt: skip
-        if self._index.missing and config.video.on_error == "raise":
-            clip = self._index.missing[0]
+        if self.index.missing and config.video.on_error == "raise":
+            clip = self.index.missing[0]
             raise SourceError(f"{clip.path} is not there: clip {clip.clip_id!r} of {options.data}")
         return sets
 
@@ -161,9 +161,9 @@ class VideoKind:
 
     def notes(self, config: TrainConfig, sets: Mapping[str, VideoSet]) -> Iterator[str]:
         """Yield what is missing or short, and the classes that a split has no clip of."""
-        missing = self._index.missing
+        missing = self.index.missing
         if missing:
-            total = len(missing) + len(self._index.clips)
+            total = len(missing) + len(self.index.clips)
             yield (
                 f"{len(missing)} of {total} clips of {config.data.path} are not there and are left "
                 f"out, the first should be {missing[0].path}"

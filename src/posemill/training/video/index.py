@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
 from posemill.errors import RunError, SourceError
-from posemill.records import SPLIT_NAMES, Clip, label_of_folder
+from posemill.records import SPLIT_NAMES, Clip, label_of_folder, usual_split
 from posemill.stores import frame_index
 from posemill.tables import TableError, find_encoding, read_table
 
@@ -53,6 +53,11 @@ class ClipPlace:
     start_seconds: float = 0.0
     end_seconds: float | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Split and id: ids are unique within a split only."""
+        return usual_split(self.split), self.clip_id
 
 
 class MissingClip(NamedTuple):
