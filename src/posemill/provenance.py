@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
@@ -114,24 +114,31 @@ def resolve(
     return Resolved(cls(**{**(missing or {}), **values}), sources)
 
 
-def describe_unused(config: Settings, reasons: Mapping[str, str]) -> list[str]:
+def describe_unused(
+    config: Settings, reasons: Mapping[str, str], *, typed: Collection[str] = ()
+) -> list[str]:
     """Return a sentence for each setting that was given, is not its default, and has no effect.
 
     Args:
         config: The configuration.
         reasons: Why a setting has no effect, by flat name, whether it was given or not.
+        typed: Settings that are named even if they are their default: the user wrote them just now.
     """
     fields = config.all_fields()
     return [
-        f"{_flag_of(fields[name])} {config.value(fields[name])} has no effect: {reason}"
+        f"{_as_flag(fields[name], config)} has no effect: {reason}"
         for name, reason in reasons.items()
-        if name in config.given and config.value(fields[name]) != fields[name].default
+        if name in typed
+        or (name in config.given and config.value(fields[name]) != fields[name].default)
     ]
 
 
-def _flag_of(field: Field) -> str:
+def _as_flag(field: Field, config: Settings) -> str:
     flags = field.meta["flags"] or (f"--{field.flat.replace('_', '-')}",)
-    return str(flags[0])
+    value = config.value(field)
+    if isinstance(value, bool):
+        return str(flags[0]) if value else f"--no-{flags[0][2:]}"
+    return f"{flags[0]} {value}"
 
 
 def read_toml(cls: type[Settings], path: Path) -> dict[str, Any]:

@@ -12,10 +12,10 @@ def test_a_setting_that_was_given_and_has_no_effect_is_named_with_its_reason() -
                          parallel="single", label_smoothing=0.2, final_lr=0.1)  # fmt: skip
     assert unused_settings(config, has_dev=False) == [
         "--momentum 0.5 has no effect: optimizer adamw has none",
-        "--processes 1 has no effect: parallel is single",
         "--beam-width 5 has no effect: task classify has no glosses",
         "--fold 2 has no effect: folds is 0",
         "--csv-dims 3 has no effect: the data is not a CSV",
+        "--processes 1 has no effect: parallel is single; --parallel multi_process takes them",
         "--patience 3 has no effect: there is no dev split to stop by",
     ]
     used = config.replace(optimizer="sgd", folds=3, data="x.csv", parallel="multi_process",
@@ -43,7 +43,8 @@ def test_every_course_and_mode_has_settings_it_does_not_use() -> None:
                          processes=1, parallel="multi_thread")  # fmt: skip
     assert unused_settings(config, has_dev=True) == [
         "--final-lr 0.5 has no effect: scheduler is step",
-        "--processes 1 has no effect: parallel is multi_thread",
+        "--processes 1 has no effect: parallel is multi_thread; --parallel multi_process takes "
+        "them",
     ]
     config = TrainConfig(ctc_decoder="beam", short_clips="drop", csv_frames=2)
     assert unused_settings(config, has_dev=True) == [
@@ -65,3 +66,22 @@ def test_a_model_of_ones_own_needs_no_settings_of_data_and_model() -> None:
         "--model mlp has no effect: fit() is given its data and its model",
         "--augment-rotate 5.0 has no effect: fit() is given its data and its model",
     ]
+
+
+def test_what_the_chosen_mode_and_the_machine_do_not_use_is_named() -> None:
+    config = TrainConfig(threads=2, processes=2, prefetch_factor=4, pin_memory=True)
+    typed = {"threads", "processes", "prefetch_factor", "pin_memory"}
+    planned = config.replace(parallel="single", threads=1, processes=1, workers=0)
+    said = unused_settings(config, has_dev=True, planned=planned, typed=typed)
+    assert said == [
+        "--processes 2 has no effect: parallel auto chose single; --parallel multi_process takes "
+        "them",
+        "--threads 2 has no effect: parallel auto chose single; --parallel multi_thread takes them",
+        "--prefetch-factor 4 has no effect: there is no loader process",
+        "--pin-memory has no effect: there is no GPU",
+    ]
+    threads = planned.replace(parallel="multi_thread", threads=2)
+    said = unused_settings(config, has_dev=True, planned=threads, typed=typed, has_gpu=True)
+    assert [line.split()[0] for line in said] == ["--processes"]
+    ranks = config.replace(parallel="multi_process", workers=1)
+    assert unused_settings(config, has_dev=True, planned=ranks, typed=typed, has_gpu=True) == []

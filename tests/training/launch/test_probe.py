@@ -88,3 +88,32 @@ def test_the_steps_of_a_training_are_counted(settings: Settings) -> None:
     assert Stages(workload.train, config).total_steps == 12
     assert Stages(workload.train, config.replace(max_steps=5)).total_steps == 5
     assert Stages(workload.train, config.replace(max_steps=50)).total_steps == 12
+
+
+@pytest.mark.usefixtures("_two_cores")
+@pytest.mark.parametrize(("given", "threads"), [({"threads": 1}, 1), ({}, 2)])
+def test_threads_that_were_given_are_those_of_the_probe(
+    given: dict[str, int], threads: int, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, TrainConfig] = {}
+
+    def look(_: object, configs: dict[str, TrainConfig], *__: object) -> dict[str, float]:
+        asked.update(configs)
+        return {"single": 2.0, "multi_thread": 1.0}
+
+    monkeypatch.setattr(probe, "measure_in_turn", look)
+    config = TrainConfig(**settings(mode="auto", max_steps=1, **given))
+    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
+    assert asked["multi_thread"].threads == plan.threads == threads
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_auto_rules_out_processes_that_cannot_be_started(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_PAYS_AFTER_SECONDS", 0.0)
+    config = TrainConfig(**settings(mode="auto", max_steps=2))
+    plan = probe_mode(build_workload(config), lambda: build_workload(config), config)
+    assert plan.mode in ("single", "multi_thread")
+    assert "multi_process cannot be used: " in plan.reason
+    assert "one of them cannot be sent: " in plan.reason

@@ -15,6 +15,7 @@ from posemill.errors import ConfigError, RunError
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.start import load_model, run_training, train
+from posemill.training.loop.evaluation import Evaluation
 from posemill.training.tasks.building import build_workload
 from posemill.training.tasks.workload import Workload
 
@@ -127,3 +128,46 @@ def test_where_another_split_picks_the_best_no_clips_are_set_aside(
     fields = settings(data=str(tmp_path / "data"), val_split="test")
     workload = build_workload(TrainConfig(**fields))
     assert (len(workload.train), workload.notes) == (28, ())
+
+
+def test_without_a_bar_notes_mode_and_epochs_are_said(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(settings(progress=False, epochs=2, eval_every=2, momentum=0.5, resume=True))
+    said = " ".join(capsys.readouterr().err.split())
+    assert "note: --momentum 0.5 has no effect: optimizer adamw has none" in said
+    assert "has no checkpoint to go on from: the training begins anew" in said
+    assert "mode single, 1 x 1 threads: asked for" in said
+    assert "epoch 1: loss " in said
+    assert "epoch 2: loss " in said
+
+
+def test_a_run_finds_its_data_from_any_folder(
+    settings: Settings, tmp_path: Path, clips_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(clips_folder.parent)
+    fields = settings(
+        data=clips_folder.name, labels=f"{clips_folder.name}/labels.csv", epochs=1, cache="none"
+    )
+    result = train(fields)
+    monkeypatch.chdir(tmp_path)
+    scores = posemill.evaluate(result.out, split="test")
+    assert scores["accuracy"] == result.scores["test"]["accuracy"]
+    monkeypatch.chdir(clips_folder.parent)
+    again = train({**fields, "resume": True, "epochs": 2})
+    assert not any("it began with data" in note for note in again.summary["notes"])
+
+
+def test_patience_waits_for_a_better_score_not_for_a_lower_loss(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter(range(100, 0, -1))
+
+    def same_accuracy(*_: object, **__: object) -> Evaluation:
+        return Evaluation({"accuracy": 0.0, "loss": float(next(losses))}, [])
+
+    monkeypatch.setattr("posemill.training.loop.trainer.evaluate_split", same_accuracy)
+    result = train(settings(epochs=10, patience=3, test_split=""))
+    assert result.summary["epochs"] == 4
+    assert result.summary["best_step"] == 16, "of equal scores the one with the lowest loss"
+    assert "no better accuracy in 3 evaluations" in result.summary["last_words"][0]

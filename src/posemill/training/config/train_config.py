@@ -26,7 +26,7 @@ from posemill.training.config.run_settings import (
     OutputSettings,
     SpeedSettings,
 )
-from posemill.training.data.kinds import join_streams, kind_of
+from posemill.training.data.kinds import absolute_data, join_streams, kind_of
 from posemill.training.multigrid.options import check_options
 
 
@@ -118,6 +118,16 @@ class TrainConfig(Settings, command="train", words=BatchWords):
                 f"parallel = 'single' has one process, but processes = {self.speed.processes}; "
                 "use parallel = 'multi_process'"
             )
+
+
+def with_absolute_paths(config: TrainConfig) -> TrainConfig:
+    """Return the settings with paths of data that are found from any folder."""
+    named = {
+        name: config.value(FIELDS[name])
+        for name in ("data", "labels", "cache_folder")
+        if config.value(FIELDS[name])
+    }
+    return config.replace(**{name: absolute_data(value) for name, value in named.items()})
 
 
 def open_augmentation(config: TrainConfig) -> dict[str, float]:

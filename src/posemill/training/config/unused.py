@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from posemill.errors import ConfigError
 from posemill.provenance import describe_unused
@@ -26,6 +26,9 @@ def unused_settings(
     config: TrainConfig,
     *,
     has_dev: bool,
+    planned: TrainConfig | None = None,
+    has_gpu: bool = False,
+    typed: Collection[str] = (),
     is_own: bool = False,
     has_own_optimizer: bool = False,
 ) -> list[str]:
@@ -34,15 +37,19 @@ def unused_settings(
     Args:
         config: As it was given; what a preset or a default says is never named.
         has_dev: Whether there is a split that picks the best checkpoint.
+        planned: With all decided that the training decides; the same where None.
+        has_gpu: Whether the training is on one.
+        typed: Settings that are named even if they are their default.
         is_own: Whether data and model are the user's own (`fit`).
         has_own_optimizer: Whether the optimizer is the user's own, too.
     """
     reasons = dict(_reasons(config, is_own=is_own))
+    reasons |= dict(_reasons_of_speed(config, planned or config, has_gpu=has_gpu))
     if has_own_optimizer:
         reasons |= dict.fromkeys(_OF_OPTIMIZER, "fit() is given its optimizer")
     if not has_dev:
         reasons["patience"] = "there is no dev split to stop by"
-    return describe_unused(config, reasons)
+    return describe_unused(config, reasons, typed=typed)
 
 
 def refuse_other_kind(config: TrainConfig, kind: str) -> None:
@@ -79,8 +86,6 @@ def _reasons(config: TrainConfig, *, is_own: bool) -> Iterator[tuple[str, str]]:
         (config.optimizer != "sgd", ["momentum"], f"optimizer {config.optimizer} has none"),
         (scheduler != "step", ["step_epochs", "step_gamma"], f"scheduler is {scheduler}"),
         (scheduler in ("constant", "step"), ["final_lr"], f"scheduler is {scheduler}"),
-        (config.parallel in ("single", "multi_thread"), ["processes"],
-         f"parallel is {config.parallel}"),
         (is_ctc, ["label_smoothing"], "task ctc has no use for it"),
         (decoder != "beam", ["beam_width"], f"ctc_decoder is {decoder}"),
         (not is_ctc, ["ctc_decoder", "beam_width", "short_clips"], "task classify has no glosses"),
@@ -91,3 +96,21 @@ def _reasons(config: TrainConfig, *, is_own: bool) -> Iterator[tuple[str, str]]:
     for is_unused, names, reason in rules:
         if is_unused:
             yield from ((name, reason) for name in names)
+
+
+def _reasons_of_speed(
+    config: TrainConfig, planned: TrainConfig, *, has_gpu: bool
+) -> Iterator[tuple[str, str]]:
+    mode = f"parallel is {planned.parallel}"
+    if config.parallel == "auto" and planned.parallel != "auto":
+        mode = f"parallel auto chose {planned.parallel}"
+    if planned.parallel in ("single", "multi_thread"):
+        yield "processes", f"{mode}; --parallel multi_process takes them"
+    if config.threads and planned.threads != config.threads:
+        yield "threads", f"{mode}; --parallel multi_thread takes them"
+    if planned.workers == 0:
+        yield "persistent_workers", "there is no loader process"
+        if planned.parallel != "multi_thread" and not has_gpu:
+            yield "prefetch_factor", "there is no loader process"
+    if not has_gpu:
+        yield "pin_memory", "there is no GPU"

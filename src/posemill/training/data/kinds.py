@@ -57,6 +57,12 @@ def join_streams(paths: Sequence[Any]) -> str:
     return _AND.join(map(str, paths))
 
 
+def absolute_data(data: str) -> str:
+    """Return a path of data, or two of them, that is found from any folder; a URI stays."""
+    paths = data.split(_AND)
+    return _AND.join(path if uri_of(path) else str(Path(path.strip()).absolute()) for path in paths)
+
+
 def paths_of_streams(data: str) -> tuple[str, str]:
     """Return the path of the keypoints and that of the videos, in whatever order they come."""
     paths = [path.strip() for path in data.split(_AND)]

@@ -93,7 +93,7 @@ def make_user_workload(
         val=val,
         forward=CallModel(model, options.forward),
         loss=LossOfSum(options.loss),
-        identity={"class": f"{type(model).__module__}.{type(model).__qualname__}"},
+        identity={"class": _class_name(model)},
         class_names=tuple(options.class_names),
         notes=tuple(how.notes),
         make_optimizer=make_optimizer_maker(
@@ -103,3 +103,9 @@ def make_user_workload(
         loggers=options.loggers,
         draw_sample=options.draw_sample,
     )
+
+
+def _class_name(model: nn.Module) -> str:
+    """Return the same name in every process: a spawned one has the script as `__mp_main__`."""
+    module = type(model).__module__.replace("__mp_main__", "__main__")
+    return f"{module}.{type(model).__qualname__}"

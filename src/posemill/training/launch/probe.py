@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, TrainingError
 from posemill.machine.limits import count_cores
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.modes import ModePlan
@@ -36,7 +36,12 @@ def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> M
     """
     cores = count_cores()
     one = config.replace(parallel="single", processes=1, threads=1, workers=0)
-    many = one.replace(parallel="multi_thread", threads=cores)
+    many = one.replace(parallel="multi_thread", threads=config.threads or cores)
+    ranks = one.replace(
+        parallel="multi_process",
+        processes=config.processes or cores,
+        threads=config.threads or 1,
+    )
     seconds = measure_in_turn(workload, {"single": one, "multi_thread": many}, _CPU)
     total = Stages(workload.train, config).total_steps
     predicted = {mode: total * value for mode, value in seconds.items()}
@@ -47,23 +52,20 @@ def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> M
         note = f"{quickest:.0f} s of work: too short for several processes to pay"
     else:
         started = time.perf_counter()
-        ranks = config.replace(
-            parallel="multi_process",
-            processes=config.processes or cores,
-            threads=1,
-            workers=0,
-        )
-        step_seconds = float(run_ranks(partial(_measure_rank, make, ranks), ranks)["seconds"])
-        start = max(0.0, time.perf_counter() - started - MOST_STEPS * step_seconds)
-        predicted["multi_process"] = start + total * step_seconds
-        seconds["multi_process"] = step_seconds
         note = f"{total} steps to take"
+        try:
+            step_seconds = float(run_ranks(partial(_measure_rank, make, ranks), ranks)["seconds"])
+        except TrainingError as error:
+            note += f"; multi_process cannot be used: {error}"
+        else:
+            start = max(0.0, time.perf_counter() - started - MOST_STEPS * step_seconds)
+            predicted["multi_process"] = start + total * step_seconds
+            seconds["multi_process"] = step_seconds
     best = min(predicted, key=lambda mode: predicted[mode])
     measured = ", ".join(f"{mode} {value * 1000:.0f} ms" for mode, value in seconds.items())
     reason = f"a step takes: {measured}; {note}"
-    processes = (config.processes or cores) if best == "multi_process" else 1
-    threads = cores if best == "multi_thread" else 1
-    return ModePlan(best, processes, threads, reason)
+    chosen = {"single": one, "multi_thread": many, "multi_process": ranks}[best]
+    return ModePlan(best, chosen.processes, chosen.threads, reason)
 
 
 def check_divisible(workload: Workload, plan: ModePlan) -> None:

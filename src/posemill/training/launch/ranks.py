@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from posemill.training.loop.rank import MakeWorkload, train_rank
 from posemill.training.runs.run_folder import RunFolder
 
 RankTask = Callable[[World], Mapping[str, Any]]
+_NO_GUARD = 77  # exit code of a process that was about to train while its script was imported
 
 
 def launch(make: MakeWorkload, config: TrainConfig, folder: RunFolder) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def run_ranks(task: RankTask, config: TrainConfig) -> dict[str, Any]:
         processes = [
             context.Process(
                 target=_rank_main,
-                args=(task, RankSpec(rank, size, config.threads, device_type), shared),
+                args=(_pack(task), RankSpec(rank, size, config.threads, device_type), shared),
                 name=f"posemill-rank-{rank}",
                 daemon=False,
             )
@@ -74,7 +76,8 @@ def run_ranks(task: RankTask, config: TrainConfig) -> dict[str, Any]:
         ]
         try:
             with environment(thread_variables(config.threads)):
-                _start(processes)
+                for process in processes:
+                    process.start()
             _wait(processes)
         finally:
             for process in processes:
@@ -97,13 +100,14 @@ class RankSpec:
     device_type: str
 
 
-def _rank_main(task: RankTask, spec: RankSpec, shared: Path) -> None:
+def _rank_main(packed_task: bytes, spec: RankSpec, shared: Path) -> None:
     """What each spawned process does; errors are left in a file for the parent."""
     rank = spec.rank
     die_with_parent()
     if spec.threads:
         torch.set_num_threads(spec.threads)
     try:
+        task = _unpack(packed_task)
         store = str(shared / "store")
         world = join_world(rank, spec.size, store_file=store, device_type=spec.device_type)
         result = task(world)
@@ -119,16 +123,37 @@ def _rank_main(task: RankTask, spec: RankSpec, shared: Path) -> None:
         sys.exit(130)
 
 
-def _start(processes: list[Any]) -> None:
+def refuse_second_start() -> None:
+    """End this process if it is a new one of `multi_process` that runs the user's script again.
+
+    Its parent says why: see `_NO_GUARD`.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        os._exit(_NO_GUARD)
+
+
+def _pack(task: RankTask) -> bytes:
+    """Return the task for one process; tensors are shared with it."""
     try:
-        for process in processes:
-            process.start()
+        return bytes(ForkingPickler.dumps(task))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TrainingError(
             "mode multi_process sends the model, the data and the loss to its processes, and one "
             f"of them cannot be sent: {error}. Define it at the top level of a module (no lambda, "
             "no local class), or use --parallel multi_thread"
         ) from error
+
+
+def _unpack(packed_task: bytes) -> RankTask:
+    try:
+        task: RankTask = pickle.loads(packed_task)
+    except (AttributeError, ImportError) as error:
+        raise TrainingError(
+            "mode multi_process starts Python again, which does not find the model, the data or "
+            f"the loss there: {error}. Of a notebook, put them into a module and import it, or use "
+            "--parallel multi_thread"
+        ) from error
+    return task
 
 
 def _wait(processes: list[Any]) -> None:
@@ -149,6 +174,12 @@ def _raise_first_error(processes: list[Any], shared: Path) -> None:
     ended = {process.name: process.exitcode for process in processes if process.exitcode}
     if 130 in ended.values():
         raise KeyboardInterrupt
+    if _NO_GUARD in ended.values():
+        raise TrainingError(
+            "mode multi_process runs the script again in each of its processes, and it trains "
+            'there, too: put what it does below if __name__ == "__main__":, or use --parallel '
+            "multi_thread"
+        )
     if ended:
         # The others were ended by us: the one with another code came first.
         name, code = next(

@@ -18,13 +18,13 @@ from posemill.terminal import counted
 from posemill.training.caching.dataset_cache import describe_uses, live_uses
 from posemill.training.config.changes import describe_changes
 from posemill.training.config.resolve import Resolved, resolve_config
-from posemill.training.config.train_config import TrainConfig
+from posemill.training.config.train_config import TrainConfig, with_absolute_paths
 from posemill.training.config.unused import unused_settings
 from posemill.training.fitting.trial import try_one_batch
 from posemill.training.launch.leave_out import leave_each_out
 from posemill.training.launch.modes import ModePlan, plan_mode, plan_precision
 from posemill.training.launch.probe import check_divisible, probe_mode
-from posemill.training.launch.ranks import launch
+from posemill.training.launch.ranks import launch, refuse_second_start
 from posemill.training.launch.torchrun import is_first_process, under_torchrun
 from posemill.training.loop.precision import Precision, choose_device
 from posemill.training.loop.rank import MakeWorkload
@@ -124,6 +124,7 @@ def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
         make_for: Returns the workload of a configuration; picklable for several processes.
         resolved: The settings.
     """
+    refuse_second_start()
     folder, log = RunFolder(resolved.config.out), None
     with ExitStack() as lock:
         if is_first_process() and resolved.config.resume and folder.has_begun():
@@ -174,13 +175,11 @@ def _run_in(
     grid_lines = describe_stages(workload.train, config)
     check_norms(workload.train, workload.model, config, plan.processes)
     if continues and (finished := _finished(folder, Stages(workload.train, config))) is not None:
-        _tell(["nothing was left to train: a larger --epochs goes on"], None,
-              is_shown=is_first and config.progress)  # fmt: skip
         return finished
     decided = dict(workload.decided)
     planned = plan.apply(config).replace(**{name: value for name, (value, _) in decided.items()})
-    notes = _notes_of(workload, resolved.config, looks_for_leaks=is_first and not continues)
-    notes += describe_changes(folder.config_path, planned) if continues else []
+    notes = _notes_of(workload, resolved, planned, looks_for_leaks=is_first and not continues)
+    notes += _notes_of_resume(folder, planned, continues=continues)
     if plan.mode != "multi_process" or under_torchrun():
         make = partial(_given, workload)
     del workload  # where there are several processes, each makes its own
@@ -204,7 +203,7 @@ def _run_in(
             f"precision {precision.name}: {precision.reason}",
             *grid_lines,
         ]
-        _tell(lines, log, is_shown=config.progress)
+        _tell(lines, log)
         summary = launch(make, planned, folder) | reasons
         met = dict.fromkeys([*describe_problems(unread), *summary.pop("unread", [])])
         saved = [*describe_uses(uses), *met]
@@ -212,7 +211,7 @@ def _run_in(
         if tuned is not None:
             summary["tuned"] = tuned.to_json()
         folder.write_summary(summary)
-        _tell(saved, log, is_shown=config.progress)
+        _tell(saved, log)
         log.write(f"finished: {counted(summary['steps'], 'steps')}, best at {summary['best_step']}")
     return TrainResult(folder.path, summary["scores"], summary)
 
@@ -261,14 +260,30 @@ def _finished(folder: RunFolder, stages: Stages) -> TrainResult | None:
         )
     if step < stages.total_steps or not (folder.path / "summary.json").is_file():
         return None
+    if is_first_process():
+        say("nothing was left to train: a larger --epochs goes on")
     summary = folder.read_summary()
     return TrainResult(folder.path, summary["scores"], summary)
 
 
-def _notes_of(workload: Workload, given: TrainConfig, *, looks_for_leaks: bool) -> list[str]:
+def _notes_of_resume(folder: RunFolder, planned: TrainConfig, *, continues: bool) -> list[str]:
+    """Return what changed since a training began, or that it begins although it was to go on."""
+    if continues:
+        return describe_changes(folder.config_path, with_absolute_paths(planned))
+    if planned.resume:
+        return [f"{folder.path} has no checkpoint to go on from: the training begins anew"]
+    return []
+
+
+def _notes_of(
+    workload: Workload, resolved: Resolved, planned: TrainConfig, *, looks_for_leaks: bool
+) -> list[str]:
     unused = unused_settings(
-        given,
+        resolved.config,
         has_dev=workload.val is not None,
+        planned=planned,
+        has_gpu=choose_device(planned.device).type == "cuda",
+        typed={name for name, source in resolved.sources.items() if source in ("flag", "given")},
         is_own="model" not in workload.identity,
         has_own_optimizer=workload.make_optimizer is not None,
     )
@@ -283,12 +298,10 @@ def _continues(folder: RunFolder, config: TrainConfig, *, is_first: bool = True)
     return config.resume and folder.checkpoints.has("last")
 
 
-def _tell(lines: list[str], log: LogFile | None, *, is_shown: bool) -> None:
+def _tell(lines: list[str], log: LogFile) -> None:
     for line in lines:
-        if log is not None:
-            log.write(line)
-        if is_shown:
-            say(line)
+        log.write(line)
+        say(line)
 
 
 @contextmanager
@@ -314,8 +327,8 @@ def _write_settings(
     """Write `config.toml`: every value and its source, and the reason of what was decided."""
     before, now = resolved.config.to_dict(), planned.to_dict()
     changed = {name: now[name] for name in why if now[name] != before[name]}
-    text = resolved.with_machine(changed, why).to_toml()
-    folder.write_config(text)
+    written = resolved.with_machine(changed, why)
+    folder.write_config(Resolved(with_absolute_paths(written.config), written.sources).to_toml())
 
 
 def _plan_of(folder: RunFolder, config: TrainConfig) -> ModePlan:

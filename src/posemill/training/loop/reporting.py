@@ -78,6 +78,7 @@ class Reporter:
         self._seconds_before: Mapping[str, float] = clock.read()
         self._seconds_running = 0.0
         self._num_samples = 0
+        self._loss = math.nan
         self._time = time.perf_counter()
         self._timing_at = 0.0
 
@@ -117,6 +118,7 @@ class Reporter:
             "samples_per_second": samples / running if running else 0.0,
             "data_wait": passed["data"] / running if running else 0.0,
         }
+        self._loss = loss
         self.log.record("train", state.step, state.epoch, values)
         if self._world.is_first and time.monotonic() - self._timing_at > _TIMING_SECONDS:
             self._busy = self._meter.read()
@@ -128,6 +130,10 @@ class Reporter:
                 f"{self._config.lr}), lower --clip-grad-norm (now {self._config.clip_grad_norm}), "
                 "or use --precision fp32"
             )
+
+    def say_loss(self, state: TrainState) -> None:
+        """Say the last loss after an epoch that has no evaluation."""
+        self.log.say(f"epoch {state.epoch}: loss {self._loss:.4f} on training clips")
 
     def _ranks_on(self) -> dict[str, list[int]]:
         """Which ranks of this machine are on which GPU, for `posemill status`."""

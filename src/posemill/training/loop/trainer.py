@@ -197,6 +197,8 @@ class Trainer:
         names: list[str] = []
         if is_over or state.epoch % config.eval_every == 0:
             names = ["best"] if self._evaluate() else []
+        elif state.epoch == 1:  # so that a training which lasts shows soon that it learns
+            self.reporter.say_loss(state)
         if not state.step_in_epoch and (on_epoch := self.workload.callbacks.on_epoch):
             self._tell(on_epoch)
         is_due = state.epoch % config.save_every == 0 or state.epoch == stage.stop_epoch
@@ -240,15 +242,15 @@ class Trainer:
         if self.workload.make_optimizer:
             self.stepper.optimizer.end_evaluation(value)
         is_better = beats(result.scores, state.scores, main, is_higher=is_higher)
+        # Of equal scores the one with the lower loss is kept; patience waits for a better score.
+        is_progress = is_better and value != state.best
+        state.num_worse = 0 if is_progress else state.num_worse + 1
         if is_better:
             state.best, state.best_step, state.scores = value, state.step, result.scores
-            state.num_worse = 0
             self.reporter.note_best(state)
-        else:
-            state.num_worse += 1
-            if 0 < self.config.patience <= state.num_worse and not state.is_stopped:
-                state.is_stopped = True
-                self.reporter.say_last(self.reporter.why_stopped(state))
+        if 0 < self.config.patience <= state.num_worse and not state.is_stopped:
+            state.is_stopped = True
+            self.reporter.say_last(self.reporter.why_stopped(state))
         if on_evaluate := self.workload.callbacks.on_evaluate:
             self._tell(on_evaluate, scores=result.scores)
         return is_better

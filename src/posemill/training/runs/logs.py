@@ -47,7 +47,8 @@ class TrainingLog:
         loggers: Sequence[Logger] = (),
     ) -> None:
         self._is_first = is_first
-        self._console = Console(stderr=True, quiet=not (is_first and config.progress))
+        self._console = Console(stderr=True, quiet=not is_first)
+        self._has_bar = config.progress and self._console.is_terminal and is_first
         self._file: TextIO | None = None
         self._loggers: list[Logger] = []
         self._progress: Progress | None = None
@@ -80,7 +81,7 @@ class TrainingLog:
             self._live_at = 0.0
         for logger in self._loggers:
             logger.start(self._folder.path, self._settings, done)
-        if self._console.quiet or not self._console.is_terminal:
+        if not self._has_bar:
             return
         self._progress = Progress(
             TextColumn(word("epoch {task.fields[epoch]}")),

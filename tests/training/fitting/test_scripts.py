@@ -1,0 +1,94 @@
+"""`fit` as a script calls it: processes that start the script again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import sys
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import posemill
+from posemill.training.launch import probe
+
+probe._PAYS_AFTER_SECONDS = 0.0  # several processes are tried at once
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(1, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def train(**settings):
+    x = torch.linspace(-1, 1, 20)[:, None]
+    data = TensorDataset(x, 3 * x - 1)
+    posemill.fit(Net(), data, data, loss=nn.MSELoss(), out="run", batch_size=10, precision="fp32",
+                 workers=0, figures=False, tensorboard=False, save_every=1, **settings)
+
+"""
+GUARDED = (
+    SCRIPT
+    + """
+if __name__ == "__main__":
+    train(parallel="multi_process", processes=2, epochs=1)
+    train(parallel="multi_process", processes=2, epochs=2, resume=True)
+"""
+)
+UNGUARDED = (
+    SCRIPT
+    + """
+train(parallel=sys.argv[1], epochs=1)
+"""
+)
+
+
+def run(code: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(code)
+    return subprocess.run(
+        [sys.executable, "script.py", *arguments], cwd=folder, capture_output=True, text=True,
+        timeout=240, check=False,
+    )  # fmt: skip
+
+
+def test_processes_go_on_with_a_model_whose_class_is_in_the_script(tmp_path: Path) -> None:
+    ended = run(GUARDED, tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 4
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert facts["identity"] == {"class": "__main__.Net"}
+
+
+def test_a_script_that_trains_when_it_is_imported_trains_in_one_process_with_auto(
+    tmp_path: Path,
+) -> None:
+    ended = run(UNGUARDED, tmp_path, "auto")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["processes"] == 1
+    assert 'below if __name__ == "__main__":' in " ".join(ended.stderr.split())
+    assert "Traceback" not in ended.stderr
+    refused = run(UNGUARDED.replace('"run"', '"other"'), tmp_path, "multi_process")
+    assert refused.returncode == 1
+    assert "runs the script again in each of its processes" in " ".join(refused.stderr.split())
+    assert "out-of-memory" not in refused.stderr
+
+
+def test_a_class_that_new_processes_do_not_find_is_named(tmp_path: Path) -> None:
+    # As in a notebook: there is no script that a process could import.
+    code = SCRIPT + 'train(parallel="auto", epochs=1)'
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240,
+        check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert "put them into a module and import it" in " ".join(ended.stderr.split())
+    assert "Traceback" not in ended.stderr
