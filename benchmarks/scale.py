@@ -220,8 +220,9 @@ def make_clips(num_frames: int, clip_frames: int) -> ClipList:
     while left:
         number = min(left, max(16, round(rng.gauss(clip_frames, clip_frames / 2.5))))
         name = f"clips/{left:09d}"
-        clip = Clip(name, f"/data/train/{name}", "frames", "train", number, label="A B C")
-        collector.add(clip, f"{left:032x}")
+        clip = Clip(name, f"/data/train/{name}", "frames", "train", number, label="A B C",
+                    version=f"{left:032x}")  # fmt: skip
+        collector.add(clip)
         left -= number
     return collector.finish("")
 

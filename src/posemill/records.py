@@ -49,7 +49,7 @@ class Clip:
         end_seconds: Where to end (exclusive), None for the end of the video.
         label: The class or the gloss sequence, where the source has one.
         extra: Other columns of a list source, passed through.
-        version: At a URI, what was listed: another one when it is read is a failure.
+        version: Changes when its files do. At a URI, another one when it is read is a failure.
     """
 
     clip_id: str

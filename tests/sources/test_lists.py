@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,7 @@ def test_rows_become_clips_of_every_kind(folder: Path) -> None:
     )
     assert clips.layout == "list"
     video = str(folder / "videos/a b.mp4")
-    assert list(clips) == [
+    assert [dataclasses.replace(clip, version="") for clip in clips] == [
         Clip("videos/a b@0.5-1", video, "video", "train", None, 0.5, 1.0, "HELLO, YOU",
              {"signer": "7"}),
         Clip("clip", str(folder / "clip"), "frames", "dev", 2, extra={"signer": ""}),

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from posemill.sources.scan import digest_names, list_pictures, scan_tree
+from posemill.sources.scan import (
+    MISSING,
+    joined_version,
+    list_pictures,
+    picture_versions,
+    scan_tree,
+)
 
 
 def touch(root: Path, *names: str, content: bytes = b"12345") -> None:
@@ -17,19 +23,19 @@ def touch(root: Path, *names: str, content: bytes = b"12345") -> None:
         path.write_bytes(content)
 
 
-def found(root: Path) -> dict[str, tuple[int, dict[str, int]]]:
+def found(root: Path) -> dict[str, tuple[int, list[str]]]:
     """Pictures and videos of each folder, by its name below the root, in the order of the walk."""
     scan = scan_tree(str(root))
     assert all(folder.path == str(root.joinpath(*folder.parts)) for folder in scan.folders)
-    return {"/".join(each.parts): (each.num_pictures, each.videos) for each in scan.folders}
+    return {"/".join(each.parts): (each.num_pictures, [*each.videos]) for each in scan.folders}
 
 
 def test_folders_come_in_natural_order_with_what_they_hold(tmp_path: Path) -> None:
     touch(tmp_path, "a10/1.png", "a2/1.png", "a2/2.JPG", "a2/x.mp4", "top.avi", "empty/notes.txt")
     assert found(tmp_path) == {
-        "": (0, {"top.avi": 5}),
-        "a2": (2, {"x.mp4": 5}),
-        "a10": (1, {}),
+        "": (0, ["top.avi"]),
+        "a2": (2, ["x.mp4"]),
+        "a10": (1, []),
     }
     assert list(found(tmp_path)) == ["", "a2", "a10"]
     scan = scan_tree(str(tmp_path))
@@ -41,7 +47,7 @@ def test_folders_come_in_natural_order_with_what_they_hold(tmp_path: Path) -> No
 def test_hidden_files_and_what_archivers_leave_are_counted_as_ignored(tmp_path: Path) -> None:
     touch(tmp_path, "a/1.png", "a/.1.png", ".git/1.png", "__MACOSX/1.png", "@eaDir/1.png")
     touch(tmp_path, "$RECYCLE.BIN/1.png", "System Volume Information/1.png")
-    assert found(tmp_path) == {"a": (1, {})}
+    assert found(tmp_path) == {"a": (1, [])}
     assert scan_tree(str(tmp_path)).num_ignored == 6
 
 
@@ -83,7 +89,7 @@ def test_broken_links_are_what_their_name_says(tmp_path: Path) -> None:
     (tmp_path / "a" / "2.png").symlink_to("2.png")  # a circle, and a picture by its name
     scan = scan_tree(str(tmp_path))
     (folder,) = scan.folders
-    assert (folder.num_pictures, folder.videos) == (2, {"x.mp4": -1})
+    assert (folder.num_pictures, folder.videos) == (2, {"x.mp4": MISSING})
     assert scan.num_ignored == 1
     assert scan.unreadable == []
 
@@ -95,14 +101,21 @@ def test_the_pictures_of_one_folder_come_in_natural_order(tmp_path: Path) -> Non
         list_pictures(str(tmp_path / "none"))
 
 
-def test_the_digest_changes_with_any_name_and_not_with_their_order(tmp_path: Path) -> None:
-    assert digest_names(["a", "b"]) == digest_names(["b", "a"])
-    others = [digest_names(names) for names in (["a"], ["a", "b"], ["a", "c"], ["ab"], [])]
-    assert len(set(others)) == 5
-    assert len(others[0]) == 32
-    touch(tmp_path, "1.png", "2.png")
-    (folder,) = scan_tree(str(tmp_path)).folders
-    assert folder.pictures_digest == digest_names(["1.png", "2.png"])
+def test_the_version_of_pictures_changes_with_any_file_and_not_with_their_order() -> None:
+    assert joined_version({"a": "1", "b": "2"}) == joined_version({"b": "2", "a": "1"})
+    others = [{"a": "1"}, {"a": "1", "b": "2"}, {"a": "2", "b": "1"}, {"a": "1", "c": "2"}, {}]
+    assert len({joined_version(each) for each in others}) == 5
+
+
+def test_a_file_that_is_written_anew_has_another_version(tmp_path: Path) -> None:
+    touch(tmp_path, "1.png", "2.png", "v/x.mp4")
+    pictures, videos = scan_tree(str(tmp_path)).folders
+    assert pictures.version == joined_version(picture_versions(str(tmp_path)))
+    os.utime(tmp_path / "2.png", (1, 1))
+    os.utime(tmp_path / "v" / "x.mp4", (1, 1))
+    again = scan_tree(str(tmp_path)).folders
+    assert again[0].version != pictures.version
+    assert again[1].videos["x.mp4"] != videos.videos["x.mp4"]
 
 
 def test_names_that_are_not_utf8_are_found(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
 
@@ -41,8 +41,8 @@ class ClipList(Sequence[Clip]):
         clips: All of them.
         layout: The layout they were read as.
         root: The path the user gave.
-        fingerprint: Changes when a clip or a frame is added, removed or renamed, or a video
-            changes its size; not when the dataset is moved.
+        fingerprint: Changes when a clip or a frame is added, removed, renamed or written anew; not
+            when the dataset is moved.
         num_ignored: Files that are neither picture nor video, hidden ones among them.
         problems: Sentences about what does not fit: a folder that cannot be read, an annotation
             without frames.
@@ -110,7 +110,7 @@ class Collector:
     num_ignored: int = 0
     problems: list[str] = field(default_factory=list)
     seen_splits: set[str] = field(default_factory=set)
-    _found: dict[tuple[str, str], tuple[Clip, str]] = field(default_factory=dict)
+    _found: dict[tuple[str, str], Clip] = field(default_factory=dict)
 
     def wants(self, split: str) -> bool:
         """Return whether clips of that split are asked for, and remember that it exists."""
@@ -118,24 +118,23 @@ class Collector:
         wanted = self.wanted_splits
         return wanted is None or usual_split(split) in map(usual_split, wanted)
 
-    def add(self, clip: Clip, content: str, *, where: str = "") -> None:
+    def add(self, clip: Clip, *, where: str = "") -> None:
         """Keep a clip.
 
         Args:
             clip: Of a wanted split or not.
-            content: What the fingerprint should notice: a digest of frame names, a size.
             where: For errors: the line of the list it came from.
         """
         if not self.wants(clip.split):
             return
         key = (clip.split, clip.clip_id)
         if key in self._found:
-            other = readable(self._found[key][0].path)
+            other = readable(self._found[key].path)
             raise SourceError(
                 f"{where}two clips have the id {clip.clip_id!r} in split {clip.split!r}: "
                 f"{other!r} and {readable(clip.path)!r}; each needs its own"
             )
-        self._found[key] = (clip, content)
+        self._found[key] = clip
 
     def finish(self, looked_for: str) -> ClipList:
         """Return the list.
@@ -156,26 +155,31 @@ class Collector:
                 f"{self.num_ignored} other files" + "".join(f"; {each}" for each in self.problems)
             )
         order = {name: index for index, name in enumerate(sort_splits(self.seen_splits))}
-        found = sorted(
+        clips = sorted(
             self._found.values(),
-            key=lambda each: (order[each[0].split], natural_key(each[0].clip_id)),
+            key=lambda clip: (order[clip.split], natural_key(clip.clip_id)),
         )
         return ClipList(
-            tuple(clip for clip, _ in found),
+            tuple(clips),
             layout=self.layout,
             root=self.root,
-            fingerprint=_fingerprint(found),
+            fingerprint=_fingerprint(clips),
             num_ignored=self.num_ignored,
             problems=tuple(self.problems),
         )
 
 
-def _fingerprint(found: Sequence[tuple[Clip, str]]) -> str:
-    """Return the sha256 over everything that decides the result, but not where it lies."""
+def digest_of(clip: Clip) -> str:
+    """Return a short digest of all that decides what a clip gives, but not where it lies."""
+    window = (clip.start_seconds, clip.end_seconds)
+    row = [clip.kind, clip.version, window, clip.label, dict(clip.extra)]
+    return hashlib.sha256(os.fsencode(json.dumps(row, sort_keys=True))).hexdigest()[:16]
+
+
+def _fingerprint(clips: Sequence[Clip]) -> str:
+    """Return the sha256 over the names and digests of all clips."""
     digest = hashlib.sha256()
-    for clip, content in found:
-        window = (clip.start_seconds, clip.end_seconds)
-        extra: Mapping[str, str] = dict(clip.extra)
-        row = [clip.split, clip.clip_id, clip.kind, content, window, clip.label, extra]
-        digest.update(os.fsencode(json.dumps(row, sort_keys=True)))
+    for clip in clips:
+        row = [clip.split, clip.clip_id, digest_of(clip)]
+        digest.update(os.fsencode(json.dumps(row)))
     return digest.hexdigest()

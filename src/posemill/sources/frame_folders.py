@@ -9,7 +9,7 @@ from typing import Literal
 from posemill.records import SPLIT_NAMES, Clip
 from posemill.sources.clip_list import ClipList, Collector
 from posemill.sources.names import readable
-from posemill.sources.scan import Folder, Scan, digest_names
+from posemill.sources.scan import Folder, Scan, file_version
 
 _LOOKED_FOR = "folders that hold .png, .jpg, .jpeg, .webp, .bmp or .tif files"
 
@@ -41,14 +41,13 @@ def find_in_scan(scan: Scan, collector: Collector) -> ClipList:
             kind,
             split,
             num_frames=folder.num_pictures,
-            version=folder.versions.get(".", ""),
+            version=folder.version,
         )
-        collector.add(clip, folder.pictures_digest)
+        collector.add(clip)
         kinds.add(kind)
     for folder in scan.unreadable:
         split, parts = split_and_name_of(folder)
-        clip = Clip(readable("/".join(parts)), folder.path, "frames", split)
-        collector.add(clip, "unreadable")
+        collector.add(Clip(readable("/".join(parts)), folder.path, "frames", split))
     if collector.layout == "auto":
         collector.layout = "frames" if "frames" in kinds else "pictures"
     if len(kinds) == 2:
@@ -61,9 +60,9 @@ def find_in_scan(scan: Scan, collector: Collector) -> ClipList:
 def find_one_picture(path: str, collector: Collector) -> ClipList:
     """Return the one picture as a clip of its own."""
     name = Path(path).name
-    clip = Clip(readable(name), path, "pictures", num_frames=1)
+    version = file_version(Path(path))
     collector.layout = "pictures"
-    collector.add(clip, digest_names([name]))
+    collector.add(Clip(readable(name), path, "pictures", num_frames=1, version=version))
     return collector.finish(_LOOKED_FOR)
 
 

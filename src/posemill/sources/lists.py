@@ -21,7 +21,7 @@ from posemill.sources.names import (
     suffix_of,
     without_suffix,
 )
-from posemill.sources.scan import digest_names, list_pictures
+from posemill.sources.scan import MISSING, file_version, joined_version, picture_versions
 from posemill.storage import uri_of
 from posemill.storage.cache import fetched
 from posemill.tables import GBK, TableError, find_encoding, read_table
@@ -56,8 +56,8 @@ def find(path: str, collector: Collector) -> ClipList:
     for row in rows:
         is_shared = counts[row.clip.split, row.clip.clip_id] > 1
         clip = dataclasses.replace(row.clip, clip_id=row.long_id) if is_shared else row.clip
-        collector.add(clip, row.content, where=row.where)
-    if num_missing := sum(row.content == "missing" for row in rows):
+        collector.add(clip, where=row.where)
+    if num_missing := sum(row.clip.version == MISSING for row in rows):
         collector.problems.append(f"{num_missing} of {len(rows)} paths in the list do not exist")
     return collector.finish("rows with a path")
 
@@ -116,11 +116,10 @@ def _to_text(value: object) -> str:
 
 
 class _Row(NamedTuple):
-    """One row: its clip, the id that keeps the suffix, what the fingerprint should notice."""
+    """One row: its clip, the id that keeps the suffix, and the line for errors."""
 
     clip: Clip
     long_id: str
-    content: str
     where: str
 
 
@@ -131,7 +130,7 @@ def _to_row(row: Mapping[str, str], folder: str, where: str) -> _Row:
     if not _can_be_a_path(given):
         raise SourceError(f"{where}'path' holds what no file name can: {readable(given)!r}")
     path = uri_of(given) or os.path.join(folder, given)  # noqa: PTH118
-    kind, num_frames, content = _look_at(path)
+    kind, num_frames, version = _look_at(path)
     start_seconds = _to_seconds(row, "start_seconds", where)
     end_seconds = _to_seconds(row, "end_seconds", where)
     if end_seconds is not None and end_seconds <= (start_seconds or 0):
@@ -165,8 +164,9 @@ def _to_row(row: Mapping[str, str], folder: str, where: str) -> _Row:
         end_seconds=end_seconds,
         label=row.get("label") or None,
         extra=others,
+        version=version,
     )
-    return _Row(clip, readable(long_id), content, where)
+    return _Row(clip, readable(long_id), where)
 
 
 def _can_be_a_path(text: str) -> bool:
@@ -177,27 +177,27 @@ def _can_be_a_path(text: str) -> bool:
 
 
 def _look_at(path: str) -> tuple[Kind, int | None, str]:
-    """Return the kind of a path, its number of frames, and what the fingerprint should notice.
+    """Return the kind of a path, its number of frames and its version; empty for any.
 
     One that is missing stays in the list by what its name looks like: it fails when it is read.
     """
     suffix = suffix_of(path)
     if uri_of(path) is not None:  # a look at each of a million takes hours: the name tells
         if suffix in PICTURE_SUFFIXES:
-            return "pictures", 1, "uri"
-        return ("video" if suffix in VIDEO_SUFFIXES else "frames"), None, "uri"
+            return "pictures", 1, ""
+        return ("video" if suffix in VIDEO_SUFFIXES else "frames"), None, ""
     try:
         if os.path.isdir(path):  # noqa: PTH112
-            names = list_pictures(path)
-            return "frames", len(names), digest_names(names)
-        content = str(os.stat(path).st_size)  # noqa: PTH116
+            versions = picture_versions(path)
+            return "frames", len(versions), joined_version(versions)
+        version = file_version(Path(path))
     except OSError:
-        content = "missing"
+        version = MISSING
     if suffix in PICTURE_SUFFIXES:
-        return "pictures", 1, content
-    if suffix in VIDEO_SUFFIXES or content != "missing":
-        return "video", None, content
-    return "frames", None, content
+        return "pictures", 1, version
+    if suffix in VIDEO_SUFFIXES or version != MISSING:
+        return "video", None, version
+    return "frames", None, version
 
 
 def _to_seconds(row: Mapping[str, str], column: str, where: str) -> float | None:

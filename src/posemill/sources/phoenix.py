@@ -90,8 +90,9 @@ def _add_split(
             num_frames=folder.num_pictures,
             label=row.get("orth"),
             extra=extra,
+            version=folder.version,
         )
-        collector.add(clip, folder.pictures_digest)
+        collector.add(clip)
     if rows is None:
         collector.problems.append(f"{split}: no corpus file, so no glosses and no translations")
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from posemill.errors import SourceError
 from posemill.files import OUTPUT_MARK, OUTPUT_NAMES, OWN_FILES
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
-from posemill.sources.scan import FOREIGN_FOLDERS, Folder, Scan, digest_names
-from posemill.storage import ChangedError, Entry, Storage, open_storage
+from posemill.sources.scan import FOREIGN_FOLDERS, Folder, Scan, joined_version
+from posemill.storage import ChangedError, Storage, open_storage
 from posemill.storage.listing import all_entries
 
 
@@ -19,7 +19,7 @@ def scan_place(uri: str) -> Scan:
             and the same call later goes on there.
     """
     storage, scan = open_storage(uri), Scan(uri)
-    pictures: dict[tuple[str, ...], list[str]] = {}
+    pictures: dict[tuple[str, ...], dict[str, str]] = {}
     folders = _folders_of(storage, scan, pictures)
     if not folders and not scan.num_ignored:
         raise SourceError(f"{uri}: there is nothing; look at its name, and at the bucket's")
@@ -32,14 +32,13 @@ def scan_place(uri: str) -> Scan:
                 scan.problems.append(f"{folder.path!r} was written by posemill; left out")
         elif parts in pictures or folder.videos:
             folder.num_pictures = len(pictures.get(parts, ()))
-            folder.pictures_digest = digest_names(pictures.get(parts, []))
-            folder.versions["."] = folder.pictures_digest
+            folder.version = joined_version(pictures.get(parts, {}))
             scan.folders.append(folder)
     return scan
 
 
 def _folders_of(
-    storage: Storage, scan: Scan, pictures: dict[tuple[str, ...], list[str]]
+    storage: Storage, scan: Scan, pictures: dict[tuple[str, ...], dict[str, str]]
 ) -> dict[tuple[str, ...], Folder]:
     """Return the folders by the names that lead to them; `pictures` gets names and versions."""
     folders: dict[tuple[str, ...], Folder] = {}
@@ -53,10 +52,9 @@ def _folders_of(
         if name in OUTPUT_NAMES:
             folder.marks.add(name)
         if suffix in PICTURE_SUFFIXES:
-            pictures.setdefault(parts, []).append(f"{name}\0{entry.version}")
+            pictures.setdefault(parts, {})[name] = entry.version
         elif suffix in VIDEO_SUFFIXES:
-            folder.videos[name] = entry.num_bytes
-            folder.versions[name] = entry.version
+            folder.videos[name] = entry.version
         else:
             scan.num_ignored += 1
     return folders
@@ -79,12 +77,11 @@ def list_place(uri: str, version: str) -> dict[str, str]:
     Raises:
         ChangedError: They are not those of which `scan_place` took the version.
     """
-    found: dict[str, Entry] = {
-        each.key: each
+    found = {
+        each.key: each.version
         for each in open_storage(uri).entries()
         if "/" not in each.key and each.key[0] != "." and suffix_of(each.key) in PICTURE_SUFFIXES
     }
-    now = digest_names([f"{name}\0{entry.version}" for name, entry in found.items()])
-    if version and now != version:
+    if version and joined_version(found) != version:
         raise ChangedError(f"{uri}: its pictures were changed since they were listed")
-    return {name: found[name].version for name in natural_sort(found)}
+    return {name: found[name] for name in natural_sort(found)}

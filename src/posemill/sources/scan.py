@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from posemill.sources.names import (
 # Left by archivers and storage boxes beside the data, with pictures inside.
 FOREIGN_FOLDERS = frozenset(["__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information"])
 _MAX_DEPTH = 64
+MISSING = "missing"  # the version of a file that is not there
 
 
 @dataclass
@@ -30,19 +31,17 @@ class Folder:
         path: On the disk.
         parts: The names below the root that lead to it; empty for the root.
         num_pictures: Pictures in it.
-        pictures_digest: Over their names; see `digest_names`.
-        videos: Name and size in bytes of each video; -1 where it cannot be had.
+        version: Of all pictures together; see `joined_version`.
+        videos: Name and version of each video.
         marks: Files by which folders that posemill wrote are known.
-        versions: At a URI, that of each video, and of all pictures together as `.`.
     """
 
     path: str
     parts: tuple[str, ...]
     num_pictures: int = 0
-    pictures_digest: str = ""
-    videos: dict[str, int] = field(default_factory=dict)
+    version: str = ""
+    videos: dict[str, str] = field(default_factory=dict)
     marks: set[str] = field(default_factory=set)
-    versions: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -115,7 +114,7 @@ def _scan_folder(scan: Scan, folder: Folder, above: tuple[tuple[int, int], ...])
 
 def _sort_entries(scan: Scan, folder: Folder) -> Iterator[str]:
     """Fill in what the folder holds, and yield the names of the folders in it."""
-    pictures = []
+    pictures: dict[str, str] = {}
     with os.scandir(folder.path) as entries:
         for entry in entries:
             name = entry.name
@@ -130,25 +129,30 @@ def _sort_entries(scan: Scan, folder: Folder) -> Iterator[str]:
                 else:
                     yield name
             elif suffix in PICTURE_SUFFIXES:
-                pictures.append(name)
+                pictures[name] = file_version(entry)
             elif suffix in VIDEO_SUFFIXES:
-                folder.videos[name] = _size_of(entry)
+                folder.videos[name] = file_version(entry)
             else:
                 scan.num_ignored += 1
     folder.num_pictures = len(pictures)
-    folder.pictures_digest = digest_names(pictures)
+    folder.version = joined_version(pictures)
 
 
 def list_pictures(path: str) -> list[str]:
     """Return the names of the pictures directly in a folder, in natural order."""
     with os.scandir(path) as entries:
-        return natural_sort(
-            entry.name
-            for entry in entries
-            if suffix_of(entry.name) in PICTURE_SUFFIXES
-            and entry.name[0] != "."
-            and not _is_folder(entry)
-        )
+        return natural_sort(entry.name for entry in entries if _is_picture(entry))
+
+
+def picture_versions(path: str) -> dict[str, str]:
+    """Return name and version of the pictures directly in a folder."""
+    with os.scandir(path) as entries:
+        return {entry.name: file_version(entry) for entry in entries if _is_picture(entry)}
+
+
+def _is_picture(entry: os.DirEntry[str]) -> bool:
+    is_named_so = suffix_of(entry.name) in PICTURE_SUFFIXES and entry.name[0] != "."
+    return is_named_so and not _is_folder(entry)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -178,14 +182,19 @@ def _leads_nowhere(entry: os.DirEntry[str], suffix: str) -> bool:
     return False
 
 
-def digest_names(names: list[str]) -> str:
-    """Return a short digest that changes when a name comes, goes or changes."""
-    joined = os.fsencode("\0".join(sorted(names)))
-    return hashlib.sha256(joined).hexdigest()[:32]
+def file_version(file: os.DirEntry[str] | Path) -> str:
+    """Return what changes when a file does: its size and its time of change.
 
-
-def _size_of(entry: os.DirEntry[str]) -> int:
+    Whole seconds: not every file system that a dataset is moved to keeps more.
+    """
     try:
-        return entry.stat().st_size
+        status = file.stat()
     except OSError:
-        return -1  # a broken link: it fails when it is read, with its reason
+        return MISSING  # a broken link: it fails when it is read, with its reason
+    return f"{int(status.st_mtime):x}-{status.st_size:x}"
+
+
+def joined_version(versions: Mapping[str, str]) -> str:
+    """Return a short digest that changes when a file comes, goes or changes; versions by name."""
+    lines = sorted(f"{name}\0{version}" for name, version in versions.items())
+    return hashlib.sha256(os.fsencode("\0".join(lines))).hexdigest()[:32]

@@ -10,7 +10,7 @@ from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
 from posemill.sources.frame_folders import split_and_name_of, split_of
 from posemill.sources.names import readable, without_suffix
-from posemill.sources.scan import Scan
+from posemill.sources.scan import Scan, file_version
 
 _LOOKED_FOR = "videos (.mp4, .mov, .avi, .mkv, .webm, .gif …)"
 
@@ -24,26 +24,25 @@ def find_in_scan(scan: Scan, collector: Collector) -> ClipList:
         (
             *split_of((*folder.parts, name)),
             os.path.join(folder.path, name),  # noqa: PTH118
-            folder.versions.get(name) or size,
+            version,
         )
         for folder in scan.folders
-        for name, size in folder.videos.items()
+        for name, version in folder.videos.items()
     ]
-    found += [(*split_and_name_of(folder), folder.path, -1) for folder in scan.unreadable]
+    found += [(*split_and_name_of(folder), folder.path, "") for folder in scan.unreadable]
     # `a/b.mp4` is called `a/b`, unless there is an `a/b.avi` too.
     stems = Counter((split, without_suffix("/".join(parts))) for split, parts, _, _ in found)
-    for split, parts, path, size in found:
+    for split, parts, path, version in found:
         name = "/".join(parts)
         stem = without_suffix(name)
         clip_id = stem if stems[split, stem] == 1 else name
-        version = size if isinstance(size, str) else ""
-        collector.add(Clip(readable(clip_id), path, "video", split, version=version), str(size))
+        collector.add(Clip(readable(clip_id), path, "video", split, version=version))
     return collector.finish(_LOOKED_FOR)
 
 
 def find_one_video(path: str, collector: Collector) -> ClipList:
     """Return the one video as a clip."""
     collector.layout = "videos"
-    clip = Clip(readable(without_suffix(Path(path).name)), path, "video")
-    collector.add(clip, str(Path(path).stat().st_size))
+    version = file_version(Path(path))
+    collector.add(Clip(readable(without_suffix(Path(path).name)), path, "video", version=version))
     return collector.finish(_LOOKED_FOR)

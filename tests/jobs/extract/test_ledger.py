@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import closing
 
 import pytest
 
 from posemill.errors import RunError
-from posemill.jobs.extract.ledger import Ledger, digest_of
+from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.messages import (
     DECODING,
     ESTIMATING,
@@ -192,12 +193,31 @@ def test_a_failed_frame_of_a_chain_makes_the_whole_unit_start_anew(ledger):
     assert (unit.next_frame, unit.state, unit.skip) == (0, None, {})
 
 
-def test_a_failed_video_may_have_another_length_the_next_time(ledger):
+def test_a_failed_video_keeps_its_length_and_a_replaced_one_gets_another(ledger):
     commit(ledger, progress(3, 2, 7, rows=5, is_done=True, lost=[lost(5, 2)]))
     assert counts(ledger)["train"] == (1, 17, 5, 2, 0)
     assert ledger.reset_failed() == 1
-    assert counts(ledger)["train"] == (0, 10, 0, 0, 0)
-    assert ledger.with_lengths(CLIPS)[1].num_frames is None
+    assert counts(ledger)["train"] == (0, 17, 0, 0, 0)
+    assert ledger.with_lengths(CLIPS)[1].num_frames == 7
+    ledger.reset_failed(CLIPS, {2: 9})
+    assert counts(ledger)["train"] == (0, 19, 0, 0, 0)
+    assert ledger.with_lengths(CLIPS)[1].num_frames == 9
+
+
+def test_a_clip_that_changed_starts_anew_as_a_whole(ledger):
+    commit(ledger, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
+    commit(ledger, progress(2, 1, 10, rows=4, is_done=True), first_frame=6)
+    ledger.reset_failed(CLIPS, {1: 12})
+    assert counts(ledger)["train"] == (0, 12, 0, 0, 0)
+    assert [unit.next_frame for unit in ledger.load_units([1, 2], CLIPS)] == [0, 6]
+
+
+def test_what_is_to_be_done_again_is_not_finished_from_the_same_moment_on(ledger):
+    commit(ledger, progress(4, 3, 4, rows=3, is_done=True, lost=[lost(2)]))
+    with ledger.transaction():
+        ledger.set_meta(finished_at="then")
+    ledger.reset_failed()
+    assert ledger.finished_at() is None
 
 
 def test_counts_that_do_not_add_up_are_an_error(ledger):
@@ -225,28 +245,16 @@ def test_what_was_not_flushed_is_given_up_at_the_end(tmp_path):
         assert unit.next_frame == 5
 
 
-def test_changes_of_the_source_are_named(ledger, tmp_path):
-    assert ledger.changes_of(CLIPS) == ([], True)
-    longer = Clip("a", "/frames/a", "frames", "train", num_frames=11)
+def test_changes_of_the_source_are_named(ledger):
+    assert ledger.changes_of(CLIPS) == ([], [], True)
+    longer = dataclasses.replace(CLIPS[0], version="other")
     new = Clip("x", "/frames/x", "frames", "dev", num_frames=1)
-    lines, only_failed = ledger.changes_of([longer, CLIPS[1], new])
+    lines, changed, only_failed = ledger.changes_of([longer, CLIPS[1], new])
     assert lines == ["train/a is not the same", "dev/x is new", "dev/c is gone"]
+    assert changed == [1]
     assert not only_failed
     commit(ledger, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
-    assert ledger.changes_of([longer, *CLIPS[1:]]) == (["train/a is not the same"], True)
-    assert ledger.changes_of(CLIPS[:2])[1] is False
-    ledger.accept_changes([longer, *CLIPS[1:]])
-    assert ledger.changes_of([longer, *CLIPS[1:]]) == ([], True)
-
-
-def test_a_clip_is_known_by_what_it_is_not_by_where_it_lies(tmp_path):
-    (tmp_path / "v.mp4").write_bytes(b"12345")
-    (tmp_path / "w.mp4").write_bytes(b"67890")
-    one, other = (Clip("v", str(tmp_path / name), "video") for name in ("v.mp4", "w.mp4"))
-    assert digest_of(one) == digest_of(other)
-    (tmp_path / "w.mp4").write_bytes(b"another size")
-    assert digest_of(one) != digest_of(other)
-    assert digest_of(Clip("v", "/no/such.mp4", "video")) != digest_of(one)
-    # A video's number of frames is found out later, a folder's is what it is.
-    assert digest_of(one) == digest_of(Clip("v", one.path, "video", num_frames=5))
-    assert digest_of(CLIPS[0]) != digest_of(Clip("a", "/frames/a", "frames", "train", 11))
+    assert ledger.changes_of([longer, *CLIPS[1:]]) == (["train/a is not the same"], [1], True)
+    assert ledger.changes_of(CLIPS[:2]).only_failed is False
+    ledger.reset_failed([longer, *CLIPS[1:]], {1: 11})
+    assert ledger.changes_of([longer, *CLIPS[1:]]) == ([], [], True)

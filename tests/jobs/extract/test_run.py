@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
+import av
 import cv2
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from posemill.config import ExtractConfig
@@ -19,7 +19,6 @@ from posemill.errors import ConfigError, MissingExtraError, RunError
 from posemill.estimators.fake import FakeEstimator
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.workers import plan_workers
-from posemill.stores.manifest import Manifest
 from posemill.stores.reader import open_run
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
@@ -143,35 +142,21 @@ def test_batches_change_nothing(mode, make_tree, config_for, same_runs, tmp_path
     same_runs(tmp_path / "batched", tmp_path / "single")
 
 
-@pytest.mark.parametrize("mode", ["video", "image"])
-def test_a_run_begun_by_an_older_posemill_goes_on(
-    mode, make_tree, config_for, same_runs, tmp_path, version_1
-):
-    """Its shards hold all points in one column; new ones stand beside them, or take their place."""
-    tree = make_tree({"clip": 30, "other": 10})
-    extract(config_for(tree, "unbroken", mode=mode))
-    good = (tree / "clip" / "0007.png").read_bytes()
-    (tree / "clip" / "0007.png").write_bytes(b"x")
-    with version_1():
-        assert extract(config_for(tree, mode=mode)).exit_code == 1
-    shards = tmp_path / "run" / "shards"
-    dataclasses.replace(Manifest.read(tmp_path / "run"), schema_version=1).write(tmp_path / "run")
-    assert {"keypoints" in pq.read_schema(path).names for path in shards.iterdir()} == {True}
-    (tree / "clip" / "0007.png").write_bytes(good)
-    assert extract(config_for(tree, mode=mode, retry_failed=True)).exit_code == 0
-    assert {"keypoints" in pq.read_schema(path).names for path in shards.iterdir()} == {True, False}
-    same_runs(tmp_path / "run", tmp_path / "unbroken")
+def write_at(path: Path, content: bytes, status: os.stat_result) -> None:
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def test_retry_failed_tries_only_what_failed(make_tree, config_for, same_runs, tmp_path):
     tree = make_tree({"clip": 30, "other": 10})
     extract(config_for(tree, "unbroken", mode="image"))
-    good = (tree / "clip" / "0007.png").read_bytes()
-    (tree / "clip" / "0007.png").write_bytes(b"x")
+    picture = tree / "clip" / "0007.png"
+    good, status = picture.read_bytes(), picture.stat()
+    write_at(picture, bytes(len(good)), status)  # as by a disk that could not be read for a while
     config = config_for(tree, mode="image")
     assert extract(config).exit_code == 1
     before = {path.name for path in (tmp_path / "run" / "shards").iterdir()}
-    (tree / "clip" / "0007.png").write_bytes(good)
+    write_at(picture, good, status)
     assert extract(config).exit_code == 1  # failed frames stay failed …
     again = config_for(tree, mode="image", retry_failed=True)
     assert extract(again).exit_code == 0  # … until asked for
@@ -211,16 +196,57 @@ def test_retry_failed_takes_a_video_that_was_replaced(config_for, same_runs, tmp
         extract(config_for(videos, retry_failed=True))
 
 
-@pytest.mark.parametrize("skeleton", [143, 543])
-def test_a_run_of_the_first_version_goes_on(make_tree, config_for, tmp_path, skeleton):
-    tree = make_tree(SIZES)
-    assert extract(config_for(tree, skeleton=skeleton)).exit_code == 0
-    old = Manifest.read(tmp_path / "run")
-    # What 0.1 wrote: the number of points among the options.
-    dataclasses.replace(old, options={**old.options, "keep": skeleton}).write(tmp_path / "run")
-    assert extract(config_for(tree, keep=skeleton)).exit_code == 0
-    with pytest.raises(RunError, match="skeleton_name: the run has"):
-        extract(config_for(tree, keep=143 if skeleton == 543 else 543))
+def cut_video(path: Path, source: Path, share: float) -> None:
+    """Write the first part of a video whose index stands in front."""
+    with (
+        av.open(str(source)) as whole,
+        av.open(str(path), "w", options={"movflags": "faststart"}) as copy,
+    ):
+        stream = copy.add_stream_from_template(whole.streams.video[0])
+        for packet in whole.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                copy.mux(packet)
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+
+
+def test_retry_failed_does_not_hide_frames_that_are_still_lost(config_for, tmp_path, write_video):
+    write_video(tmp_path / "whole.mp4", 60, size=(320, 240))
+    (tmp_path / "videos").mkdir()
+    cut_video(tmp_path / "videos" / "a.mp4", tmp_path / "whole.mp4", 0.6)
+    first = extract(config_for(tmp_path / "videos"))
+    (counts,) = first.counts
+    assert counts.frames_known == 60
+    assert counts.frames_failed > 1
+    for _ in range(2):
+        again = extract(config_for(tmp_path / "videos", retry_failed=True))
+        assert again.counts == first.counts
+        assert again.exit_code == 1
+
+
+@pytest.mark.parametrize("suffix", ["mkv", "webm", "gif"])
+def test_a_video_cut_to_nothing_loses_the_same_after_a_retry(
+    suffix, config_for, tmp_path, write_video
+):
+    codec = {"mkv": "mpeg4", "webm": "libvpx", "gif": "gif"}[suffix]
+    whole = tmp_path / f"whole.{suffix}"
+    with av.open(str(whole), "w") as container:
+        stream = container.add_stream(codec, rate=25)
+        stream.width, stream.height = 64, 48
+        stream.pix_fmt = "rgb8" if suffix == "gif" else "yuv420p"
+        for grey in range(20):
+            pixels = np.full((48, 64, 3), 5 * grey, np.uint8)
+            frame = av.VideoFrame.from_ndarray(pixels, "rgb24").reformat(format=stream.pix_fmt)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    (tmp_path / "videos").mkdir()
+    content = whole.read_bytes()
+    for size in (len(content) // 20, len(content) // 4):
+        (tmp_path / "videos" / f"{size}.{suffix}").write_bytes(content[:size])
+    first = extract(config_for(tmp_path / "videos"))
+    again = extract(config_for(tmp_path / "videos", retry_failed=True))
+    assert first.exit_code == again.exit_code == 1
+    assert first.counts == again.counts
 
 
 def test_an_engine_that_is_refused_leaves_no_folder(make_tree, config_for):
@@ -265,10 +291,19 @@ def test_a_changed_source_is_refused_with_what_differs(make_tree, config_for):
         extract(config_for(tree))
     assert "dev/new is new" in str(caught.value)
     assert "train/b is gone" in str(caught.value)
-    shutil.rmtree(tree)
-    make_tree(SIZES)
+    shutil.rmtree(tree / "dev" / "new")
     (tree / "dev" / "d" / "0000.png").rename(tree / "dev" / "d" / "000.png")
-    with pytest.raises(RunError, match="frames were renamed, added or removed inside of clips"):
+    with pytest.raises(RunError, match="dev/d is not the same"):
+        extract(config_for(tree))
+
+
+def test_pictures_written_anew_under_their_names_are_noticed(make_tree, config_for):
+    tree = make_tree(SIZES)
+    extract(config_for(tree))
+    picture = tree / "dev" / "d" / "0001.png"
+    picture.write_bytes(picture.read_bytes()[::-1])  # of the same size
+    os.utime(picture, (1, 1))
+    with pytest.raises(RunError, match=r"\n  dev/d is not the same\nput it back .*cp -p"):
         extract(config_for(tree))
 
 

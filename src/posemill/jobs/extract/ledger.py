@@ -7,22 +7,19 @@ its shard, so that the two never disagree.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from posemill.errors import RunError
 from posemill.jobs.extract.messages import DECODING, Commit, Lost, Unit, UnitProgress
 from posemill.jobs.extract.plan import PlannedUnit
 from posemill.records import Clip
-from posemill.storage import uri_of
+from posemill.sources.clip_list import digest_of
 from posemill.stores.commits import (
     UNIT_TABLES,
     CommitLog,
@@ -39,18 +36,18 @@ _FLUSH_SECONDS = 0.3
 _RECORD_SECONDS = 1.0  # where a flush is an object
 
 
-def digest_of(clip: Clip) -> str:
-    """Return a short digest of what a clip is; a video's size belongs to it, where it lies not."""
-    size: int | str | None = clip.version or None
-    if clip.kind == "video" and uri_of(clip.path) is None:
-        try:
-            size = Path(clip.path).stat().st_size
-        except OSError:
-            size = -1
-    row = [clip.kind, size, clip.start_seconds, clip.end_seconds, clip.label, dict(clip.extra)]
-    if clip.kind != "video":
-        row.append(clip.num_frames)
-    return hashlib.sha256(os.fsencode(json.dumps(row, sort_keys=True))).hexdigest()[:16]
+class SourceChanges(NamedTuple):
+    """What of a source is not as it was when the run began.
+
+    Args:
+        lines: `train/x is new`, `dev/y is gone`, `dev/z is not the same`.
+        changed: The numbers of the clips that are not the same.
+        only_failed: Whether nothing else changed than clips that failed.
+    """
+
+    lines: list[str]
+    changed: list[int]
+    only_failed: bool
 
 
 class Ledger(CommitLog):
@@ -104,39 +101,38 @@ class Ledger(CommitLog):
         except sqlite3.IntegrityError as error:
             raise RunError(f"two clips have the same split and id: {error}") from error
 
-    def changes_of(self, clips: Sequence[Clip]) -> tuple[list[str], bool]:
-        """Return what is not as it was when the run began, and whether only failed clips are.
-
-        The first is a list of `train/x is new`, `dev/y is gone` and `dev/z is not the same`.
-        """
+    def changes_of(self, clips: Sequence[Clip]) -> SourceChanges:
+        """Return what is not as it was when the run began."""
         old = {
-            (split, clip_id): (content, bool(has_failed))
-            for split, clip_id, content, has_failed in self._database.execute(
-                "SELECT split, clip_id, content, clip_no IN (SELECT clip_no FROM failures) "
-                "FROM clips"
+            (split, clip_id): (clip_no, content, bool(has_failed))
+            for clip_no, split, clip_id, content, has_failed in self._database.execute(
+                "SELECT clip_no, split, clip_id, content, clip_no IN (SELECT clip_no FROM failures)"
+                " FROM clips"
             )
         }
-        lines, only_failed = [], True
+        lines: list[str] = []
+        changed: list[int] = []
+        only_failed = True
         for clip in clips:
             name = valid_unicode(clip.split), valid_unicode(clip.clip_id)
-            content, has_failed = old.pop(name, (None, False))
+            clip_no, content, has_failed = old.pop(name, (0, None, False))
             if content is None:
                 lines.append(f"{'/'.join(name)} is new")
                 only_failed = False
             elif content != digest_of(clip):
                 lines.append(f"{'/'.join(name)} is not the same")
+                changed.append(clip_no)
                 only_failed = only_failed and has_failed
         lines += [f"{'/'.join(name)} is gone" for name in old]
-        return lines, only_failed and not old
+        return SourceChanges(lines, changed, only_failed and not old)
 
-    def accept_changes(self, clips: Sequence[Clip]) -> None:
-        """Take the clips as they are now for those the run is about."""
-        with self.transaction():
-            self._database.executemany(
-                "UPDATE clips SET content = ? WHERE split = ? AND clip_id = ?",
-                [(digest_of(clip), valid_unicode(clip.split), valid_unicode(clip.clip_id))
-                 for clip in clips],
-            )  # fmt: skip
+    def failed_without_length(self) -> list[int]:
+        """Return the numbers of the clips that failed before anybody knew their length."""
+        rows = self._database.execute(
+            "SELECT clip_no FROM clips WHERE coalesce(num_frames, 0) = 0 "
+            "AND clip_no IN (SELECT clip_no FROM failures)"
+        )
+        return [clip_no for (clip_no,) in rows]
 
     def with_lengths(self, clips: Sequence[Clip]) -> tuple[Clip, ...]:
         """Return the clips with their numbers of frames as far as they are known by now."""
@@ -275,14 +271,24 @@ class Ledger(CommitLog):
                 (unit_no, *place, message),
             )
 
-    def reset_failed(self) -> int:
+    def reset_failed(
+        self, clips: Sequence[Clip] = (), lengths: Mapping[int, int | None] | None = None
+    ) -> int:
         """Make everything that failed to be done again; return how many frames or clips that is.
 
         A single picture of an image-mode clip becomes a unit of its own. Where frames depend on
         each other, or a whole rest was lost, the unit starts anew and its rows no longer count.
+        The length of a clip stays: a file that ends too early still does.
+
+        Args:
+            clips: Of the source, as they are now.
+            lengths: By the numbers of clips that are not the same, or had no length: the frames
+                they have now. These start anew as a whole.
         """
+        lengths = lengths or {}
         self._clips_failed = None
         with self.transaction():
+            self._database.execute("DELETE FROM meta WHERE key = 'finished_at'")
             rows = self._database.execute(
                 "SELECT failure_no, failures.unit_no, failures.clip_no, frame_index, is_chain OR "
                 "is_video OR frame_index IS NULL OR failures.num_frames != 1, split "
@@ -292,6 +298,8 @@ class Ledger(CommitLog):
             for clip_no, split in {(row[2], row[5]) for row in rows}:
                 self._unfinish_clip(clip_no, split)
             whole = {row[1] for row in rows if row[4]}
+            for clip_no, length in lengths.items():
+                whole |= self._replace_clip(clip_no, clips[clip_no - 1], length)
             for unit_no in whole:
                 self._restart_unit(unit_no)
             for failure_no, unit_no, clip_no, frame_index, _, split in rows:
@@ -300,18 +308,24 @@ class Ledger(CommitLog):
         return len(rows)
 
     def _unfinish_clip(self, clip_no: int, split: str) -> None:
-        to_do, is_video, known = self._database.execute(
-            "SELECT sum(is_done = 0), max(is_video), (SELECT num_frames FROM clips WHERE clip_no "
-            "= :n) FROM units WHERE clip_no = :n",
-            {"n": clip_no},
+        (to_do,) = self._database.execute(
+            "SELECT count(*) FROM units WHERE clip_no = ? AND is_done = 0", (clip_no,)
         ).fetchone()
         if not to_do:
             self.count(split, clips_done=-1)
-        if is_video and known is not None:  # the file may be another by now
-            self._database.execute(
-                "UPDATE clips SET num_frames = NULL WHERE clip_no = ?", (clip_no,)
-            )
-            self.count(split, frames_known=-known)
+
+    def _replace_clip(self, clip_no: int, clip: Clip, length: int | None) -> set[int]:
+        """Take a clip as it is now for the one the run is about; return its units."""
+        (known,) = self._database.execute(
+            "SELECT num_frames FROM clips WHERE clip_no = ?", (clip_no,)
+        ).fetchone()
+        self._database.execute(
+            "UPDATE clips SET num_frames = ?, content = ? WHERE clip_no = ?",
+            (length, digest_of(clip), clip_no),
+        )
+        self.count(clip.split, frames_known=(length or 0) - (known or 0))
+        units = self._database.execute("SELECT unit_no FROM units WHERE clip_no = ?", (clip_no,))
+        return {unit_no for (unit_no,) in units}
 
     def _restart_unit(self, unit_no: int) -> None:
         split, rows, failed = self._database.execute(

@@ -9,16 +9,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from posemill.config import ExtractConfig, FramesConfig, JobConfig
+from posemill.config import ExtractConfig, FramesConfig
 from posemill.decoders.choice import AUTO, USUAL, Choice, choose, choose_for_extraction
 from posemill.decoders.sampling import Sampling
 from posemill.errors import RunError, StoppedError
 from posemill.estimators import engine_info, open_estimator
 from posemill.files import sync_folder
-from posemill.jobs.extract.ledger import Ledger
+from posemill.jobs.extract.ledger import Ledger, SourceChanges
 from posemill.jobs.extract.signals import StopSignals
 from posemill.records import Clip
 from posemill.sources import ClipList, find_clips
+from posemill.sources.frames import count_frames as count_clip
 from posemill.sources.frames import with_frame_count
 from posemill.sources.tracking import Tracking, decide_tracking
 from posemill.storage import uri_of
@@ -75,9 +76,7 @@ def open_ledger(
                 raise StoppedError(signals.received, folder)
             lengths = [clip.num_frames for clip in counted]
             ledger.add_plan(clips, job.plan(counted, clips.tracking), lengths)
-        _check_source(folder, ledger, clips, config=config, manifest=manifest)
-        if config.retry_failed:
-            ledger.reset_failed()
+        _check_source(folder, ledger, clips, job=job, manifest=manifest)
         job.prepare(ledger)
     except BaseException:
         ledger.close()
@@ -273,21 +272,37 @@ def compare(folder: Path, manifest: Manifest) -> None:
 
 
 def _check_source(
-    folder: Path, ledger: Ledger, clips: ClipList, *, config: JobConfig, manifest: Manifest
+    folder: Path, ledger: Ledger, clips: ClipList, *, job: FrameJob, manifest: Manifest
 ) -> None:
-    old = Manifest.read(folder)
-    if old.source["fingerprint"] == clips.fingerprint:
+    """Raise where the source is not as it was; make what failed to be done again, if asked for."""
+    old, is_retry = Manifest.read(folder), job.config.retry_failed
+    is_same = old.source["fingerprint"] == clips.fingerprint
+    if is_same and not is_retry:
         return
-    changes, only_failed = ledger.changes_of(clips)
-    if config.retry_failed and only_failed:
-        ledger.accept_changes(clips)
+    changes = ledger.changes_of(clips)
+    if changes.lines and not (is_retry and changes.only_failed):
+        raise RunError(_describe_changes(folder, changes))
+    if is_retry:
+        numbers = {*changes.changed, *ledger.failed_without_length()}
+        counted = {
+            clip_no: count_clip(clips[clip_no - 1], job.config.decoder, job.sampling)
+            for clip_no in sorted(numbers)
+        }
+        ledger.reset_failed(clips, counted)
+    if not is_same:
         changed = dataclasses.replace(old, source=manifest.source)
         _with_tracking_of(clips, changed).write(folder)
         publish_manifest(folder)
-        return
-    shown = changes[:5] + ([f"… and {len(changes) - 5} more"] if len(changes) > 5 else [])
-    raise RunError(
-        f"the source is not the one {folder} was begun with:\n  "
-        + "\n  ".join(shown or ["frames were renamed, added or removed inside of clips"])
-        + "\nput it back as it was, or use another folder"
-    )
+
+
+def _describe_changes(folder: Path, changes: SourceChanges) -> str:
+    lines, more = changes.lines[:5], len(changes.lines) - 5
+    if more > 0:
+        lines = [*lines, f"… and {more} more"]
+    advice = "put it back as it was, or use another folder"
+    if changes.only_failed:
+        advice = "to try what failed again, add --retry-failed; else " + advice
+    if changes.changed:
+        advice += "; a copy of a file needs its time of change too: cp -p, rsync -t"
+    listed = "\n  ".join(lines)
+    return f"the source is not the one {folder} was begun with:\n  {listed}\n{advice}"

@@ -264,7 +264,7 @@ class FrameReader:
     def _lose_rest(self, lane: Lane, reader: VideoReader | None, failed: Failed) -> None:
         """Note that nothing more of a unit comes, with how many frames that is."""
         unit, index = lane.unit, max(lane.next_frame, lane.keep_from)
-        total = unit.clip.num_frames
+        total = unit.clip.num_frames or None  # none were counted: damage hides them, too
         if total is None and reader is not None:
             numbers = lane.numbers
             counted = attempt(reader.count_frames if numbers is None else lambda: len(numbers))
