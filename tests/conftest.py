@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pytest
 from hypothesis import settings
 
@@ -95,32 +93,6 @@ def install_entry_points(
         return folder
 
     return install
-
-
-@pytest.fixture
-def version_1(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
-    """Inside of its block shards are written as before, all points of a frame in one column."""
-
-    @contextmanager
-    def write() -> Iterator[None]:
-        with monkeypatch.context() as patch:
-            patch.setattr("posemill.stores.writer.as_stored", _in_one_column)
-            yield
-
-    return write
-
-
-def _in_one_column(table: pa.Table) -> pa.Table:
-    for name in ("keypoints", "scores"):
-        column = table.column(name)
-        kind = pa.list_(pa.field("element", pa.float32(), nullable=False), column.type.list_size)
-        chunks = [pa.FixedSizeListArray.from_arrays(chunk.flatten(), type=kind)
-                  for chunk in column.chunks]  # fmt: skip
-        field = pa.field(name, kind, nullable=False)
-        index = table.schema.get_field_index(name)
-        table = table.set_column(index, field, pa.chunked_array(chunks, kind))
-    metadata = {**table.schema.metadata, b"posemill.schema_version": b"1"}
-    return table.replace_schema_metadata(metadata)
 
 
 def _or_skip(fetch: Callable[[str], Path], name: str) -> Path:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -181,3 +183,15 @@ def test_threads_share_a_storage(s3_bucket):
     for thread in threads:
         thread.join()
     assert len(list(storage.entries())) == 8
+
+
+def test_a_listing_ends_where_the_last_key_is_the_marker_of_a_folder(s3_bucket, monkeypatch):
+    """Consoles make an empty object `dirs/a/`, which the client calls `dirs/a`."""
+    url = f"{os.environ['AWS_ENDPOINT_URL']}/{s3_bucket.removeprefix('s3://')}"
+    for key in ("dirs/a-b", "dirs/a/", "dirs/a/x", "dirs/b/"):
+        urllib.request.urlopen(urllib.request.Request(f"{url}/{key}", method="PUT")).close()
+    storage = open_storage(f"{s3_bucket}/dirs")
+    found = [entry.key for entry in itertools.islice(storage.entries(), 50)]
+    assert found == ["a-b", "a", "a/x", "b"]
+    monkeypatch.setattr("posemill.storage.objects._LIST_CHUNK", 2)
+    assert [entry.key for entry in itertools.islice(storage.entries(), 50)] == found

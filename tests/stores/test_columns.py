@@ -12,13 +12,11 @@ import pytest
 from posemill.errors import RunError
 from posemill.records import PoseClip
 from posemill.skeletons.layouts import FACE_68_OF_468
-from posemill.stores.commits import CommitLog
-from posemill.stores.compaction import compact
 from posemill.stores.manifest import Manifest
 from posemill.stores.reader import Run, open_run
 from posemill.stores.schema import run_schema
 from posemill.stores.shards import read_rows
-from posemill.stores.writer import RunWriter, write_table
+from posemill.stores.writer import RunWriter
 
 SHARD = "part-000000.parquet"
 
@@ -46,19 +44,10 @@ def write_run(folder: Path, clips: list[PoseClip]) -> Run:
     return open_run(folder)
 
 
-@pytest.fixture(params=["new", "old", "mixed"])
-def run(request, tmp_path, version_1) -> Run:
-    """A run with the shards of this version, of version 1, or of both."""
-    run = write_run(tmp_path / "run", CLIPS)
-    chosen = {"new": [], "old": [0, 1, 2], "mixed": [1]}[request.param]
-    with version_1():
-        for number in chosen:
-            shard = run.folder / "shards" / f"part-00000{number}.parquet"
-            write_table(run.table().slice([0, 600, 603][number], len(CLIPS[number])), shard)
-    versions = [pq.read_schema(path).metadata[b"posemill.schema_version"]
-                for path in sorted((run.folder / "shards").iterdir())]  # fmt: skip
-    assert versions == [b"1" if number in chosen else b"2" for number in range(3)]
-    return open_run(run.folder)
+@pytest.fixture
+def run(tmp_path) -> Run:
+    """A run of three shards."""
+    return write_run(tmp_path / "run", CLIPS)
 
 
 def assert_same_bits(one: np.ndarray, other: np.ndarray) -> None:
@@ -164,34 +153,9 @@ def test_a_part_has_the_columns_of_its_own_table(tmp_path) -> None:
     assert table.column("has_left_hand").to_pylist() == [False, True, False, True, False]
 
 
-def test_a_rewritten_shard_of_before_has_the_new_columns_and_the_same_bits(
-    tmp_path, version_1
-) -> None:
-    with (
-        version_1(),
-        RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer,
-    ):
-        for clip in CLIPS:
-            writer.add(clip)
-    log = CommitLog(tmp_path / "run")
-    with log.transaction():
-        log._database.execute("DELETE FROM pieces WHERE clip_no = 2")
-    assert compact(tmp_path / "run", log) == 1
-    log.close()
-    (shard,) = (tmp_path / "run" / "shards").iterdir()
-    schema = pq.read_schema(shard)
-    assert schema.metadata[b"posemill.schema_version"] == b"2"
-    assert "keypoints_143" in schema.names
-    assert "keypoints" not in schema.names
-    kept = [CLIPS[0], CLIPS[2]]
-    for got, expected in zip(open_run(tmp_path / "run").clips(), kept, strict=True):
-        assert_same_bits(got.points, expected.points)
-        assert_same_bits(got.scores, expected.scores)
-
-
 @pytest.mark.parametrize("change", ["gone", "short", "other"])
 @pytest.mark.parametrize("name", ["keypoints_143", "scores_other"])
-def test_columns_that_are_not_ours_are_told(tmp_path, name: str, change: str) -> None:
+def test_columns_that_are_not_ours_are_told(tmp_path, recommit, name: str, change: str) -> None:
     run = write_run(tmp_path / "run", CLIPS[2:])
     shard = run.folder / "shards" / SHARD
     table = pq.read_table(shard)
@@ -202,6 +166,7 @@ def test_columns_that_are_not_ours_are_told(tmp_path, name: str, change: str) ->
         kind = pa.list_(pa.float32(), 7) if change == "short" else pa.string()
         table = table.set_column(index, name, pa.array([None] * 5, kind))
     pq.write_table(table, shard)
+    recommit(run.folder)
     with pytest.raises(RunError, match=rf"{SHARD} cannot be read: .*; put back a copy"):
         next(run.clips())
 

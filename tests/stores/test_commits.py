@@ -15,7 +15,6 @@ from posemill.stores.commits import (
     Piece,
     Shard,
     SplitCounts,
-    has_found_counts,
     read_counts,
     read_failures,
     read_ledger,
@@ -84,12 +83,12 @@ def test_a_shard_with_rows_of_no_piece_is_stale_until_it_is_replaced_or_removed(
         for number in (1, 2):
             log.add_clip("dev", f"{number}", 4)
         whole = log.add_shard(Shard("whole", 4, 10, (Piece(1, 0, 0, 4),)))
-        part = log.add_shard(Shard("part", 9, 10, (Piece(2, 2, 5, 2), Piece(2, 0, 1, 2))))
+        part = log.add_shard(Shard("part", 9, 10, (Piece(2, 2, 5, 2), Piece(2, 0, 1, 2)), "ab"))
         empty = log.add_shard(Shard("empty", 1, 10, ()))
-    assert log.stale_shards() == [(part, "part"), (empty, "empty")]
+    assert log.stale_shards() == [(part, "part", "ab"), (empty, "empty", "")]
     assert log.pieces_of(part) == [(3, 1, 2), (2, 5, 2)]
     log.remove_shard(empty)
-    log.replace_shard(part, "part-r1", (4, 8), [(3, 0), (2, 2)])
+    log.replace_shard(part, Shard("part-r1", 4, 8, ()), [(3, 0), (2, 2)])
     assert log.stale_shards() == []
     assert log.pieces_of(part) == [(3, 0, 2), (2, 2, 2)]
     assert log.shard_names() == {"whole", "part-r1"}
@@ -123,15 +122,6 @@ def test_names_that_are_no_text_are_stored_as_what_can_be_read(log, tmp_path):
         assert (found.path, found.message) == (r"/\xe9", r"\xe9")
         assert read_counts(database) == [SplitCounts(r"d\xe9v", 1, 0, 1, 0, 0)]
         assert database.execute("SELECT content FROM clips").fetchone() == ("digest",)
-
-
-def test_a_ledger_of_before_gets_the_column_it_lacks(tmp_path):
-    with closing(CommitLog(tmp_path)) as log:
-        assert log._database.execute("PRAGMA synchronous").fetchone() == (2,)
-        log._database.execute("ALTER TABLE pieces DROP COLUMN found")
-        assert not has_found_counts(log._database)
-    with closing(CommitLog(tmp_path)) as log:
-        assert has_found_counts(log._database)
 
 
 def test_a_ledger_with_more_than_tables_is_not_read_by_anybody(tmp_path):

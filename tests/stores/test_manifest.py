@@ -80,13 +80,6 @@ def test_every_setting_that_decides_the_result_is_compared() -> None:
     assert MANIFEST.differences(tuples) == []
 
 
-def test_a_run_goes_on_with_a_newer_schema_and_not_with_an_older_one() -> None:
-    newer = dataclasses.replace(MANIFEST, schema_version=MANIFEST.schema_version + 1)
-    assert MANIFEST.differences(newer) == []
-    (line,) = newer.differences(MANIFEST)
-    assert line.startswith("schema_version: the run has ")
-
-
 def test_versions_are_those_that_are_installed() -> None:
     versions = current_versions()
     assert versions["posemill"] == posemill.__version__
@@ -125,7 +118,7 @@ def test_a_folder_is_new_a_run_or_somebody_elses(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"skeleton_name": 3}, {"kind": None}, {"created_at": 1}, {"schema_version": "2"},
+        {"skeleton_name": 3}, {"kind": None}, {"created_at": 1}, {"run_id": 2},
         {"options": []}, {"engine": "fake"}, {"source": 1}, {"versions": []},
     ],
 )  # fmt: skip
@@ -145,7 +138,7 @@ def test_a_manifest_needs_its_skeleton_and_nothing_else(tmp_path: Path) -> None:
         Manifest.read(tmp_path)
     (tmp_path / "manifest.json").write_text('{"posemill_run": 1, "skeleton_name": "coco-133"}')
     found = Manifest.read(tmp_path)
-    assert (found.skeleton_name, found.kind, found.schema_version) == ("coco-133", "extract", 2)
+    assert (found.skeleton_name, found.kind) == ("coco-133", "extract")
     assert (found.options, found.engine, found.source) == ({}, {}, {})
     for text in ("[]", '{"kind": "x"}'):
         (tmp_path / "manifest.json").write_text(text)
@@ -170,10 +163,6 @@ OPTIONS = {"engine": "holistic", "engine_options": {"x": 1}, "mode": "image", "d
         ({"kind": "extract"}, {}),
         ({"kind": "extract", "options": None, "source": None, "engine": None}, {}),
         ({"kind": "extract", "options": OPTIONS}, OPTIONS),
-        (
-            {"kind": "extract", "engine": {"engine": "fake"}, "options": {"engine": ""}},
-            {"engine": "fake", "engine_options": {}, "mode": None, "decoder": None},
-        ),
         ({"kind": "merge", "options": OPTIONS}, {}),
     ],
 )

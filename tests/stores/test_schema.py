@@ -53,13 +53,11 @@ def test_the_columns_their_types_and_what_may_be_null():
 def test_a_schema_says_its_skeleton_if_it_is_one_we_can_read():
     schema = run_schema("openpose-18")
     assert check_schema(schema, "x") == skeleton_of(schema) == "openpose-18"
-    older = {**schema.metadata, b"posemill.schema_version": b"1"}
-    assert check_schema(schema.with_metadata(older), "x") == "openpose-18"
     newer = schema.with_metadata({**schema.metadata, b"posemill.schema_version": b"3"})
     with pytest.raises(RunError) as caught:
         check_schema(newer, "x.parquet")
     assert str(caught.value) == (
-        "x.parquet: schema version 3, this posemill reads up to 2; install a newer posemill"
+        "x.parquet: schema version 3, this posemill reads 2; use the posemill that made it"
     )
 
 

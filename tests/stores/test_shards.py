@@ -9,10 +9,12 @@ from posemill.errors import RunError
 from posemill.records import PoseClip
 from posemill.stores import shards
 from posemill.stores.manifest import Manifest
+from posemill.stores.reader import open_run
 from posemill.stores.shards import (
     BlockPlan,
     ShardRows,
     _joined,
+    checksum_of,
     plan_blocks,
     read_rows,
     read_shard,
@@ -31,7 +33,7 @@ def rows(*found):
     result = []
     for clip_no, shard, num_rows in found:
         result.append(ShardRows(clip_no, "all", f"c{clip_no}", shard, offsets.get(shard, 0),
-                                num_rows))  # fmt: skip
+                                num_rows, ""))  # fmt: skip
         offsets[shard] = offsets.get(shard, 0) + num_rows
     return result
 
@@ -90,9 +92,12 @@ def numbers(table):
     return table.column("keypoints").combine_chunks().flatten().to_numpy()[:: 18 * 3].tolist()
 
 
-def plan(*spans):
-    shard = "part-000000.parquet"
-    return BlockPlan(tuple(ShardRows(1, "all", "c1", shard, *span) for span in spans))
+SHARD = "part-000000.parquet"
+
+
+def plan(run, *spans):
+    checksum = checksum_of((run / "shards" / SHARD).read_bytes())
+    return BlockPlan(tuple(ShardRows(1, "all", "c1", SHARD, *span, checksum) for span in spans))
 
 
 @pytest.mark.parametrize(
@@ -100,25 +105,43 @@ def plan(*spans):
 )
 def test_rows_are_those_that_were_asked_for_whatever_groups_they_are_in(run, span):
     offset, count = span
-    table = read_rows(run, plan(span), "openpose-18")
+    table = read_rows(run, plan(run, span), "openpose-18")
     assert numbers(table) == list(range(offset, offset + count))
 
 
 def test_rows_of_a_frame_that_was_tried_again_come_where_they_belong(run):
-    table = read_rows(run, plan((6, 2), (3, 3)), "openpose-18", ["frame_index", "keypoints"])
+    table = read_rows(run, plan(run, (6, 2), (3, 3)), "openpose-18", ["frame_index", "keypoints"])
     assert table.column_names == ["frame_index", "keypoints"]
     assert numbers(table) == [3, 4, 5, 6, 7]
 
 
 def test_a_shard_that_is_shorter_than_its_record_or_not_there_is_said(run):
-    path = run / "shards" / "part-000000.parquet"
-    assert numbers(read_shard(path, "openpose-18")) == list(range(1200))
+    path = run / "shards" / SHARD
+    checksum = checksum_of(path.read_bytes())
+    assert numbers(read_shard(path, "openpose-18", checksum)) == list(range(1200))
     with pytest.raises(RunError, match=r"the ledger counts 2 rows from 1199, the file has 1; it"):
-        read_rows(run, plan((1199, 2)), "openpose-18")
+        read_rows(run, plan(run, (1199, 2)), "openpose-18")
     with pytest.raises(RunError, match=r"counts 5 rows from 1300, the file has 0; it was changed"):
-        read_rows(run, plan((1300, 5)), "openpose-18")
+        read_rows(run, plan(run, (1300, 5)), "openpose-18")
     with pytest.raises(RunError, match=r"\.parquet has openpose-18, its run has coco-133"):
-        read_shard(path, "coco-133")
+        read_shard(path, "coco-133", checksum)
     path.unlink()
     with pytest.raises(RunError, match="is missing, but the ledger counts on it"):
-        read_shard(path, "openpose-18")
+        read_shard(path, "openpose-18", checksum)
+
+
+def test_the_shard_of_another_run_and_one_exchanged_for_another_are_refused(tmp_path):
+    for name, number in (("run", 1.0), ("other", 2.0)):
+        points, sizes = np.full((3, 18, 3), number, np.float32), np.ones((3, 2), np.int32)
+        manifest = Manifest("openpose-18")
+        with RunWriter(tmp_path / name, manifest, rows_per_shard=1) as writer:
+            for clip_id in "ab":
+                writer.add(PoseClip(points, points[..., 0], sizes, "openpose-18", clip_id=clip_id))
+    first, second = (tmp_path / "run" / "shards" / f"part-00000{number}.parquet" for number in "01")
+    whole, exchanged = first.read_bytes(), second.read_bytes()
+    for content in ((tmp_path / "other" / "shards" / first.name).read_bytes(), exchanged):
+        first.write_bytes(content)
+        with pytest.raises(RunError, match="is not the shard that was committed"):
+            open_run(tmp_path / "run").clip("a")
+    first.write_bytes(whole)
+    assert open_run(tmp_path / "run").clip("a").points[0, 0, 0] == 1

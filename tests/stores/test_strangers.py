@@ -112,7 +112,7 @@ def test_shards_without_their_ledger_are_left_alone(run: Path) -> None:
     [
         ({"skeleton_name": ["a"]}, "its 'skeleton_name' is not what it should be"),
         ({"options": 3}, "its 'options' is not what it should be"),
-        ({"schema_version": "x"}, "its 'schema_version' is not what it should be"),
+        ({"run_id": 5}, "its 'run_id' is not what it should be"),
         ({"skeleton_name": None}, "its 'skeleton_name' is not what it should be"),
     ],
 )

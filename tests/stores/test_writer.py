@@ -47,11 +47,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_shard_has_groups_of_512_rows_checksums_and_its_own_size(tmp_path):
-    path = tmp_path / "a.parquet"
-    size = write_table(table_of(make_clip(num_frames=513)), path)
-    assert size == path.stat().st_size
-    assert [each.name for each in tmp_path.iterdir()] == ["a.parquet"]
+def test_a_shard_has_groups_of_512_rows_checksums_and_its_own_size(folder):
+    path = folder / "shards" / "a.parquet"
+    shard = write_table(table_of(make_clip(num_frames=513)), folder, path.name, "id")
+    assert (shard.name, shard.num_rows, shard.num_bytes) == (path.name, 513, path.stat().st_size)
+    assert [each.name for each in path.parent.iterdir()] == ["a.parquet"]
+    metadata = pq.read_schema(path).metadata
+    assert (metadata[b"posemill.run"], metadata[b"posemill.shard"]) == (b"id", b"a.parquet")
     file = pq.ParquetFile(path)
     groups = [file.metadata.row_group(index).num_rows for index in range(2)]
     assert (ROWS_PER_GROUP, groups, file.metadata.num_row_groups) == (512, [512, 1], 2)
@@ -80,7 +82,7 @@ def test_what_was_found_is_counted_by_part_and_by_size():
 
 
 def test_pieces_of_a_shard_lie_behind_each_other(folder):
-    writer = ShardWriter(folder)
+    writer = ShardWriter(folder, "id")
     writer.add(7, make_clip(num_frames=3, first=5), unit_no=9)
     writer.add(8, make_clip("b", 2))
     assert writer.num_rows == 5

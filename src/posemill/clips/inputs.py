@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,12 +18,11 @@ from posemill.files import near_path
 from posemill.formats import detect_format, get_format
 from posemill.formats.shared.contract import Format, Size
 from posemill.records import PoseClip, fields_of_recipe, match_splits, usual_split
-from posemill.skeletons import get_skeleton
 from posemill.storage import uri_of
 from posemill.stores.columns import part_for
 from posemill.stores.commits import Failure
 from posemill.stores.manifest import MANIFEST_NAME
-from posemill.stores.reader import FoundCounts, Run, open_run
+from posemill.stores.reader import Run, open_run
 from posemill.stores.replica import local_copy
 from posemill.stores.shards import BlockPlan
 from posemill.terminal import quoted
@@ -327,8 +325,7 @@ def _outlines_of(
     run: Run, split: str, size_wh: Size | None, *, is_grouped: bool
 ) -> Iterator[Outline]:
     made = fields_of_recipe(run.manifest.options.get("recipe"))
-    counts = run.found_counts(split, is_grouped=is_grouped)
-    for each in _read_counts(run, split) if counts is None else counts:
+    for each in run.found_counts(split, is_grouped=is_grouped):
         sizes = each.sizes_wh if size_wh is None else _with_size(each.sizes_wh, size_wh)
         yield Outline(
             split, each.clip_id, run.skeleton_name, each.num_frames, each.num_present, sizes,
@@ -342,20 +339,6 @@ def _with_size(sizes_wh: Mapping[Size, int], size_wh: Size) -> Counter[Size]:
     for (width, height), count in sizes_wh.items():
         sizes[size_wh if width <= 0 or height <= 0 else (width, height)] += count
     return sizes
-
-
-def _read_counts(run: Run, split: str) -> Iterator[FoundCounts]:
-    """Yield what was found in each clip of a run whose records do not say it: out of its rows."""
-    flags = [f"has_{name}" for name in get_skeleton(run.skeleton_name).part_names]
-    table = run.table(split, ["clip_id", "width", "height", *flags])
-    present = np.stack([table.column(flag).to_numpy() for flag in flags], 1)
-    sizes = np.stack([table.column(side).to_numpy() for side in ("width", "height")], 1)
-    ids = table.column("clip_id").to_pylist()
-    # Rows come by clip: a new id starts a new clip.
-    starts = [row for row in range(len(ids)) if not row or ids[row] != ids[row - 1]]
-    for start, stop in pairwise([*starts, len(ids)]):
-        found = tuple(present[start:stop].astype(np.int64).sum(0).tolist())
-        yield FoundCounts(split, ids[start], stop - start, found, _count_sizes(sizes[start:stop]))
 
 
 def _count_sizes(sizes_wh: npt.NDArray[Any]) -> Counter[tuple[int, int]]:

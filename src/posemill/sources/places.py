@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from posemill.decoders.opening import raise_decode_error
 from posemill.errors import SourceError
 from posemill.files import OUTPUT_MARK, OUTPUT_NAMES, OWN_FILES
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
@@ -75,6 +76,7 @@ def list_place(uri: str, version: str) -> dict[str, str]:
     """Return names and versions of the pictures directly in a folder at a URI, in natural order.
 
     Raises:
+        DecodeError: There are none.
         ChangedError: They are not those of which `scan_place` took the version.
     """
     found = {
@@ -82,6 +84,8 @@ def list_place(uri: str, version: str) -> dict[str, str]:
         for each in open_storage(uri).entries()
         if "/" not in each.key and each.key[0] != "." and suffix_of(each.key) in PICTURE_SUFFIXES
     }
+    if not found:
+        raise_decode_error(uri, "missing", "there are no pictures at this place")
     if version and joined_version(found) != version:
         raise ChangedError(f"{uri}: its pictures were changed since they were listed")
     return {name: found[name] for name in natural_sort(found)}

@@ -111,13 +111,15 @@ class ObjectStorage(Storage):
 
     def entries(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
         """Yield the objects below a prefix; a page that fails is asked for again."""
-        last = after
+        last, known = after, frozenset[str]()
         while True:
             page = self._call(prefix, partial(self._page, prefix, last))
-            yield from map(_entry, page)
-            if not page:
+            yield from (_entry(each) for each in page if each["path"] not in known)
+            if len(page) < _LIST_CHUNK:
                 return
-            last = page[-1]["path"]
+            # The marker of a folder, `a/`, comes as `a`, and would come again and again behind `a`.
+            known = frozenset(each["path"] for each in page)
+            last = max(known)
 
     def _page(self, prefix: str, last: str) -> list[Any]:
         pages = obstore.list(

@@ -5,8 +5,7 @@ The points of `holistic-543` lie in two parts, as most readers want only the fir
 `keypoints_143`, `scores_143`      the points of `holistic-143`, in its order
 `keypoints_other`, `scores_other`  the 400 others, all of the face, in the order of the 468
 
-All other skeletons have `keypoints` and `scores`, as the table has them, and so have shards of
-`holistic-543` of schema version 1.
+All other skeletons have `keypoints` and `scores`, as the table has them.
 """
 
 from __future__ import annotations
@@ -66,7 +65,6 @@ def _stored(
     """Return the lists of a column, or some places of each, and that no number of them is null.
 
     Parquet keeps such a column without a flag per number, which a quarter less work unpacks.
-    Older shards have the flags; readers take both.
     """
     width = column.type.list_size
     kind = pa.list_(
@@ -99,14 +97,17 @@ def read_groups(file: pq.ParquetFile, groups: Iterable[int], wanted: pa.Schema) 
     """Return row groups of a shard as columns of the table.
 
     Args:
-        file: A shard of any schema version.
+        file: A shard.
         groups: Which ones; at least one.
         wanted: Columns out of `run_schema`, with its metadata: of the shard's own skeleton, or of
             the part of it that `part_for` names. Only what they are made of is read.
     """
     stored = file.schema_arrow
-    is_part = skeleton_of(stored) != skeleton_of(wanted)
-    sources = [_source_of(name, stored, is_part=is_part) for name in wanted.names]
+    is_parted, is_part = skeleton_of(stored) == _WHOLE, skeleton_of(wanted) == _FIRST
+    sources = [
+        _source_of(name, is_part=is_part) if is_parted and name in _FLOATS else _Source({name: 1})
+        for name in wanted.names
+    ]
     needed = [name for source in sources for name in source.widths]
     # One at a time: what it takes to unpack them is then used again, not asked for anew.
     table = pa.concat_tables(
@@ -117,14 +118,10 @@ def read_groups(file: pq.ParquetFile, groups: Iterable[int], wanted: pa.Schema) 
     return pa.Table.from_arrays(columns, names=wanted.names).cast(wanted)
 
 
-def _source_of(name: str, stored: pa.Schema, *, is_part: bool) -> _Source:
-    if name not in _FLOATS:
-        return _Source({name: 1})
+def _source_of(name: str, *, is_part: bool) -> _Source:
+    """Return the parts that `keypoints` or `scores` of 543 points, or of the first 143, lie in."""
     parts = _parts_of(name)
     widths = {part: len(places) for part, places in parts.items()}
-    if name in stored.names:
-        first = next(iter(parts.values()))
-        return _Source({name: sum(widths.values())}, first if is_part else None)
     if is_part:
         return _Source(dict(list(widths.items())[:1]))
     return _Source(widths, np.argsort(np.concatenate(list(parts.values()))))

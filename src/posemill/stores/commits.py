@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS clips (
 CREATE UNIQUE INDEX IF NOT EXISTS clips_by_name ON clips (split, clip_id);
 CREATE TABLE IF NOT EXISTS shards (
   shard_no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, num_rows INTEGER NOT NULL,
-  num_bytes INTEGER NOT NULL);
+  num_bytes INTEGER NOT NULL, checksum TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS pieces (
   piece_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, unit_no INTEGER, first_frame INTEGER
   NOT NULL, shard_no INTEGER NOT NULL, row_offset INTEGER NOT NULL, num_rows INTEGER NOT NULL,
@@ -79,12 +79,18 @@ class Piece:
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard that is whole on the disk, and what it holds."""
+    """A shard that is whole on the disk, and what it holds.
+
+    Args:
+        checksum: By which a reader knows that it is this one: `shards.checksum_of`. Empty where the
+            name is that of no file.
+    """
 
     name: str
     num_rows: int
     num_bytes: int
     pieces: tuple[Piece, ...]
+    checksum: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,8 +157,6 @@ class CommitLog:
             raise
         # FULL: a record that was acknowledged survives a power cut.
         self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
-        if not has_found_counts(self._database):  # a ledger of an earlier version
-            self._database.execute("ALTER TABLE pieces ADD COLUMN found TEXT")
         if records is not None:
             records.watch(self._database)
 
@@ -208,8 +212,8 @@ class CommitLog:
     def add_shard(self, shard: Shard) -> int:
         """Record a shard that is whole on the disk; return its number."""
         cursor = self._database.execute(
-            "INSERT INTO shards (name, num_rows, num_bytes) VALUES (?, ?, ?)",
-            (shard.name, shard.num_rows, shard.num_bytes),
+            "INSERT INTO shards (name, num_rows, num_bytes, checksum) VALUES (?, ?, ?, ?)",
+            (shard.name, shard.num_rows, shard.num_bytes, shard.checksum),
         )
         shard_no = int(cursor.lastrowid or 0)
         self._database.executemany(
@@ -248,11 +252,11 @@ class CommitLog:
         """Return the file names of all shards that count."""
         return {name for (name,) in self._database.execute("SELECT name FROM shards")}
 
-    def stale_shards(self) -> list[tuple[int, str]]:
-        """Return number and name of shards that hold rows of no piece."""
+    def stale_shards(self) -> list[tuple[int, str, str]]:
+        """Return number, name and checksum of shards that hold rows of no piece."""
         return self._database.execute(
-            "SELECT shard_no, name FROM shards WHERE num_rows > (SELECT coalesce(sum(num_rows), 0) "
-            "FROM pieces WHERE pieces.shard_no = shards.shard_no)"
+            "SELECT shard_no, name, checksum FROM shards WHERE num_rows > (SELECT "
+            "coalesce(sum(num_rows), 0) FROM pieces WHERE pieces.shard_no = shards.shard_no)"
         ).fetchall()
 
     def pieces_of(self, shard_no: int) -> list[tuple[int, int, int]]:
@@ -263,14 +267,13 @@ class CommitLog:
             (shard_no,),
         ).fetchall()
 
-    def replace_shard(
-        self, shard_no: int, name: str, size: tuple[int, int], moved: list[tuple[int, int]]
-    ) -> None:
-        """Record that a shard's rows are now in another file: its rows and bytes, new offsets."""
+    def replace_shard(self, shard_no: int, new: Shard, moved: list[tuple[int, int]]) -> None:
+        """Record that a shard's rows are now in another file: numbers and offsets of its pieces."""
         with self.transaction():
             self._database.execute(
-                "UPDATE shards SET name = ?, num_rows = ?, num_bytes = ? WHERE shard_no = ?",
-                (name, *size, shard_no),
+                "UPDATE shards SET name = ?, num_rows = ?, num_bytes = ?, checksum = ? "
+                "WHERE shard_no = ?",
+                (new.name, new.num_rows, new.num_bytes, new.checksum, shard_no),
             )
             self._database.executemany(
                 "UPDATE pieces SET row_offset = ? WHERE piece_no = ?",
@@ -413,20 +416,6 @@ def read_unfinished(database: sqlite3.Connection) -> Iterator[tuple[str, str, in
 
 # Which clips lie in several shards, or in rows of one that are apart.
 IN_PARTS = "clip_no IN (SELECT clip_no FROM pieces GROUP BY clip_no HAVING count(*) > 1)"
-
-
-def lacks_found_counts(database: sqlite3.Connection, split: str) -> bool:
-    """Return whether a piece of a split does not say what was found in it."""
-    # Most ledgers lack none, which is known without a look at the clips.
-    is_there = "SELECT 1 FROM pieces WHERE found IS NULL LIMIT 1"
-    of_split = "SELECT 1 FROM pieces JOIN clips USING (clip_no) WHERE split = ? AND found IS NULL"
-    found = database.execute(is_there).fetchone() and database.execute(of_split, (split,))
-    return bool(found and found.fetchone())
-
-
-def has_found_counts(database: sqlite3.Connection) -> bool:
-    """Return whether the pieces of a ledger can say what was found in them."""
-    return any(row[1] == "found" for row in database.execute("PRAGMA table_info(pieces)"))
 
 
 def read_meta(database: sqlite3.Connection) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from posemill.stores.commits import CommitLog
-from posemill.stores.manifest import SHARDS_NAME, Manifest, shard_path
+from posemill.stores.manifest import Manifest, shard_path
 from posemill.stores.shards import read_shard
 from posemill.stores.writer import write_table
 
@@ -15,27 +15,28 @@ from posemill.stores.writer import write_table
 def compact(folder: Path, log: CommitLog) -> int:
     """Rewrite the shards that hold rows of pieces that were given up; return how many.
 
-    The new ones have the columns of this version, whatever the old ones had.
     Each one: the new shard first, then the records, then the old one goes. Killed in between, an
     uncommitted shard is left, which `remove_uncommitted` removes.
     """
     # Elsewhere rows that no longer count stay where they are: nobody reads them, and a file that
     # may be replaced would have to be guarded against a writer that was cut off.
     stale = log.stale_shards() if log.records is None else []
-    for shard_no, name in stale:
+    manifest = Manifest.read(folder)
+    for shard_no, name, checksum in stale:
         old = shard_path(folder, name)
         pieces = log.pieces_of(shard_no)
         moved: list[tuple[int, int]] = []
         parts, offset = [], 0
         if pieces:
-            table = read_shard(old, Manifest.read(folder).skeleton_name)
+            table = read_shard(old, manifest.skeleton_name, checksum)
             for piece_no, row_offset, num_rows in pieces:
                 parts.append(table.slice(row_offset, num_rows))
                 moved.append((piece_no, offset))
                 offset += num_rows
             new = _next_name(name)
-            num_bytes = write_table(pa.concat_tables(parts), folder / SHARDS_NAME / new)
-            log.replace_shard(shard_no, new, (offset, num_bytes), moved)
+            log.replace_shard(
+                shard_no, write_table(pa.concat_tables(parts), folder, new, manifest.run_id), moved
+            )
         else:
             log.remove_shard(shard_no)
         old.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -16,9 +17,8 @@ from typing import Any
 
 from posemill import __version__
 from posemill.errors import RunError
-from posemill.files import atomic_path, check_own_parts, parse_json
+from posemill.files import atomic_path, cache_folder, check_own_parts, parse_json
 from posemill.machine.live_files import now_text
-from posemill.stores.names import SCHEMA_VERSION
 
 MANIFEST_NAME = "manifest.json"
 LEDGER_NAME = "ledger.sqlite"
@@ -43,6 +43,7 @@ class Manifest:
         source: Where the clips came from: path, layout, fingerprint, counts.
         versions: posemill, Python and the packages under it.
         created_at: UTC, ISO 8601.
+        run_id: Made up for this run; its shards carry it.
     """
 
     skeleton_name: str
@@ -52,7 +53,7 @@ class Manifest:
     source: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=lambda: current_versions())
     created_at: str = field(default_factory=now_text)
-    schema_version: int = SCHEMA_VERSION
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def write(self, folder: Path) -> None:
         """Write it into the run's folder, whole or not at all."""
@@ -98,26 +99,19 @@ class Manifest:
         return extraction_of(dataclasses.asdict(self))
 
     def differences(self, other: Manifest) -> list[str]:
-        """Return one line per setting that decides the result and is not the same in `other`.
-
-        A run with an older schema may go on with a newer one: shards of both are read.
-        """
-        groups = ["skeleton_name", "options", "engine", "source"]
-        if self.schema_version > other.schema_version:
-            groups.append("schema_version")
+        """Return one line per setting that decides the result and is not the same in `other`."""
         return [
             line
-            for group in groups
+            for group in ("skeleton_name", "options", "engine", "source")
             for line in _differences(group, getattr(self, group), getattr(other, group))
         ]
 
 
 def _check_types(content: Mapping[str, Any], path: Path) -> None:
     """Raise where a field of a manifest is missing or is not of its kind."""
-    texts, numbers = ("skeleton_name", "kind", "created_at"), ("schema_version",)
-    expected = dict.fromkeys(texts, str) | dict.fromkeys(numbers, int)
+    texts = ("skeleton_name", "kind", "created_at", "run_id")
     for each in dataclasses.fields(Manifest):
-        kind = expected.get(each.name, dict)
+        kind = str if each.name in texts else dict
         if not isinstance(content.get(each.name, kind()), kind) or "skeleton_name" not in content:
             raise RunError(
                 f"{path} is not the manifest of a posemill run: its {each.name!r} is not what it "
@@ -144,12 +138,10 @@ def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
         mode = options.get("mode")
         if mode == "auto":
             mode = _mode_of_all(source)
-        # Runs of before this was recorded have what the engine says of itself.
-        engine = options.get("engine") or (facts.get("engine") or {}).get("engine")
-        if not engine:
+        if "engine" not in options:
             return {}
         return {
-            "engine": engine,
+            "engine": options["engine"],
             "engine_options": dict(options.get("engine_options") or {}),
             "mode": mode,
             "decoder": options.get("decoder"),
@@ -163,7 +155,7 @@ def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _mode_of_all(source: Mapping[str, Any]) -> str:
     """Return the mode that `auto` came to; `auto` itself where clips were of both kinds."""
     tracking = source.get("tracking")
-    if tracking is None:  # nothing had to be decided, or a run of before it was
+    if tracking is None:  # nothing had to be decided
         return "image" if source.get("layout") == "pictures" else "video"
     if not tracking.get("num_alone"):
         return "video"
@@ -214,8 +206,16 @@ def check_ledger_is_there(folder: Path) -> None:
 
 
 def is_copy(folder: Path) -> bool:
-    """Return whether a folder is the copy of a run that lies elsewhere: see `stores.replica`."""
-    return folder.name == "run" and (folder.parent / ORIGIN_NAME).is_file()
+    """Return whether a folder is the copy of a run that lies elsewhere: see `stores.replica`.
+
+    Only in our own cache: an `origin.json` that a stranger put beside a folder says nothing.
+    """
+    return folder.absolute().parent.parent == copies_folder() and folder.name == "run"
+
+
+def copies_folder() -> Path:
+    """Return the folder of the copies of runs that lie elsewhere."""
+    return (cache_folder() / "runs").absolute()
 
 
 def check_folder(folder: Path) -> bool:

@@ -24,8 +24,6 @@ from posemill.stores.commits import (
     IN_PARTS,
     Failure,
     SplitCounts,
-    has_found_counts,
-    lacks_found_counts,
     read_counts,
     read_failures,
     read_ledger,
@@ -171,10 +169,8 @@ class Run:
             )
             return [clip_id for (clip_id,) in rows]
 
-    def found_counts(self, split: str, *, is_grouped: bool = False) -> Iterator[FoundCounts] | None:
+    def found_counts(self, split: str, *, is_grouped: bool = False) -> Iterator[FoundCounts]:
         """Return what was found in each clip of a split, out of the records alone.
-
-        None where the records of an earlier version do not say it.
 
         Args:
             split: Its name.
@@ -182,9 +178,6 @@ class Run:
                 million clips of a frame.
         """
         self._where(split)
-        with read_ledger(self.folder) as database:
-            if not has_found_counts(database) or lacks_found_counts(database, split):
-                return None
         return self._sum_up(split, is_grouped=is_grouped)
 
     def _sum_up(self, split: str, *, is_grouped: bool) -> Iterator[FoundCounts]:

@@ -24,7 +24,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from posemill.errors import RunError
-from posemill.files import atomic_path, cache_folder, parse_json
+from posemill.files import atomic_path, parse_json
 from posemill.machine.live_files import read_live
 from posemill.machine.locks import exclusive_lock
 from posemill.storage import Storage, open_storage, uri_of
@@ -33,7 +33,14 @@ from posemill.storage.folders import FolderStorage, is_shared
 from posemill.storage.lease import PATIENCE_SECONDS, Lease, LeaseState, read_lease
 from posemill.stores.commits import create_ledger
 from posemill.stores.lock import holder_of
-from posemill.stores.manifest import LEDGER_NAME, MANIFEST_NAME, ORIGIN_NAME, SHARDS_NAME, is_copy
+from posemill.stores.manifest import (
+    LEDGER_NAME,
+    MANIFEST_NAME,
+    ORIGIN_NAME,
+    SHARDS_NAME,
+    copies_folder,
+    is_copy,
+)
 from posemill.stores.records import PREFIX, RecordLog
 
 _AHEAD = 32  # shards fetched at once, those that are read next
@@ -106,8 +113,14 @@ def origin_of(folder: Path) -> tuple[Storage, str] | None:
     """Return where the run of a folder really is, and the name of this copy; None if it is here."""
     if not is_copy(folder):
         return None
-    origin = parse_json((folder.parent / ORIGIN_NAME).read_bytes())
-    return open_storage(origin["uri"]), str(origin["id"])
+    path = folder.parent / ORIGIN_NAME
+    try:
+        origin = parse_json(path.read_bytes())
+        return open_storage(str(origin["uri"])), str(origin["id"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise RunError(
+            f"{path} does not say where the run is ({error}); delete {folder.parent}: it is a copy"
+        ) from error
 
 
 def folder_to_see(folder: Path) -> Path | None:
@@ -128,7 +141,7 @@ def _folder_of(storage: Storage) -> Path:
     """Return the folder for a run's copy, made if it is new; each host has its own."""
     words = re.sub(r"[^A-Za-z0-9]+", "-", storage.uri)[-40:].strip("-")
     digest = hashlib.sha256(f"{storage.uri}\n{socket.gethostname()}".encode()).hexdigest()[:16]
-    folder = cache_folder() / "runs" / f"{words}-{digest}" / "run"
+    folder = copies_folder() / f"{words}-{digest}" / "run"
     folder.mkdir(parents=True, exist_ok=True)
     origin = folder.parent / ORIGIN_NAME
     if not origin.exists():

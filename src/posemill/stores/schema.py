@@ -87,10 +87,10 @@ def check_schema(schema: pa.Schema, where: str) -> str:
     version = metadata.get(_VERSION_KEY)
     if version is None or _SKELETON_KEY not in metadata:
         raise RunError(f"{where}: not a shard of a posemill run (no schema version in its header)")
-    if int(version) > SCHEMA_VERSION:
+    if int(version) != SCHEMA_VERSION:
         raise RunError(
-            f"{where}: schema version {int(version)}, this posemill reads up to {SCHEMA_VERSION}; "
-            "install a newer posemill"
+            f"{where}: schema version {int(version)}, this posemill reads {SCHEMA_VERSION}; use "
+            "the posemill that made it"
         )
     return skeleton_of(schema)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -22,7 +24,7 @@ from posemill.stores.schema import check_schema, integers_of, join_tables, schem
 
 # Joined with what a block is chosen by; `rows_of` takes the rows.
 SELECT_ROWS = (
-    "SELECT clip_no, split, clip_id, name, row_offset, pieces.num_rows FROM pieces "
+    "SELECT clip_no, split, clip_id, name, row_offset, pieces.num_rows, checksum FROM pieces "
     "JOIN clips USING (clip_no) JOIN shards USING (shard_no)"
 )
 
@@ -36,6 +38,7 @@ class ShardRows(NamedTuple):
     shard: str
     offset: int
     num_rows: int
+    checksum: str
 
 
 @dataclass(frozen=True)
@@ -114,9 +117,10 @@ def read_rows(
         part: The skeleton of the result, if it is only a part: see `columns.part_for`.
     """
     tables = []
-    for shard, rows in groupby(_joined(plan.rows), key=lambda each: each.shard):
+    by_shard = groupby(_joined(plan.rows), key=lambda each: (each.shard, each.checksum))
+    for (shard, checksum), rows in by_shard:
         path = shard_file(folder, shard_path(folder, shard))
-        with _open(path, skeleton_name) as file:
+        with _open(path, skeleton_name, checksum) as file:
             schema = schema_like(file.schema_arrow, part or skeleton_name)
             names = [name for name in schema.names if columns is None or name in columns]
             wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
@@ -144,9 +148,9 @@ def _joined(rows: Sequence[ShardRows]) -> Iterator[ShardRows]:
     yield last
 
 
-def read_shard(path: Path, skeleton_name: str) -> pa.Table:
+def read_shard(path: Path, skeleton_name: str, checksum: str) -> pa.Table:
     """Return all rows of a shard, those that no longer count among them."""
-    with _open(path, skeleton_name) as file:
+    with _open(path, skeleton_name, checksum) as file:
         schema = schema_like(file.schema_arrow, skeleton_name)
         return _read_groups(file, path, range(file.num_row_groups), schema)
 
@@ -175,9 +179,27 @@ def _read_groups(file: pq.ParquetFile, path: Path, groups: range, wanted: pa.Sch
         raise RunError(_damage_message(path, error)) from error
 
 
-def _open(path: Path, skeleton_name: str) -> pq.ParquetFile:
+def checksum_of(content: bytes | memoryview) -> str:
+    """Return what tells a shard from all others: the digest of its footer.
+
+    A footer holds the run's id, the shard's name, where every column lies and what range its values
+    have. The pages have checksums of their own.
+    """
+    size = int.from_bytes(content[-8:-4], "little")
+    return hashlib.sha256(content[-8 - size : -8]).hexdigest()[:32]
+
+
+def _checksum_at(path: Path) -> str:
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 8))
+        size = int.from_bytes(file.read(4), "little")
+        file.seek(max(0, end - 8 - size))
+        return checksum_of(file.read())
+
+
+def _open(path: Path, skeleton_name: str, checksum: str) -> pq.ParquetFile:
     try:
-        # A shard of before there were checksums has none to compare, and is read as it is.
         file = pq.ParquetFile(path, page_checksum_verification=True)
         found = check_schema(file.schema_arrow, str(path))
     except FileNotFoundError as error:
@@ -186,6 +208,11 @@ def _open(path: Path, skeleton_name: str) -> pq.ParquetFile:
         raise RunError(_damage_message(path, error)) from error
     if found != skeleton_name:
         raise RunError(f"{path} has {found}, its run has {skeleton_name}")
+    if _checksum_at(path) != checksum:
+        raise RunError(
+            f"{path} is not the shard that was committed: its checksum is another one; put back a "
+            "copy of the file, or extract anew into another folder"
+        )
     return file
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -12,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posemill.errors import RunError
-from posemill.files import atomic_path
 from posemill.machine.live_files import now_text
 from posemill.records import PoseClip
 from posemill.stores.columns import as_stored
@@ -21,20 +21,31 @@ from posemill.stores.manifest import SHARDS_NAME, Manifest, check_folder
 from posemill.stores.names import valid_unicode
 from posemill.stores.replica import ShardFolder, shards_place
 from posemill.stores.schema import join_tables, table_of
+from posemill.stores.shards import checksum_of
 
+_RUN_KEY, _NAME_KEY = b"posemill.run", b"posemill.shard"  # what makes its checksum its own
 ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
 
 
-def write_table(table: pa.Table, path: Path) -> int:
-    """Write a table as one shard, whole or not at all; return its size in bytes.
+def write_table(table: pa.Table, place: Path | str, name: str, run_id: str) -> Shard:
+    """Write a table as one shard of a run, whole or not at all; return it without its pieces.
 
     It is compressed in memory first, so that a full disk is met in one plain write, which leaves
     nothing behind.
+
+    Args:
+        table: The rows.
+        place: The run's folder, or its URI.
+        name: Of the file.
+        run_id: Of the run's manifest. The shard carries it.
     """
-    content = _shard_of(table)
-    with atomic_path(path) as temporary, temporary.open("wb") as handle:
-        handle.write(content)
-    return len(content)
+    content = _shard_of(
+        table.replace_schema_metadata(
+            {**table.schema.metadata, _RUN_KEY: run_id.encode(), _NAME_KEY: name.encode()}
+        )
+    )
+    ShardFolder(place).write(name, content)
+    return Shard(name, len(table), len(content), (), checksum_of(content))
 
 
 def _shard_of(table: pa.Table) -> memoryview:
@@ -69,10 +80,11 @@ class ShardWriter:
 
     Args:
         place: The run's folder, or its URI.
+        run_id: Of the run's manifest.
     """
 
-    def __init__(self, place: Path | str) -> None:
-        self._shards = ShardFolder(place)
+    def __init__(self, place: Path | str, run_id: str) -> None:
+        self._place, self._run_id = place, run_id
         self._tables: list[pa.Table] = []
         self._pieces: list[Piece] = []
         self.num_rows = 0
@@ -87,10 +99,8 @@ class ShardWriter:
 
     def write(self, name: str) -> Shard:
         """Write what was collected as the shard of that file name, and start anew."""
-        table = join_tables(self._tables)
-        content = _shard_of(table)
-        self._shards.write(name, content)
-        shard = Shard(name, self.num_rows, len(content), tuple(self._pieces))
+        shard = write_table(join_tables(self._tables), self._place, name, self._run_id)
+        shard = dataclasses.replace(shard, pieces=tuple(self._pieces))
         self._tables, self._pieces, self.num_rows = [], [], 0
         return shard
 
@@ -116,11 +126,15 @@ class RunWriter:
         manifest.write(self.folder)
         (self.folder / SHARDS_NAME).mkdir()
         self._log = CommitLog(self.folder)
-        self._writer = ShardWriter(self.folder)
+        self._writer = ShardWriter(self.folder, manifest.run_id)
         self._waiting: list[PoseClip] = []
         self._clip_nos: dict[tuple[str, str], int] = {}
         self._failures: list[Failure] = []
         self._num_shards = 0
+
+    def replace_manifest(self, manifest: Manifest) -> None:
+        """Say something else about the run; it stays the same one."""
+        dataclasses.replace(manifest, run_id=self._manifest.run_id).write(self.folder)
 
     def add(self, clip: PoseClip) -> None:
         """Add a whole clip."""

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -111,30 +110,20 @@ def test_blocks_give_what_clip_by_clip_gives(run, tmp_path, monkeypatch, recipe:
     Recipe(), Recipe(fill="interpolate"), Recipe(normalize="shoulders", interpolate=9),
     Recipe(normalize="bbox"), Recipe(layout="openpose-18"), Recipe(layout="coco-133")],
     ids=str)  # fmt: skip
-def test_all_points_old_shards_and_143_points_give_the_same_files(
-    tmp_path: Path, recipe: Recipe, version_1
-) -> None:
+def test_all_points_and_143_points_give_the_same_files(tmp_path: Path, recipe: Recipe) -> None:
     """Points outside of the picture among the 400 that are left out move no bounding box."""
     clips = [make_clip(number, frames=number) for number in (9, 11, 30)]
     for clip in clips:
         clip.points[:, 33 + 1] = 7
         clip.scores[2:6, 501:522] = 0.25  # not found, but with a score
     write_run(tmp_path / "new", clips)
-    with RunWriter(tmp_path / "mixed", Manifest("holistic-543"), rows_per_shard=1) as writer:
-        for clip in clips:
-            with version_1() if clip is clips[1] else nullcontext():
-                writer.add(clip)
-    shards = sorted((tmp_path / "mixed" / "shards").iterdir())
-    assert ["keypoints" in pq.read_schema(path).names for path in shards] == [False, True, False]
-    with version_1():
-        write_run(tmp_path / "old", clips)
     write_run(tmp_path / "small", [clip.as_skeleton("holistic-143") for clip in clips])
     files = {}
-    for name in ("new", "old", "mixed", "small"):
+    for name in ("new", "small"):
         (made,) = prepare(ClipInput(tmp_path / name), tmp_path / "out" / name, recipe=recipe)
         files[name] = made.path.read_bytes(), made.stats_path.read_bytes()
         assert bool(made.losses) == (name != "small" or recipe.layout is not None)
-    assert files["new"] == files["old"] == files["mixed"] == files["small"]
+    assert files["new"] == files["small"]
     shaped = [shape_clip(clip, recipe, layout_for("holistic-543", recipe, get_format("npz")))
               for clip in clips]  # fmt: skip
     expected = [fill_missing(clip.points, recipe.fill or "zero") for clip in shaped]

@@ -23,7 +23,7 @@ MESSAGES = [
     DONE,
     messages.Commit(Shard("s.parquet", 6, 1000, ()), (DONE,)),
     messages.Fatal("DeviceError", "no GPU"),
-    KeypointSettings("run", "auto", ("cpu",), 4, 1 << 30, "fake", {}, "holistic-543"),
+    KeypointSettings("run", "auto", ("cpu",), 4, 1 << 30, "fake", {}, "holistic-543", "id"),
 ]
 
 

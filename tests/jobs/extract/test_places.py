@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from posemill.jobs.extract.status import read_status
 from posemill.storage import lease, open_storage
 from posemill.stores.reader import open_run
 from posemill.stores.records import RecordLog
-from posemill.stores.replica import existing_run, folder_to_see, local_run, writing
+from posemill.stores.replica import existing_run, folder_to_see, local_run, origin_of, writing
 from posemill.training.config.train_config import TrainConfig
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
@@ -392,3 +393,41 @@ def test_credentials_that_expire_while_clips_are_read_stop_the_run(
     monkeypatch.setattr(ObjectStorage, "read_pieces", expired)
     with pytest.raises(StorageError, match="the credentials have expired"):
         extract(config_for(tmp_path).replace(source=Path(uri)), clips=clips)
+
+
+def test_a_mistyped_folder_at_a_uri_is_a_failure_as_it_is_on_a_disk(
+    make_tree, config_for, s3_bucket, tmp_path
+):
+    uri = put_all(make_tree({"a": 4}), f"{s3_bucket}/data")
+    (tmp_path / "list.csv").write_text(f"path\n{uri}/a\n{uri}/mistyped\n")
+    summary = extract(config_for(tmp_path / "list.csv"))
+    assert summary.exit_code == 1
+    assert summary.num_frames == 4
+    (failure,) = summary.run.failures()
+    assert (failure.path, failure.reason) == (f"{uri}/mistyped", "missing")
+
+
+def test_the_origin_that_a_stranger_put_beside_a_folder_leads_nowhere(
+    make_tree, config_for, tmp_path
+):
+    tree = make_tree({"a": 4})
+    mine = extract(config_for(tree, "mine"))
+    before = sorted(path.name for path in (tmp_path / "mine").iterdir())
+    (tmp_path / "download").mkdir()
+    origin = {"uri": (tmp_path / "mine").as_uri(), "id": "x"}
+    for content in (json.dumps(origin), "[]", "{}", "nonsense"):
+        (tmp_path / "download" / "origin.json").write_text(content)
+        assert extract(config_for(tree, "download/run")).exit_code == 0
+        assert (tmp_path / "download" / "run" / "ledger.sqlite").is_file()
+        assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == before
+        assert open_run(tmp_path / "mine").num_frames == mine.num_frames == 4
+
+
+def test_a_copy_that_does_not_know_its_origin_is_said(tree, config_for, tmp_path):
+    place = tmp_path / "nfs" / "run"
+    extract(config_for(tree, place, storage="shared"))
+    (origin,) = (tmp_path / "machine-1" / "runs").glob("*/origin.json")
+    for content in ("[]", "{}", "nonsense"):
+        origin.write_text(content)
+        with pytest.raises(RunError, match=r"origin\.json does not say where the run is"):
+            origin_of(existing_run(place))

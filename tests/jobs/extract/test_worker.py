@@ -33,6 +33,7 @@ SETTINGS = KeypointSettings(
     engine_options={},
     devices=("cuda:0", "cuda:1"),
     skeleton_name="holistic-543",
+    run_id="id",
     decoder="pyav",
     batch_size=1,
     memory_bytes=0,

@@ -305,7 +305,8 @@ class _Target:
             self._writer = RunWriter(self._folder, self._manifest_for(clip.skeleton_name, whole))
         elif whole != self._recipe:
             # Inputs may differ in this: a run says the longest gap that may have been closed.
-            self._manifest_for(clip.skeleton_name, whole).write(self._folder)
+            changed = self._manifest_for(clip.skeleton_name, whole)
+            self._writer.replace_manifest(changed)
         self._recipe = whole
         self._writer.add(clip)
 

@@ -31,6 +31,7 @@ class KeypointSettings(WorkerSettings):
     engine: str
     engine_options: Mapping[str, Any]
     skeleton_name: str
+    run_id: str
     resize_wh: tuple[int, int] | None = None
 
     def open(self, device: str) -> KeypointHandler:
@@ -48,7 +49,7 @@ class KeypointHandler:
         )
         self.saves_states = self._estimator.info.saves_states
         self._skeleton_name, self._resize_wh = settings.skeleton_name, settings.resize_wh
-        self._writer = ShardWriter(settings.folder)
+        self._writer = ShardWriter(settings.folder, settings.run_id)
 
     def begin(self, unit: Unit) -> ClipState | None:
         """Return the state of the tracker where a unit goes on; None if its frames stand alone."""

@@ -242,8 +242,6 @@ def source_record(path: Path, clips: ClipList) -> dict[str, Any]:
 # May be another when a run goes on: a dataset that was moved, and what `_check_source` looks at;
 # and how the engine was asked for, since its identity says what came of it.
 _FREE_SOURCE = ("path", "fingerprint", "num_clips", "num_frames", "tracking")
-# Runs before 0.2 wrote the number of points among the options; their `skeleton_name` says it too.
-_OLD_OPTION = "keep"
 _FREE_OPTIONS = ("engine", "engine_options")
 
 
@@ -255,10 +253,8 @@ def compare(folder: Path, manifest: Manifest) -> None:
             f"{folder} was made by {old.kind}, not by {manifest.kind}; choose another folder"
         )
     source = {**manifest.source, **{name: old.source.get(name) for name in _FREE_SOURCE}}
-    options = {name: value for name, value in old.options.items() if name != _OLD_OPTION}
-    begun = dataclasses.replace(old, options=options)
     asked = {**manifest.options, **{name: old.options.get(name) for name in _FREE_OPTIONS}}
-    differences = begun.differences(dataclasses.replace(manifest, source=source, options=asked))
+    differences = old.differences(dataclasses.replace(manifest, source=source, options=asked))
     if differences:
         # Where none was asked for, the engine chose: what is installed decides, not the command.
         runtime = old.engine.get("runtime")

@@ -151,7 +151,7 @@ class Summary(JobSummary):
         parts = [part.name for part in get_skeleton(run.skeleton_name).parts]
         present, num_frames = [0] * len(parts), 0
         for split in run.splits:
-            for each in run.found_counts(split, is_grouped=True) or ():
+            for each in run.found_counts(split, is_grouped=True):
                 number = each.num_clips
                 num_frames += number * each.num_frames
                 present = [a + number * b for a, b in zip(present, each.num_present, strict=True)]
@@ -238,6 +238,7 @@ class Extraction(FrameJob):
             engine=config.engine,
             engine_options=dict(config.engine_options),
             skeleton_name=config.skeleton,
+            run_id=Manifest.read(config.out).run_id,
             resize_wh=size_of(config.resize),
             sampling=self.sampling,
         )
