@@ -297,8 +297,11 @@ def _describe_changes(folder: Path, changes: SourceChanges) -> str:
         lines = [*lines, f"… and {more} more"]
     advice = "put it back as it was, or use another folder"
     if changes.only_failed:
-        advice = "to try what failed again, add --retry-failed; else " + advice
-    if changes.changed:
-        advice += "; a copy of a file needs its time of change too: cp -p, rsync -t"
+        advice = "these clips had failed: add --retry-failed to do them again as they are now"
+    elif changes.changed:
+        advice = (
+            "put it back as it was (a copy of a file needs its time of change too: cp -p, rsync "
+            "-t), or use another folder"
+        )
     listed = "\n  ".join(lines)
     return f"the source is not the one {folder} was begun with:\n  {listed}\n{advice}"
