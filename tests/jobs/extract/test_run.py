@@ -192,7 +192,7 @@ def test_retry_failed_takes_a_video_that_was_replaced(config_for, same_runs, tmp
     assert extract(config_for(videos, retry_failed=True)).exit_code == 0
     same_runs(tmp_path / "run", tmp_path / "unbroken")
     write_video(videos / "a.mp4", 21, seed=9)
-    with pytest.raises(RunError, match="put it back as it was .*or use another folder"):
+    with pytest.raises(RunError, match=r"put it back as it was .*or use another folder"):
         extract(config_for(videos, retry_failed=True))
 
 
