@@ -45,7 +45,7 @@ def test_auto_takes_processes_where_they_save_time(
 ) -> None:
     asked: list[int] = []
 
-    def fake_ranks(_: object, config: TrainConfig) -> dict[str, Any]:
+    def fake_ranks(_: object, config: TrainConfig, **__: object) -> dict[str, Any]:
         asked.append(config.processes)
         return {"seconds": 1e-6}
 
@@ -66,7 +66,7 @@ def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
 ) -> None:
     now = [0.0]
 
-    def fake_ranks(*_: object) -> dict[str, float]:
+    def fake_ranks(*_: object, **__: object) -> dict[str, float]:
         now[0] += start_seconds + 12 * 0.5  # the twelve steps of the measurement are no start
         return {"seconds": 0.5}
 
@@ -117,3 +117,15 @@ def test_auto_rules_out_processes_that_cannot_be_started(
     assert plan.mode in ("single", "multi_thread")
     assert "multi_process cannot be used: " in plan.reason
     assert "one of them cannot be sent: " in plan.reason
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_processes_are_not_tried_where_there_is_no_time_for_them(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_PAYS_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(probe, "run_ranks", lambda *_, **__: pytest.fail("started processes"))
+    config = TrainConfig(**settings(mode="auto", max_steps=2))
+    workload = build_workload(config)
+    plan = probe_mode(workload, partial(build_workload, config), config, most_seconds=15.0)
+    assert "no time to try several processes" in plan.reason

@@ -148,3 +148,16 @@ def test_what_a_rank_has_to_know_stays_as_it_is() -> None:
     spec = RankSpec(0, 2, 1, "cpu")
     with pytest.raises(FrozenInstanceError):
         spec.rank = 1  # type: ignore[misc]
+
+
+def test_processes_that_take_too_long_are_ended() -> None:
+    config = TrainConfig(parallel="multi_process", processes=2, threads=1)
+    started = time.monotonic()
+    with pytest.raises(TrainingError, match="several processes took more than 1 s"):
+        run_ranks(_sleep, config, most_seconds=1.0)
+    assert time.monotonic() - started < 60
+
+
+def _sleep(_: object) -> dict[str, Any]:
+    time.sleep(300)
+    return {}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import posemill
-from posemill.errors import ConfigError, RunError
+from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.start import load_model, run_training, train
@@ -171,3 +172,58 @@ def test_patience_waits_for_a_better_score_not_for_a_lower_loss(
     assert result.summary["epochs"] == 4
     assert result.summary["best_step"] == 16, "of equal scores the one with the lowest loss"
     assert "no better accuracy in 3 evaluations" in result.summary["last_words"][0]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_plateau_lowers_the_learning_rate_where_the_score_stands_still(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, cut: bool
+) -> None:
+    accuracies = iter([0.1, 0.2, 0.2, 0.2, 0.3, 0.3, 0.3, 0.3])
+
+    def scores(*_: object, **__: object) -> Evaluation:
+        return Evaluation({"accuracy": next(accuracies), "loss": 1.0}, [])
+
+    monkeypatch.setattr("posemill.training.loop.trainer.evaluate_split", scores)
+    fields = settings(epochs=7, scheduler="plateau", step_gamma=0.5, plateau_patience=2, lr=0.01,
+                      warmup_epochs=0, test_split="", val_split="dev", ema_decay=0.0)  # fmt: skip
+    monkeypatch.setattr("posemill.training.loop.rank._final_scores", lambda _: ({}, ""))
+    if cut:
+        train({**fields, "epochs": 3})
+        fields |= {"resume": True}
+    result = train(fields)
+    lines = [json.loads(line) for line in (result.out / "metrics.jsonl").read_text().splitlines()]
+    by_epoch = {line["epoch"]: line["lr"] for line in lines if line["event"] == "train"}
+    assert list(by_epoch.values()) == pytest.approx([0.01] * 4 + [0.005] * 3)
+
+
+def test_a_clip_without_a_label_is_left_out_where_that_is_asked_for(
+    settings: Settings, clips_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    labels = (clips_folder / "labels.csv").read_text().splitlines(keepends=True)
+    few = tmp_path / "few.csv"
+    few.write_text("".join([*labels[:2], *labels[3:]]))
+    fields = settings(labels=str(few), epochs=1)
+    with pytest.raises(PosemillError, match="with --missing-labels drop"):
+        train(fields)
+    result = train({**fields, "missing_labels": "drop"})
+    assert result.summary["steps"]
+    assert "clips have no label and are left out" in caplog.text
+
+
+def test_a_resumed_training_counts_the_time_before(settings: Settings) -> None:
+    first = train(settings(epochs=2)).summary["timing_seconds"]
+    (Path(settings()["out"]) / "summary.json").unlink()  # killed after its last step
+    second = train(settings(epochs=2, resume=True)).summary["timing_seconds"]
+    assert second["forward"] >= first["forward"] > 0
+
+
+def test_a_full_disk_names_the_flag_of_the_cache(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("posemill.training.data.cache._write_mmap", full)
+    with pytest.raises(PosemillError, match="another folder with --cache-folder") as caught:
+        train(settings(cache_folder=str(tmp_path / "cache")))
+    assert "POSEMILL_CACHE" not in str(caught.value)

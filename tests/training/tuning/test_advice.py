@@ -299,3 +299,12 @@ def test_videos_that_every_epoch_decodes_are_named_with_disk_and_gain() -> None:
     ]
     assert found(10**10, 5) == []
     assert len(advise(Evidence(split(data=100), cores=2), config)) == 1, "packs are not decoded"
+
+
+def test_compiling_for_a_few_steps_is_told_from_training() -> None:
+    evidence = Evidence(split(forward=78.0, backward=4.0), cores=2, compile_seconds=70.0)
+    (only,) = advise(evidence, TrainConfig(workers=0, compile="on"))
+    assert only.setting == "compile"
+    assert str(only).startswith("85% of the time, 70 s, went into torch.compile: try --compile off")
+    long = Evidence(split(forward=7000.0), cores=2, compile_seconds=70.0)
+    assert advise(long, TrainConfig(workers=0, compile="on")) == []

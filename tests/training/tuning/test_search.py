@@ -28,7 +28,7 @@ BASE = TrainConfig(
 @pytest.fixture(autouse=True)
 def _four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "count_cores", lambda: 4)
-    monkeypatch.setattr(search, "run_processes", lambda _, config: 1.0)
+    monkeypatch.setattr(search, "run_processes", lambda _, config, **__: 1.0)
     monkeypatch.setattr(search, "can_divide", lambda _: True)
     monkeypatch.setattr(Search, "_fits", lambda *_: True)
     monkeypatch.setattr(Search, "_share_waited", lambda _: 0.5)
@@ -112,7 +112,7 @@ def test_pictures_are_tried_with_channels_last(monkeypatch: pytest.MonkeyPatch) 
 
 def test_several_processes_have_to_be_clearly_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     for speed, is_taken in ((105.0, False), (200.0, True)):
-        monkeypatch.setattr(search, "run_processes", lambda *_, speed=speed: speed)
+        monkeypatch.setattr(search, "run_processes", lambda *_, speed=speed, **__: speed)
         found = run(lambda _: 100.0, monkeypatch)
         assert (found.best.parallel == "multi_process") == is_taken
         assert found.rows[-1].setting.startswith("parallel multi_process, processes 4, threads 1")
@@ -146,7 +146,7 @@ def test_processes_are_compared_once_where_the_time_is_up(monkeypatch: pytest.Mo
     many = BASE.replace(parallel="multi_process", processes=4)
     for seconds, times in ((1000.0, 4), (0.0, 2)):
         seen: list[TrainConfig] = []
-        monkeypatch.setattr(search, "run_processes", lambda _, c, seen=seen: seen.append(c) or 1.0)
+        monkeypatch.setattr(search, "run_processes", lambda _, c, seen=seen, **__: seen.append(c) or 1.0)
         assert Search(make(), many.replace(cache="ram"), seconds).compare(many) == (1.0, 1.0)
         assert len(seen) == times
 
@@ -154,7 +154,7 @@ def test_processes_are_compared_once_where_the_time_is_up(monkeypatch: pytest.Mo
 def test_of_several_processes_the_smallest_gain_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     many = BASE.replace(parallel="multi_process", processes=4)
     speeds = iter([100.0, 150.0, 100.0, 97.0])
-    monkeypatch.setattr(search, "run_processes", lambda *_: next(speeds))
+    monkeypatch.setattr(search, "run_processes", lambda *_, **__: next(speeds))
     assert Search(make(), many.replace(cache="ram"), 1000.0).compare(many) == (100.0, 97.0)
 
 
@@ -182,7 +182,7 @@ def test_a_setting_that_fails_is_left_out_with_the_reason(monkeypatch: pytest.Mo
     found = run(speed, monkeypatch)
     assert Row("compile on", note="cannot be used: no C++ compiler") in found.rows
 
-    def fail(*_: object) -> float:
+    def fail(*_: object, **__: object) -> float:
         raise TrainingError("a process died")
 
     monkeypatch.setattr(search, "run_processes", fail)

@@ -257,8 +257,8 @@ def _make_folder(folder: Path, key: str, count: int) -> None:
                 temporary.write_text(json.dumps({"key": key, "samples": count}), "utf-8")
     except OSError as error:
         raise TrainingError(
-            f"cannot write the cache in {folder} ({error}); choose another folder, or set "
-            "POSEMILL_CACHE to one"
+            f"cannot write the cache in {folder} ({error}); free some space there, or give another "
+            "folder=…"
         ) from error
 
 

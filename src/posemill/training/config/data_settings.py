@@ -92,6 +92,11 @@ class DataSettings(Settings):
         default="error",
         choices=("error", "drop"),
     )
+    missing_labels: str = setting(
+        "A clip without a label: the end of the training, or leave it out.",
+        default="error",
+        choices=("error", "drop"),
+    )
     csv_dims: int = setting("Numbers of a point where the data is a CSV.", default=2, least=1)
     csv_frames: int = setting("Frames in a row where the data is a CSV.", default=1, least=1)
     cache: str = setting(

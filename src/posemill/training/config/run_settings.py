@@ -66,14 +66,21 @@ class OptimisationSettings(Settings):
     scheduler: str = setting(
         "Course of the learning rate after warm-up.",
         default="cosine",
-        choices=("constant", "linear", "cosine", "one-cycle", "step"),
+        choices=("constant", "linear", "cosine", "one-cycle", "step", "plateau"),
     )
     warmup_epochs: float = setting("Epochs of linear warm-up from 0.", default=1.0, least=0)
     final_lr: float = setting(
         "Share of lr that linear, cosine and one-cycle end at.", default=0.0, least=0, most=1
     )
     step_epochs: list[float] = setting("Epochs where scheduler step lowers lr.", default=[])
-    step_gamma: float = setting("Scheduler step: the factor.", default=0.2, least=0, most=1)
+    step_gamma: float = setting(
+        "Schedulers step and plateau: the factor.", default=0.2, least=0, most=1
+    )
+    plateau_patience: int = setting(
+        "Scheduler plateau: lower lr after this many evaluations without a better score.",
+        default=3,
+        least=1,
+    )
     multigrid: bool = setting(
         "Multigrid: short clips in large batches first, whole clips at the end; fewer steps.",
         default=False,

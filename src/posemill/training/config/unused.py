@@ -18,7 +18,7 @@ _OF_KEYPOINTS = (
 
 _OF_OPTIMIZER = (
     "lr", "optimizer", "weight_decay", "momentum", "scheduler", "warmup_epochs", "final_lr",
-    "step_epochs", "step_gamma",
+    "step_epochs", "step_gamma", "plateau_patience",
 )  # fmt: skip
 
 
@@ -49,6 +49,8 @@ def unused_settings(
         reasons |= dict.fromkeys(_OF_OPTIMIZER, "fit() is given its optimizer")
     if not has_dev:
         reasons["patience"] = "there is no dev split to stop by"
+        if config.scheduler == "plateau":
+            reasons["scheduler"] = "there is no dev split whose score could stand still"
     return describe_unused(config, reasons, typed=typed)
 
 
@@ -84,8 +86,10 @@ def _reasons(config: TrainConfig, *, is_own: bool) -> Iterator[tuple[str, str]]:
     rules = (
         (is_own, own, "fit() is given its data and its model"),
         (config.optimizer != "sgd", ["momentum"], f"optimizer {config.optimizer} has none"),
-        (scheduler != "step", ["step_epochs", "step_gamma"], f"scheduler is {scheduler}"),
-        (scheduler in ("constant", "step"), ["final_lr"], f"scheduler is {scheduler}"),
+        (scheduler != "step", ["step_epochs"], f"scheduler is {scheduler}"),
+        (scheduler not in ("step", "plateau"), ["step_gamma"], f"scheduler is {scheduler}"),
+        (scheduler != "plateau", ["plateau_patience"], f"scheduler is {scheduler}"),
+        (scheduler in ("constant", "step", "plateau"), ["final_lr"], f"scheduler is {scheduler}"),
         (is_ctc, ["label_smoothing"], "task ctc has no use for it"),
         (decoder != "beam", ["beam_width"], f"ctc_decoder is {decoder}"),
         (not is_ctc, ["ctc_decoder", "beam_width", "short_clips"], "task classify has no glosses"),

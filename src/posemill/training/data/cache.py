@@ -157,8 +157,8 @@ def precompute(
                 (working / _READY).write_text(json.dumps(notes))
         except OSError as error:
             raise TrainingError(
-                f"cannot write the cache below {root} ({error}); free some space, or set "
-                "POSEMILL_CACHE to another folder"
+                f"cannot write the cache below {root} ({error}); free some space there, or name "
+                "another folder with --cache-folder"
             ) from error
     if kind == "hdf5":
         return Hdf5Store(place)

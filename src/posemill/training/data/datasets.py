@@ -182,7 +182,10 @@ def read_labelled(options: DataOptions) -> tuple[list[RawClips], list[LabelledCl
     annotations = (
         read_annotations(Path(options.labels), group_column=column) if options.labels else None
     )
-    return clips, label_clips(files, clips, annotations, group_column=column)
+    rows = label_clips(
+        files, clips, annotations, group_column=column, missing_labels=options.missing_labels
+    )
+    return clips, rows
 
 
 def read_unlabelled(options: DataOptions) -> tuple[Store, list[ClipKey], str | None]:

@@ -83,8 +83,9 @@ def label_clips(
     annotations: Annotations | None,
     *,
     group_column: str = "",
+    missing_labels: str = "error",
 ) -> list[LabelledClip]:
-    """Return every clip of every file with label, split and group; one without is an error.
+    """Return every clip of every file with label, split and group.
 
     Args:
         splits: Of each file.
@@ -92,6 +93,7 @@ def label_clips(
         annotations: The labels; None where the files have them.
         group_column: Where annotations or files say whose a clip is; each must have it then.
             Empty: a usual name where there is one.
+        missing_labels: A clip without a label is an `error`, or left out (`drop`).
     """
     rows, missing = [], []
     is_asked, group_column = bool(group_column), group_column or _find_groups(clips, annotations)
@@ -108,14 +110,20 @@ def label_clips(
                 continue
             split_of = usual_split(own or split)
             rows.append(LabelledClip(split_of, file, index, clip_id, label, group, group_column))
-    if missing:
+    if missing and rows and missing_labels == "drop":
+        warn_once(
+            f"{len(missing)} of {len(missing) + len(rows)} clips have no label and are left out "
+            f"({', '.join(missing[:3])}{' …' if len(missing) > 3 else ''})"
+        )
+    elif missing:
         where = f"{clips[0].path} has none in a column label, and a labels file (--labels)"
         if annotations is not None:
             where = f"{annotations.path} (its first id is {next(iter(annotations))!r})"
         raise TrainingError(
             f"{len(missing)} of {len(missing) + len(rows)} clips have no label "
             f"({', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}): {where} "
-            "needs a row video_id,label for each; or leave these clips out of the data"
+            "needs a row video_id,label for each; or leave these clips out with --missing-labels "
+            "drop"
         )
     if not rows:
         raise TrainingError(f"{clips[0].path}: no clips")

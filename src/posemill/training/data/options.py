@@ -45,6 +45,7 @@ class DataOptions:
         cache: `mmap`, `ram`, `hdf5`, or `none`: made anew in memory each time.
         cache_folder: Where caches are kept; empty for the usual place.
         short_clips: What becomes of a training clip too short for its glosses: `error` or `drop`.
+        missing_labels: What becomes of a clip without a label: `error` or `drop`.
         csv_dims: Numbers per point in a CSV.
         csv_frames: Frames per row of a CSV.
     """
@@ -67,6 +68,7 @@ class DataOptions:
     cache: str = "mmap"
     cache_folder: str = ""
     short_clips: str = "error"
+    missing_labels: str = "error"
     csv_dims: int = 2
     csv_frames: int = 1
 
@@ -102,6 +104,7 @@ class DataOptions:
             "normalize": NORMALIZATIONS,
             "cache": CACHE_KINDS,
             "short_clips": ("error", "drop"),
+            "missing_labels": ("error", "drop"),
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:

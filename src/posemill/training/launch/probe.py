@@ -20,10 +20,17 @@ from posemill.training.tasks.workload import Workload
 from posemill.training.tuning.timed_steps import MOST_STEPS, TimedSteps, measure_in_turn
 
 _CPU = torch.device("cpu")
+PROCESS_SECONDS = 25.0  # that a measurement of several processes takes, with their start
 _PAYS_AFTER_SECONDS = 30.0  # below, starting processes costs more than they save
 
 
-def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> ModePlan:
+def probe_mode(
+    workload: Workload,
+    make: MakeWorkload,
+    config: TrainConfig,
+    *,
+    most_seconds: float | None = None,
+) -> ModePlan:
     """Return the fastest plan on this machine's CPU, measured on the first steps of the data.
 
     The remaining time is predicted for each mode from its seconds a step and, for several
@@ -33,6 +40,7 @@ def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> M
         workload: Measured in this process; its model is copied.
         make: Makes it again in other processes.
         config: The settings, precision decided.
+        most_seconds: For several processes: with less than they usually take they are not tried.
     """
     cores = count_cores()
     one = config.replace(parallel="single", processes=1, threads=1, workers=0)
@@ -48,13 +56,17 @@ def probe_mode(workload: Workload, make: MakeWorkload, config: TrainConfig) -> M
     quickest = min(predicted.values())
     if not can_divide(workload):
         note = "its order is its own, so that several processes cannot share it"
+    elif most_seconds is not None and most_seconds < PROCESS_SECONDS:
+        note = "no time to try several processes"
     elif quickest < _PAYS_AFTER_SECONDS:
         note = f"{quickest:.0f} s of work: too short for several processes to pay"
     else:
         started = time.perf_counter()
         note = f"{total} steps to take"
         try:
-            step_seconds = float(run_ranks(partial(_measure_rank, make, ranks), ranks)["seconds"])
+            task = partial(_measure_rank, make, ranks)
+            found = run_ranks(task, ranks, most_seconds=most_seconds)
+            step_seconds = float(found["seconds"])
         except TrainingError as error:
             note += f"; multi_process cannot be used: {error}"
         else:

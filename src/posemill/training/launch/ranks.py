@@ -7,12 +7,14 @@ here; when this process dies they do too.
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -59,8 +61,16 @@ def launch(make: MakeWorkload, config: TrainConfig, folder: RunFolder) -> dict[s
     return dict(task(World()))
 
 
-def run_ranks(task: RankTask, config: TrainConfig) -> dict[str, Any]:
-    """Run `task(world)` in `config.processes` new processes and return what the first returned."""
+def run_ranks(
+    task: RankTask, config: TrainConfig, *, most_seconds: float | None = None
+) -> dict[str, Any]:
+    """Run `task(world)` in `config.processes` new processes and return what the first returned.
+
+    Args:
+        task: What each does; it must be picklable.
+        config: `processes`, `threads`, `device`.
+        most_seconds: End them and raise `TrainingError` after so long; None lets them run.
+    """
     size, device_type = config.processes, choose_device(config.device).type
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="posemill-ranks-") as scratch:
@@ -78,7 +88,7 @@ def run_ranks(task: RankTask, config: TrainConfig) -> dict[str, Any]:
             with environment(thread_variables(config.threads)):
                 for process in processes:
                     process.start()
-            _wait(processes)
+            _wait(processes, most_seconds)
         finally:
             for process in processes:
                 if process.pid is not None and process.is_alive():
@@ -156,11 +166,17 @@ def _unpack(packed_task: bytes) -> RankTask:
     return task
 
 
-def _wait(processes: list[Any]) -> None:
+def _wait(processes: list[Any], most_seconds: float | None) -> None:
     """Return when all have ended well, or as soon as one has not."""
     running = {process.sentinel: process for process in processes}
+    end = time.monotonic() + (math.inf if most_seconds is None else most_seconds)
     while running:
-        for sentinel in multiprocessing.connection.wait(list(running)):
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TrainingError(f"several processes took more than {most_seconds:.0f} s")
+        # None waits as long as it takes; wait() does not know infinity.
+        seconds = None if most_seconds is None else left
+        for sentinel in multiprocessing.connection.wait(list(running), seconds):
             process = running.pop(sentinel)
             process.join()
             if process.exitcode != 0:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from posemill.errors import DecodeError, TrainingError
+from posemill.errors import DecodeError, RunError, TrainingError
 from posemill.machine.gpus import place_workers
 from posemill.machine.limits import count_cores
 from posemill.terminal import counted
@@ -22,7 +22,7 @@ from posemill.training.runs.logs import TrainingLog
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.workload import Split, Workload
 from posemill.training.tuning.advice import DATA_SHARE, advise
-from posemill.training.tuning.evidence import Evidence
+from posemill.training.tuning.evidence import Evidence, read_evidence
 from posemill.training.tuning.step_watch import StepWatch
 from posemill.training.tuning.video_data import describe_videos
 
@@ -51,6 +51,7 @@ class Reporter:
         watch: Looks for a user's code that waits; a trainer tells it of steps.
         padding_share: Of the batches, where a trainer knows it.
         bf16_gain: Of a step, where it was measured.
+        compile_seconds: Of the first step, where the model is compiled.
     """
 
     def __init__(
@@ -70,6 +71,8 @@ class Reporter:
         self.watch = StepWatch(is_on=_is_of_a_user(workload))
         self.padding_share: float | None = None
         self.bf16_gain: float | None = None
+        self.compile_seconds = 0.0
+        self._earlier_seconds: Mapping[str, float] = {}
         self.log = TrainingLog(config, folder, is_first=world.is_first, loggers=workload.loggers)
         self.notes: list[str] = []
         self.last_words: list[str] = []
@@ -92,6 +95,11 @@ class Reporter:
         self._meter.start()
         self.watch.start()
         self._time = time.perf_counter()
+
+    def count_earlier_time(self) -> None:
+        """Count what the training took before it was stopped, too: advice is about all of it."""
+        with suppress(RunError):  # it had measured nothing
+            self._earlier_seconds = read_evidence(self._folder.path).timing_seconds
 
     def stop(self) -> None:
         """Close the log."""
@@ -156,7 +164,8 @@ class Reporter:
         )
 
     def _evidence(self, state: TrainState) -> Evidence:
-        seconds = dict(self._clock.read())
+        earlier = self._earlier_seconds
+        seconds = {part: s + earlier.get(part, 0.0) for part, s in self._clock.read().items()}
         if self._videos is None and shares(seconds)["data"] >= DATA_SHARE:
             self._videos = describe_videos(self._workload.train)
         return Evidence(
@@ -168,6 +177,7 @@ class Reporter:
             is_gpu=self._device.type == "cuda",
             padding_share=self.padding_share,
             bf16_gain=self.bf16_gain,
+            compile_seconds=self.compile_seconds,
             waits=tuple(self.watch.waits()),
             **(self._videos or {}),
         )

@@ -42,7 +42,7 @@ def learning_rate(
 def _after_warmup(config: TrainConfig, done: float, epoch: float, falls: int | None) -> float:
     """Return the share of `lr` at `done` (0 to 1) of the way, `epoch` epochs from the start."""
     low = config.optimisation.final_lr
-    if config.scheduler == "constant":
+    if config.scheduler in ("constant", "plateau"):  # `Trainer` lowers it by the scores
         return 1.0
     if config.scheduler == "linear":
         return 1 - (1 - low) * done

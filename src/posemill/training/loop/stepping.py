@@ -7,6 +7,7 @@ unequal the pieces are.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any, cast
@@ -52,7 +53,9 @@ class Stepper:
         if config.channels_last:
             put_channels_last(self.model)
         runner = self.model
-        if uses_compile(config, device):
+        self._is_compiled = uses_compile(config, device)
+        self._first_seconds: list[float] = []
+        if self._is_compiled:
             runner = cast(nn.Module, torch.compile(self.model))
         self._objective = SharedObjective(Objective(workload, runner, precision), world)
         make = workload.make_optimizer or build_optimizer
@@ -69,7 +72,7 @@ class Stepper:
 
     def take(self, batches: Iterator[Any], num_micro: int, lr: float | None) -> None:
         """Take one step over the next `num_micro` batches; no `lr` leaves it as it is."""
-        clock, counts = self.clock, torch.zeros_like(self._totals)
+        clock, counts, started = self.clock, torch.zeros_like(self._totals), time.perf_counter()
         self.optimizer.zero_grad(set_to_none=True)
         for number in range(1, num_micro + 1):
             batch = next(batches)
@@ -94,6 +97,8 @@ class Stepper:
         self._last = counts
         self._update(counts[1], lr)
         clock.lap("optimizer")
+        if len(self._first_seconds) < 2:
+            self._first_seconds.append(time.perf_counter() - started)
 
     def _update(self, count: Tensor, lr: float | None) -> None:
         self.scaler.unscale_(self.optimizer)
@@ -113,6 +118,14 @@ class Stepper:
         if self.average:
             self.average.update(self.steps_taken)
         self.steps_taken += 1
+
+    @property
+    def compile_seconds(self) -> float:
+        """How much longer the first step took than the second, where the model is compiled."""
+        if not self._is_compiled or not self._first_seconds:
+            return 0.0
+        first, *others = self._first_seconds
+        return max(0.0, first - sum(others))
 
     def read_totals(self) -> tuple[float, int]:
         """Return (mean loss, samples) since the last call; waits for the device."""

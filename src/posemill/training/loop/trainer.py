@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from posemill.errors import TrainingError
+from posemill.terminal import counted
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import open_loader
 from posemill.training.fitting.callbacks import Moment
@@ -58,6 +59,8 @@ class TrainState:
         best: Best value of the score that chooses, None before the first evaluation.
         best_step: When that was.
         num_worse: Evaluations since the best one.
+        num_falls: How often scheduler `plateau` has lowered the learning rate.
+        num_flat: Evaluations without a better score since it did.
         scores: Of the best evaluation.
         is_stopped: True after early stopping.
     """
@@ -68,6 +71,8 @@ class TrainState:
     best: float | None = None
     best_step: int = 0
     num_worse: int = 0
+    num_falls: int = 0
+    num_flat: int = 0
     num_evals: int = 0
     scores: dict[str, float] = field(default_factory=dict)
     is_stopped: bool = False
@@ -170,7 +175,7 @@ class Trainer:
         is_own, on_step = self.workload.make_optimizer, self.workload.callbacks.on_step
         for step in range(state.step_in_epoch, steps):
             # A user's own optimizer has its own.
-            lr = None if is_own else self.stages.learning_rate(state.step)
+            lr = None if is_own else self.stages.learning_rate(state.step) * self._plateau_factor
             watch.begin_step()
             self.stepper.take(batches, loader.num_micro_batches(step), lr)
             state.step += 1
@@ -223,6 +228,22 @@ class Trainer:
             self.reporter.say_last(f"a callback ended the training after step {self.state.step}")
 
     @property
+    def _plateau_factor(self) -> float:
+        return float(self.config.step_gamma**self.state.num_falls)
+
+    def _follow_plateau(self, name: str, *, is_progress: bool) -> None:
+        """Lower the learning rate of scheduler `plateau` where the score stands still."""
+        state, most = self.state, self.config.optimisation.plateau_patience
+        state.num_flat = 0 if is_progress else state.num_flat + 1
+        if state.num_flat < most:
+            return
+        state.num_flat, state.num_falls = 0, state.num_falls + 1
+        lr = self.config.lr * self._plateau_factor
+        self.reporter.log.say(
+            f"no better {name} in {counted(most, 'evaluations')}: the learning rate is {lr:g} now"
+        )
+
+    @property
     def _lr(self) -> float:
         return float(self.stepper.optimizer.param_groups[0]["lr"])
 
@@ -245,6 +266,8 @@ class Trainer:
         # Of equal scores the one with the lower loss is kept; patience waits for a better score.
         is_progress = is_better and value != state.best
         state.num_worse = 0 if is_progress else state.num_worse + 1
+        if self.config.scheduler == "plateau" and not self.workload.make_optimizer:
+            self._follow_plateau(main, is_progress=is_progress)
         if is_better:
             state.best, state.best_step, state.scores = value, state.step, result.scores
             self.reporter.note_best(state)
@@ -318,6 +341,7 @@ class Trainer:
             ) from error
         if self.world.is_first:
             self.folder.cut_metrics(self.state.step)
+        self.reporter.count_earlier_time()
         said = f"continued after step {self.state.step} of {self.total_steps}"
         self.reporter.last_words.append(said)
         self.reporter.notes.append(said)
@@ -362,4 +386,5 @@ class Trainer:
 
     def summary(self) -> dict[str, Any]:
         """Return scores, timing and advice, ready for JSON."""
+        self.reporter.compile_seconds = self.stepper.compile_seconds
         return self.reporter.summary(self.state)

@@ -27,6 +27,7 @@ _SIDE_SHARE = 0.05  # evaluation or checkpoint
 _BUSY_SHARE = 0.80
 _PADDING_SHARE = 0.30
 _LEAST_GAIN = 1.05  # of another number format
+_COMPILE_SHARE = 0.20  # a longer training would have more of the faster steps
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ def advise(evidence: Evidence, config: TrainConfig, *, is_asked: bool = False) -
         *_on_parts(evidence, config),
         *_on_padding(evidence, config),
         *_on_precision(evidence),
+        *_on_compile(evidence),
         *(_on_wait(wait, evidence) for wait in evidence.waits),
     ]
     # What leaves the device idle is named above; where nothing is, there is too little to do.
@@ -194,6 +196,14 @@ def _on_precision(evidence: Evidence) -> Iterator[Advice]:
     seen = f"a step took {evidence.bf16_gain:.2f} times as long in fp32 as in bf16"
     gain = _gain(steps * (1 - 1 / evidence.bf16_gain))
     yield Advice("precision", "--precision bf16", seen, gain)
+
+
+def _on_compile(evidence: Evidence) -> Iterator[Advice]:
+    share = evidence.compile_seconds / (evidence.seconds or 1.0)
+    if share < _COMPILE_SHARE:
+        return
+    seen = f"{share:.0%} of the time, {evidence.compile_seconds:.0f} s, went into torch.compile"
+    yield Advice("compile", "--compile off for so few steps", seen, _gain(share))
 
 
 def _on_wait(wait: Wait, evidence: Evidence) -> Advice:

@@ -172,9 +172,12 @@ def opened(make: MakeFor, configs: Sequence[TrainConfig]) -> Iterator[list[Arm]]
         yield arms
 
 
-def run_processes(make: MakeFor, config: TrainConfig) -> float:
-    """Return samples a second of several processes, started for it."""
-    return float(run_ranks(partial(_run_rank, make, config), config)["speed"])
+def run_processes(
+    make: MakeFor, config: TrainConfig, *, most_seconds: float | None = None
+) -> float:
+    """Return samples a second of several processes, started for it; see `run_ranks`."""
+    task = partial(_run_rank, make, config)
+    return float(run_ranks(task, config, most_seconds=most_seconds)["speed"])
 
 
 def _run_rank(make: MakeFor, config: TrainConfig, world: World) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class Evidence:
         is_gpu: Which of them.
         padding_share: Share of the frames of all batches that only filled up; None if unknown.
         bf16_gain: Seconds of a step in fp32 by those in bf16, where both were measured.
+        compile_seconds: Seconds of torch.compile before the second step.
         waits: Lines of a user's code that wait or print.
         num_videos: Videos that every epoch decoded anew; looked at where data is waited for.
         decoded_bytes: What their frames take in the size of the training.
@@ -48,6 +49,7 @@ class Evidence:
     is_gpu: bool = False
     padding_share: float | None = None
     bf16_gain: float | None = None
+    compile_seconds: float = 0.0
     waits: tuple[Wait, ...] = ()
     num_videos: int = 0
     decoded_bytes: int = 0
@@ -90,6 +92,7 @@ def read_evidence(folder: Path) -> Evidence:
             is_gpu=values.get("is_gpu") is True,
             padding_share=_number(values, "padding_share"),
             bf16_gain=_number(values, "bf16_gain"),
+            compile_seconds=_number(values, "compile_seconds") or 0.0,
             waits=tuple(Wait.from_json(each) for each in values.get("waits", ())),
             **{name: int(values.get(name, 0)) for name in VIDEO_FACTS},
         )

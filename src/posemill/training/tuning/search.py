@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from posemill.errors import PosemillError
+from posemill.errors import PosemillError, TrainingError
 from posemill.machine.limits import count_cores, free_memory
 from posemill.training.config.presets import loader_workers
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.probe import can_divide
+from posemill.training.launch.probe import PROCESS_SECONDS, can_divide
 from posemill.training.loop.precision import choose_device, choose_precision
 from posemill.training.tuning.arms import (
     Arm,
@@ -28,7 +28,6 @@ from posemill.training.tuning.video_data import describe_videos, video_of
 from posemill.training.video.video_clips import VideoClips
 
 _CLEARLY = 1.03  # less is noise
-_PROCESS_SECONDS = 25.0  # that a measurement of several processes takes, with their start
 _ROUNDS = 3
 _LAST_ROUNDS = 5
 # That compiling takes and measuring after it; a CPU's code is compiled by its C++ compiler.
@@ -91,8 +90,8 @@ class Search:
         self.device = choose_device(self.best.device)
         # For processes, which come last and gain most where the cores compute.
         may_try = self.device.type == "cpu" and not self._has_processes
-        is_enough = may_try and self.seconds >= 2 * _PROCESS_SECONDS
-        self._kept_back = _PROCESS_SECONDS if is_enough else 0.0
+        is_enough = may_try and self.seconds >= 2 * PROCESS_SECONDS
+        self._kept_back = PROCESS_SECONDS if is_enough else 0.0
 
     @property
     def _has_processes(self) -> bool:
@@ -105,12 +104,18 @@ class Search:
 
     def run(self) -> None:
         """Go through all settings, as far as the time allows."""
-        for step in (
-            self._caches, self._threads, self._layouts, self._workers, self._prefetch,
-            self._micro_batches, self._precisions, self._batch_sizes, self._compile,
-            self._processes,
-        ):  # fmt: skip
-            step()
+        steps = {
+            "cache": self._caches, "threads": self._threads, "channels_last": self._layouts,
+            "workers": self._workers, "prefetch_factor": self._prefetch,
+            "micro_batch": self._micro_batches, "precision": self._precisions,
+            "batch_size": self._batch_sizes, "compile": self._compile,
+            "processes": self._processes,
+        }  # fmt: skip
+        for setting, step in steps.items():
+            if self.seconds_left > 0:
+                step()
+            else:
+                self.rows.append(Row(setting, note=_NO_TIME))
 
     def try_values(self, *candidates: Mapping[str, Any], least_seconds: float = 0.0) -> None:
         """Measure settings in turns with the best so far, and keep what is clearly faster."""
@@ -180,12 +185,16 @@ class Search:
             return before, after
         found: list[tuple[float, float]] = []
         while not found or (len(found) < _PROCESS_ROUNDS and self.seconds_left > 0):
-            found.append((self._run_alone(base), self._run_alone(self.best)))
+            try:
+                found.append((self._run_alone(base), self._run_alone(self.best)))
+            except TrainingError as error:
+                self.rows.append(Row("the settings found", note=f"not compared: {error}"))
+                return 1.0, 1.0  # what was there stays
         return min(found, key=lambda pair: pair[1] / pair[0])
 
     def _run_alone(self, config: TrainConfig) -> float:
         if config.parallel == "multi_process":
-            return run_processes(self.make, config)
+            return run_processes(self.make, config, most_seconds=max(60.0, self.seconds))
         return self._take_turns([config], rounds=1)[0]
 
     def _caches(self) -> None:
@@ -323,13 +332,14 @@ class Search:
             return
         if not can_divide(self.make(self.best)):
             return
-        if self.seconds_left < _PROCESS_SECONDS - 5:
+        if self.seconds_left < PROCESS_SECONDS - 5:
             self.rows.append(Row(_spell(values), note=_NO_TIME))
             return
         self.report("processes")
         before = self._take_turns([self.best], rounds=2)[0]
         try:
-            speed = run_processes(self.make, self.best.replace(**values))
+            config = self.best.replace(**values)
+            speed = run_processes(self.make, config, most_seconds=max(self.seconds_left, 1.0))
         except PosemillError as error:
             self.rows.append(Row(_spell(values), note=f"cannot be used: {error}"))
             return

@@ -89,7 +89,7 @@ def tune_training(make: MakeFor, resolved: Resolved) -> Tuned:
         )
     config, started = resolved.config, time.monotonic()
     workload = make(config)  # what is wrong with the data shows before anything is measured
-    base = as_it_would_run(resolved, make)
+    base = as_it_would_run(resolved, make, most_seconds=config.tune_seconds / 2)
     has_bar = config.progress
     with freed_memory_returned(), _bar(config.tune_seconds, is_shown=has_bar) as report:
         search = Search(
@@ -110,13 +110,23 @@ def tune_training(make: MakeFor, resolved: Resolved) -> Tuned:
     return Tuned(Resolved(tuned.config, sources), tuple(search.rows), before, after, found)
 
 
-def as_it_would_run(resolved: Resolved, make: MakeFor) -> TrainConfig:
-    """Return the settings with all decided that a training decides by itself."""
+def as_it_would_run(
+    resolved: Resolved, make: MakeFor, *, most_seconds: float | None = None
+) -> TrainConfig:
+    """Return the settings with all decided that a training decides by itself.
+
+    Args:
+        resolved: The settings.
+        make: Returns the workload of a configuration.
+        most_seconds: That several processes may take to be measured.
+    """
     config = resolved.config
     if resolved.sources["workers"].startswith("machine"):
         config = config.replace(workers=-1)
     config = config.replace(precision=plan_precision(config).name)
-    plan = plan_mode(config) or probe_mode(make(config), partial(make, config), config)
+    plan = plan_mode(config) or probe_mode(
+        make(config), partial(make, config), config, most_seconds=most_seconds
+    )
     return plan.apply(config)
 
 

@@ -113,7 +113,10 @@ def read_labelled(options: DataOptions) -> tuple[Index, list[LabelledClip]]:
         read_annotations(Path(options.labels), group_column=column) if options.labels else None
     )
     table = _Table(index, Path(options.data))
-    return index, label_clips(["all"], [table], annotations, group_column=column)
+    rows = label_clips(
+        ["all"], [table], annotations, group_column=column, missing_labels=options.missing_labels
+    )
+    return index, rows
 
 
 def load_video_sets(
