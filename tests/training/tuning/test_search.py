@@ -146,7 +146,8 @@ def test_processes_are_compared_once_where_the_time_is_up(monkeypatch: pytest.Mo
     many = BASE.replace(parallel="multi_process", processes=4)
     for seconds, times in ((1000.0, 4), (0.0, 2)):
         seen: list[TrainConfig] = []
-        monkeypatch.setattr(search, "run_processes", lambda _, c, seen=seen, **__: seen.append(c) or 1.0)
+        run_one = lambda _, c, seen=seen, **__: seen.append(c) or 1.0  # noqa: E731
+        monkeypatch.setattr(search, "run_processes", run_one)
         assert Search(make(), many.replace(cache="ram"), seconds).compare(many) == (1.0, 1.0)
         assert len(seen) == times
 
