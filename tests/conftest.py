@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 import pytest
 from hypothesis import settings
 
@@ -100,6 +103,32 @@ def _or_skip(fetch: Callable[[str], Path], name: str) -> Path:
         return fetch(name)
     except WeightsError as error:
         pytest.skip(f"no model files: {error}")
+
+
+@pytest.fixture
+def start_process() -> Iterator[Callable[..., psutil.Popen]]:
+    """`psutil.Popen`; at the end of the test its processes end, whatever came of the test.
+
+    A process left by a failing test would be reported as an error of some later one.
+    """
+    started: list[psutil.Popen] = []
+
+    def start(command: list[str], **options: Any) -> psutil.Popen:
+        started.append(psutil.Popen(command, **options))
+        return started[-1]
+
+    yield start
+    for process in started:
+        family = [process]
+        with suppress(psutil.NoSuchProcess):
+            family += process.children(recursive=True)
+        for member in family:
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 @pytest.fixture(autouse=True)

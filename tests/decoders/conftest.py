@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from posemill.records import Frame
-from posemill.testing.videos import VIDEO_KINDS
+from posemill.testing.videos import VIDEO_KINDS, write_kind
 from posemill.testing.videos import number_of as _number_of
 from posemill.testing.videos import write_video as _write_video
 
@@ -17,7 +17,7 @@ from posemill.testing.videos import write_video as _write_video
 @pytest.fixture(params=list(VIDEO_KINDS))
 def any_video(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A video of 30 numbered frames, in several containers and codecs."""
-    return _write_video(tmp_path / request.param, **VIDEO_KINDS[request.param])
+    return write_kind(tmp_path, request.param)
 
 
 @contextlib.contextmanager

@@ -120,7 +120,7 @@ def test_variables_are_set_in_the_workers_and_only_there(functions):
 
 
 @pytest.mark.parametrize("kind", ["hang", "idle", "hold the lock"])
-def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path):
+def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path, start_process):
     script = tmp_path / "coordinator.py"
     script.write_text(
         "import sys\n"
@@ -136,9 +136,7 @@ def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path):
         "        if busy == (1 if sys.argv[1] == 'idle' else 2):\n"
         "            print(*executor.pids(), flush=True)\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, str(script), kind], stdout=subprocess.PIPE, text=True
-    )
+    process = start_process([sys.executable, str(script), kind], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     pids = [int(pid) for pid in process.stdout.readline().split()]
     assert pids

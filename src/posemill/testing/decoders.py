@@ -14,7 +14,7 @@ from posemill.decoders import find_decoder, open_video
 from posemill.decoders.opening import REASONS
 from posemill.errors import DecodeError, MissingExtraError
 from posemill.records import Frame
-from posemill.testing.videos import OTHER_KINDS, VIDEO_KINDS, number_of, write_video
+from posemill.testing.videos import OTHER_KINDS, VIDEO_KINDS, number_of, write_kind, write_video
 
 
 def refusal(path: Path, decoder: str) -> DecodeError:
@@ -52,7 +52,7 @@ class DecoderContract:
         """A video of 30 numbered frames, in several containers and codecs."""
         if request.param in self.refused:
             pytest.skip(f"{self.name} refuses {request.param}")
-        return write_video(tmp_path / request.param, **VIDEO_KINDS[request.param])
+        return write_kind(tmp_path, request.param)
 
     def test_all_frames_come_once_in_order(self, any_video: Path) -> None:
         with open_video(any_video, decoder=self.name) as video:
@@ -248,7 +248,7 @@ class DecoderContract:
 
     @pytest.mark.parametrize("kind", [*VIDEO_KINDS, *OTHER_KINDS])
     def test_frames_by_number_are_those_of_a_full_reading(self, tmp_path: Path, kind: str) -> None:
-        path = write_video(tmp_path / kind, **{**VIDEO_KINDS, **OTHER_KINDS}[kind])
+        path = write_kind(tmp_path, kind)
         if kind in self.refused:
             assert refusal(path, self.name).reason == "unsupported"
             return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +102,18 @@ OTHER_KINDS: dict[str, dict[str, Any]] = {
     "full-range.mp4": {"prepare": lambda stream: setattr(stream.codec_context, "color_range", 2)},
     "odd-size.mp4": {"size_wh": (66, 50), "options": {"g": "8"}},
 }  # fmt: skip
+
+
+def write_kind(folder: Path, kind: str) -> Path:
+    """Write a video of one of the kinds into a folder, under the name of the kind."""
+    path = folder / kind
+    path.write_bytes(_encode_kind(kind))
+    return path
+
+
+@cache
+def _encode_kind(kind: str) -> bytes:
+    """Return the file of a kind, encoded once in this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = {**VIDEO_KINDS, **OTHER_KINDS}[kind]
+        return write_video(Path(folder) / kind, **options).read_bytes()

@@ -138,13 +138,13 @@ def wait_until(condition, seconds=60.0):
 
 
 def test_a_coordinator_killed_with_its_workers_at_work_takes_them_along_and_continues(
-    tree, tmp_path, config_for, same_runs
+    tree, tmp_path, config_for, same_runs, start_process
 ):
     extract(config_for(tree, "whole"))
     rng, out = random.Random(3), tmp_path / "cut"
     slow = ("--engine-option", "seconds_per_frame=0.1")
     for _ in range(4):
-        process = subprocess.Popen(command(tree, out, *slow), stderr=subprocess.DEVNULL)
+        process = start_process(command(tree, out, *slow), stderr=subprocess.DEVNULL)
         wait_until(lambda p=process: len(psutil.Process(p.pid).children()) >= 2)
         time.sleep(rng.uniform(0.5, 1.6))
         workers = psutil.Process(process.pid).children()
@@ -158,12 +158,12 @@ def test_a_coordinator_killed_with_its_workers_at_work_takes_them_along_and_cont
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_within_seconds_and_loses_nothing(
-    number, code, tree, tmp_path, config_for, same_runs
+    number, code, tree, tmp_path, config_for, same_runs, start_process
 ):
     extract(config_for(tree, "whole"))
     out = tmp_path / "cut"
     slow = ("--engine-option", "seconds_per_frame=0.05")
-    process = subprocess.Popen(
+    process = start_process(
         command(tree, out, *slow), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     wait_until(lambda: holder_of(out) is not None and _frames_done(out) > 4)

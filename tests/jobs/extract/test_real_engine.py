@@ -33,7 +33,9 @@ def source(tmp_path):
     return listing
 
 
-def test_the_real_engine_killed_twice_ends_as_an_unbroken_run(source, tmp_path, same_runs):
+def test_the_real_engine_killed_twice_ends_as_an_unbroken_run(
+    source, tmp_path, same_runs, start_process
+):
     extract(ExtractConfig(source, tmp_path / "whole", executor="serial", task_frames=500))
     command = [
         sys.executable, "-m", "posemill", "extract", str(source), "--out", str(tmp_path / "cut"),
@@ -41,7 +43,7 @@ def test_the_real_engine_killed_twice_ends_as_an_unbroken_run(source, tmp_path, 
     ]  # fmt: skip
     rng = random.Random(1)
     for _ in range(2):
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        process = start_process(command, stderr=subprocess.DEVNULL)
         _wait_for_commit(process, tmp_path / "cut")
         time.sleep(rng.uniform(0, 0.4))
         process.kill()

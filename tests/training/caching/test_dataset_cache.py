@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from torch.utils.data import DataLoader, Subset
@@ -184,10 +186,12 @@ while True:
 
 
 @pytest.mark.parametrize("store", ["mmap", "hdf5"])
-def test_killed_at_any_moment_it_holds_what_was_whole(tmp_path: Path, store: str) -> None:
+def test_killed_at_any_moment_it_holds_what_was_whole(
+    tmp_path: Path, store: str, start_process: Callable[..., psutil.Popen]
+) -> None:
     command = [sys.executable, "-c", FILLER, str(tmp_path), store]
     for number in range(3):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ)
+        process = start_process(command, stdout=subprocess.PIPE, env=os.environ)
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(0.05 + 0.037 * number)  # the moment of the kill, anywhere in the work

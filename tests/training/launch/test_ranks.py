@@ -76,14 +76,14 @@ def test_a_rank_that_fails_ends_the_others_and_its_error_is_raised(settings: Set
 
 
 def test_ranks_leave_with_their_parent_and_one_process_can_continue(
-    settings: Settings, tmp_path: Path
+    settings: Settings, tmp_path: Path, start_process: Callable[..., psutil.Popen]
 ) -> None:
     fields = settings(model_options=NO_DROPOUT, epochs=1000, save_every_steps=1, eval_every=1000,
                       optimizer="sgd")  # fmt: skip
     config = tmp_path / "config.toml"
     ranks = {"mode": "multi_process", "processes": 2}
     write_config(TrainConfig(**fields | ranks), config)
-    parent = psutil.Popen(
+    parent = start_process(
         [sys.executable, "-m", "posemill", "train", str(config)],
         env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},
     )

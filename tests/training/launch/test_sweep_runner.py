@@ -70,7 +70,7 @@ def calls_of(sweep: Sweep, index: int) -> list[dict[str, int]]:
     return [json.loads(line) for line in lines]
 
 
-def wait_until(is_true: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+def wait_until(is_true: Callable[[], bool], process: psutil.Popen) -> None:
     """Wait for something a process does, not longer than two minutes or than it lives."""
     deadline = time.monotonic() + 120
     while not is_true():
@@ -106,7 +106,10 @@ def test_a_failed_job_does_not_stop_the_others(tmp_path: Path, command: tuple[st
 
 
 def test_an_interrupted_sweep_leaves_no_process_and_continues(
-    tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    command: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    start_process: Callable[..., psutil.Popen],
 ) -> None:
     sweep = make_sweep(tmp_path, "[0.1, 3.0]")
     driver = textwrap.dedent(f"""
@@ -115,7 +118,7 @@ def test_an_interrupted_sweep_leaves_no_process_and_continues(
         from posemill.training.launch.sweep_runner import run_sweep
         run_sweep(read_sweep(Path({str(sweep.path)!r})), command={command!r})
     """)
-    process = subprocess.Popen([sys.executable, "-c", driver], stderr=subprocess.PIPE)
+    process = start_process([sys.executable, "-c", driver], stderr=subprocess.PIPE)
     log = sweep.jobs[1].folder / "log.txt"
     wait_until(lambda: log.is_file() and "ready" in log.read_text(), process)
     process.send_signal(signal.SIGINT)
@@ -168,7 +171,9 @@ def test_two_real_trainings_run_by_the_command(
 
 
 def test_a_killed_sweep_leaves_no_training_behind(
-    tmp_path: Path, settings: Callable[..., dict[str, Any]]
+    tmp_path: Path,
+    settings: Callable[..., dict[str, Any]],
+    start_process: Callable[..., psutil.Popen],
 ) -> None:
     """Real trainings, each with a loader process; the sweep is killed and cannot tell them."""
     fields = settings(epochs=100_000, num_workers=1, save_every_steps=1, eval_every=100_000)
@@ -176,7 +181,7 @@ def test_a_killed_sweep_leaves_no_training_behind(
     path = tmp_path / "sweep.toml"
     path.write_text(f'config = "config.toml"\nout = "{tmp_path}/out"\n[grid]\nlr = [0.01]\n')
     (job,) = read_sweep(path).jobs
-    process = psutil.Popen([sys.executable, "-m", "posemill", "sweep", str(path)])
+    process = start_process([sys.executable, "-m", "posemill", "sweep", str(path)])
     last = job.run_folder / "checkpoints" / "last.json"
     wait_until(last.is_file, process)
     children = process.children(recursive=True)
@@ -193,8 +198,10 @@ def test_a_share_of_the_machine_stays_as_it_is() -> None:
         share.num_threads = 4  # type: ignore[misc]
 
 
-def test_a_signal_reaches_what_a_job_has_started() -> None:
-    job = subprocess.Popen(
+def test_a_signal_reaches_what_a_job_has_started(
+    start_process: Callable[..., psutil.Popen],
+) -> None:
+    job = start_process(
         ["sh", "-c", "sleep 60 & wait"], start_new_session=True, stdout=subprocess.DEVNULL
     )
     wait_until(lambda: bool(psutil.Process(job.pid).children()), job)

@@ -3,13 +3,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -107,14 +107,14 @@ def test_a_training_of_the_first_version_continues(
 
 
 def test_a_killed_training_continues_and_equals_an_unbroken_one(
-    settings: Settings, tmp_path: Path
+    settings: Settings, tmp_path: Path, start_process: Callable[..., psutil.Popen]
 ) -> None:
     fields = settings(save_every_steps=1, epochs=8, optimizer="sgd")
     train(fields | {"out": str(tmp_path / "whole")})
     cut = tmp_path / "cut"
     config = tmp_path / "config.toml"
     write_config(posemill.TrainConfig(**fields | {"out": str(cut)}), config)
-    process = subprocess.Popen(
+    process = start_process(
         [sys.executable, "-m", "posemill", "train", str(config)],
         env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -254,12 +255,14 @@ def test_status_needs_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_watching_a_training_ends_with_it(tmp_path: Path) -> None:
+def test_watching_a_training_ends_with_it(
+    tmp_path: Path, start_process: Callable[..., psutil.Popen]
+) -> None:
     (tmp_path / "log.txt").touch()
     with hold(tmp_path, what="training"):
         write_live(tmp_path, {"step": 1, "total_steps": 4, "pid": 1, "host": "x"})
-        watching = subprocess.Popen(
-            [*python_command("posemill", "status", str(tmp_path), "--watch")],
+        watching = start_process(
+            python_command("posemill", "status", str(tmp_path), "--watch"),
             stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         with pytest.raises(subprocess.TimeoutExpired):

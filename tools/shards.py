@@ -1,0 +1,302 @@
+"""Run the tests in shards of even duration, two at a time, each in a process of its own.
+
+    python -m tools.shards [--record] [--beside COMMAND] [PATH …]    (in the folder of the project)
+
+A shard is a list of neighbouring test files: what a folder's tests share is made once. If a shard
+dies (a signal, a time limit), the test it was in has failed, and a new process runs the tests after
+it. The last line is `N passed, N failed, N skipped`; the exit code is 0 if nothing failed.
+`--record` writes the seconds of each file to tests/durations.json, from which the next run cuts its
+shards. `--beside` runs a command, such as the linters, as one of the jobs.
+
+This module is also the plugin (`-p tools.shards`) that notes the outcome of each test of a shard.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+TESTS, DURATIONS = Path("tests"), Path("tests/durations.json")  # in the current folder
+NOTES, SHARED = "POSEMILL_TEST_NOTES", "POSEMILL_TEST_SHARED"  # variables of the environment
+SLOTS = 2
+SHARD_SECONDS = 50.0  # as long as the linters take
+NEW_FILE_SECONDS = 2.0  # of a file without a recorded duration
+SILENT_SECONDS = 900.0  # above the time limit of a test: ends what hangs outside of tests
+MEMORY_FOLDER, MEMORY_BYTES = Path("/dev/shm"), 4 * 2**30
+DOTS = re.compile(r"^[.sxXFE]+( +\[ *\d+%\])?$\n?", re.MULTILINE)  # lines of pytest's progress
+DIED = "died"  # noted when a test begins, and replaced by its outcome
+END = "end of the process"  # noted like a test
+NO_TESTS = 5  # an exit code of pytest
+
+
+class NoteTaker:
+    """Notes the outcome of each test, as a line of JSON: name, outcome, seconds."""
+
+    def __init__(self, path: Path) -> None:
+        self._known = read_notes(path)
+        self._file = path.open("a", encoding="utf-8")
+        self._outcome, self._started_at = "", 0.0
+
+    def _note(self, name: str, outcome: str, seconds: float = 0.0) -> None:
+        self._file.write(json.dumps([name, outcome, round(seconds, 3)]) + "\n")
+        self._file.flush()
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave out what an earlier process of this shard began."""
+        items[:] = [item for item in items if item.nodeid not in self._known]
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file that is skipped, or that cannot be imported."""
+        if report.outcome != "passed":
+            self._note(report.nodeid, report.outcome)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note the test before it can take the process down."""
+        self._outcome, self._started_at = "passed", time.monotonic()
+        self._note(nodeid, DIED)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remember the worst of set-up, call and tear-down."""
+        if self._outcome != "failed" and report.outcome != "passed":
+            self._outcome = report.outcome
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Note the outcome of the test."""
+        self._note(nodeid, self._outcome, time.monotonic() - self._started_at)
+
+    def pytest_sessionfinish(self) -> None:
+        """Note that the process came to its end."""
+        self._note(END, "finished")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take notes in the process of a shard."""
+    if NOTES in os.environ:
+        config.pluginmanager.register(NoteTaker(Path(os.environ.pop(NOTES))))
+
+
+def read_notes(path: Path) -> dict[str, tuple[str, float]]:
+    """Return the outcome and the seconds of each test by its name, and of `END`."""
+    if not path.exists():
+        return {}
+    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return {name: (outcome, seconds) for name, outcome, seconds in rows}
+
+
+@dataclass
+class Job:
+    """A shard, or a command beside the shards."""
+
+    name: str
+    command: list[str]
+    folder: Path  # of its own: notes, output, temporary files
+    environment: dict[str, str]
+    deaths: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    has_failed: bool = False
+    seconds: float = 0.0
+
+
+class Runner:
+    """Runs jobs, and can end them all."""
+
+    def __init__(self) -> None:
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._is_stopped = False
+
+    def run(self, job: Job) -> Job:
+        """Run a job to its end, with a new process after each death of a shard."""
+        started_at, num_notes, is_over = time.monotonic(), 0, False
+        while not is_over:
+            code = self._run_once(job)
+            notes = read_notes(job.folder / "notes")
+            has_died = NOTES in job.environment and END not in notes and not self._is_stopped
+            if has_died:
+                reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+                begun = [name for name, (outcome, _) in notes.items() if outcome == DIED]
+                job.deaths.append(f"{reason} in {begun[-1] if begun else 'no test'}")
+            # Without a new note the next process would die at the same place.
+            is_over = not has_died or len(notes) == num_notes
+            num_notes = len(notes)
+        job.counts = Counter(outcome for name, (outcome, _) in notes.items() if name != END)
+        job.counts["failed"] += job.counts.pop(DIED, 0)
+        job.has_failed = code not in (0, NO_TESTS) or bool(job.deaths or job.counts["failed"])
+        job.seconds = time.monotonic() - started_at
+        return job
+
+    def _run_once(self, job: Job) -> int:
+        if self._is_stopped:
+            return -signal.SIGINT
+        with (job.folder / "output").open("ab") as output:
+            process = subprocess.Popen(
+                job.command, env=job.environment, stdin=subprocess.DEVNULL,
+                stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        self._processes.add(process)
+        notes, started_at = job.folder / "notes", time.time()
+        while True:
+            try:
+                code = process.wait(timeout=5.0)
+                break
+            except subprocess.TimeoutExpired:
+                noted_at = notes.stat().st_mtime if notes.exists() else started_at
+                if time.time() - max(noted_at, started_at) > SILENT_SECONDS:
+                    kill_group(process)
+        kill_group(process)  # what its tests have left
+        self._processes.discard(process)
+        return code
+
+    def stop(self) -> None:
+        """Interrupt every process, and kill those that are there after five seconds."""
+        self._is_stopped = True
+        for process in list(self._processes):
+            process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + 5.0
+        while self._processes and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for process in list(self._processes):
+            kill_group(process)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and what it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def split_files(files: list[str], seconds: Mapping[str, float], number: int) -> list[list[str]]:
+    """Return at most `number` lists of neighbouring files, of even duration, none empty."""
+    weights = [seconds.get(file, NEW_FILE_SECONDS) for file in files]
+    share, so_far = sum(weights) / number, 0.0
+    shards: list[list[str]] = [[] for _ in range(number)]
+    for file, weight in zip(files, weights, strict=True):
+        shards[min(number - 1, int((so_far + weight / 2) / share))].append(file)
+        so_far += weight
+    return [shard for shard in shards if shard]
+
+
+def make_jobs(paths: list[Path], beside: str, base: Path) -> list[Job]:
+    """Return the command beside the shards, and a job for each shard of the tests below paths."""
+    files = sorted({
+        os.path.relpath(file)
+        for path in paths
+        for file in ([path] if path.is_file() else path.rglob("test_*.py"))
+    })  # fmt: skip
+    seconds = read_durations()
+    total = sum(seconds.get(file, NEW_FILE_SECONDS) for file in files)
+    # The same number of jobs for each slot: both end together.
+    number = max(1, SLOTS * round(total / SHARD_SECONDS / SLOTS) - bool(beside))
+    (base / "shared").mkdir()
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",  # threads of two shards on two cores would wait for each other
+        "TMPDIR": str(base),
+        SHARED: str(base / "shared"),
+    }
+    jobs = [Job(beside, shlex.split(beside), base / "beside", environment)] if beside else []
+    shards = split_files(files, seconds, number)
+    for index, shard in enumerate(shards, 1):
+        folder = base / str(index)
+        pytest_command = [sys.executable, "-m", "pytest", "-q"]
+        options = ["-p", "tools.shards", "--continue-on-collection-errors",
+                   f"--basetemp={folder / 't'}"]  # fmt: skip
+        name = f"shard {index} of {len(shards)}, {shard[0]} to {shard[-1]}"
+        notes = {NOTES: str(folder / "notes")}
+        jobs.append(Job(name, pytest_command + options + shard, folder, environment | notes))
+    for job in jobs:
+        job.folder.mkdir()
+    return jobs
+
+
+def read_durations() -> dict[str, float]:
+    """Return the recorded seconds of each test file."""
+    return dict(json.loads(DURATIONS.read_text())) if DURATIONS.exists() else {}
+
+
+def record_durations(jobs: list[Job]) -> None:
+    """Write the seconds of each file that has run, and forget files that are gone."""
+    seconds: Counter[str] = Counter()
+    for job in jobs:
+        for name, (_, taken) in read_notes(job.folder / "notes").items():
+            seconds[name.partition("::")[0]] += taken
+    all_seconds = read_durations() | {file: round(value, 1) for file, value in seconds.items()}
+    rows = {file: all_seconds[file] for file in sorted(all_seconds) if Path(file).is_file()}
+    DURATIONS.write_text(json.dumps(rows, indent=0) + "\n")
+
+
+def run_all(jobs: list[Job]) -> bool:
+    """Run the jobs; print a line for each, what failed in full, and the counts."""
+    runner = Runner()
+    with ThreadPoolExecutor(SLOTS) as pool:
+        try:
+            for future in as_completed([pool.submit(runner.run, job) for job in jobs]):
+                job = future.result()
+                tests = f"{in_words(job.counts)} in " if NOTES in job.environment else ""
+                verdict = "FAILED" if job.has_failed else "ok"
+                say(f"{verdict:6} {job.name}: {tests}{job.seconds:.0f} s")
+        except KeyboardInterrupt:
+            say("interrupted: ending all shards")
+            runner.stop()
+            raise
+    for job in [job for job in jobs if job.has_failed]:
+        output = (job.folder / "output").read_text(encoding="utf-8", errors="replace")
+        say(f"\n##### {job.name}\n{DOTS.sub('', output)}")
+        for death in job.deaths:
+            say(f"the process died: {death}")
+    say(in_words(sum((job.counts for job in jobs), Counter())))
+    return not any(job.has_failed for job in jobs)
+
+
+def in_words(counts: Counter[str]) -> str:
+    """Return the counts as pytest writes them."""
+    return ", ".join(f"{counts[name]} {name}" for name in ("passed", "failed", "skipped"))
+
+
+def say(text: str) -> None:
+    """Print a line at once, into a pipe, too."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.shards")
+    parser.add_argument("paths", nargs="*", type=Path, default=[TESTS])
+    parser.add_argument("--record", action="store_true", help="write tests/durations.json anew")
+    parser.add_argument("--beside", default="", help="a command to run as one of the jobs")
+    options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's `&` ignores the first
+        signal.signal(number, signal.default_int_handler)
+    is_roomy = MEMORY_FOLDER.is_dir() and shutil.disk_usage(MEMORY_FOLDER).free > MEMORY_BYTES
+    with tempfile.TemporaryDirectory(  # in memory, where a flush to the disk costs nothing
+        prefix="posemill-", dir=MEMORY_FOLDER if is_roomy else None, ignore_cleanup_errors=True
+    ) as base:
+        jobs = make_jobs(options.paths, options.beside, Path(base))
+        try:
+            is_good = run_all(jobs)
+        except KeyboardInterrupt:
+            return 130
+        if options.record:
+            record_durations(jobs)
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
