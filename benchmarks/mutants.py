@@ -67,8 +67,7 @@ class Mutant:
     @property
     def folder(self) -> str:
         """The folder of the package it is in; `.` for the root modules."""
-        parts = Path(self.path).relative_to(PACKAGE).parts
-        return parts[0] if len(parts) > 1 else "."
+        return folder_of(self.path)
 
 
 @dataclass(frozen=True)
@@ -78,6 +77,12 @@ class Verdict:
     mutant: Mutant
     noticed_by: str
     diff: str
+
+
+def folder_of(path: str) -> str:
+    """Return the folder of the package that a file is in; `.` for the root modules."""
+    parts = Path(path).relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else "."
 
 
 def find_mutants(path: str, source: str) -> list[Mutant]:
@@ -302,11 +307,11 @@ def _diff(mutant: Mutant, source: str, changed: str) -> str:
 def draw(tree: Path, number: int, seed: int, folders: list[str]) -> list[Mutant]:
     """Return a random sample with as many of each kind: the same for the same tree and options."""
     paths = sorted(path.relative_to(tree).as_posix() for path in (tree / PACKAGE).rglob("*.py"))
-    sources = {path: (tree / path).read_text(encoding="utf-8") for path in paths}
-    found = [mutant for path in paths for mutant in find_mutants(path, sources[path])]
     # `testing` holds tests, for other packages: what they notice is counted, not they.
-    chosen = folders or {mutant.folder for mutant in found} - {"testing"}
-    wanted = [mutant for mutant in found if mutant.folder in chosen]
+    every = {folder_of(path) for path in paths} - {"testing"}
+    chosen = [path for path in paths if folder_of(path) in (folders or every)]
+    sources = {path: (tree / path).read_text(encoding="utf-8") for path in chosen}
+    wanted = [mutant for path in chosen for mutant in find_mutants(path, sources[path])]
     random.Random(seed).shuffle(wanted)
     by_kind: dict[str, list[Mutant]] = {}
     for mutant in wanted:

@@ -251,10 +251,8 @@ def run_all(jobs: list[Job]) -> bool:
                 tests = f"{in_words(job.counts)} in " if NOTES in job.environment else ""
                 verdict = "FAILED" if job.has_failed else "ok"
                 say(f"{verdict:6} {job.name}: {tests}{job.seconds:.0f} s")
-        except KeyboardInterrupt:
-            say("interrupted: ending all shards")
-            runner.stop()
-            raise
+        finally:
+            runner.stop()  # nothing is left to stop but after an error or Ctrl-C
     for job in [job for job in jobs if job.has_failed]:
         output = (job.folder / "output").read_text(encoding="utf-8", errors="replace")
         say(f"\n##### {job.name}\n{DOTS.sub('', output)}")
@@ -292,6 +290,7 @@ def main() -> int:
         try:
             is_good = run_all(jobs)
         except KeyboardInterrupt:
+            say("interrupted")
             return 130
         if options.record:
             record_durations(jobs)

@@ -87,9 +87,12 @@ def test_a_sample_is_the_same_for_the_same_seed(mutants: Any) -> None:
 
 
 def test_a_fault_is_noticed_by_the_test_that_fails_and_only_by_it(
-    mutants: Any, tmp_path: Path
+    mutants: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tree of one module and one test, which fails with one of two mutants."""
+    # No plugins of pytest but the one that is needed: its processes start sooner.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p pytest_timeout")
     tree = tmp_path / "tree"
     (tree / "src" / "posemill").mkdir(parents=True)
     (tree / "tests").mkdir()
