@@ -5,12 +5,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Every extra the default tests use.
 EXTRAS := cloud,dev,docs,formats,onnx,ray,train,web
 
-.PHONY: browser setup demo test lint format bench bench-setup catalogue constraints docs docs-serve screenshots clean help
+.PHONY: browser setup demo test durations lint format bench bench-setup catalogue constraints docs docs-serve screenshots clean help
 
 help:
 	@echo "make demo         keypoints, a table and a picture from a real clip, in demo/"
 	@echo "make test         the linters and the whole default test suite"
 	@echo "make lint         the linters only"
+	@echo "make durations    the tests, and how long each file took: tests/durations.json"
 	@echo "make format       put the sources in shape"
 	@echo "make bench        every figure of docs/benchmarks.md, short form; on a quiet machine"
 	@echo "                  BENCH='--only NAME', '--list', '--json', '--write' (the page's tables)"
@@ -43,13 +44,14 @@ setup: .venv/.ready
 demo: .venv/.base
 	$(BIN)/posemill demo --out demo
 
-# Two processes side by side, since all tests in one take twice the time; the second prints at its
-# end. Not pytest-xdist: where one of its workers ends, the others wait for ever.
-SECOND := tests/training tests/web tests/tools tests/api tests/estimators
-test: lint
-	$(BIN)/python -m pytest -q $(SECOND) > .venv/second.log 2>&1 & second=$$!; \
-	  $(BIN)/python -m pytest -q $(SECOND:%=--ignore=%); first=$$?; \
-	  wait $$second; second=$$?; cat .venv/second.log; exit $$((first || second))
+# The linters run beside the tests. Not pytest-xdist: where one of its workers ends, the others wait
+# for ever.
+test: .venv/.ready
+	$(BIN)/python -m tools.shards --beside "$(MAKE) --no-print-directory lint"
+
+# On a quiet machine, after tests have become slower or quicker.
+durations: .venv/.ready
+	$(BIN)/python -m tools.shards --record
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

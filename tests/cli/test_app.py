@@ -118,6 +118,14 @@ OLD_FLAGS = {
 }
 
 
+def test_only_the_command_that_is_asked_for_is_built() -> None:
+    commands = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
+    assert commands.get("nothing") is None
+    assert commands.get("view").name == "view"
+    assert [name for name in commands if dict.__getitem__(commands, name)] == ["view", "models", "bench"]
+    assert [command.name for command in commands.values()] == list(commands)
+
+
 def test_every_old_flag_leads_to_a_flag_of_its_command() -> None:
     commands = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
     found = {name: getattr(command.callback, "old_flags", {}) for name, command in commands.items()}
