@@ -232,10 +232,11 @@ def read_durations() -> dict[str, float]:
 
 def record_durations(jobs: list[Job]) -> None:
     """Write the seconds of each file that has run, and forget files that are gone."""
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = {}
     for job in jobs:
         for name, (_, taken) in read_notes(job.folder / "notes").items():
-            seconds[name.partition("::")[0]] += taken
+            file = name.partition("::")[0]
+            seconds[file] = seconds.get(file, 0.0) + taken
     all_seconds = read_durations() | {file: round(value, 1) for file, value in seconds.items()}
     rows = {file: all_seconds[file] for file in sorted(all_seconds) if Path(file).is_file()}
     DURATIONS.write_text(json.dumps(rows, indent=0) + "\n")
