@@ -246,15 +246,15 @@ def test_what_was_not_flushed_is_given_up_at_the_end(tmp_path):
 
 
 def test_changes_of_the_source_are_named(ledger):
-    assert ledger.changes_of(CLIPS) == ([], [], True)
+    assert ledger.changes_of(CLIPS) == ([], [], True, [])
     longer = dataclasses.replace(CLIPS[0], version="other")
     new = Clip("x", "/frames/x", "frames", "dev", num_frames=1)
-    lines, changed, only_failed = ledger.changes_of([longer, CLIPS[1], new])
+    lines, changed, only_failed, _ = ledger.changes_of([longer, CLIPS[1], new])
     assert lines == ["train/a is not the same", "dev/x is new", "dev/c is gone"]
     assert changed == [1]
     assert not only_failed
     commit(ledger, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
-    assert ledger.changes_of([longer, *CLIPS[1:]]) == (["train/a is not the same"], [1], True)
+    assert ledger.changes_of([longer, *CLIPS[1:]]) == (["train/a is not the same"], [1], True, [])
     assert ledger.changes_of(CLIPS[:2]).only_failed is False
     ledger.reset_failed([longer, *CLIPS[1:]], {1: 11})
-    assert ledger.changes_of([longer, *CLIPS[1:]]) == ([], [], True)
+    assert ledger.changes_of([longer, *CLIPS[1:]]) == ([], [], True, [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from posemill.jobs.extract.opening import (
     settled,
     with_tracking,
 )
-from posemill.jobs.extract.run import Extraction
+from posemill.jobs.extract.run import Extraction, extract
 from posemill.jobs.extract.signals import StopSignals
 from posemill.sources import ClipList, find_clips
 from posemill.sources.tracking import Tracking
@@ -311,8 +312,39 @@ def test_a_changed_source_shows_five_changes(config, make_tree, num_new, more):
     assert str(caught.value) == (
         f"the source is not the one {config.out} was begun with:\n  "
         + "\n  ".join(lines)
-        + "\nput it back as it was, or use another folder"
+        + "\nput it back as it was, or extract what is new into another folder (--splits train "
+        f"--out NEW) and join both: posemill merge {config.out} NEW --out BOTH"
     )
+
+
+@pytest.mark.parametrize("mode", ["image", "video"])
+def test_a_bad_picture_that_was_removed_is_named_and_taken_by_retry_failed(
+    make_tree, config_for, mode
+):
+    tree = make_tree({"train/a": 9})
+    config = config_for(tree, mode=mode, task_frames=4)
+    (tree / "train" / "a" / "0002.png").write_bytes(b"no picture")
+    assert extract(config).num_frames == 8
+    (tree / "train" / "a" / "0002.png").unlink()
+    with pytest.raises(RunError, match=r"train/a has no 0002.png") as caught:
+        extract(config)
+    assert "--retry-failed" in str(caught.value)
+    summary = extract(config.replace(retry_failed=True))
+    assert (summary.num_frames, summary.num_frames_failed) == (8, 0)
+    clip = summary.run["train", "a"]
+    names = [path.name for path in sorted((tree / "train" / "a").iterdir())]
+    assert [Path(path).name for path in clip.image_paths] == names
+    assert clip.frame_indices.tolist() == [*range(8)]
+
+
+def test_another_engine_is_said_in_one_sentence(config):
+    begin(config)[0].close()
+    other = {"engine": "openpose", "sha256 body": "0123abcd"}
+    edit(config.out, lambda content: content["engine"].update(other))
+    with pytest.raises(RunError) as caught:
+        begin(config)
+    assert "\n" not in str(caught.value)
+    assert "--engine openpose" in str(caught.value)
 
 
 def test_changed_clips_are_taken_where_only_failed_ones_changed_and_it_was_asked(

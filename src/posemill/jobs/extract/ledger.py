@@ -43,11 +43,13 @@ class SourceChanges(NamedTuple):
         lines: `train/x is new`, `dev/y is gone`, `dev/z is not the same`.
         changed: The numbers of the clips that are not the same.
         only_failed: Whether nothing else changed than clips that failed.
+        new_splits: The splits of new clips, where nothing changed but that they came.
     """
 
     lines: list[str]
     changed: list[int]
     only_failed: bool
+    new_splits: list[str]
 
 
 class Ledger(CommitLog):
@@ -112,19 +114,22 @@ class Ledger(CommitLog):
         }
         lines: list[str] = []
         changed: list[int] = []
+        new: list[str] = []  # their splits
         only_failed = True
         for clip in clips:
             name = valid_unicode(clip.split), valid_unicode(clip.clip_id)
             clip_no, content, has_failed = old.pop(name, (0, None, False))
             if content is None:
                 lines.append(f"{'/'.join(name)} is new")
+                new.append(clip.split)
                 only_failed = False
             elif content != digest_of(clip):
                 lines.append(f"{'/'.join(name)} is not the same")
                 changed.append(clip_no)
                 only_failed = only_failed and has_failed
         lines += [f"{'/'.join(name)} is gone" for name in old]
-        return SourceChanges(lines, changed, only_failed and not old)
+        new_splits = [] if changed or old else list(dict.fromkeys(new))
+        return SourceChanges(lines, changed, only_failed and not old, new_splits)
 
     def failed_without_length(self) -> list[int]:
         """Return the numbers of the clips that failed before anybody knew their length."""

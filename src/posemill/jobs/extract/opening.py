@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +21,7 @@ from posemill.records import Clip
 from posemill.sources import ClipList, find_clips
 from posemill.sources.frames import count_frames as count_clip
 from posemill.sources.frames import with_frame_count
+from posemill.sources.scan import list_pictures
 from posemill.sources.tracking import Tracking, decide_tracking
 from posemill.storage import uri_of
 from posemill.stores.manifest import (
@@ -29,8 +30,11 @@ from posemill.stores.manifest import (
     check_folder,
     check_ledger_is_there,
 )
+from posemill.stores.names import valid_unicode
+from posemill.stores.reader import open_run
 from posemill.stores.records import RecordLog
 from posemill.stores.replica import publish_manifest
+from posemill.terminal import quoted
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.run import FrameJob
@@ -252,6 +256,12 @@ def compare(folder: Path, manifest: Manifest) -> None:
         raise RunError(
             f"{folder} was made by {old.kind}, not by {manifest.kind}; choose another folder"
         )
+    engine, asked_engine = old.engine.get("engine"), manifest.engine.get("engine")
+    if engine and engine != asked_engine:
+        raise RunError(
+            f"{folder} was begun with the engine {engine!r}, now it is {asked_engine!r}, which "
+            f"finds other points: go on with --engine {engine}, or choose another folder"
+        )
     source = {**manifest.source, **{name: old.source.get(name) for name in _FREE_SOURCE}}
     asked = {**manifest.options, **{name: old.options.get(name) for name in _FREE_OPTIONS}}
     differences = old.differences(dataclasses.replace(manifest, source=source, options=asked))
@@ -277,7 +287,7 @@ def _check_source(
         return
     changes = ledger.changes_of(clips)
     if changes.lines and not (is_retry and changes.only_failed):
-        raise RunError(_describe_changes(folder, changes))
+        raise RunError(_describe_changes(folder, changes, clips))
     if is_retry:
         numbers = {*changes.changed, *ledger.failed_without_length()}
         counted = {
@@ -291,12 +301,20 @@ def _check_source(
         publish_manifest(folder)
 
 
-def _describe_changes(folder: Path, changes: SourceChanges) -> str:
+def _describe_changes(folder: Path, changes: SourceChanges, clips: ClipList) -> str:
     lines, more = changes.lines[:5], len(changes.lines) - 5
     if more > 0:
         lines = [*lines, f"… and {more} more"]
+    if len(changes.lines) == len(changes.changed):  # no clip came or went: the numbers hold
+        lines += _pictures_gone(folder, [clips[number - 1] for number in changes.changed[:5]])
     advice = "put it back as it was, or use another folder"
-    if changes.only_failed:
+    if changes.new_splits:
+        splits = " ".join(map(quoted, changes.new_splits))
+        advice = (
+            f"put it back as it was, or extract what is new into another folder (--splits {splits} "
+            f"--out NEW) and join both: posemill merge {quoted(folder)} NEW --out BOTH"
+        )
+    elif changes.only_failed:
         advice = "these clips had failed: add --retry-failed to do them again as they are now"
     elif changes.changed:
         advice = (
@@ -305,3 +323,20 @@ def _describe_changes(folder: Path, changes: SourceChanges) -> str:
         )
     listed = "\n  ".join(lines)
     return f"the source is not the one {folder} was begun with:\n  {listed}\n{advice}"
+
+
+def _pictures_gone(folder: Path, clips: Sequence[Clip]) -> list[str]:
+    """Return a line for each clip with the pictures that the run has and its folder no longer."""
+    run, lines = open_run(folder), []
+    for clip in clips:
+        if clip.kind == "video" or uri_of(clip.path) is not None:
+            continue
+        name = (valid_unicode(clip.split), valid_unicode(clip.clip_id))
+        paths = [each.path for each in run.failures() if (each.split, each.clip_id) == name]
+        with suppress(RunError):  # nothing of it was done yet
+            paths += run.clip(clip.clip_id, clip.split).image_paths
+        gone = sorted({Path(path).name for path in paths} - {*list_pictures(clip.path)})
+        if gone:
+            more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""
+            lines.append(f"{'/'.join(name)} has no {', '.join(gone[:5])}{more}")
+    return lines
