@@ -75,8 +75,7 @@ FOREIGN = (
     "Option {0!r} requires an argument.", "Got unexpected extra argument ({0})",
     "Got unexpected extra arguments ({0})", "{0!r} is not a valid {1}.",
     "{0} is not in the range {1}.", "Usage: ",
-    "Input should be a valid integer, unable to parse string as an integer",
-    "Input should be a valid number, unable to parse string as a number",
+    "expected a whole number, got {0!r}", "expected a number, got {0!r}",
     "No such file or directory", "Permission denied", "No space left on device",
     "Is a directory", "Not a directory", "Usage:",
 )  # fmt: skip

@@ -118,3 +118,19 @@ def test_counting_has_a_bar_that_goes_when_it_is_done(shown_as):
         assert task.visible
         view.count(3, 3)
         assert (task.completed, task.visible) == (3, False)
+
+
+@pytest.mark.parametrize("display", ["log", "line", "bars"])
+def test_a_worker_that_died_is_said_where_the_progress_is(shown_as, display):
+    stderr = shown_as(display)
+    with ProgressView() as view:
+        view.show(Snapshot((TRAIN,), news=("worker 1 ended: killed by SIGKILL; …",)))
+        view.show(Snapshot((TRAIN,)))
+    assert stderr.getvalue().count("posemill: worker 1 ended: killed by SIGKILL") == 1
+
+
+def test_a_worker_that_died_is_not_said_where_no_progress_is_wanted(shown_as):
+    stderr = shown_as("none")
+    with ProgressView() as view:
+        view.show(Snapshot((TRAIN,), news=("worker 1 ended: killed by SIGKILL; …",)))
+    assert stderr.getvalue() == ""

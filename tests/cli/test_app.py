@@ -286,3 +286,29 @@ def test_a_group_without_a_command_shows_its_help(
 )
 def test_a_flag_without_its_value_has_the_first_one(args: list[str], expected: list[str]) -> None:
     assert _with_values(args, {"--tune": ("all", "speed")}) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "got"),
+    [
+        (["extract", "x", "--workers", "two"], "a whole number", "'two'"),
+        (["extract", "x", "--fps=fast"], "a number", "'fast'"),
+        (["logs", "run", "-n", "x"], "a whole number", "'x'"),
+    ],
+)
+def test_a_value_that_is_no_number_is_shown(arguments, expected, got, monkeypatch):
+    result = CliRunner().invoke(build_app(), arguments)
+    assert result.exit_code == 2
+    assert f"expected {expected}, got {got}" in result.output
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    output = CliRunner().invoke(build_app(), arguments).output
+    assert "expected" not in output
+    assert "Usage" not in output
+    assert got in output
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"), [("merge", "--input-files"), ("prepare", "--keypoints-file")]
+)
+def test_the_words_of_the_requirement_are_in_the_help(command, flag):
+    assert flag in CliRunner().invoke(build_app(), [command, "--help"]).output

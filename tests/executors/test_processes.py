@@ -323,3 +323,16 @@ def test_the_executor_knows_who_is_busy_and_watches_those_it_has_not_killed(
 
 def test_looks_come_often_enough_to_be_of_use():
     assert 0 < module._TICK_SECONDS <= module._CHECK_SECONDS <= 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="titles are set on Linux")
+def test_ps_shows_which_worker_a_process_is(functions):
+    executor = ProcessExecutor(1, Limits(title="posemill extract runs/first"))
+    tasks, lines, names = iter([("steps", 0)]), set(), set()
+    for _ in executor.run(functions.make_function, lambda: next(tasks, None)):
+        for pid in executor.pids():
+            process = psutil.Process(pid)
+            lines.add(" ".join(process.cmdline()).strip())
+            names.add(Path(f"/proc/{pid}/comm").read_text().strip())
+    assert "posemill extract runs/first worker 0" in lines
+    assert "posemill extrac" in names

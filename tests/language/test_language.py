@@ -137,7 +137,7 @@ def test_a_chinese_process_says_help_and_usage_errors_in_chinese() -> None:
     assert "缺少参数 'RUN_OR_FILE'。" in run("view", chosen="zh").stderr
     gone = run("status", "nowhere", chosen="zh")
     assert gone.returncode == 2
-    assert "posemill：nowhere 不是 posemill 的运行目录" in gone.stderr
+    assert "posemill：nowhere 不存在" in gone.stderr
 
 
 def test_english_needs_no_gettext() -> None:

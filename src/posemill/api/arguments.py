@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from posemill.errors import ConfigError, RunError
+from posemill.files import near_path
 from posemill.storage import uri_of
 from posemill.terminal import quoted
 
@@ -68,7 +69,7 @@ def run_of(path: AnyPath) -> Path:
     the folder that a sweep made for one of its trainings.
 
     Raises:
-        RunError: It is a file without a run beside it.
+        RunError: It is not there, or a file without a run beside it.
     """
     from posemill.stores.records import PREFIX
     from posemill.stores.replica import existing_run
@@ -85,4 +86,6 @@ def run_of(path: AnyPath) -> Path:
             f"{found} is a file, and there is no run beside it ({found.with_suffix('.run').name}); "
             f"see what is in it by: posemill view {quoted(found)}"
         )
+    if not found.exists():
+        raise RunError(f"{found} is not there: expected the folder of a run{near_path(found)}")
     return found

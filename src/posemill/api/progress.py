@@ -62,6 +62,16 @@ class TextLine:
             self._at = now
             self._write()
 
+    def say(self, text: str) -> None:
+        """Write a line that stays."""
+        if self._display == "none":
+            return
+        blanks = " " * (width_of(self._shown) - width_of(text)) if self._display == "line" else ""
+        start = "\r" if self._display == "line" else ""
+        sys.stderr.write(f"{start}{text}{blanks}\n")
+        sys.stderr.flush()
+        self._shown = ""
+
     def _write(self) -> None:
         if self._display == "log":
             sys.stderr.write(f"{self._next}\n")

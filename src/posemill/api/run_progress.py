@@ -49,7 +49,9 @@ class ProgressView:
         self._line.close()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show where things are now."""
+        """Show where things are now, and what happened since."""
+        for text in snapshot.news:
+            self._say(text)
         if self._bars is not None:
             self._draw(snapshot)
         elif self._display == "line":
@@ -57,6 +59,13 @@ class ProgressView:
             self._line.show(f"{bar} frames  {speed_text(snapshot)}")
         else:
             self._line.show(describe(snapshot))
+
+    def _say(self, text: str) -> None:
+        said = printable(f"posemill: {translate(text)}", keep="")
+        if self._bars is not None:
+            self._bars.console.print(said, markup=False, highlight=False, soft_wrap=True)
+        else:
+            self._line.say(said)
 
     def count(self, done: int, total: int) -> None:
         """Show how many videos were looked into to learn their lengths."""

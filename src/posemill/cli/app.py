@@ -42,6 +42,11 @@ _GROUPS: tuple[str, ...] = (
 )
 
 
+def _usage(text: str) -> str:
+    """Return a line of usage that begins with the reader's word for it."""
+    return text.replace("Usage: ", word("Usage: "), 1)
+
+
 class SpellingCommand(typer.core.TyperCommand):
     """Also takes `--two_words` for `--two-words`, `--splits a b` for two values, and old flags."""
 
@@ -66,6 +71,10 @@ class SpellingCommand(typer.core.TyperCommand):
             missing = {"out": "--out"} if str(error).split()[:2] == ["out", "is"] else {}
             error.args = (to_flags(str(error), _flags_given(self, ctx) | missing),)
             raise
+
+    def get_usage(self, ctx: Any) -> str:
+        """Return how it is called, for help and errors."""
+        return _usage(super().get_usage(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage, `VIDEO...` for typer's `{VIDEO...}...`."""
@@ -127,6 +136,10 @@ class SpeakingGroup(typer.core.TyperGroup):
         with _spoken_errors():
             return super().parse_args(ctx, args)
 
+    def get_usage(self, ctx: Any) -> str:
+        """Return how it is called, for help and errors."""
+        return _usage(super().get_usage(ctx))
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command; errors are in the reader's language."""
         with _spoken_errors():
@@ -146,6 +159,7 @@ def _plain_metavar(found: re.Match[str]) -> str:
 
 
 _UsageError: Any = typer.BadParameter.__base__
+_EXPECTED = {"int_parsing": "expected a whole number", "float_parsing": "expected a number"}
 
 
 @contextmanager
@@ -153,9 +167,20 @@ def _spoken_errors() -> Iterator[None]:
     try:
         yield
     except _UsageError as error:
+        error = _with_value(error)
         if (said := translate(text := error.format_message())) == text:
-            raise
+            raise error from None
         raise _UsageError(said, error.ctx) from error
+
+
+def _with_value(error: Any) -> Any:
+    """Return the error with the value that was given, which typer's own words leave out."""
+    problems = getattr(error.__cause__, "errors", list)()  # of pydantic, which typer asks
+    if not problems:
+        return error
+    expected = _EXPECTED.get(problems[0]["type"], error.message)
+    said = f"{expected}, got {problems[0]['input']!r}"
+    return typer.BadParameter(said, error.ctx, error.param)
 
 
 def _flags_given(command: Any, ctx: Any) -> dict[str, str]:

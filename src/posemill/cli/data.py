@@ -78,7 +78,7 @@ def merge(
         ),
     ],
     input_files: Annotated[
-        list[Path] | None, typer.Option(hidden=True, help="The same as RUN_OR_FILE.")
+        list[Path] | None, typer.Option(metavar="FILE...", help="The same as RUN_OR_FILE.")
     ] = None,
     from_format: FromFormat = None,
     size: PictureSize = None,
@@ -115,7 +115,7 @@ def prepare(
         Path, typer.Option("--out", "--output-dir", help="Folder for the files.")
     ] = Path("model_input_data"),
     keypoints_file: Annotated[
-        Path | None, typer.Option(hidden=True, help="The same as RUN_OR_FILE.")
+        Path | None, typer.Option(metavar="FILE", help="The same as RUN_OR_FILE.")
     ] = None,
     from_format: FromFormat = None,
     size: PictureSize = None,

@@ -20,8 +20,7 @@ _PIECES = re.compile(rf"（*(?:[{_WIDE}]|[^\s{_WIDE}]+){_CLOSING}| +")
 def help_page(command: Any, ctx: Any) -> str:
     """Return the help of a command or of a group, as wide as the terminal."""
     width = min(shutil.get_terminal_size().columns, _MOST_WIDTH)
-    usage = command.get_usage(ctx).replace("Usage: ", word("Usage: "), 1)
-    lines = [usage, "", *wrapped(command.help or "", width)]
+    lines = [command.get_usage(ctx), "", *wrapped(command.help or "", width)]
     for title, rows in sections(command, ctx).items():
         lines += ["", title + (":" if chosen_language() == "en" else "：")]
         column = min(_MOST_NAME, max(width_of(name) for name, _ in rows)) + 2 * _INDENT

@@ -17,6 +17,7 @@ from posemill.errors import FormatError, PosemillError, RunError
 from posemill.files import near_path
 from posemill.formats import detect_format, get_format
 from posemill.formats.shared.contract import Format, Size
+from posemill.plugins import hint
 from posemill.records import PoseClip, fields_of_recipe, match_splits, usual_split
 from posemill.storage import uri_of
 from posemill.stores.columns import part_for
@@ -109,7 +110,7 @@ class ClipInput:
         if unknown:
             raise RunError(
                 f"{self.name} has no split {', '.join(map(repr, unknown))}; it has "
-                f"{', '.join(run.splits) or 'none'}"
+                f"{', '.join(run.splits) or 'none'}{hint(unknown[0], run.splits)}"
             )
 
     @property
@@ -235,7 +236,7 @@ class ClipInput:
         if missing and self.run is None:
             raise kind(
                 f"{self.name} has no split {', '.join(map(repr, missing))}; it has "
-                f"{', '.join(there)}"
+                f"{', '.join(there)}{hint(missing[0], there)}"
             )
         if missing:
             raise kind(

@@ -131,6 +131,7 @@ class Limits:
         memory_bytes: Resident memory of one worker process; 0 for no limit.
         log_folder: Where worker processes write what they print; None for the parent's stderr.
         environment: Variables set in worker processes.
+        title: What `ps` shows of worker processes, before their number.
         log_name: Of a worker's file in `log_folder`; by default it has the worker's number.
         address: Of a cluster; empty: this machine alone. This and what follows is for `ray`.
         gpus_per_worker: GPUs that a worker asks for, or a fraction of one.
@@ -143,6 +144,7 @@ class Limits:
     memory_bytes: int = 0
     log_folder: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    title: str = "posemill"
     log_name: str = ""
     address: str = ""
     gpus_per_worker: float = 0.0

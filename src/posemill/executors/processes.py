@@ -62,7 +62,11 @@ class _Worker:
         self.process = _CONTEXT.Process(
             target=work,
             args=(far_end, slots, make_function),
-            kwargs={"worker_index": index, "log_path": None if log is None else str(log)},
+            kwargs={
+                "worker_index": index,
+                "log_path": None if log is None else str(log),
+                "title": " ".join([limits.title, "worker", str(index)]),
+            },
             name=f"posemill-worker-{index}",
             daemon=True,
         )

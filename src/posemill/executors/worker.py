@@ -12,7 +12,7 @@ from pathlib import Path
 
 from posemill.executors import MakeFunction, Progress
 from posemill.files import open_plain
-from posemill.machine.processes import die_with_parent
+from posemill.machine.processes import die_with_parent, name_process
 
 READY, MESSAGE, FINISHED = "ready", "message", "finished"
 
@@ -24,6 +24,7 @@ def work(
     *,
     worker_index: int,
     log_path: str | None,
+    title: str = "",
 ) -> None:
     """Run tasks from the pipe until it ends, or until the function wants a new worker."""
     # Ctrl-C, `timeout` and schedulers signal the whole group: the parent decides what it means.
@@ -33,6 +34,8 @@ def work(
     if log_path is not None:
         _log_to(log_path)
     die_with_parent()
+    if title:
+        name_process(title)
     function, progress = make_function(worker_index), Progress(slots)
     with suppress(BrokenPipeError, ConnectionResetError, EOFError):  # the parent is gone
         pipe.send((READY, None))

@@ -7,8 +7,9 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from posemill.errors import ConfigError, SourceError
+from posemill.errors import SourceError
 from posemill.files import near_path
+from posemill.plugins import unknown
 from posemill.sources import frame_folders, lists, phoenix, videos
 from posemill.sources.clip_list import ClipList, Collector, SplitTotals
 from posemill.sources.names import (
@@ -50,7 +51,7 @@ def find_clips(
         SourceError: Nothing to read there, or more than one way to read it.
     """
     if layout not in LAYOUTS:
-        raise ConfigError(f"unknown layout {layout!r}; known: {', '.join(LAYOUTS)}")
+        raise unknown("layout", layout, LAYOUTS)
     root = uri_of(path) or os.fsdecode(path)
     chosen, scan = _choose(root, layout)
     # Loose pictures and frames are told apart folder by folder, unless the user said it.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
 
 from posemill.errors import SourceError
+from posemill.plugins import hint
 from posemill.records import Clip, match_splits, sort_splits, usual_split
 from posemill.sources.names import natural_key, readable
 from posemill.terminal import counted
@@ -147,7 +148,7 @@ class Collector:
             there = ", ".join(sort_splits(self.seen_splits)) or "none"
             raise SourceError(
                 f"{readable(self.root)!r} has no split {', '.join(map(repr, missing))}; "
-                f"it has: {there}"
+                f"it has: {there}{hint(missing[0], self.seen_splits)}"
             )
         if not self._found:
             raise SourceError(

@@ -358,5 +358,6 @@ class Run:
         if split not in self.splits:
             raise RunError(
                 f"{self.folder} has no split {split!r}; it has {', '.join(self.splits) or 'none'}"
+                f"{hint(split, self.splits)}"
             )
         return " WHERE split = ?", (split,)

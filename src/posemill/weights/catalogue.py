@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from posemill.errors import WeightsError
+from posemill.plugins import hint
 
 Kind = Literal["model", "media"]
 
@@ -257,5 +258,5 @@ def get_pinned(name: str, kind: Kind) -> PinnedFile:
     """Return the catalogue's entry of that name and kind."""
     known = {key: pinned for key, pinned in CATALOGUE.items() if pinned.kind == kind}
     if name not in known:
-        raise WeightsError(f"unknown {kind} {name!r}; known: {', '.join(known)}")
+        raise WeightsError(f"unknown {kind} {name!r}; known: {', '.join(known)}{hint(name, known)}")
     return known[name]

@@ -50,12 +50,14 @@ class ScriptedExecutor:
 def play(tmp_path):
     """Run a script over clips; return the ledger's view of the first unit afterwards."""
 
-    def run(clips, script):
+    def run(clips, script, on_progress=None):
         config = ExtractConfig(Path("source"), tmp_path, task_frames=512)
         ledger, log = Ledger(tmp_path), RunLog(tmp_path)
         try:
             ledger.add_plan(clips, plan_units(clips, config))
-            coordinator = Coordinator(tmp_path, ledger, clips, config=config, log=log)
+            coordinator = Coordinator(
+                tmp_path, ledger, clips, config=config, log=log, on_progress=on_progress
+            )
             coordinator.plan(1)
             coordinator.run(ScriptedExecutor(script), None, StopSignals())
             return ledger.load_units([1], clips)[0]
@@ -147,6 +149,14 @@ def killed_from_outside(times):
 
     script.tasks = []
     return script
+
+
+def test_each_worker_that_died_is_news_once(play):
+    snapshots = []
+    play(VIDEO, killed_from_outside(3), snapshots.append)
+    news = [text for snapshot in snapshots for text in snapshot.news]
+    assert len(news) == 3
+    assert all("worker 0" in text and "SIGKILL" in text for text in news)
 
 
 def test_kills_from_outside_blame_no_frame_and_change_nothing(play):

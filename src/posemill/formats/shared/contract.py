@@ -24,6 +24,7 @@ from posemill.blocks import ClipBlock
 from posemill.errors import ConfigError, FormatError
 from posemill.files import refuse_pipe
 from posemill.geometry import Fill, check_scores, find_points
+from posemill.plugins import unknown
 from posemill.records import NORMALIZATIONS, PoseClip
 from posemill.skeletons import (
     SKELETON_NAMES,
@@ -101,7 +102,7 @@ class Recipe:
 
 def _expect_one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise ConfigError(f"unknown {name} {value!r}; known: {', '.join(known)}")
+        raise unknown(name, value, known)
 
 
 @dataclass

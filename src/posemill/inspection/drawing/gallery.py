@@ -20,6 +20,7 @@ from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.pose_maps import pose_maps
 from posemill.inspection.drawing.sheets import Cell, contact_sheet, draw_cell
 from posemill.inspection.drawing.showing import png_bytes
+from posemill.plugins import hint
 from posemill.records import Frame, PoseClip
 from posemill.terminal import quoted
 
@@ -52,9 +53,15 @@ def draw_gallery(
 ) -> Iterator[Path]:
     """Write what is asked for below the folder `out`; yield the paths as they are written."""
     if request.video is not None and request.video not in MOVIE_KINDS:
-        raise ConfigError(f"video: expected {' or '.join(MOVIE_KINDS)}, got {request.video!r}")
+        raise ConfigError(
+            f"video: expected {' or '.join(MOVIE_KINDS)}, got {request.video!r}"
+            f"{hint(request.video, MOVIE_KINDS)}"
+        )
     if request.style not in STYLES:
-        raise ConfigError(f"style: expected {' or '.join(STYLES)}, got {request.style!r}")
+        raise ConfigError(
+            f"style: expected {' or '.join(STYLES)}, got {request.style!r}"
+            f"{hint(request.style, STYLES)}"
+        )
     outlines: Iterable[Outline] = material.outlines()
     if request.clip_ids is not None:
         wanted = set(request.clip_ids)

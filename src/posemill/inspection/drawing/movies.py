@@ -11,8 +11,8 @@ import av
 import cv2
 import numpy as np
 
-from posemill.errors import ConfigError
 from posemill.files import atomic_path
+from posemill.plugins import unknown
 from posemill.records import Frame
 
 MOVIE_KINDS = ("mp4", "gif")
@@ -37,7 +37,7 @@ def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float = 
         ValueError: No frames.
     """
     if kind not in MOVIE_KINDS:
-        raise ConfigError(f"unknown kind of movie {kind!r}; known: {', '.join(MOVIE_KINDS)}")
+        raise unknown("kind of movie", kind, MOVIE_KINDS)
     rate = _rate(fps)
     iterator = iter(frames)
     first = next(iterator, None)

@@ -94,6 +94,7 @@ class Coordinator:
         self._log_at = self._started_at + _LOG_SECONDS[0]
         self._groups: list[list[int]] = []
         self._is_stopping = False
+        self._news: list[str] = []  # since the last snapshot
         self._workers_on: dict[str, list[int]] = {}  # by GPU
 
     def plan(self, num_workers: int) -> int:
@@ -190,6 +191,9 @@ class Coordinator:
         """Try a dead worker's task again, and give up a frame only for deaths that it causes."""
         task: Task | None = died.task
         self._log.write(f"worker {died.worker_index}: {died.reason}")
+        self._news.append(
+            f"worker {died.worker_index} ended: {died.reason}; another one goes on with its frames"
+        )
         if died.is_from_outside:
             self._count_outside_kill(died)
         elif task is None:
@@ -276,8 +280,10 @@ class Coordinator:
         snapshot = Snapshot(tuple(counts), in_flight)
         speed = self._speed.see(snapshot.frames_done)
         left = _seconds_left(counts, snapshot, speed)
+        news, self._news = tuple(self._news), []
+        elapsed_seconds = time.monotonic() - self._started_at
         return Snapshot(
-            tuple(counts), in_flight, speed, left, time.monotonic() - self._started_at, len(places)
+            tuple(counts), in_flight, speed, left, elapsed_seconds, len(places), news=news
         )
 
 

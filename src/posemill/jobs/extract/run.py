@@ -9,7 +9,7 @@ import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -372,7 +372,6 @@ def _work(
     # One thread per worker: the work is parallel over workers already.
     environment = thread_variables(1)
     if config.temp_dir is not None:
-        config.temp_dir.mkdir(parents=True, exist_ok=True)
         environment["TMPDIR"] = str(config.temp_dir)
     limits = Limits(
         timeout_seconds=config.timeout_seconds,
@@ -380,12 +379,28 @@ def _work(
         memory_bytes=workers.memory_bytes * 5 // 4,
         log_folder=log.folder,
         environment=environment,
+        title=f"posemill {'extract' if isinstance(job, Extraction) else 'frames'} {config.out}",
     )
     if config.executor == "ray":
         limits = _on_cluster(limits, job, workers)
     executor = open_executor(config.executor, min(workers.num_workers, num_tasks), limits)
-    coordinator.run(executor, MakeWorker(job.worker_settings(workers)), signals)
+    with _temporary_folder(config.temp_dir):
+        coordinator.run(executor, MakeWorker(job.worker_settings(workers)), signals)
     return True
+
+
+@contextmanager
+def _temporary_folder(folder: Path | None) -> Iterator[None]:
+    """Make a folder for temporary files; one that was not there goes again when it is empty."""
+    if folder is None or folder.is_dir():
+        yield
+        return
+    folder.mkdir(parents=True)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # something is in it
+            folder.rmdir()
 
 
 def _on_cluster(limits: Limits, job: FrameJob, workers: WorkerPlan) -> Limits:

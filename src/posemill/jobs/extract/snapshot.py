@@ -21,6 +21,7 @@ class Snapshot:
         seconds_left: By that speed; None where it cannot be said.
         elapsed_seconds: Since this start of the run.
         num_workers: Busy ones.
+        news: What happened since the snapshot before and is worth a line: workers that died.
     """
 
     counts: tuple[SplitCounts, ...]
@@ -29,6 +30,7 @@ class Snapshot:
     seconds_left: float | None = None
     elapsed_seconds: float = 0.0
     num_workers: int = 0
+    news: tuple[str, ...] = ()
 
     @property
     def frames_known(self) -> int:
