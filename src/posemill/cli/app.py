@@ -175,7 +175,7 @@ def _spoken_errors() -> Iterator[None]:
 
 def _with_value(error: Any) -> Any:
     """Return the error with the value that was given, which typer's own words leave out."""
-    problems = getattr(error.__cause__, "errors", list)()  # of pydantic, which typer asks
+    problems: list[dict[str, Any]] = getattr(error.__cause__, "errors", list)()  # pydantic's
     if not problems:
         return error
     expected = _EXPECTED.get(problems[0]["type"], error.message)
