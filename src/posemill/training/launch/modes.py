@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,12 @@ from posemill.training.config.presets import loader_workers
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.torchrun import under_torchrun
-from posemill.training.loop.precision import Precision, choose_device, choose_precision
+from posemill.training.loop.precision import (
+    Precision,
+    bf16_made_ready,
+    choose_device,
+    choose_precision,
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class ModePlan:
 def check_hardware(config: TrainConfig) -> torch.device:
     """Return the device; more processes than cores or GPUs, or no GPU, is an error."""
     device, cores = choose_device(config.device), count_cores()
-    choose_precision(config.precision, device)
+    plan_precision(config)
     if device.type == "cuda" and config.processes > torch.cuda.device_count():
         raise DeviceError(
             f"processes = {config.processes}, but there are {torch.cuda.device_count()} GPUs: "
@@ -109,10 +115,21 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
 def plan_precision(config: TrainConfig) -> Precision:
     """Return the number format, by what the hardware has: a stopwatch would change the results."""
     device = choose_device(config.device)
-    is_open = config.precision == "auto" or "precision" not in config.given
-    if is_open and config.deterministic and device.type == "cpu":
+    if _is_fp32_for_all(config, device):
         return Precision("fp32", "deterministic: the same on every CPU", "cpu")
     return choose_precision(config.precision, device)
+
+
+def _is_fp32_for_all(config: TrainConfig, device: torch.device) -> bool:
+    is_open = config.precision == "auto" or "precision" not in config.given
+    return is_open and config.deterministic and device.type == "cpu"
+
+
+def processor_made_ready(config: TrainConfig) -> AbstractContextManager[None]:
+    """Return the block in which a training can choose among the number formats that work here."""
+    device = choose_device(config.device)
+    requested = "fp32" if _is_fp32_for_all(config, device) else config.precision
+    return bf16_made_ready(requested, device)
 
 
 def resolve_hardware(resolved: Resolved) -> Resolved:
@@ -128,7 +145,8 @@ def resolve_hardware(resolved: Resolved) -> Resolved:
         found["device"] = device.type
         why["device"] = "a GPU is here" if device.type == "cuda" else "no GPU here"
     if config.precision in ("auto", "mixed"):
-        chosen = plan_precision(config)
+        with processor_made_ready(config):
+            chosen = plan_precision(config)
         found["precision"], why["precision"] = chosen.name, chosen.reason
     planned = (plan.apply(config) if plan else config).to_dict()
     asked = {"parallel": "auto", "processes": 0, "threads": 0}

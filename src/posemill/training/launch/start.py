@@ -22,11 +22,16 @@ from posemill.training.config.train_config import TrainConfig, with_absolute_pat
 from posemill.training.config.unused import unused_settings
 from posemill.training.fitting.trial import try_one_batch
 from posemill.training.launch.leave_out import leave_each_out
-from posemill.training.launch.modes import ModePlan, plan_mode, plan_precision
+from posemill.training.launch.modes import (
+    ModePlan,
+    plan_mode,
+    plan_precision,
+    processor_made_ready,
+)
 from posemill.training.launch.probe import check_divisible, probe_mode
 from posemill.training.launch.ranks import launch, refuse_second_start
 from posemill.training.launch.torchrun import is_first_process, under_torchrun
-from posemill.training.loop.precision import Precision, choose_device
+from posemill.training.loop.precision import Precision, choose_device, precision_of_run
 from posemill.training.loop.rank import MakeWorkload
 from posemill.training.multigrid.stages import Stages, check_norms, describe_stages
 from posemill.training.runs.checkpoints import check_identity, load_into
@@ -126,7 +131,7 @@ def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
     """
     refuse_second_start()
     folder, log = RunFolder(resolved.config.out), None
-    with ExitStack() as lock:
+    with processor_made_ready(resolved.config), ExitStack() as lock:
         if is_first_process() and resolved.config.resume and folder.has_begun():
             # Before anything is read: another process that trains here would replace it meanwhile.
             log = lock.enter_context(folder.made_and_locked())
@@ -347,4 +352,4 @@ def _precision_of(folder: RunFolder, config: TrainConfig) -> Precision | None:
     if config.precision not in ("auto", "mixed"):
         return None
     name = folder.read_facts()["precision"]
-    return Precision(name, "as the run began", choose_device(config.device).type)
+    return precision_of_run(name, choose_device(config.device), "as the run began")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from posemill.errors import ConfigError, DeviceError
+from posemill.training.bf16 import amx_off_if_needed, try_bf16
 
 
 @dataclass(frozen=True)
@@ -77,25 +78,51 @@ def choose_precision(requested: str, device: torch.device) -> Precision:
     """Return the format to use.
 
     `auto` on a GPU: bf16 where the GPU has it, else fp16. On a CPU: bf16 where the CPU has
-    instructions for it, else fp32, as emulated bf16 is more than ten times slower. `mixed`
+    instructions for it that were tried and work, else fp32, as emulated bf16 is more than ten
+    times slower. `mixed`
     (`use_fp16`) is the same on a CPU, and fp16 on a GPU.
     """
     kind = device.type
     if kind == "cuda":
         return _choose_on_gpu(requested, torch.cuda.is_bf16_supported(including_emulation=False))
+    if requested == "fp32":
+        return Precision("fp32", "asked for", kind)
     fast = cpu_has_fast_bf16()
     missing = "this CPU has neither AVX512-BF16 nor AMX: bf16 would be emulated, 10 times slower"
     if requested == "fp16":
         raise ConfigError("precision = 'fp16' needs a GPU; on a CPU use auto, mixed, fp32 or bf16")
-    if requested == "auto":
-        reason = "this CPU has bf16 instructions" if fast else missing
-        return Precision("bf16" if fast else "fp32", reason, kind)
-    if requested == "mixed":
-        reason = "mixed, which is bf16 on a CPU that computes it; fp16 is for GPUs"
-        return Precision("bf16", reason, kind) if fast else Precision("fp32", missing, kind)
-    if requested == "bf16" and not fast:
-        return Precision("bf16", f"asked for, although {missing}", kind, is_slow=True)
-    return Precision(requested, "asked for", kind)
+    if requested != "bf16" and not fast:
+        return Precision("fp32", missing, kind)
+    trial = try_bf16()
+    if trial.works:
+        reasons = {
+            "auto": "this CPU has bf16 instructions",
+            "mixed": "mixed, which is bf16 on a CPU that computes it; fp16 is for GPUs",
+            "bf16": "asked for" if fast else f"asked for, although {missing}",
+        }
+        return Precision("bf16", trial.describe() or reasons[requested], kind, is_slow=not fast)
+    if requested == "bf16":
+        raise DeviceError(
+            f"precision = 'bf16' cannot be used: {trial.describe()}. Use --precision auto or fp32"
+        )
+    return Precision("fp32", trial.describe(), kind)
+
+
+def precision_of_run(name: str, device: torch.device, reason: str) -> Precision:
+    """Return the format that a run was trained in, or fp32 where bf16 does not work here."""
+    if name == "bf16" and device.type == "cpu" and not try_bf16().works:
+        return Precision("fp32", f"the run was trained in bf16; {try_bf16().describe()}", "cpu")
+    return Precision(name, reason, device.type)
+
+
+def bf16_made_ready(requested: str, device: torch.device) -> AbstractContextManager[None]:
+    """Return the block in which bf16 works, if it may be chosen and this machine can at all.
+
+    It has to begin before torch computes anything; see `amx_off_if_needed`.
+    """
+    may_use_bf16 = requested == "bf16" or (requested != "fp32" and cpu_has_fast_bf16())
+    is_on_cpu = device.type == "cpu"
+    return amx_off_if_needed() if is_on_cpu and may_use_bf16 else nullcontext()
 
 
 def _choose_on_gpu(requested: str, has_bf16: bool) -> Precision:

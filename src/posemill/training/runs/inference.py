@@ -18,7 +18,14 @@ from posemill.training.data.loaders import EpochLoader
 from posemill.training.launch.start import load_model
 from posemill.training.loop.distributed import World
 from posemill.training.loop.evaluation import evaluate_split
-from posemill.training.loop.precision import choose_device, choose_precision
+from posemill.training.loop.precision import (
+    Precision,
+    bf16_made_ready,
+    choose_device,
+    choose_precision,
+    cpu_has_fast_bf16,
+    precision_of_run,
+)
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.building import describe_too_short, load_task_sets, make_scored
 from posemill.training.tasks.ctc_decoding import decode_beam, decode_greedy
@@ -108,27 +115,27 @@ def evaluate(
     head = RunFolder(run).read_summary().get("head") or "sequence" if config.task == "ctc" else ""
     chosen = choose_device(device)
     # As it was trained, so that the numbers are those of the training, where this device can.
-    is_half = facts["precision"] == "fp16" and chosen.type != "cuda"
-    precision = choose_precision("fp32" if is_half else facts["precision"], chosen)
-    if precision.is_slow:
-        precision = choose_precision("fp32", chosen)
-    scored = make_scored(config, clips, kind, head=head)
-    workload = Workload(
-        model=model.to(chosen),
-        train=scored,
-        val=None,
-        forward=kind.make_forward(),
-        loss=build_loss(config.task, label_smoothing=config.label_smoothing, **config.loss_options),
-        identity=facts["identity"],
-    )
-    result = evaluate_split(
-        workload,
-        scored,
-        EpochLoader(scored, config, World(), shuffle=False),
-        device=chosen,
-        precision=precision,
-        world=World(),
-    )
+    with bf16_made_ready(facts["precision"], chosen):
+        precision = _precision_here(facts["precision"], chosen)
+        scored = make_scored(config.replace(precision=precision.name), clips, kind, head=head)
+        workload = Workload(
+            model=model.to(chosen),
+            train=scored,
+            val=None,
+            forward=kind.make_forward(),
+            loss=build_loss(
+                config.task, label_smoothing=config.label_smoothing, **config.loss_options
+            ),
+            identity=facts["identity"],
+        )
+        result = evaluate_split(
+            workload,
+            scored,
+            EpochLoader(scored, config, World(), shuffle=False),
+            device=chosen,
+            precision=precision,
+            world=World(),
+        )
     scores = {name: value for name, value in result.scores.items() if name != "loss"}
     return {
         **scores,
@@ -142,6 +149,17 @@ def evaluate(
         "run": str(run),
         **({"head": head} if head else {}),
     }
+
+
+def _precision_here(trained_in: str, device: torch.device) -> Precision:
+    """Return the format that a run was trained in, or fp32 where this device has it not."""
+    is_slow = trained_in == "bf16" and device.type == "cpu" and not cpu_has_fast_bf16()
+    if is_slow or (trained_in == "fp16" and device.type == "cpu"):
+        return choose_precision("fp32", device)
+    precision = precision_of_run(trained_in, device, "as it was trained")
+    if precision.name != trained_in:
+        warn_caller(f"scored in fp32: {precision.reason}")
+    return precision
 
 
 def predict(

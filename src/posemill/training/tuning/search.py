@@ -12,10 +12,15 @@ import torch
 
 from posemill.errors import PosemillError, TrainingError
 from posemill.machine.limits import count_cores, free_memory
+from posemill.training.bf16 import try_bf16
 from posemill.training.config.presets import loader_workers
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.probe import PROCESS_SECONDS, can_divide
-from posemill.training.loop.precision import choose_device, choose_precision
+from posemill.training.loop.precision import (
+    choose_device,
+    choose_precision,
+    cpu_has_fast_bf16,
+)
 from posemill.training.tuning.arms import (
     Arm,
     MakeFor,
@@ -315,6 +320,8 @@ class Search:
         if self.keeps_maths or self.best.deterministic:
             return
         self.report("number formats")
+        if self.device.type == "cpu" and cpu_has_fast_bf16() and (note := try_bf16().describe()):
+            self.rows.append(Row("precision bf16", note=note))
         usual = choose_precision("auto", self.device).name  # never one that is emulated
         self.try_values(*({"precision": name} for name in {"fp32", usual}))
 

@@ -14,7 +14,7 @@ from posemill.language import translate, word
 from posemill.machine.allocator import freed_memory_returned
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.modes import plan_mode, plan_precision
+from posemill.training.launch.modes import plan_mode, plan_precision, processor_made_ready
 from posemill.training.launch.probe import probe_mode
 from posemill.training.launch.torchrun import under_torchrun
 from posemill.training.tasks.building import build_workload
@@ -77,7 +77,8 @@ def tune(resolved: Resolved) -> Tuned:
     Args:
         resolved: The settings; `tune = "speed"` leaves batch and precision alone.
     """
-    return tune_training(build_workload, resolved)
+    with processor_made_ready(resolved.config):
+        return tune_training(build_workload, resolved)
 
 
 def tune_training(make: MakeFor, resolved: Resolved) -> Tuned:

@@ -1,0 +1,168 @@
+"""Tries in another process what may kill a process, and keeps the answer for this machine.
+
+A processor's flags may name instructions that its hypervisor, its emulator or its kernel refuses:
+the first use of them ends the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from posemill.files import atomic_path, cache_folder, parse_json
+from posemill.machine.processes import die_with_parent
+from posemill.machine.processor import machine_facts
+
+_FAILURE_KEPT_SECONDS = 24 * 3600.0  # the machine may have been busy, or be mended by now
+_POLL_SECONDS = 0.005
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a trial.
+
+    Args:
+        works: Whether it ended well.
+        reason: Why not, for the user to read.
+        seconds: What was measured, by name.
+    """
+
+    works: bool
+    reason: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def describe_exit(code: int) -> str:
+    """Return what the exit code of a process means; a negative one is a signal."""
+    if code == -getattr(signal, "SIGILL", 4):
+        return "illegal instruction (SIGILL)"
+    if code < 0:
+        with suppress(ValueError):
+            return f"killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def run_child(command: Sequence[str], *, timeout_seconds: float) -> tuple[Outcome, str]:
+    """Return how a command ended, and what it printed."""
+    try:
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=timeout_seconds,
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome(False, f"no answer within {timeout_seconds:g} s"), ""
+    except OSError as error:
+        return Outcome(False, f"it could not be started: {error.strerror}"), ""
+    if ended.returncode == 0:
+        return Outcome(True), ended.stdout
+    lines = [line for line in ended.stderr.splitlines() if line.strip()]
+    is_error = ended.returncode > 0 and bool(lines)
+    reason = lines[-1].strip() if is_error else describe_exit(ended.returncode)
+    return Outcome(False, reason), ended.stdout
+
+
+def run_in_fork(work: Callable[[], Mapping[str, float]], *, timeout_seconds: float) -> Outcome:
+    """Return what came of a function in a copy of this process, as it is now.
+
+    Args:
+        work: Returns what it measured, by name. Must not use threads that this process has.
+        timeout_seconds: The copy is killed after that.
+    """
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, where we have threads
+        pid = os.fork()
+    if pid == 0:
+        _work_and_leave(work, writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answer:
+        code = _wait(pid, timeout_seconds)
+        if code is None:
+            return Outcome(False, f"no answer within {timeout_seconds:g} s")
+        text = answer.read().decode("utf-8", "replace")
+    if code != 0:
+        return Outcome(False, text.strip() or describe_exit(code))
+    return Outcome(True, seconds=json.loads(text))
+
+
+def _work_and_leave(work: Callable[[], Mapping[str, float]], writer: int) -> None:
+    """Do the work of a copy: what it returns, or the error's last line, goes into the pipe."""
+    code = 1
+    try:
+        _leave_no_traces()
+        os.write(writer, json.dumps(dict(work())).encode())
+        code = 0
+    except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
+        first_line = str(error).partition("\n")[0][:500]
+        os.write(writer, f"{type(error).__name__}: {first_line}".encode())
+    finally:
+        os._exit(code)
+
+
+def _leave_no_traces() -> None:
+    """Leave nothing behind: a trap is an answer, which needs no memory dump and no traceback."""
+    import faulthandler
+    import resource
+
+    die_with_parent()
+    faulthandler.disable()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _wait(pid: int, timeout_seconds: float) -> int | None:
+    """Return the exit code of a child; None where it had to be killed."""
+    deadline = time.monotonic() + timeout_seconds
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(_POLL_SECONDS)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return None
+
+
+def kept_outcomes(
+    name: str, facts: Mapping[str, Any], make: Callable[[], list[Outcome]]
+) -> list[Outcome]:
+    """Return the outcomes that are kept for this machine, or make and keep them.
+
+    A failure is tried again after a day. What cannot be read or written is not kept.
+
+    Args:
+        name: Of what is tried.
+        facts: What the answer depends on beside the machine: versions, environment.
+        make: Tries it.
+    """
+    digest = hashlib.sha256(json.dumps([machine_facts(), facts], sort_keys=True).encode())
+    path = cache_folder() / "trials" / f"{name}-{digest.hexdigest()[:16]}.json"
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        kept = parse_json(path.read_bytes())
+        outcomes = [
+            Outcome(bool(row["works"]), str(row["reason"]), dict(row["seconds"]))
+            for row in kept["outcomes"]
+        ]
+        age = time.time() - kept["tried_at"]
+        if outcomes and (outcomes[-1].works or 0 <= age < _FAILURE_KEPT_SECONDS):
+            return outcomes
+    outcomes = make()
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {"tried_at": time.time(), "outcomes": [asdict(outcome) for outcome in outcomes]}
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    return outcomes

@@ -1,0 +1,193 @@
+"""Whether bf16 works on this CPU: it is tried, as the flags of a processor may promise too much.
+
+    python -m posemill.training.bf16
+
+is the process that tries it. It loads torch once, and computes in copies of itself that have not
+computed before: as the machine is, and with AMX off. It prints an `Outcome` a line, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+from posemill.machine.processes import die_with_parent, python_command
+from posemill.machine.trials import Outcome, kept_outcomes, run_child, run_in_fork
+
+# oneDNN reads it once, at the first product that it computes.
+ISA_VARIABLE, WITHOUT_AMX = "ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16"
+# Set beside it by us, so that our processes know why.
+_MARK = "POSEMILL_AMX_OFF"
+# With other values of these torch uses other instructions.
+_VARIABLES = (ISA_VARIABLE, "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY")
+_HANG_SECONDS = 8.0  # of computing, which takes a twentieth of a second
+_LOAD_SECONDS = 60.0  # of torch from a cold disk on a busy machine
+_WIDTH, _FRAMES, _BATCH = 128, 32, 8
+
+
+@dataclass(frozen=True)
+class Bf16Trial:
+    """What came of trying bf16.
+
+    Args:
+        plain: As the machine is.
+        without_amx: With AMX off; None where it was not tried.
+    """
+
+    plain: Outcome
+    without_amx: Outcome | None = None
+
+    @property
+    def needs_amx_off(self) -> bool:
+        """True where bf16 works only with AMX off."""
+        return not self.plain.works and self.without_amx is not None and self.without_amx.works
+
+    @property
+    def works(self) -> bool:
+        """True where bf16 works in this process, and in those that it starts."""
+        return self.plain.works or (self.needs_amx_off and _is_amx_off())
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Seconds of a small step in `fp32` and in `bf16`; empty where bf16 does not work."""
+        outcome = self.without_amx if self.needs_amx_off else self.plain
+        return outcome.seconds if outcome is not None else {}
+
+    def describe(self) -> str:
+        """Return what is said of it; empty where bf16 works as the machine is."""
+        if self.plain.works:
+            return ""
+        tried = f"bf16 was tried on this CPU and failed: {self.plain.reason}"
+        if self.works:
+            return f"{tried}; it works with AMX off ({ISA_VARIABLE}={WITHOUT_AMX})"
+        if self.needs_amx_off:
+            return (
+                f"{tried}; it works with AMX off, which torch takes only before it computes: start "
+                f"the program with {ISA_VARIABLE}={WITHOUT_AMX}"
+            )
+        return tried
+
+
+@cache
+def try_bf16() -> Bf16Trial:
+    """Return whether bf16 works on this CPU: kept from before, or tried now in a process."""
+    if reason := os.environ.get(_MARK):  # our parent has tried it
+        return Bf16Trial(Outcome(False, reason), Outcome(True))
+    variables = {name: os.environ.get(name, "") for name in _VARIABLES}
+    facts = {"torch": metadata.version("torch"), "python": sys.version, **variables}
+    return Bf16Trial(*kept_outcomes("bf16", facts, _try))
+
+
+def _try() -> list[Outcome]:
+    command = python_command("posemill.training.bf16")
+    ended, text = run_child(command, timeout_seconds=_LOAD_SECONDS + 2 * _HANG_SECONDS)
+    outcomes = [Outcome(**json.loads(line)) for line in text.splitlines()]
+    return outcomes or [ended]
+
+
+def _is_amx_off() -> bool:
+    return os.environ.get(ISA_VARIABLE) == WITHOUT_AMX
+
+
+@contextmanager
+def amx_off_if_needed() -> Iterator[None]:
+    """Switch AMX off for the block, here and in processes started there, where bf16 needs that.
+
+    It stays on where torch has computed in this process already: then it is too late.
+    """
+    trial = try_bf16()
+    if not trial.needs_amx_off or _is_amx_off():
+        yield
+        return
+    os.environ |= {ISA_VARIABLE: WITHOUT_AMX, _MARK: trial.plain.reason}
+    try:
+        if not _works_here():
+            _put_back()
+        yield
+    finally:
+        _put_back()
+
+
+def _works_here() -> bool:
+    """Return whether bf16 works in a copy of this process, where torch may have computed before."""
+    can_fork = hasattr(os, "fork")
+    return not can_fork or run_in_fork(measure_steps, timeout_seconds=_HANG_SECONDS).works
+
+
+def _put_back() -> None:
+    for name in (ISA_VARIABLE, _MARK):
+        os.environ.pop(name, None)
+
+
+def measure_steps() -> dict[str, float]:
+    """Return the seconds of a step in both formats, the fastest of a few each, in turns.
+
+    With one thread: a copy of a process does not have its threads, and on a busy machine threads
+    that wait for each other take seconds.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    names = ("fp32", "bf16")
+    turns = [{name: _take_step(torch, name) for name in names} for _ in range(4)]
+    return {name: min(turn[name] for turn in turns) for name in names}
+
+
+def _take_step(torch: Any, precision: str) -> float:
+    """Return the seconds of a step: a layer of each kind, forward, backward, and to evaluate."""
+    nn = torch.nn
+    linear = nn.Linear(_WIDTH, _WIDTH)
+    convolution = nn.Conv2d(3, 16, 3, padding=1)
+    lstm = nn.LSTM(_WIDTH, _WIDTH, batch_first=True)
+    attention = nn.MultiheadAttention(_WIDTH, 4, batch_first=True)
+    layers = nn.ModuleList([linear, convolution, lstm, attention])
+    frames = torch.randn(_BATCH, _FRAMES, _WIDTH)
+    pictures = torch.randn(_BATCH, 3, _FRAMES, _FRAMES)
+    started = time.perf_counter()
+    for is_training in (True, False):
+        layers.train(is_training)
+        with (
+            torch.set_grad_enabled(is_training),
+            torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"),
+        ):
+            hidden, _ = lstm(linear(frames))
+            mixed, _ = attention(hidden, hidden, hidden, need_weights=False)
+            loss = mixed.float().square().mean() + convolution(pictures).float().square().mean()
+        if is_training:
+            loss.backward()
+    seconds = time.perf_counter() - started
+    gradients = [parameter.grad.isfinite().all() for parameter in layers.parameters()]
+    if not all(gradients) or not loss.isfinite():
+        raise ValueError("the results are not finite numbers")
+    return seconds
+
+
+def main() -> None:
+    """Try bf16 as the machine is; where that fails, with AMX off; print what came of it."""
+    die_with_parent()
+    import torch  # noqa: F401  loaded once, for all copies
+
+    if not hasattr(os, "fork"):
+        sys.stdout.write(json.dumps(asdict(Outcome(True, seconds=measure_steps()))))
+        return
+    for isa in ("", WITHOUT_AMX):
+        if isa and (os.environ.get(ISA_VARIABLE) or os.environ.get("DNNL_MAX_CPU_ISA")):
+            return  # the user's choice
+        if isa:
+            os.environ[ISA_VARIABLE] = isa
+        outcome = run_in_fork(measure_steps, timeout_seconds=_HANG_SECONDS)
+        sys.stdout.write(json.dumps(asdict(outcome)) + "\n")
+        if outcome.works:
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from posemill.machine import trials
+from posemill.machine.trials import Outcome, describe_exit, kept_outcomes, run_child, run_in_fork
+
+HAS_FORK = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot copy a process")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def trap() -> dict[str, float]:
+    os.kill(os.getpid(), signal.SIGILL)
+    return {}
+
+
+def hang() -> dict[str, float]:
+    time.sleep(600)
+    return {}
+
+
+def fail() -> dict[str, float]:
+    raise RuntimeError("could not create a primitive\nsecond line")
+
+
+@HAS_FORK
+def test_a_copy_of_the_process_answers_traps_hangs_or_fails() -> None:
+    assert run_in_fork(lambda: {"step": 0.5}, timeout_seconds=60) == Outcome(
+        True, seconds={"step": 0.5}
+    )
+    reason = "illegal instruction (SIGILL)"
+    assert run_in_fork(trap, timeout_seconds=60) == Outcome(False, reason)
+    assert run_in_fork(hang, timeout_seconds=0.2) == Outcome(False, "no answer within 0.2 s")
+    reason = "RuntimeError: could not create a primitive"
+    assert run_in_fork(fail, timeout_seconds=60) == Outcome(False, reason)
+
+
+def test_a_command_answers_traps_hangs_or_fails() -> None:
+    def run(code: str, timeout_seconds: float = 60) -> tuple[Outcome, str]:
+        return run_child([sys.executable, "-c", code], timeout_seconds=timeout_seconds)
+
+    assert run("print('well')") == (Outcome(True), "well\n")
+    assert run("import sys; sys.exit(3)")[0].reason == "ended with exit code 3"
+    assert run("raise ValueError('bad')")[0].reason == "ValueError: bad"
+    assert run("import time; time.sleep(600)", 0.2)[0].reason == "no answer within 0.2 s"
+    nobody = run_child(["/nowhere/python"], timeout_seconds=1)[0].reason
+    assert nobody == "it could not be started: No such file or directory"
+
+
+def test_the_end_of_a_process_is_named() -> None:
+    assert describe_exit(-signal.SIGILL) == "illegal instruction (SIGILL)"
+    assert describe_exit(-signal.SIGSEGV) == "killed by SIGSEGV"
+    assert describe_exit(-250) == "ended with exit code -250"
+
+
+def test_an_answer_is_kept_for_the_same_facts_and_a_failure_for_a_day(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def answer(works: bool) -> list[Outcome]:
+        asked.append("tried")
+        return [Outcome(works, "" if works else "trap", {"fp32": 0.5})]
+
+    for _ in range(2):
+        assert kept_outcomes("a", {"torch": "1"}, lambda: answer(True))[0].seconds == {"fp32": 0.5}
+        assert kept_outcomes("b", {"torch": "1"}, lambda: answer(False))[0].reason == "trap"
+    assert len(asked) == 2
+    kept_outcomes("a", {"torch": "2"}, lambda: answer(True))
+    assert len(asked) == 3, "another version"
+    monkeypatch.setattr(trials, "machine_facts", lambda: {"flags": "others"})
+    kept_outcomes("a", {"torch": "2"}, lambda: answer(True))
+    assert len(asked) == 4, "another machine"
+    later = time.time() + 25 * 3600
+    monkeypatch.setattr(time, "time", lambda: later)
+    kept_outcomes("a", {"torch": "2"}, lambda: answer(True))
+    assert len(asked) == 4
+
+
+def test_a_failure_is_tried_again_after_a_day(cache: Path) -> None:
+    kept_outcomes("a", {}, lambda: [Outcome(False, "trap")])
+    (path,) = (cache / "trials").iterdir()
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "tried_at": time.time() - 25 * 3600}))
+    assert kept_outcomes("a", {}, lambda: [Outcome(True)])[0].works
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"outcomes": [1], "tried_at": 0}',
+        '{"outcomes": [{"works": true}], "tried_at": "x"}',
+    ],
+)
+def test_a_broken_file_is_tried_again_and_replaced(cache: Path, content: str) -> None:
+    kept_outcomes("a", {}, lambda: [Outcome(True)])
+    (path,) = (cache / "trials").iterdir()
+    path.write_text(content)
+    assert kept_outcomes("a", {}, lambda: [Outcome(False, "new")])[0].reason == "new"
+    assert kept_outcomes("a", {}, lambda: [])[0].reason == "new"
+
+
+def test_a_cache_that_cannot_be_written_keeps_nothing_and_answers(cache: Path) -> None:
+    cache.write_text("a file, not a folder")
+    assert kept_outcomes("a", {}, lambda: [Outcome(True)])[0].works
+    assert kept_outcomes("a", {}, lambda: [Outcome(False)])[0].works is False
+
+
+def test_two_processes_at_once_both_get_an_answer(cache: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_keep_often) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert [path.suffix for path in (cache / "trials").iterdir()] == [".json"]
+
+
+def _keep_often() -> None:
+    for _ in range(20):
+        (outcome,) = kept_outcomes("a", {}, lambda: [Outcome(False, "trap")])
+        assert outcome.reason == "trap"
+        for path in (Path(os.environ["POSEMILL_CACHE"]) / "trials").glob("*.json"):
+            path.write_text("{")

@@ -1,0 +1,239 @@
+"""A processor whose flags name bf16 and that does not compute it: planted, and lived with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Settings = Callable[..., dict[str, Any]]
+
+# Every Python that finds this on its path has such a processor: whoever computes in bf16 dies.
+PROCESSOR = """
+import importlib.abc, importlib.util, os, signal, sys, time
+
+
+def break_bf16(torch):
+    torch.cpu._is_avx512_bf16_supported = lambda: True
+    enter = torch.autocast.__enter__
+    isa = []
+
+    def enter_or_die(self):
+        # As oneDNN does: what the variable is at the first use is what it stays.
+        isa.append(os.environ.get("ONEDNN_MAX_CPU_ISA"))
+        fault = os.environ["PLANTED_FAULT"]
+        if self.fast_dtype is not torch.bfloat16 or not self._enabled:
+            return enter(self)
+        if fault == "amx" and isa[0] == "AVX512_CORE_BF16":
+            return enter(self)
+        if fault == "error":
+            raise RuntimeError("could not create a primitive")
+        if fault == "hang":
+            time.sleep(600)
+        os.kill(os.getpid(), signal.SIGILL)
+
+    torch.autocast.__enter__ = enter_or_die
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        load = spec.loader.exec_module
+
+        def load_and_break(module):
+            load(module)
+            break_bf16(module)
+
+        spec.loader.exec_module = load_and_break
+        return spec
+
+
+sys.meta_path.insert(0, Finder())
+"""
+
+# What a user does in a day; prints what each command said.
+DAY = """
+import json, os, sys
+from pathlib import Path
+from typer.testing import CliRunner
+from posemill.cli.app import build_app
+
+said = {}
+
+
+def posemill(*arguments):
+    result = CliRunner().invoke(build_app(), [str(word) for word in arguments])
+    assert result.exit_code == 0, (arguments, result.output, result.exception)
+    return result.output
+
+
+said["train"] = posemill("train", "base.toml", "--out=auto")
+said["again"] = posemill("train", "base.toml", "--out=fp32", "--precision=fp32")
+said["evaluate"] = posemill("evaluate", "auto")
+said["predict"] = posemill("predict", "auto", sys.argv[1])
+Path("sweep.toml").write_text('config = "base.toml"\\nout = "sweep"\\n[grid]\\nlr = [0.01]\\n')
+said["sweep"] = posemill("sweep", "sweep.toml")
+said["tune"] = posemill("tune", "base.toml", "--tune-seconds=2")
+
+import torch
+import posemill as package
+
+mkldnn = torch.backends.mkldnn.enabled, torch.backends.mkldnn.is_available()
+samples = [(torch.randn(4), torch.randn(4)) for _ in range(16)]
+said["fit"] = package.fit(
+    torch.nn.Linear(4, 4), samples, loss=torch.nn.functional.mse_loss, out="fit", epochs=1,
+    parallel="single", progress=False, tensorboard=False, figures=False,
+).summary["precision_reason"]
+assert not any(name.startswith("ONEDNN") for name in os.environ), "put back"
+assert (torch.backends.mkldnn.enabled, torch.backends.mkldnn.is_available()) == mkldnn
+json.dump(said, sys.stdout)
+"""
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs Python on a processor with a fault."""
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "sitecustomize.py").write_text(PROCESSOR)
+
+    def run(fault: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        own = {"PLANTED_FAULT": fault, "POSEMILL_CACHE": str(tmp_path / "cache"),
+               "PYTHONPATH": str(tmp_path / "path"), "OMP_NUM_THREADS": "1"}  # fmt: skip
+        return subprocess.run(
+            [sys.executable, *arguments], env={**os.environ, **own, **variables}, cwd=tmp_path,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def _base(clips_folder: Path, tmp_path: Path) -> None:
+    given = {"data": str(clips_folder), "labels": str(clips_folder / "labels.csv"), "epochs": 1,
+             "batch_size": 8, "parallel": "single", "model": "tcn_bilstm", "tensorboard": False,
+             "figures": False, "seed": 3, "normalize": "none"}  # fmt: skip
+    lines = [f"{name} = {json.dumps(value)}" for name, value in given.items()]
+    (tmp_path / "base.toml").write_text("\n".join(lines))
+
+
+@pytest.mark.usefixtures("_base")
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("trap", "illegal instruction (SIGILL)"),
+        ("error", "RuntimeError: could not create a primitive"),
+        ("hang", "no answer within 8 s"),
+    ],
+)
+def test_everything_works_in_fp32_where_bf16_fails_and_says_why(
+    planted: Callable[..., subprocess.CompletedProcess[str]],
+    clips_folder: Path,
+    tmp_path: Path,
+    fault: str,
+    reason: str,
+) -> None:
+    ended = planted(fault, "-c", DAY, str(clips_folder / "test_keypoints.npz"))
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    said = json.loads(ended.stdout.splitlines()[-1])
+    sentence = f"bf16 was tried on this CPU and failed: {reason}"
+    assert " ".join(said["train"].split()).count(sentence) == 2, "at the start and at the end"
+    assert sentence in said["fit"]
+    assert sentence in " ".join(said["tune"].split())
+    summaries = {run: json.loads((tmp_path / run / "summary.json").read_text())
+                 for run in ("auto", "fp32", "fit")}  # fmt: skip
+    assert summaries["auto"]["precision"] == summaries["fit"]["precision"] == "fp32"
+    assert summaries["auto"]["precision_reason"] == sentence
+    assert sentence in (tmp_path / "auto" / "config.toml").read_text()
+    assert summaries["auto"]["scores"] == summaries["fp32"]["scores"]
+    (swept,) = (tmp_path / "sweep").glob("*/run/summary.json")
+    assert json.loads(swept.read_text())["precision_reason"] == sentence
+
+
+@pytest.mark.usefixtures("_base")
+def test_amx_is_switched_off_for_this_process_and_its_ranks_where_that_helps(
+    planted: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    train = ("-m", "posemill", "train", "base.toml", "--parallel=multi_process", "--processes=1")
+    ended = planted("amx", *train, "--out=run")
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["precision"] == "bf16"
+    assert summary["precision_reason"] == (
+        "bf16 was tried on this CPU and failed: illegal instruction (SIGILL); it works with AMX "
+        "off (ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16)"
+    )
+
+
+@pytest.mark.usefixtures("_base")
+def test_amx_is_not_switched_off_where_torch_has_computed_already(
+    planted: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    script = """
+import os, posemill, torch
+with torch.autocast("cpu", enabled=False):
+    pass
+def ours():
+    return {name: os.environ[name] for name in os.environ if name.startswith(("ONEDNN", "POSE"))}
+before = ours()
+reason = posemill.train("base.toml", out="run").summary["precision_reason"]
+assert ours() == before
+print(reason)
+"""
+    ended = planted("amx", "-c", script)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert "start the program with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16" in ended.stdout
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["precision"] == "fp32"
+
+
+def test_what_the_user_set_is_what_is_tried(
+    planted: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    script = "import dataclasses, json; from posemill.training.bf16 import try_bf16; "
+    script += "print(json.dumps(dataclasses.asdict(try_bf16())))"
+    for isa, works in (("AVX2", False), ("AVX512_CORE_BF16", True)):
+        ended = planted("amx", "-c", script, ONEDNN_MAX_CPU_ISA=isa)
+        trial = json.loads(ended.stdout)
+        assert trial["plain"]["works"] is works
+        assert trial["without_amx"] is None
+
+
+@pytest.mark.usefixtures("_base")
+def test_bf16_by_name_is_refused_in_a_sentence_before_any_work(
+    planted: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    train = ("-m", "posemill", "train", "base.toml", "--out=run", "--precision=bf16")
+    ended = planted("trap", *train)
+    assert ended.returncode == 2
+    assert " ".join(ended.stderr.split()) == (
+        "posemill: precision = 'bf16' cannot be used: bf16 was tried on this CPU and failed: "
+        "illegal instruction (SIGILL). Use --precision auto or fp32"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("_base")
+def test_a_run_of_bf16_is_continued_and_scored_in_fp32_where_bf16_fails(
+    planted: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    train = ("-m", "posemill", "train", "base.toml", "--out=run")
+    begun = planted("amx", *train, ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16")
+    assert begun.returncode == 0, begun.stderr[-3000:]
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["precision"] == "bf16"
+    reason = "the run was trained in bf16; bf16 was tried on this CPU and failed: illegal"
+    scored = planted("trap", "-m", "posemill", "evaluate", "run")
+    assert scored.returncode == 0, scored.stderr[-3000:]
+    assert f"scored in fp32: {reason}" in " ".join(scored.stderr.split())
+    ended = planted("trap", *train, "--resume", "--epochs=2")
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["precision"] == "fp32"
+    assert summary["precision_reason"].startswith(reason)
