@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from posemill.errors import ConfigError
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.config.unused import unused_settings
+from posemill.training.config.unused import refuse_other_kind, unused_settings
 
 
 def test_a_setting_that_was_given_and_has_no_effect_is_named_with_its_reason() -> None:
@@ -85,3 +88,12 @@ def test_what_the_chosen_mode_and_the_machine_do_not_use_is_named() -> None:
     assert [line.split()[0] for line in said] == ["--processes"]
     ranks = config.replace(parallel="multi_process", workers=1)
     assert unused_settings(config, has_dev=True, planned=ranks, typed=typed, has_gpu=True) == []
+
+
+@pytest.mark.parametrize("cache", ["ram", "hdf5"])
+def test_a_cache_that_video_does_not_have_is_refused(cache: str) -> None:
+    config = TrainConfig(model="tsm", cache=cache)
+    with pytest.raises(ConfigError, match=rf"cache = '{cache}' is of keypoints, and .* is video"):
+        refuse_other_kind(config, "video")
+    refuse_other_kind(config.replace(cache="mmap"), "video")
+    refuse_other_kind(config.replace(video_precompute=1), "video")  # features may wait there

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import IterableDataset
 
+from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
+from posemill.training.data.loaders import open_loader
 from posemill.training.fitting.batches import (
     CallModel,
     UserBatch,
@@ -15,6 +20,9 @@ from posemill.training.fitting.batches import (
     count_samples,
     take_sample,
 )
+from posemill.training.fitting.data_sets import ReadData
+from posemill.training.launch.modes import ModePlan
+from posemill.training.loop.distributed import World
 
 PAIRS = [(torch.tensor([x]), torch.tensor(x + 1)) for x in (1.0, 3.0)]
 
@@ -111,3 +119,46 @@ def test_one_sample_of_a_batch_is_taken_out_of_everything() -> None:
     assert (sample["names"], sample["scale"], int(sample["one"])) == ("b", 2.0, 5)
     assert sample["all"].tolist() == [1, 1, 1, 1]
     assert [int(part) for part in sample["pair"]] == [1, 1]
+
+
+class Drawn:
+    """Samples that draw from every generator there is."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> tuple[Tensor, float, float]:
+        return torch.rand(()), random.random(), np.random.random()  # noqa: NPY002
+
+
+class DrawnStream(Drawn, IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self[index] for index in range(8))
+
+
+@pytest.mark.parametrize("samples", [Drawn(), DrawnStream()])
+def test_what_samples_draw_follows_from_the_seed_in_every_process(samples: Any) -> None:
+    def draws(*, start_step: int = 0, **settings: Any) -> list[list[float]]:
+        config = TrainConfig(batch_size=4, micro_batch=4, **settings)
+        split = ReadData(None, 0, config).split("train_set", samples)
+        loader = open_loader(split, config, World(), shuffle=True, in_thread=True)
+        state = torch.get_rng_state()
+        batches = list(loader.batches(0, 2, start_step=start_step))
+        assert torch.equal(torch.get_rng_state(), state), "the model draws from it, too"
+        return [torch.stack([v.double() for v in batch.values]).tolist() for batch in batches]
+
+    whole = draws(workers=0)
+    assert len({str(batch) for batch in whole}) == 4, "no epoch is like the one before"
+    assert draws(workers=1) == whole
+    assert draws(workers=0, start_step=1) == whole[1:]
+    assert draws(workers=1, start_step=1) == whole[1:]
+    assert draws(workers=0, seed=1) != whole
+    assert draws(workers=1, seed=1) != whole
+
+
+def test_a_thread_makes_no_batches_of_samples_that_may_draw() -> None:
+    plan = ModePlan("multi_thread", 1, 2, "")
+    config = TrainConfig()
+    assert plan.apply(config).workers == 0
+    split = ReadData(None, 0, config).split("train_set", Drawn())
+    assert plan.apply(config, is_threadsafe=split.is_threadsafe).workers == 1

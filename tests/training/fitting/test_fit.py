@@ -322,3 +322,8 @@ def test_a_cache_says_at_the_end_what_it_saved(fit: Fit, line: TensorDataset) ->
 def test_a_misspelt_setting_is_named(fit: Fit, line: TensorDataset) -> None:
     with pytest.raises(ConfigError, match="unknown setting 'epoch'; did you mean 'epochs'"):
         fit(linear(), line, epoch=3)
+
+
+def test_continuing_needs_the_folder_of_the_run(fit: Fit, line: TensorDataset) -> None:
+    with pytest.raises(ConfigError, match="resume = True continues the run in out, and out is"):
+        fit(linear(), line, resume=True, out="")

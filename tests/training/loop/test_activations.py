@@ -44,6 +44,20 @@ def test_gradients_and_running_statistics_are_those_of_the_plain_model() -> None
     assert momenta == [0.1] * 3
 
 
+def test_a_copy_computes_with_its_own_weights() -> None:
+    model = Blocks()
+    checkpoint_blocks(model)
+    twin = copy.deepcopy(model)
+    assert checkpoint_blocks(twin) == 3
+    expected = run(copy.deepcopy(twin))
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.zero_()
+    for one, other in zip(expected, run(twin), strict=True):
+        torch.testing.assert_close(one, other)
+    assert all(weights.grad is None for weights in model.parameters())
+
+
 def test_blocks_are_computed_twice_in_training_and_once_in_evaluation() -> None:
     model = Blocks()
     calls: list[int] = []

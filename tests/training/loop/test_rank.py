@@ -14,7 +14,7 @@ import posemill
 from posemill.errors import TrainingError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.distributed import World
-from posemill.training.loop.rank import _with_head, numeric_settings, train_rank
+from posemill.training.loop.rank import _with_head, numeric_settings, train_rank, use_device
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.building import build_workload
 from posemill.training.tasks.scorers import ClassScorer, CtcScorer
@@ -84,3 +84,16 @@ def test_glosses_of_the_test_split_are_read_from_the_head_that_dev_chose() -> No
         assert scorer.targets == [[1, 2]]
     split.scorer = ClassScorer([1])
     assert _with_head(split, "conv", config) is split
+
+
+@pytest.mark.parametrize(("size", "expected"), [(1, "cuda:1"), (2, "cuda:0")])
+def test_the_gpu_that_was_asked_for_is_the_current_one(
+    monkeypatch: pytest.MonkeyPatch, size: int, expected: str
+) -> None:
+    seen: list[torch.device] = []
+    monkeypatch.setattr("posemill.training.loop.rank.choose_device", torch.device)
+    monkeypatch.setattr(torch.cuda, "set_device", seen.append)
+    device = use_device("cuda:1", World(size=size))
+    assert seen == [device] == [torch.device(expected)]
+    assert use_device("cpu", World()) == torch.device("cpu")
+    assert len(seen) == 1

@@ -125,3 +125,11 @@ def test_weights_without_a_gradient_are_left_alone(settings: Settings) -> None:
     stepper.model.unused = nn.Parameter(torch.ones(3))
     stepper.take(loader.batches(), 1, 1e-3)
     assert torch.equal(stepper.model.unused, torch.ones(3))
+
+
+def test_steps_that_are_only_measured_compute_activations_twice_too(settings: Settings) -> None:
+    config = TrainConfig(**settings(activation_checkpointing=True))
+    stepper, _ = stepper_of(config)
+    assert stepper.num_checkpointed > 0
+    assert stepper.model.activation_checkpointing is True
+    assert stepper_of(config.replace(activation_checkpointing=False))[0].num_checkpointed == 0

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -89,23 +90,6 @@ def test_a_stopped_training_continues_bit_equal_in_the_middle_of_an_epoch(
     assert_bit_equal(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_a_training_of_the_first_version_continues(
-    settings: Settings, tmp_path: Path, stop_after: Callable[[int], None]
-) -> None:
-    fields = settings(save_every_steps=1, epochs=2)
-    train(fields | {"out": str(tmp_path / "whole")})
-    stop_after(6)
-    with pytest.raises(KeyboardInterrupt):
-        train(fields | {"out": str(tmp_path / "cut")})
-    checkpoints = tmp_path / "cut" / "checkpoints"
-    state = checkpoints / json.loads((checkpoints / "last.json").read_text())["folder"]
-    record = json.loads((state / "state.json").read_text())
-    record["course"] = record.pop("train_state")
-    (state / "state.json").write_text(json.dumps(record))
-    train(fields | {"out": str(tmp_path / "cut"), "resume": True})
-    assert_bit_equal(tmp_path / "whole", tmp_path / "cut")
-
-
 def test_a_killed_training_continues_and_equals_an_unbroken_one(
     settings: Settings, tmp_path: Path, start_process: Callable[..., psutil.Popen]
 ) -> None:
@@ -139,6 +123,33 @@ def test_a_finished_training_is_not_trained_again(settings: Settings, tmp_path: 
     assert again.summary == json.loads(json.dumps(first.summary)), "its timing stays, too"
     with pytest.raises(RunError, match="already holds a training; add --resume"):
         train(fields)
+
+
+def test_a_start_killed_before_its_first_checkpoint_begins_its_log_anew(
+    settings: Settings, tmp_path: Path
+) -> None:
+    fields = settings(epochs=1)
+    train(fields)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    (tmp_path / "run" / "summary.json").unlink()
+    train(fields | {"resume": True})
+    rows = RunFolder(tmp_path / "run").read_metrics()
+    assert [row["step"] for row in rows if row["event"] == "train"] == [1, 2, 3, 4]
+
+
+def test_a_training_that_patience_ended_goes_on_with_more_patience_only(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fields = settings(epochs=4, lr=0.0, patience=1)
+    assert train(fields).summary["steps"] == 8, "two of four epochs: lr 0 makes nothing better"
+    before = (tmp_path / "run" / "timing.json").read_bytes()
+    again = train(fields | {"resume": True, "epochs": 5, "progress": True})
+    assert again.summary["steps"] == 8
+    assert (tmp_path / "run" / "timing.json").read_bytes() == before
+    said = " ".join(capsys.readouterr().err.split())
+    assert "no better score in 1 evaluation (--patience 1); a larger --patience, or 0, goes" in said
+    assert train(fields | {"resume": True, "patience": 2}).summary["steps"] == 12
+    assert train(fields | {"resume": True, "patience": 0}).summary["steps"] == 16
 
 
 def test_what_is_learned_otherwise_from_here_on_is_said(settings: Settings) -> None:

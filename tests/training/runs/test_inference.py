@@ -81,6 +81,19 @@ def test_missing_points_of_files_are_read_as_the_training_reads_them(
     assert all(np.isfinite(row["probability"]) for row in found)
 
 
+def test_other_data_is_scored_whole_by_a_model_of_one_fold(
+    settings: Settings, clips_folder: Path, tmp_path: Path
+) -> None:
+    trained = train(settings(epochs=1, folds=3, fold=1))
+    for name in ("test_keypoints.npz", "labels.csv"):
+        (tmp_path / name).write_bytes((clips_folder / name).read_bytes())
+    found = posemill.evaluate(trained.out, split="test", data=str(tmp_path))
+    assert found["num_clips"] == 8
+    (trained.out / "summary.json").unlink()
+    assert posemill.evaluate(trained.out, split="test", data=str(tmp_path)) == found
+    assert len(list(posemill.predict(trained.out, tmp_path))) == 8, "as evaluate, before its end"
+
+
 def test_an_unknown_skeleton_cannot_take_pose_clips(trained: TrainResult) -> None:
     points = np.zeros((2, 18, 3), np.float32)
     clip = PoseClip(points, np.ones((2, 18), np.float32), np.ones((2, 2), np.int32), "openpose-18")

@@ -14,7 +14,9 @@ from posemill import predict
 from posemill.errors import ConfigError, TrainingError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
+from posemill.training.data.loaders import open_loader
 from posemill.training.launch.start import train
+from posemill.training.loop.distributed import World
 from posemill.training.models import build_two_streams
 from posemill.training.models.keypoints.base import ModelShape
 from posemill.training.models.video.base import VideoShape
@@ -96,8 +98,8 @@ def same_names(folder: Path, tmp_path: Path) -> list[str]:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((folder / f"clip{first + number}.mp4").read_bytes())
             x = number + 10 * (split == "dev")
-            points.append(np.stack([np.full((5, 3), x), np.ones((5, 3))], -1))
-            ids += [f"{LABELS[number % 2]}/00{number // 2}"] * 5
+            points.append(np.stack([np.full((number + 3, 3), x), np.ones((number + 3, 3))], -1))
+            ids += [f"{LABELS[number % 2]}/00{number // 2}"] * (number + 3)
         (tmp_path / "points").mkdir(exist_ok=True)
         np.savez(
             tmp_path / "points" / f"{split}_keypoints.npz",
@@ -122,6 +124,13 @@ def test_clips_with_the_same_id_in_two_splits_are_told_apart(
     shown = [workload.val.show(index)[1][0, 0, 0] for index in range(4)]
     assert sorted(shown) == [10, 11, 12, 13], "figures draw the clip that was scored"
     assert not [note for note in workload.notes if "left out" in note]
+
+
+def test_batches_are_padded_by_what_differs_in_length(folder: Path, same_names: list[str]) -> None:
+    config = TrainConfig(**settings(folder, data=same_names))
+    loader = open_loader(build_workload(config).train, config, World(), shuffle=True)
+    share = loader.padding_share()
+    assert share == pytest.approx(1 - (3 + 4 + 5 + 6) / (4 * 6))
 
 
 def test_an_id_alone_joins_only_what_leaves_no_doubt() -> None:

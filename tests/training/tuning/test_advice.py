@@ -308,3 +308,8 @@ def test_compiling_for_a_few_steps_is_told_from_training() -> None:
     assert str(only).startswith("85% of the time, 70 s, went into torch.compile: try --compile off")
     long = Evidence(split(forward=7000.0), cores=2, compile_seconds=70.0)
     assert advise(long, TrainConfig(workers=0, compile="on")) == []
+
+
+def test_video_is_not_told_to_wait_in_ram() -> None:
+    config = TrainConfig(model="tsm", workers=1, cache="mmap")
+    assert not [said for said in advice_of(config, cores=2, data=100) if "--cache ram" in said]

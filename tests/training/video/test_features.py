@@ -19,7 +19,8 @@ from posemill.training.launch.start import train
 from posemill.training.models import build_video_model
 from posemill.training.runs.inference import evaluate
 from posemill.training.tasks.building import build_workload
-from posemill.training.video.features import digest_of
+from posemill.training.video.features import content_key, digest_of
+from posemill.training.video.index import ClipPlace
 
 
 @pytest.fixture
@@ -127,3 +128,13 @@ def test_weights_are_known_by_their_numbers() -> None:
     assert digest_of(one) == before
     one.bn1.running_mean += 1
     assert digest_of(one) != before
+
+
+def test_a_picture_that_changed_in_its_folder_is_another_clip(tmp_path: Path) -> None:
+    (tmp_path / "clip").mkdir()
+    (tmp_path / "clip" / "0.png").write_bytes(b"one")
+    places = [ClipPlace("clip", str(tmp_path / "clip"), "frames")]
+    before = content_key(places)
+    assert content_key(places) == before
+    (tmp_path / "clip" / "0.png").write_bytes(b"other")
+    assert content_key(places) != before

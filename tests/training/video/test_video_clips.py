@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.utils.data import DataLoader
 import posemill
 from posemill.errors import DecodeError, SourceError, TrainingError
 from posemill.testing.decoders import number_of
+from posemill.training.video.index import ClipPlace, Index
 from posemill.training.video.problems import describe_problems, live_problems
 
 QUIET: dict[str, Any] = {
@@ -363,3 +365,12 @@ def test_a_cache_keeps_what_is_not_drawn(videos: Path, tmp_path: Path) -> None:
     for options in ({"split": "train"}, {"on_error": "drop"}):
         with pytest.raises(ValueError, match="draws its samples at random, or leaves some out"):
             posemill.cache_dataset(clips_of(videos, **options), key="clips", folder=tmp_path)
+
+
+def test_one_unreadable_clip_among_many_costs_little() -> None:
+    places = [ClipPlace(f"{n}", f"{n}.mp4", "video", label="ab"[n % 2]) for n in range(20_000)]
+    clips = posemill.VideoClips(Index(places, []), is_training=False)
+    started = time.process_time()
+    item = clips.replacement(4, make=lambda index, _: {"index": index})
+    assert item["index"] == 6
+    assert time.process_time() - started < 0.5, "it was 4 s"

@@ -72,6 +72,12 @@ def refuse_other_kind(config: TrainConfig, kind: str) -> None:
                 f"{field.group}.{field.name} = {value!r} is of {other}, and {config.data.path} is "
                 f"{kind}: leave it out"
             )
+    is_kept = config.cache in ("ram", "hdf5") and not config.video.precompute
+    if kind == "video" and is_kept and "cache" in config.given:
+        raise ConfigError(
+            f"cache = {config.cache!r} is of keypoints, and {config.data.path} is video: decoded "
+            "frames are kept on the disk (mmap), or not at all (none)"
+        )
     if input_of(config.model.name) != kind:
         raise ConfigError(
             f"model {config.model.name} takes {input_of(config.model.name)}, and "

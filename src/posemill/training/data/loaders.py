@@ -61,7 +61,9 @@ class EpochLoader:
             persistent_workers=config.persistent_workers,
             prefetch_factor=config.prefetch_factor,
         )
-        self._ahead = config.prefetch_factor if in_thread and not workers else 0
+        # What users' samples draw at random comes from generators that the model draws from, too.
+        is_ahead = in_thread and split.is_threadsafe and not workers
+        self._ahead = config.prefetch_factor if is_ahead else 0
 
     @property
     def num_steps(self) -> int:

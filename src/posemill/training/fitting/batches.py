@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, default_collate
 
 from posemill.training.data.batches import Draw
+from posemill.training.loop.random_states import own_draws
 
 Collate = Callable[[list[Any]], Any]
 Forward = Callable[[nn.Module, Any], Any]
@@ -65,10 +66,11 @@ class UserBatches(Dataset[UserBatch]):
         samples: `[index]` gives a sample.
         collate: Makes a batch of a list of samples; by default the data set's own `collate_fn`,
             or torch's.
+        seed: With epoch and index it decides what a sample draws at random, in whatever process.
     """
 
-    def __init__(self, samples: Any, collate: Collate | None = None) -> None:
-        self.samples = samples
+    def __init__(self, samples: Any, collate: Collate | None = None, *, seed: int = 0) -> None:
+        self.samples, self.seed = samples, seed
         own = getattr(samples, "collate_fn", None)
         self.collate: Collate = collate or own or default_collate
 
@@ -85,7 +87,12 @@ class UserBatches(Dataset[UserBatch]):
         a training goes on. One that may drop samples returns None for them; a batch of nothing
         else has a replacement that does not count.
         """
-        samples, counts = [self._sample(draw) for draw in draws], bool(draws[0].weight)
+        with own_draws() as seed_draws:
+            samples = [self._sample(draw, seed_draws) for draw in draws]
+            return self._collated(samples, draws)
+
+    def _collated(self, samples: list[Any], draws: Sequence[Draw]) -> UserBatch:
+        counts = bool(draws[0].weight)
         if getattr(self.samples, "may_drop", False):
             draws = [draw for draw, one in zip(draws, samples, strict=True) if one is not None] or [
                 draws[0]._replace(weight=0.0)
@@ -95,10 +102,16 @@ class UserBatches(Dataset[UserBatch]):
                 samples, counts = [self.samples.replacement(*draws[0][:2])], False
         return UserBatch(self.collate(samples), [draw.clip for draw in draws], counts)
 
-    def _sample(self, draw: Draw) -> Any:
+    def _sample(self, draw: Draw, seed_draws: Callable[[int, int, int], None]) -> Any:
         if hasattr(self.samples, "at_epoch"):
             return self.samples.at_epoch(draw.clip, draw.epoch)
+        seed_draws(self.seed, draw.epoch, draw.clip)
         return self.samples[draw.clip]
+
+    @property
+    def is_threadsafe(self) -> bool:
+        """Whether a thread may make batches beside the training: not if samples may draw."""
+        return hasattr(self.samples, "at_epoch")
 
 
 class CallModel:

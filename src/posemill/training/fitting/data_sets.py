@@ -53,13 +53,13 @@ class ReadData:
         own = getattr(samples, "lengths", None)
         if own is not None and len(own) == len(samples):
             lengths = np.asarray(own, np.int64)
-        made = Split(UserBatches(samples, self._collate), lengths)
+        made = Split(self._batches(samples), lengths)
         if isinstance(samples, VideoClips):
             made.reshape = reshape_video(made, samples, self._batches)
         return made
 
     def _batches(self, samples: Any) -> UserBatches:
-        return UserBatches(samples, self._collate)
+        return UserBatches(samples, self._collate, seed=self._config.seed)
 
     def _of_iterable(self, name: str, samples: Any) -> Split:
         if iter(samples) is samples:
@@ -82,7 +82,7 @@ class ReadData:
         parts = None if self._steps else take_apart(loader)
         if parts is not None:
             lengths = equal_lengths(known_length(parts.dataset, name))
-            maker = UserBatches(parts.dataset, parts.collate)
+            maker = UserBatches(parts.dataset, parts.collate, seed=self._config.seed)
             return Split(maker, lengths, is_shuffled=parts.is_shuffled)
         if name == "train_set":
             self.notes.append(

@@ -59,6 +59,11 @@ def fit(
         loggers=make_loggers(loggers),
     )
     make = partial(make_user_workload, model, (train_set, val_set), given)
+    if chosen.resume and not chosen.out:
+        raise ConfigError(
+            "resume = True continues the run in out, and out is empty: give its folder, for "
+            "example out='runs/fit1'"
+        )
     if chosen.out:
         result = run_training(make, Resolved.of(chosen))
     else:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
+import torch
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -19,13 +20,14 @@ from torch.utils.data import (
     default_collate,
 )
 
-from posemill.machine.read_ahead import read_ahead
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import BucketSampler, start_worker
 from posemill.training.data.loaders import own_child_signals
 from posemill.training.fitting.batches import Collate, UserBatch, count_samples
 from posemill.training.loop.distributed import World
-from posemill.training.loop.random_states import random_states_kept, seed_everything
+from posemill.training.loop.random_states import own_draws, random_states_kept, seed_everything
+
+_END = object()
 
 
 @dataclass
@@ -184,14 +186,13 @@ class _SampleLoader(StreamLoader, IterableDataset[UserBatch]):
             count = known_length(stream.dataset, stream.name)
         super().__init__(stream, count, min(size, count or size))
         self._world, self._is_training = world, is_training
-        self._micro = config.micro_batch
+        self._micro, self._seed = config.micro_batch, config.seed
         # Knows how many micro-batches a step has. One number stands for all lengths.
         self._sampler = BucketSampler(
             np.broadcast_to(np.int64(1), (count or size,)), size,
             micro_batch_size=config.micro_batch, rank=world.rank, world_size=world.size,
         )  # fmt: skip
         self._pins, self._workers = pins, min(1, max(0, config.workers))
-        self._ahead = config.prefetch_factor if in_thread and not self._workers else 0
         self._range = (0, 1, 0)
 
     def num_micro_batches(self, step: int) -> int:
@@ -205,23 +206,35 @@ class _SampleLoader(StreamLoader, IterableDataset[UserBatch]):
         self._range = (start, stop, start_step)
         options: dict[str, Any] = {"worker_init_fn": start_worker} if self._workers else {}
         loader: DataLoader[Any] = DataLoader(
-            self, batch_size=None, num_workers=self._workers, pin_memory=self._pins, **options
-        )
+            self, batch_size=None, num_workers=self._workers, pin_memory=self._pins,
+            generator=torch.Generator(), **options,
+        )  # fmt: skip
         with own_child_signals():
             source = iter(loader)
-        yield from read_ahead(source, depth=self._ahead) if self._ahead else source
+        yield from source
 
     def __iter__(self) -> Iterator[UserBatch]:
         start, stop, start_step = self._range
         for epoch in range(start, stop):
             if hasattr(self._stream.dataset, "set_epoch"):
                 self._stream.dataset.set_epoch(epoch)
-            items = self._items(self._stream.dataset, is_training=self._is_training)
+            items = self._seeded(epoch)
             first = start_step if epoch == start else 0
             if self._is_training:
                 yield from self._training_steps(items, first)
             else:
                 yield from self._all(items)
+
+    def _seeded(self, epoch: int) -> Iterator[Any]:
+        """Yield the samples of an epoch; what each draws at random follows from the seed."""
+        items = self._items(self._stream.dataset, is_training=self._is_training)
+        for number in count():
+            with own_draws() as seed_draws:
+                seed_draws(self._seed, epoch, number)
+                sample = next(items, _END)
+            if sample is _END:
+                return
+            yield sample
 
     def _training_steps(self, items: Iterator[Any], first: int) -> Iterator[UserBatch]:
         size = self._step_items

@@ -40,11 +40,16 @@ class ModePlan:
     threads: int
     reason: str
 
-    def apply(self, config: TrainConfig) -> TrainConfig:
-        """Return the settings with this plan in them; loader processes where not given."""
+    def apply(self, config: TrainConfig, *, is_threadsafe: bool = True) -> TrainConfig:
+        """Return the settings with this plan in them; loader processes where not given.
+
+        Args:
+            config: The settings.
+            is_threadsafe: Whether a thread may make batches beside the training.
+        """
         workers = config.workers
         if workers < 0:
-            workers = 0
+            workers = 0 if is_threadsafe else 1
             if self.mode != "multi_thread":
                 workers = loader_workers(config.preset, cores=count_cores(), ranks=self.processes)
         return config.replace(

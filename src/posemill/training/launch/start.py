@@ -33,6 +33,7 @@ from posemill.training.launch.ranks import launch, refuse_second_start
 from posemill.training.launch.torchrun import is_first_process, under_torchrun
 from posemill.training.loop.precision import Precision, choose_device, precision_of_run
 from posemill.training.loop.rank import MakeWorkload
+from posemill.training.loop.trainer import TrainState
 from posemill.training.multigrid.stages import Stages, check_norms, describe_stages
 from posemill.training.runs.checkpoints import check_identity, load_into
 from posemill.training.runs.logs import say
@@ -179,10 +180,11 @@ def _run_in(
     check_divisible(workload, plan)
     grid_lines = describe_stages(workload.train, config)
     check_norms(workload.train, workload.model, config, plan.processes)
-    if continues and (finished := _finished(folder, Stages(workload.train, config))) is not None:
+    if continues and (finished := _finished(folder, Stages(workload.train, config), config)):
         return finished
     decided = dict(workload.decided)
-    planned = plan.apply(config).replace(**{name: value for name, (value, _) in decided.items()})
+    planned = plan.apply(config, is_threadsafe=workload.train.is_threadsafe)
+    planned = planned.replace(**{name: value for name, (value, _) in decided.items()})
     notes = _notes_of(workload, resolved, planned, looks_for_leaks=is_first and not continues)
     notes += _notes_of_resume(folder, planned, continues=continues)
     if plan.mode != "multi_process" or under_torchrun():
@@ -245,30 +247,45 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:5]) + " …" * (len(names) > 5)
 
 
-def _finished(folder: RunFolder, stages: Stages) -> TrainResult | None:
-    """Return what came of a training that has taken all its steps; None where some are left.
+def _finished(folder: RunFolder, stages: Stages, config: TrainConfig) -> TrainResult | None:
+    """Return the result of a training with nothing left to train, and say why; None for others."""
+    why = _why_over(folder, stages, config)
+    if not why or not (folder.path / "summary.json").is_file():
+        return None
+    if is_first_process():
+        say(why)
+    summary = folder.read_summary()
+    return TrainResult(folder.path, summary["scores"], summary)
+
+
+def _why_over(folder: RunFolder, stages: Stages, config: TrainConfig) -> str:
+    """Return why nothing is left to train, in a sentence; empty where something is.
 
     Raises:
         RunError: Its place lies elsewhere in these stages, so that it could not go on from there.
     """
     try:
-        state = folder.checkpoints.load("last").state["train_state"]
-        step, epoch = int(state["step"]), int(state["epoch"])
-        expected = stages.step_at(epoch, int(state["step_in_epoch"]))
+        state = TrainState(**folder.checkpoints.load("last").state["train_state"])
+        expected = stages.step_at(state.epoch, state.step_in_epoch)
+        is_out_of_patience = state.is_out_of_patience(config.patience)
     except (KeyError, TypeError, ValueError):
-        return None  # of the first version, or broken: whoever goes on says so
-    if expected != step:
+        return ""  # broken: whoever goes on says so
+    if expected != state.step:
+        step, epoch = state.step, state.epoch
         raise RunError(
             f"{folder.path} has taken {counted(step, 'steps')} in {counted(epoch, 'epochs')}, "
             f"which would be {expected} now: the batch size, the schedule or the number of clips "
             f"is another than in {folder.config_path}; continue with that, or choose another --out"
         )
-    if step < stages.total_steps or not (folder.path / "summary.json").is_file():
-        return None
-    if is_first_process():
-        say("nothing was left to train: a larger --epochs goes on")
-    summary = folder.read_summary()
-    return TrainResult(folder.path, summary["scores"], summary)
+    if state.step >= stages.total_steps:
+        return "nothing was left to train: a larger --epochs goes on"
+    if is_out_of_patience:
+        return (
+            "nothing was left to train: no better score in "
+            f"{counted(state.num_worse, 'evaluations')} (--patience {config.patience}); a larger "
+            "--patience, or 0, goes on"
+        )
+    return ""
 
 
 def _notes_of_resume(folder: RunFolder, planned: TrainConfig, *, continues: bool) -> list[str]:

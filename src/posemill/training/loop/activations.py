@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -26,7 +27,7 @@ def checkpoint_blocks(model: nn.Module) -> int:
     blocks: list[nn.Module] = []
     _collect(model, blocks)
     for block in blocks:
-        _wrap(block)
+        block.forward = partial(_forward_twice, block)  # of a copied model: of the copied block
     return len(blocks)
 
 
@@ -41,17 +42,14 @@ def _collect(module: nn.Module, blocks: list[nn.Module]) -> None:
             _collect(child, blocks)
 
 
-def _wrap(block: nn.Module) -> None:
-    plain = block.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        if not block.training:
-            return plain(*args, **kwargs)
-        return checkpoint(
-            plain, *args, use_reentrant=False, context_fn=lambda: _contexts(block), **kwargs
-        )
-
-    block.forward = forward
+def _forward_twice(block: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """The forward of a block that computes its activations again in the backward pass."""
+    plain = partial(type(block).forward, block)
+    if not block.training:
+        return plain(*args, **kwargs)
+    return checkpoint(
+        plain, *args, use_reentrant=False, context_fn=lambda: _contexts(block), **kwargs
+    )
 
 
 def _contexts(block: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,6 +45,28 @@ def set_random_states(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) 
     np.random.set_state((name, np.asarray(keys, np.uint32), *rest))  # noqa: NPY002
     version, internal, gauss_next = values["python"]
     random.setstate((version, tuple(internal), gauss_next))
+
+
+@contextmanager
+def own_draws() -> Iterator[Callable[[int, int, int], None]]:
+    """Yield a function that seeds what code of users draws from, by a seed, an epoch and a sample.
+
+    After the block all generators of the CPU are as they were; those of GPUs are not touched.
+    """
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        yield _seed_draws
+    finally:
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        random.setstate(states[2])
+
+
+def _seed_draws(*numbers: int) -> None:
+    value = int(np.random.SeedSequence(numbers).generate_state(1)[0])
+    random.seed(value)
+    np.random.seed(value)  # noqa: NPY002
+    torch.default_generator.manual_seed(value)
 
 
 @contextmanager

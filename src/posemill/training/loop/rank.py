@@ -41,10 +41,7 @@ def train_rank(
         folder: Already made.
         world: Already joined.
     """
-    device = choose_device(config.device)
-    if device.type == "cuda" and world.size > 1:
-        device = torch.device("cuda", world.local_rank)
-        torch.cuda.set_device(device)
+    device = use_device(config.device, world)
     precision, unread = choose_precision(config.precision, device), live_problems()
     with freed_memory_returned(), numeric_settings(config), folder.naming_the_disk():
         workload = make()
@@ -53,6 +50,8 @@ def train_rank(
         )
         if config.resume and folder.checkpoints.has("last"):
             trainer.restore()
+        elif world.is_first:
+            folder.cut_metrics(0)  # of a start that was killed before its first checkpoint
         if world.is_first:
             folder.write_facts(_facts(workload, config, world, precision.name))
         trainer.run()
@@ -82,6 +81,19 @@ def train_rank(
 
             draw_training(folder, workload, results, samples=draw_first_samples(trainer))
     return summary
+
+
+def use_device(name: str, world: World) -> torch.device:
+    """Return the device of this process, which is torch's current one from here on.
+
+    Random states and the times of a GPU are those of the current device.
+    """
+    device = choose_device(name)
+    if device.type == "cuda":
+        if world.size > 1:
+            device = torch.device("cuda", world.local_rank)
+        torch.cuda.set_device(device)
+    return device
 
 
 def _measure_bf16(trainer: Trainer) -> None:

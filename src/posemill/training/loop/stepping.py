@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from posemill.training.config.presets import COMPILES_ON_GPU
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.loop.activations import checkpoint_blocks
 from posemill.training.loop.data_parallel import Objective, SharedObjective
 from posemill.training.loop.distributed import World
 from posemill.training.loop.optimizers import WeightAverage, build_optimizer
@@ -50,6 +51,9 @@ class Stepper:
         self.workload, self.config, self.device = workload, config, device
         self.precision, self.world, self.clock = precision, world, clock
         self.model: nn.Module = workload.model
+        self.num_checkpointed = 0  # blocks that compute their activations twice
+        if config.activation_checkpointing:
+            self.num_checkpointed = checkpoint_blocks(self.model)
         if config.channels_last:
             put_channels_last(self.model)
         runner = self.model

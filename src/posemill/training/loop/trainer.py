@@ -14,7 +14,6 @@ from posemill.terminal import counted
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import open_loader
 from posemill.training.fitting.callbacks import Moment
-from posemill.training.loop.activations import checkpoint_blocks
 from posemill.training.loop.distributed import World
 from posemill.training.loop.evaluation import Evaluation, evaluate_split
 from posemill.training.loop.optimizer_state import pack_optimizer, unpack_optimizer
@@ -45,8 +44,6 @@ from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.scorers import beats
 from posemill.training.tasks.workload import Loader, Split, Workload
 
-_OLD_STATE = "course"  # its name in checkpoints of the first version
-
 
 @dataclass
 class TrainState:
@@ -76,6 +73,10 @@ class TrainState:
     num_evals: int = 0
     scores: dict[str, float] = field(default_factory=dict)
     is_stopped: bool = False
+
+    def is_out_of_patience(self, patience: int) -> bool:
+        """Return whether as many evaluations were no better as `patience` bears; 0 bears all."""
+        return 0 < patience <= self.num_worse
 
 
 class Trainer:
@@ -115,12 +116,12 @@ class Trainer:
         )
         if precision.is_slow:
             self.reporter.notes.append(f"precision {precision.name}: {precision.reason}")
-        if config.activation_checkpointing:
-            blocks = checkpoint_blocks(workload.model)
-            self.reporter.notes.append(f"activation checkpointing: {blocks} blocks")
         self.stepper = Stepper(
             workload, config, device=device, precision=precision, world=world, clock=self.clock
         )
+        if config.activation_checkpointing:
+            blocks = self.stepper.num_checkpointed
+            self.reporter.notes.append(f"activation checkpointing: {blocks} blocks")
         self._val_loader = (
             self._load(workload.val, shuffle=False) if workload.val is not None else None
         )
@@ -271,7 +272,7 @@ class Trainer:
         if is_better:
             state.best, state.best_step, state.scores = value, state.step, result.scores
             self.reporter.note_best(state)
-        if 0 < self.config.patience <= state.num_worse and not state.is_stopped:
+        if state.is_out_of_patience(self.config.patience) and not state.is_stopped:
             state.is_stopped = True
             self.reporter.say_last(self.reporter.why_stopped(state))
         if on_evaluate := self.workload.callbacks.on_evaluate:
@@ -349,7 +350,9 @@ class Trainer:
     def _restore_state(self, saved: Checkpoint) -> None:
         unpack_optimizer(self.stepper, saved.tensors, saved.state["optimizer"])
         record = saved.state
-        self.state = TrainState(**record.get("train_state", record.get(_OLD_STATE)))
+        self.state = TrainState(**record["train_state"])
+        # What stopped it may be another setting now, or a callback, which is asked again.
+        self.state.is_stopped = self.state.is_out_of_patience(self.config.patience)
         self.stepper.steps_taken = self.state.step
         stage = self.stages.at(self.state.epoch)
         self._enter(stage)

@@ -71,6 +71,13 @@ def config_of(run: Path | str) -> TrainConfig:
     return config
 
 
+def head_of(run: Path | str) -> str:
+    """Return the head of ctc that was chosen on dev; the usual one before a training has ended."""
+    folder = RunFolder(run)
+    is_finished = (folder.path / "summary.json").is_file()
+    return (folder.read_summary().get("head") if is_finished else None) or "sequence"
+
+
 def input_of(run: Path | str) -> str:
     """Return what a run's model takes: `keypoints` or `video`."""
     return kind_of_identity(RunFolder(run).read_facts()["identity"]).name
@@ -104,7 +111,8 @@ def evaluate(
     config, facts = config_of(run), RunFolder(run).read_facts()
     model = load_model(run, checkpoint=checkpoint)
     if data and data != config.data.path:  # nothing of other clips was ever set aside
-        config = config.replace(data=data, dev_fraction=0.0)
+        config = config.replace(data=data, dev_fraction=0.0, folds=0, fold=0, folds_by="",
+                                leave_out="")  # fmt: skip
     config = config.replace(labels=labels or config.labels)
     config = config.replace(workers=0, parallel="single", processes=1)
     split = usual_split(split)
@@ -112,7 +120,7 @@ def evaluate(
     clips = load_task_sets(config, kind, class_names=facts["class_names"], splits=[split])[split]
     if sentence := describe_too_short(clips, split):
         warn_caller(sentence)
-    head = RunFolder(run).read_summary().get("head") or "sequence" if config.task == "ctc" else ""
+    head = head_of(run) if config.task == "ctc" else ""
     chosen = choose_device(device)
     # As it was trained, so that the numbers are those of the training, where this device can.
     with bf16_made_ready(facts["precision"], chosen):
@@ -183,7 +191,7 @@ def predict(
     identity, names = facts["identity"], facts["class_names"]
     kind = kind_of_identity(identity)
     forward = kind.make_forward()
-    head = RunFolder(run).read_summary().get("head") or "sequence"
+    head = head_of(run)
     for clip_id, batch in kind.new_clips(config.replace(out=str(run)), identity, clips):
         with torch.no_grad():
             output = forward(model, batch.to(chosen))

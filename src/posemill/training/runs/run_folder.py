@@ -137,6 +137,8 @@ class RunFolder:
 
     def cut_metrics(self, step: int) -> None:
         """Drop the lines after `step`: a continued training writes them again."""
+        if not self.metrics_path.is_file():
+            return
         kept = [line for line in self.read_metrics() if line["step"] <= step]
         with atomic_path(self.metrics_path) as temporary:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")

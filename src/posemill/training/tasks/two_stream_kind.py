@@ -67,8 +67,9 @@ class JoinedSet:
 
     @property
     def lengths(self) -> IntArray:
-        """`(N,)`: frames of video that are taken of each clip."""
-        return self.video.lengths
+        """`(N,)`: frames of each clip, of video; of keypoints where all videos have as many."""
+        lengths = self.video.lengths
+        return lengths if np.ptp(lengths) else self.keypoints.lengths
 
     @property
     def is_share(self) -> bool:

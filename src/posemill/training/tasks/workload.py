@@ -118,6 +118,11 @@ class Split:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def is_threadsafe(self) -> bool:
+        """Whether a thread may make batches beside the training; users' samples may draw."""
+        return bool(getattr(self.batches, "is_threadsafe", True))
+
 
 @dataclass(frozen=True)
 class Callbacks:

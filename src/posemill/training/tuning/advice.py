@@ -14,6 +14,7 @@ from posemill.terminal import counted
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.timing import shares
+from posemill.training.models import input_of
 from posemill.training.runs.live import FILES, FOLDERS
 from posemill.training.runs.status import read_object
 from posemill.training.tuning.evidence import Evidence, read_evidence
@@ -106,7 +107,7 @@ def _on_data(evidence: Evidence, config: TrainConfig) -> Iterator[Advice]:
     elif workers < spare:
         more = min(spare, max(2, workers * 2))
         yield Advice("workers", f"--workers {more}", seen, gain)
-    elif config.cache == "mmap":
+    elif config.cache == "mmap" and input_of(config.model.name) != "video":
         yield Advice("cache", "--cache ram", seen, gain)
     elif workers and config.prefetch_factor < 4:
         change = f"--prefetch-factor {config.prefetch_factor * 2}"

@@ -23,9 +23,9 @@ from posemill.training.data.batches import Draw
 from posemill.training.data.loaders import open_loader
 from posemill.training.launch.ranks import run_ranks
 from posemill.training.loop.distributed import World
-from posemill.training.loop.precision import choose_device, choose_precision
+from posemill.training.loop.precision import choose_precision
 from posemill.training.loop.random_states import random_states_kept
-from posemill.training.loop.rank import numeric_settings
+from posemill.training.loop.rank import numeric_settings, use_device
 from posemill.training.loop.stepping import Stepper
 from posemill.training.loop.timing import Clock, shares
 from posemill.training.tasks.workload import Split, Workload
@@ -81,7 +81,7 @@ class Arm:
 
     def __init__(self, workload: Workload, config: TrainConfig, world: World | None = None) -> None:
         world = world or World()
-        self._config, self._device = config, choose_device(config.device)
+        self._config, self._device = config, use_device(config.device, world)
         self._clock = Clock(self._device)
         with random_states_kept():
             model = copy.deepcopy(workload.model).to(self._device).train()

@@ -125,10 +125,11 @@ def as_it_would_run(
     if resolved.sources["workers"].startswith("machine"):
         config = config.replace(workers=-1)
     config = config.replace(precision=plan_precision(config).name)
+    workload = make(config)
     plan = plan_mode(config) or probe_mode(
-        make(config), partial(make, config), config, most_seconds=most_seconds
+        workload, partial(make, config), config, most_seconds=most_seconds
     )
-    return plan.apply(config)
+    return plan.apply(config, is_threadsafe=workload.train.is_threadsafe)
 
 
 def _fixed(resolved: Resolved) -> frozenset[str]:

@@ -105,7 +105,7 @@ def compute_features(
     return precompute(
         _run(clips, backbone, num_views, chosen),
         Transform("features", lambda features, mask: (features, mask), parameters),
-        content_key=_content_key(clips.clips),
+        content_key=content_key(clips.clips),
         kind=cache,
         folder=folder,
     )
@@ -120,13 +120,15 @@ def digest_of(backbone: Backbone) -> str:
     return digest.hexdigest()
 
 
-def _content_key(places: Sequence[ClipPlace]) -> str:
+def content_key(places: Sequence[ClipPlace]) -> str:
     """Return a digest of which clips these are, by the size and time of their files."""
     rows = []
     for place in places:
-        facts = Path(place.path).stat()
-        rows.append([place.path, facts.st_size, facts.st_mtime_ns, place.offset,
-                     place.start_seconds, place.end_seconds])  # fmt: skip
+        path = Path(place.path)
+        # The time of a folder is not that of the pictures in it.
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+        rows.append([place.path, facts, place.offset, place.start_seconds, place.end_seconds])
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 

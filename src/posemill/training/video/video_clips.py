@@ -8,6 +8,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -270,17 +271,17 @@ class VideoClips(Dataset[Item | None]):
         make = make or self._read
         same = self._by_target[self._targets[index]]
         begin = same.index(index) + 1
-        order = [*same[begin:], *same[: begin - 1]]
-        order += [other for other in range(len(self)) if other not in set(same)]
+        others = (i for i, target in enumerate(self._targets) if target != self._targets[index])
+        order = list(islice(chain(same[begin:], same[: begin - 1], others), _MOST_TRIES))
         last = None
-        for other in order[:_MOST_TRIES]:
+        for other in order:
             try:
                 return make(other, epoch)
             except DecodeError as error:
                 last = error
         raise TrainingError(
             f"clip {self.clips[index].clip_id!r} cannot be read, and none of the "
-            f"{min(len(order), _MOST_TRIES)} that could stand for it: {last or 'there is none'}"
+            f"{len(order)} that could stand for it: {last or 'there is none'}"
         ) from last
 
     def _read(self, index: int, epoch: int) -> Item:
