@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from posemill.archives import open_npz
 from posemill.errors import FormatError
 from posemill.formats import get_format
 from posemill.npz_clips import content_key, read_frames, read_npz_clips, split_by_name
+from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.datasets import load_sets
-from posemill.training.data.options import DataOptions
 from posemill.training.data.readers import read_clips
 
 pytest.importorskip("torch")
 from posemill.training.data.torch_data import KeypointDataset
+
+as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 
 # id, split, label, points with 0 where missing, mask
 Seen = tuple[str, str, str, npt.NDArray[np.float32], npt.NDArray[np.bool_]]
@@ -39,7 +42,7 @@ def through_training(path: Path) -> list[Seen]:
     raw = read_clips(path)
     labels = path.parent / "labels.csv"
     labels.write_text("video_id,label\n" + "".join(f"{name},X\n" for name in raw.clip_ids))
-    options = DataOptions(
+    options = as_they_are(
         str(path), str(labels), task="ctc", normalize="none", skeleton="none", cache="none",
         cache_folder=str(path.parent / "cache"),
     )  # fmt: skip

@@ -8,7 +8,6 @@ import pytest
 
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.options import DataOptions
 from posemill.training.launch.sweep import read_sweep
 from posemill.training.models import build_model, build_video_model, input_of
 
@@ -20,7 +19,6 @@ SWEEPS = [path for path in FILES if "config =" in path.read_text()]
 @pytest.mark.parametrize("path", [f for f in FILES if f not in SWEEPS], ids=lambda path: path.stem)
 def test_an_example_config_is_valid_and_its_model_can_be_built(path: Path) -> None:
     config: TrainConfig = resolve_config(path).config
-    DataOptions.of(config)
     shape = {"num_classes": 3, "task": config.task, **config.model.options}
     if input_of(config.model.name) == "video":
         build_video_model(config.model.name, num_frames=8, is_pretrained=False, **shape)

@@ -1,21 +1,26 @@
 from __future__ import annotations
 
+import dataclasses
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from posemill.errors import ConfigError, TrainingError
+from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.annotations import Annotation, Annotations
 from posemill.training.data.labels import (
     LabelledClip,
     divide,
+    divide_into_splits,
     label_clips,
     name_classes,
     targets_of,
 )
-from posemill.training.data.options import DataOptions
 from posemill.training.data.readers import RawClips
+
+as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 
 
 def clips(*labels: str, split: str = "train") -> list[LabelledClip]:
@@ -70,10 +75,10 @@ def test_clips_without_a_label_are_counted_and_named() -> None:
 
 def test_sentences_are_divided_by_their_number_alone() -> None:
     rows = clips(*(f"ONE TWO {index}" for index in range(20)))  # no two the same
-    chosen = divide(rows, DataOptions("x", task="ctc", dev_fraction=0.2))
+    chosen = divide(rows, as_they_are("x", task="ctc", dev_fraction=0.2))
     assert [row.split for row in chosen].count("dev") == 4
-    tested = divide(rows, DataOptions("x", task="ctc", folds=4, fold=1))
-    labelled = divide(rows, DataOptions("x", folds=4, fold=1))
+    tested = divide(rows, as_they_are("x", task="ctc", folds=4, fold=1))
+    labelled = divide(rows, as_they_are("x", folds=4, fold=1))
     assert [row.split for row in tested].count("test") == 5
     assert [row.split for row in tested] != [row.split for row in labelled]
 
@@ -81,20 +86,20 @@ def test_sentences_are_divided_by_their_number_alone() -> None:
 def test_a_class_has_its_share_in_every_fold() -> None:
     rows = clips(*"aaab" * 4)
     for fold in range(4):
-        found = [row.label for row in divide(rows, DataOptions("x", folds=4, fold=fold))
+        found = [row.label for row in divide(rows, as_they_are("x", folds=4, fold=fold))
                  if row.split == "test"]  # fmt: skip
         assert sorted(found) == ["a", "a", "a", "b"]
 
 
 def test_classes_are_of_the_training_clips_numbers_first_and_by_size() -> None:
     rows = [*clips("10", "b", "9", "a", "9"), *clips("z", split="test")]
-    assert name_classes(rows, "classify") == ("9", "10", "a", "b")
+    assert name_classes(rows, "train", "classify") == ("9", "10", "a", "b")
     with pytest.raises(TrainingError, match=r"only one class in the training clips \('a'\)"):
-        name_classes(clips("a", "a"), "classify")
+        name_classes(clips("a", "a"), "train", "classify")
 
 
 def test_glosses_come_after_blank_and_unknown() -> None:
-    names = name_classes(clips("RAIN SUN", "SUN"), "ctc")
+    names = name_classes(clips("RAIN SUN", "SUN"), "train", "ctc")
     assert names == ("<blank>", "<unk>", "RAIN", "SUN")
     (found,) = targets_of(clips("SUN SNOW RAIN"), names, "ctc")
     np.testing.assert_array_equal(found, [3, 1, 2])
@@ -108,7 +113,7 @@ def test_a_class_the_training_clips_do_not_have_is_an_error() -> None:
 
 def test_clips_of_no_split_train_and_a_dev_share_is_taken_once() -> None:
     rows = clips(*"aabb" * 5, split="all")
-    options = DataOptions("x", dev_fraction=0.2)
+    options = as_they_are("x", dev_fraction=0.2)
     divided = divide(rows, options)
     assert [row.split for row in divided].count("dev") == 4
     assert {row.split for row in divided} == {"train", "dev"}
@@ -118,7 +123,7 @@ def test_clips_of_no_split_train_and_a_dev_share_is_taken_once() -> None:
 def test_a_fold_is_tested_and_the_rest_trained_on() -> None:
     rows = clips(*"aabb" * 3)
     tested = [
-        {row.clip_id for row in divide(rows, DataOptions("x", folds=3, fold=fold))
+        {row.clip_id for row in divide(rows, as_they_are("x", folds=3, fold=fold))
          if row.split == "test"}
         for fold in range(3)
     ]  # fmt: skip
@@ -128,14 +133,14 @@ def test_a_fold_is_tested_and_the_rest_trained_on() -> None:
 
 def test_a_share_for_dev_is_taken_where_nobody_said_how_large_and_not_from_folds() -> None:
     rows = clips(*"aabb" * 10, split="all")
-    divided = divide(rows, DataOptions("x", dev_fraction=None))
+    divided = divide(rows, as_they_are("x", dev_fraction=None))
     chosen = [row.label for row in divided if row.split == "dev"]
     assert (chosen.count("a"), chosen.count("b")) == (3, 3)
-    assert divided == divide(rows, DataOptions("x", dev_fraction=None)), "seeded"
-    assert divided != divide(rows, DataOptions("x", dev_fraction=None, split_seed=1))
-    folds = divide(rows, DataOptions("x", dev_fraction=None, folds=3))
+    assert divided == divide(rows, as_they_are("x", dev_fraction=None)), "seeded"
+    assert divided != divide(rows, as_they_are("x", dev_fraction=None, split_seed=1))
+    folds = divide(rows, as_they_are("x", dev_fraction=None, folds=3))
     assert {row.split for row in folds} == {"train", "test"}
-    assert {row.split for row in divide(rows, DataOptions("x", dev_fraction=0.0))} == {"train"}
+    assert {row.split for row in divide(rows, as_they_are("x", dev_fraction=0.0))} == {"train"}
 
 
 def people() -> list[LabelledClip]:
@@ -147,17 +152,17 @@ def people() -> list[LabelledClip]:
 
 
 def test_the_clips_of_one_group_are_tested_and_all_others_trained_on() -> None:
-    divided = divide(people(), DataOptions("x", leave_out="signer = ann", dev_fraction=None))
+    divided = divide(people(), as_they_are("x", leave_out="signer = ann", dev_fraction=None))
     assert [row.split for row in divided] == ["test", "test", "train", "train", "train"]
 
 
 def test_a_label_that_only_the_left_out_group_has_is_not_scored_and_that_is_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    divided = divide(people(), DataOptions("x", leave_out="signer=bo"))
+    divided = divide(people(), as_they_are("x", leave_out="signer=bo"))
     assert "signer bo: 1 clips with labels that no other signer has are not" in caplog.text
     assert [row.label for row in divided if row.split == "test"] == ["a", "b"]
-    glosses = divide(people(), DataOptions("x", leave_out="signer=bo", task="ctc"))
+    glosses = divide(people(), as_they_are("x", leave_out="signer=bo", task="ctc"))
     assert [row.label for row in glosses if row.split == "test"] == ["a", "b", "c"], "as <unk>"
 
 
@@ -165,4 +170,21 @@ def test_a_label_that_only_the_left_out_group_has_is_not_scored_and_that_is_said
 def test_a_group_that_is_not_there_is_refused_with_those_that_are(given: str) -> None:
     message = rf"leave_out: expected signer=VALUE .* \(ann, bo\), got '{given}'"
     with pytest.raises(ConfigError, match=message):
-        divide(people(), DataOptions("x", leave_out=given))
+        divide(people(), as_they_are("x", leave_out=given))
+
+
+def test_any_split_may_be_the_one_to_learn_from() -> None:
+    rows = [
+        LabelledClip(split, 0, number, f"{split}{number}", label)
+        for split, labels in (("trainval", "abab"), ("test", "ab"), ("train", "xy"))
+        for number, label in enumerate(labels)
+    ]
+    options = DataSettings("x", train_split="trainval", dev_fraction=0.5)
+    found = divide_into_splits(rows, options)
+    assert found.class_names == ("a", "b"), "not those of train"
+    assert {split: len(clips) for split, clips in found.members.items() if split != "train"} == {
+        "trainval": 2, "dev": 2, "test": 2,
+    }  # fmt: skip
+    bare = [dataclasses.replace(row, split="all") for row in rows[:4]]
+    assert {row.split for row in divide(bare, DataSettings("x", train_split="trainval", folds=2))
+            } == {"trainval", "test"}  # fmt: skip

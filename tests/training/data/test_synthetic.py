@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -7,10 +8,10 @@ import pytest
 
 from posemill.errors import TrainingError
 from posemill.skeletons import get_skeleton
+from posemill.training.config.data_settings import DataSettings
 from posemill.training.data import synthetic
 from posemill.training.data.annotations import read_annotations
 from posemill.training.data.datasets import load_sets
-from posemill.training.data.options import DataOptions
 from posemill.training.data.synthetic import (
     CorpusOptions,
     make_clips,
@@ -19,13 +20,15 @@ from posemill.training.data.synthetic import (
     write_keypoints_of,
 )
 
+as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
+
 SMALL = CorpusOptions(num_glosses=6, num_clips={"train": 6, "dev": 2}, seed=4)
 
 
 def test_a_corpus_is_read_like_the_real_one(tmp_path: Path) -> None:
     assert write_corpus(tmp_path, SMALL) == {"train": 6, "dev": 2}
     sets = load_sets(
-        DataOptions(
+        as_they_are(
             str(tmp_path / "keypoints"), str(tmp_path), task="ctc", cache_folder=str(tmp_path / "c")
         ),
         time_stride=4,
@@ -142,7 +145,7 @@ def test_the_real_annotations_are_read_by_the_same_options(shared: Path, tmp_pat
     real = shared / "datasets" / "phoenix14t"
     limits = CorpusOptions(num_clips={"train": 20, "dev": 5, "test": 5})
     write_keypoints_of(real, tmp_path / "keypoints", limits)
-    options = DataOptions(
+    options = as_they_are(
         str(tmp_path / "keypoints"), str(real), task="ctc", short_clips="drop",
         cache_folder=str(tmp_path / "cache"),
     )  # fmt: skip

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ from typer.testing import CliRunner
 
 from posemill.cli.app import build_app
 from posemill.errors import ConfigError, TrainingError
+from posemill.training.config.data_settings import DataSettings
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.datasets import read_labelled
-from posemill.training.data.options import DataOptions
 from posemill.training.launch.leave_out import LeftOut, count_groups
 from posemill.training.launch.start import train
 from posemill.training.launch.sweep import make_job
 from posemill.training.launch.sweep_status import read_sweep_status
 from posemill.training.runs.inference import evaluate
+
+as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 
 Settings = Callable[..., dict[str, Any]]
 
@@ -42,8 +45,8 @@ def people(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def options(folder: Path, **changes: Any) -> DataOptions:
-    return DataOptions(str(folder / "all.npz"), str(folder / "labels.csv"), **changes)
+def options(folder: Path, **changes: Any) -> DataSettings:
+    return as_they_are(str(folder / "all.npz"), str(folder / "labels.csv"), **changes)
 
 
 def test_every_group_is_counted_with_the_clips_that_others_could_teach(people: Path) -> None:

@@ -82,7 +82,7 @@ def test_one_class_only(settings: Settings, data: Path) -> None:
 def test_an_empty_split(settings: Settings, data: Path) -> None:
     (data / "train_keypoints.npz").unlink()
     fields = settings(data=str(data), labels=str(data / "labels.csv"))
-    refused(fields, TrainingError, "split 'train' is empty")
+    refused(fields, TrainingError, "train_split 'train' is not there")
     fields = settings(train_split="elsewhere")
     message = "train_split 'elsewhere' is not there: .* has clips of train, dev, test; name one"
     refused(fields, TrainingError, message)

@@ -22,7 +22,6 @@ from posemill.records import PoseClip
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.data.kinds import kind_of
-from posemill.training.data.options import DataOptions
 from posemill.training.launch.leave_out import LeftOut, count_groups
 from posemill.training.launch.start import load_model, train
 from posemill.training.runs.checkpoints import CheckpointFolder
@@ -177,11 +176,11 @@ def test_clips_are_divided_as_keypoints_are(video: Settings, own: Path) -> None:
 
 def test_a_column_of_the_list_says_what_is_left_out(video: Settings) -> None:
     config = TrainConfig(**video(leave_out="recorded_at"))
-    rows = VideoKind().read_rows(config, DataOptions.of(config))
+    rows = VideoKind().read_rows(config)
     assert count_groups(rows, "classify") == [LeftOut("day0", 8, 8), LeftOut("day1", 8, 8)]
     config = TrainConfig(**video(leave_out="signer"))
     with pytest.raises(TrainingError, match="16 of 16 clips have no 'signer'"):
-        VideoKind().read_rows(config, DataOptions.of(config))
+        VideoKind().read_rows(config)
 
 
 def test_training_clips_are_augmented_and_scored_ones_are_not(video: Settings) -> None:

@@ -9,6 +9,7 @@ from posemill.errors import ConfigError
 from posemill.settings import Settings, setting
 from posemill.training.config.presets import USUAL
 
+DEV_SHARE = 0.15
 _amount = partial(setting, default=0.0, least=0)
 _share = partial(setting, default=0.0, least=0, most=0.9)
 
@@ -21,6 +22,12 @@ USUAL_AUGMENTATION = {
 def _usual(help_text: str, name: str, most: float | None = None) -> Any:
     amount = f"{USUAL_AUGMENTATION[name]:g}; 0 for ctc and for numbers as they are (normalize none)"
     return setting(help_text, default=None, least=0, most=most, auto=amount)
+
+
+def _usual_split(name: str) -> str:
+    from posemill.records import usual_split  # numpy, which --help does without
+
+    return usual_split(name)
 
 
 class DataSettings(Settings):
@@ -107,6 +114,49 @@ class DataSettings(Settings):
     )
     cache_folder: str = setting("Folder of the cache; empty for the usual place.", default="")
     bucket_by_length: bool = setting("Put clips of similar length into one batch.", default=True)
+
+    def check(self) -> None:
+        """Raise `ConfigError` where settings of the clips do not go together."""
+        if self.folds == 1 or (self.folds and self.fold >= self.folds):
+            raise ConfigError(
+                f"fold = {self.fold} of folds = {self.folds}: expected at least two folds and "
+                "fold from 0 to folds - 1"
+            )
+        if self.folds and self.leave_out:
+            raise ConfigError(
+                f"folds = {self.folds} and leave_out = {self.leave_out!r} both say which clips are "
+                "test: give one of them"
+            )
+        if self.skeleton not in ("auto", "none"):
+            from posemill.skeletons import full_name  # numpy, which --help does without
+
+            full_name(self.skeleton)
+
+    @property
+    def training_split(self) -> str:
+        """The usual name of the split to learn from."""
+        return _usual_split(self.train_split)
+
+    @property
+    def dev_share(self) -> float:
+        """The share of the training clips to set aside where there is no dev split."""
+        if self.dev_fraction is not None:
+            return self.dev_fraction
+        # A share of the same people says nothing about others: with these, all of them train. And
+        # where another split picks the best checkpoint, nothing is needed.
+        is_needed = _usual_split(self.val_split) == "dev" and not (self.folds or self.leave_out)
+        return DEV_SHARE if is_needed else 0.0
+
+    @property
+    def group_column(self) -> str:
+        """The column that clips must have; empty where none was named."""
+        return self.left_out[0] or self.folds_by
+
+    @property
+    def left_out(self) -> tuple[str, str | None]:
+        """Column and value of `leave_out`; None where it names a column only."""
+        column, found, value = self.leave_out.partition("=")
+        return column.strip(), value.strip() if found else None
 
 
 class AugmentationSettings(Settings, flat_prefix="augment_"):

@@ -99,17 +99,6 @@ class TrainConfig(Settings, command="train", words=BatchWords):
             raise ConfigError(
                 f"out: a training is written to a disk of this machine, not {uri}; give a path"
             )
-        folds, fold = self.data.folds, self.data.fold
-        if folds == 1 or (folds and fold >= folds):
-            raise ConfigError(
-                f"fold = {fold} of folds = {folds}: expected at least two folds and "
-                "fold from 0 to folds - 1"
-            )
-        if folds and self.data.leave_out:
-            raise ConfigError(
-                f"folds = {folds} and leave_out = {self.data.leave_out!r} both say which clips are "
-                "test: give one of them"
-            )
         check_options(self.optimisation.multigrid_options)
         if self.optimisation.scheduler == "step" and not self.optimisation.step_epochs:
             raise ConfigError("scheduler = 'step' needs step_epochs, for example [20, 35]")

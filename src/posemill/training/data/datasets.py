@@ -16,6 +16,7 @@ from posemill.errors import ConfigError, TrainingError
 from posemill.records import BoolArray, FloatArray, IntArray, usual_split
 from posemill.skeletons import full_name, get_skeleton
 from posemill.terminal import counted
+from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.annotations import read_annotations
 from posemill.training.data.cache import RamStore, Store, precompute, verify_once
 from posemill.training.data.labels import (
@@ -27,7 +28,6 @@ from posemill.training.data.labels import (
     targets_of,
 )
 from posemill.training.data.normalize import preparation
-from posemill.training.data.options import DataOptions
 from posemill.training.data.readers import RawClips, find_files, read_clips
 
 ClipKey = tuple[str, str]  # split and id: ids are unique within a split only
@@ -140,7 +140,7 @@ def make_set(
 
 
 def load_sets(
-    options: DataOptions,
+    options: DataSettings,
     *,
     class_names: Sequence[str] | None = None,
     splits: Sequence[str] | None = None,
@@ -175,7 +175,7 @@ def load_sets(
     return sets
 
 
-def read_labelled(options: DataOptions) -> tuple[list[RawClips], list[LabelledClip]]:
+def read_labelled(options: DataSettings) -> tuple[list[RawClips], list[LabelledClip]]:
     """Return the files' clips as they are, and each clip with its label, split and group."""
     files, clips = _read_files(options)
     column = options.group_column
@@ -188,7 +188,7 @@ def read_labelled(options: DataOptions) -> tuple[list[RawClips], list[LabelledCl
     return clips, rows
 
 
-def read_unlabelled(options: DataOptions) -> tuple[Store, list[ClipKey], str | None]:
+def read_unlabelled(options: DataSettings) -> tuple[Store, list[ClipKey], str | None]:
     """Return all clips packed, split and id of each, and the name of their skeleton."""
     splits, clips = _read_files(options)
     store, skeleton = _pack_files(clips, options)
@@ -200,9 +200,9 @@ def read_unlabelled(options: DataOptions) -> tuple[Store, list[ClipKey], str | N
     return store, keys, skeleton
 
 
-def _read_files(options: DataOptions) -> tuple[list[str], list[RawClips]]:
+def _read_files(options: DataSettings) -> tuple[list[str], list[RawClips]]:
     """Return the names of the files' splits, and their clips as they are."""
-    files = find_files(options.data)
+    files = find_files(options.path)
     clips = [
         read_clips(
             path, unit=options.unit, csv_dims=options.csv_dims, csv_frames=options.csv_frames
@@ -213,7 +213,7 @@ def _read_files(options: DataOptions) -> tuple[list[str], list[RawClips]]:
     return list(files), clips
 
 
-def _pack_files(clips: Sequence[RawClips], options: DataOptions) -> tuple[Store, str | None]:
+def _pack_files(clips: Sequence[RawClips], options: DataSettings) -> tuple[Store, str | None]:
     skeleton = _skeleton_of(clips[0], options.skeleton)
     stores = [_pack(raw, skeleton, options) for raw in clips]
     return stores[0] if len(stores) == 1 else _Joined(stores), skeleton
@@ -261,7 +261,7 @@ def _skeleton_of(raw: RawClips, chosen: str) -> str | None:
     return chosen
 
 
-def _pack(raw: RawClips, skeleton: str | None, options: DataOptions) -> Store:
+def _pack(raw: RawClips, skeleton: str | None, options: DataSettings) -> Store:
     transform = preparation(
         normalize=options.normalize,
         skeleton_name=skeleton,
@@ -289,12 +289,12 @@ def frames_needed(target: IntArray) -> int:
     return len(target) + int((target[1:] == target[:-1]).sum())
 
 
-def check_lengths(made: Any, split: str, options: DataOptions, time_stride: int) -> Any:
+def check_lengths(made: Any, split: str, options: DataSettings, time_stride: int) -> Any:
     """Return a set without training clips whose glosses do not fit their frames, or refuse it.
 
     Args:
         made: A set of any kind.
-        split: Its name; of others than train such clips are counted.
+        split: Its name; of others than the training split such clips are counted.
         options: What is done with them.
         time_stride: Frames per output step of the model.
     """
@@ -303,11 +303,11 @@ def check_lengths(made: Any, split: str, options: DataOptions, time_stride: int)
     steps = made.lengths // time_stride
     needed = np.asarray([frames_needed(np.asarray(target)) for target in made.targets])
     short = np.flatnonzero(steps < needed)
-    if not len(short) or split != "train":
+    if not len(short) or split != options.training_split:
         return dataclasses.replace(made, num_too_short=len(short))
     if options.short_clips == "drop":
         if len(short) == len(made):
-            raise TrainingError(f"all {len(made)} train clips are shorter than their glosses")
+            raise TrainingError(f"all {len(made)} {split} clips are shorter than their glosses")
         kept = made.select(np.flatnonzero(steps >= needed))
         return dataclasses.replace(kept, num_too_short=len(short))
     first = int(short[0])

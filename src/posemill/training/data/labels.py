@@ -13,9 +13,9 @@ import numpy as np
 from posemill.errors import ConfigError, TrainingError
 from posemill.records import IntArray, sort_splits, usual_split
 from posemill.terminal import warn_once
+from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.annotations import USUAL_GROUPS, Annotations
 from posemill.training.data.folds import assign_folds, assign_group_folds, pick_share
-from posemill.training.data.options import DataOptions
 
 UNKNOWN = 1
 _SPECIAL = ("<blank>", "<unk>")
@@ -154,7 +154,7 @@ class Division(NamedTuple):
 
 def divide_into_splits(
     rows: list[LabelledClip],
-    options: DataOptions,
+    options: DataSettings,
     *,
     class_names: Sequence[str] | None = None,
     splits: Sequence[str] | None = None,
@@ -168,22 +168,28 @@ def divide_into_splits(
         splits: Only these; all where None.
     """
     is_share = not any(row.split == "dev" for row in rows)
-    rows = divide(rows, options)
-    names = tuple(class_names) if class_names else name_classes(rows, options.task)
+    rows, train = divide(rows, options), options.training_split
     wanted = [usual_split(name) for name in splits] if splits else list(dict.fromkeys(
         row.split for row in rows))  # fmt: skip
-    for split in wanted if splits else ("train", *wanted):
-        if not any(row.split == split for row in rows):
-            there = ", ".join(sort_splits({row.split for row in rows}))
-            raise TrainingError(f"split {split!r} is empty: {options.data} has clips of {there}")
+    known = sort_splits({row.split for row in rows})
+    if not splits and train not in known:
+        raise TrainingError(
+            f"train_split {options.train_split!r} is not there: {options.path} has clips of "
+            f"{', '.join(known)}; name one of these with --train-split"
+        )
+    for split in wanted:
+        if split not in known:
+            there = ", ".join(known)
+            raise TrainingError(f"split {split!r} is empty: {options.path} has clips of {there}")
+    names = tuple(class_names) if class_names else name_classes(rows, train, options.task)
     members = {split: [row for row in rows if row.split == split] for split in wanted}
     return Division(members, names, is_share)
 
 
-def divide(rows: list[LabelledClip], options: DataOptions) -> list[LabelledClip]:
+def divide(rows: list[LabelledClip], options: DataSettings) -> list[LabelledClip]:
     """Return the clips cut into folds, or with a dev share; those of no split are for training."""
-    rows = [dataclasses.replace(r, split="train") if r.split == "all" else r for r in rows]
-    seed = options.split_seed
+    train_split, seed = options.training_split, options.split_seed
+    rows = [dataclasses.replace(r, split=train_split) if r.split == "all" else r for r in rows]
     if options.leave_out:
         rows = leave_out(rows, options)
     if options.folds:
@@ -193,11 +199,11 @@ def divide(rows: list[LabelledClip], options: DataOptions) -> list[LabelledClip]
         else:
             fold = assign_folds(keys, options.folds, seed)
         rows = [
-            dataclasses.replace(row, split="test" if of == options.fold else "train")
+            dataclasses.replace(row, split="test" if of == options.fold else train_split)
             for row, of in zip(rows, fold, strict=True)
         ]
     if options.dev_share and not any(row.split == "dev" for row in rows):
-        train = [index for index, row in enumerate(rows) if row.split == "train"]
+        train = [index for index, row in enumerate(rows) if row.split == train_split]
         keys = [rows[index].label if options.task == "classify" else "" for index in train]
         for chosen in pick_share(keys, options.dev_share, seed):
             where = train[chosen]
@@ -205,7 +211,7 @@ def divide(rows: list[LabelledClip], options: DataOptions) -> list[LabelledClip]
     return rows
 
 
-def leave_out(rows: Sequence[LabelledClip], options: DataOptions) -> list[LabelledClip]:
+def leave_out(rows: Sequence[LabelledClip], options: DataSettings) -> list[LabelledClip]:
     """Return the clips of one group as test and all others as train, whatever split they had.
 
     A clip whose label only its own group has cannot be told by a model that never saw it: it is
@@ -227,14 +233,13 @@ def leave_out(rows: Sequence[LabelledClip], options: DataOptions) -> list[Labell
             f"{column} {value}: {len(rows) - len(kept)} clips with labels that no other {column} "
             "has are not scored"
         )
-    return [
-        dataclasses.replace(row, split="test" if row.group == value else "train") for row in kept
-    ]
+    train = options.training_split
+    return [dataclasses.replace(row, split="test" if row.group == value else train) for row in kept]
 
 
-def name_classes(rows: Sequence[LabelledClip], task: str) -> tuple[str, ...]:
-    """Return the classes, or blank, unknown and the glosses, of the training clips."""
-    train = [row.label for row in rows if row.split == "train"]
+def name_classes(rows: Sequence[LabelledClip], split: str, task: str) -> tuple[str, ...]:
+    """Return the classes, or blank, unknown and the glosses, of the clips of the training split."""
+    train = [row.label for row in rows if row.split == split]
     if task == "ctc":
         return (*_SPECIAL, *sorted({gloss for label in train for gloss in label.split()}))
     names = sorted(set(train), key=lambda name: (not name.isdigit(), name.zfill(12)))

@@ -21,7 +21,6 @@ from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import FIELDS
 from posemill.training.data.kinds import kind_of
 from posemill.training.data.labels import LabelledClip
-from posemill.training.data.options import DataOptions
 from posemill.training.launch.sweep import Sweep, SweepJob, make_job
 from posemill.training.launch.sweep_runner import run_sweep
 from posemill.training.launch.torchrun import under_torchrun
@@ -56,9 +55,8 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
             f"{resolved.config.leave_out}=VALUE"
         )
     config = resolved.config
-    options = DataOptions.of(config)
-    column, _ = options.left_out
-    groups = count_groups(find_kind(kind_of(options.data)).read_rows(config, options), options.task)
+    column, _ = config.data.left_out
+    groups = count_groups(find_kind(kind_of(config.data.path)).read_rows(config), config.task)
     if len(groups) < 2:
         raise TrainingError(
             f"leave_out: all clips have the same {column!r} ({groups[0].name}): nobody is left to "

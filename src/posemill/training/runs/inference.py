@@ -27,7 +27,7 @@ from posemill.training.loop.precision import (
     precision_of_run,
 )
 from posemill.training.runs.run_folder import RunFolder
-from posemill.training.tasks.building import describe_too_short, load_task_sets, make_scored
+from posemill.training.tasks.building import describe_too_short, make_scored
 from posemill.training.tasks.ctc_decoding import decode_beam, decode_greedy
 from posemill.training.tasks.keypoint_kind import needed_skeleton
 from posemill.training.tasks.kinds import kind_of_identity
@@ -117,8 +117,9 @@ def evaluate(
     config = config.replace(workers=0, parallel="single", processes=1)
     split = usual_split(split)
     kind = kind_of_identity(facts["identity"])
-    clips = load_task_sets(config, kind, class_names=facts["class_names"], splits=[split])[split]
-    if sentence := describe_too_short(clips, split):
+    clips = kind.load_sets(config, class_names=facts["class_names"], splits=[split])[split]
+    is_training = split == config.data.training_split
+    if sentence := describe_too_short(clips, split, is_training=is_training):
         warn_caller(sentence)
     head = head_of(run) if config.task == "ctc" else ""
     chosen = choose_device(device)

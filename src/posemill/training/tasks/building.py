@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,11 +12,11 @@ from torch import nn
 
 from posemill.errors import ConfigError, TrainingError
 from posemill.records import sort_splits, usual_split
+from posemill.training.config.data_settings import DEV_SHARE
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.config.unused import refuse_other_kind
 from posemill.training.data.kinds import KEYPOINTS, kind_of
 from posemill.training.data.leaks import describe_near_clips, describe_shared_groups
-from posemill.training.data.options import DEV_SHARE, DataOptions
 from posemill.training.data.readers import refuse_missing
 from posemill.training.models.base import Model
 from posemill.training.tasks.kinds import ClipSet, Kind, find_kind, kind_of_identity
@@ -38,7 +38,7 @@ def build_workload(config: TrainConfig) -> Workload:
     if kind.name == KEYPOINTS:  # or a path with a slip of the pen
         refuse_missing(config.data.path)
     refuse_other_kind(config, kind.name)
-    sets = load_task_sets(config, kind)
+    sets = kind.load_sets(config)
     train: Any = _pick(sets, "train_split", config)
     identity = kind.identity(config, train)
     torch.manual_seed(config.seed)
@@ -87,7 +87,7 @@ def _notes_of(sets: Sets, val: Split | None, config: TrainConfig) -> Iterator[st
     """Yield what a user should know of the splits before the training begins."""
     dev = sets.get("dev")
     if dev is not None and dev.is_share and config.dev_fraction is None:
-        total = len(dev) + len(sets["train"])
+        total = len(dev) + len(sets[config.data.training_split])
         yield (
             f"no dev split in {config.data.path}: {len(dev)} of {total} training clips are set "
             f"aside for it (share {DEV_SHARE}, split_seed {config.split_seed}); --dev-fraction "
@@ -98,16 +98,17 @@ def _notes_of(sets: Sets, val: Split | None, config: TrainConfig) -> Iterator[st
     if val is None:
         yield "no dev split: nothing is scored during the training, and the last weights count"
     for name in sort_splits(sets):
-        if sentence := describe_too_short(sets[name], name):
+        is_training = name == config.data.training_split
+        if sentence := describe_too_short(sets[name], name, is_training=is_training):
             yield sentence
 
 
-def describe_too_short(clips: ClipSet, split: str) -> str:
+def describe_too_short(clips: ClipSet, split: str, *, is_training: bool) -> str:
     """Return what is to be said of clips too short for their glosses; empty where none is."""
     if not clips.num_too_short:
         return ""
-    if split == "train":
-        return f"train: {clips.num_too_short} clips too short for their glosses were left out"
+    if is_training:
+        return f"{split}: {clips.num_too_short} clips too short for their glosses were left out"
     return (
         f"{split}: {clips.num_too_short} of {len(clips)} clips are too short for their glosses, "
         "which no alignment can spell: the loss is that of the others, and the word error rate "
@@ -128,20 +129,6 @@ def make_scored(config: TrainConfig, clips: ClipSet, kind: Kind, *, head: str = 
     split = kind.make_split(config, clips, is_training=False)
     scorer = make_scorer(config, clips, head=head)
     return dataclasses.replace(split, scorer=scorer, names=clips.clip_ids)
-
-
-def load_task_sets(
-    config: TrainConfig,
-    kind: Kind,
-    *,
-    class_names: Sequence[str] | None = None,
-    splits: Sequence[str] | None = None,
-) -> Sets:
-    """Return the sets of a configuration by split; see `Kind.load_sets`."""
-    options = DataOptions.of(config)
-    if config.dev_fraction is None and usual_split(config.val_split) != "dev":
-        options = dataclasses.replace(options, dev_fraction=0.0)  # another split picks the best
-    return kind.load_sets(config, options, class_names=class_names, splits=splits)
 
 
 def make_scorer(config: TrainConfig, split: ClipSet, *, head: str = "") -> Scorer:

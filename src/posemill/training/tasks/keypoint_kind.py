@@ -20,7 +20,6 @@ from posemill.training.data.batches import Batch, BatchMaker, collate
 from posemill.training.data.datasets import KeypointSet, Sample, load_sets, read_labelled
 from posemill.training.data.labels import LabelledClip
 from posemill.training.data.normalize import preparation
-from posemill.training.data.options import DataOptions
 from posemill.training.data.readers import RawClips, find_files, read_clips
 from posemill.training.models import build_model, time_stride_of
 from posemill.training.multigrid.keypoints import reshape_keypoints
@@ -34,21 +33,20 @@ class KeypointKind:
 
     name = "keypoints"
 
-    def read_rows(self, config: TrainConfig, options: DataOptions) -> list[LabelledClip]:
+    def read_rows(self, config: TrainConfig) -> list[LabelledClip]:
         """Return every clip with its label, split and group."""
-        return read_labelled(options)[1]
+        return read_labelled(config.data)[1]
 
     def load_sets(
         self,
         config: TrainConfig,
-        options: DataOptions,
         *,
         class_names: Sequence[str] | None = None,
         splits: Sequence[str] | None = None,
     ) -> Mapping[str, KeypointSet]:
         """Return the sets by split; see `load_sets`."""
         stride = _time_stride(config)
-        return load_sets(options, class_names=class_names, splits=splits, time_stride=stride)
+        return load_sets(config.data, class_names=class_names, splits=splits, time_stride=stride)
 
     def make_split(self, config: TrainConfig, clips: KeypointSet, *, is_training: bool) -> Split:
         """Return the batches of a set; training clips are augmented."""

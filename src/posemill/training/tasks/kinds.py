@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from posemill.training.config.train_config import TrainConfig
     from posemill.training.data.batches import ClipBatch
     from posemill.training.data.labels import Groups, LabelledClip
-    from posemill.training.data.options import DataOptions
     from posemill.training.tasks.workload import Split
 
 _KINDS = {
@@ -63,13 +62,12 @@ class Kind(Protocol):
 
     name: str
 
-    def read_rows(self, config: TrainConfig, options: DataOptions) -> list[LabelledClip]:
+    def read_rows(self, config: TrainConfig) -> list[LabelledClip]:
         """Return every clip with its label, split and group."""
 
     def load_sets(
         self,
         config: TrainConfig,
-        options: DataOptions,
         *,
         class_names: Sequence[str] | None = None,
         splits: Sequence[str] | None = None,
@@ -78,7 +76,6 @@ class Kind(Protocol):
 
         Args:
             config: The settings.
-            options: Those of them that say how clips are divided.
             class_names: Those of a trained model; from the train split where None.
             splits: Only these; all where None.
         """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from posemill.training.data.batches import Batch, Draw
 from posemill.training.data.datasets import ClipKey, KeypointSet, read_unlabelled
 from posemill.training.data.kinds import paths_of_streams
 from posemill.training.data.labels import Groups, LabelledClip
-from posemill.training.data.options import DataOptions
 from posemill.training.models import build_two_streams
 from posemill.training.models.keypoints.base import ModelShape
 from posemill.training.models.video.base import VideoShape
@@ -176,15 +174,13 @@ class TwoStreamKind:
         self._video, self._keypoints = VideoKind(), KeypointKind()
         self._alone: dict[str, list[str]] = {}
 
-    def read_rows(self, config: TrainConfig, options: DataOptions) -> list[LabelledClip]:
+    def read_rows(self, config: TrainConfig) -> list[LabelledClip]:
         """Return every clip of the videos with its label, split and group."""
-        _, videos = paths_of_streams(options.data)
-        return self._video.read_rows(config, dataclasses.replace(options, data=videos))
+        return self._video.read_rows(self._of_video(config))
 
     def load_sets(
         self,
         config: TrainConfig,
-        options: DataOptions,
         *,
         class_names: Sequence[str] | None = None,
         splits: Sequence[str] | None = None,
@@ -195,16 +191,9 @@ class TwoStreamKind:
                 f"two streams give one answer a clip: task {config.task} needs one for every "
                 "frame; train on one of them"
             )
-        points_path, videos_path = paths_of_streams(options.data)
-        store, keys, skeleton = read_unlabelled(
-            dataclasses.replace(options, data=points_path, labels="")
-        )
-        sets = self._video.load_sets(
-            self._of_video(config),
-            dataclasses.replace(options, data=videos_path),
-            class_names=class_names,
-            splits=splits,
-        )
+        points_path, videos_path = paths_of_streams(config.data.path)
+        store, keys, skeleton = read_unlabelled(self._of_keypoints(config).data)
+        sets = self._video.load_sets(self._of_video(config), class_names=class_names, splits=splits)
         rows = match_clips([place.key for place in self._video.index.clips], keys)
         seen = [place for clips in sets.values() for place in clips.places]
         joint = {rows[place.key] for place in seen if place.key in rows}

@@ -22,7 +22,6 @@ from posemill.terminal import counted, warn_caller
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.data.labels import LabelledClip
-from posemill.training.data.options import DataOptions
 from posemill.training.loop.precision import choose_device
 from posemill.training.models import build_video_model, time_stride_of
 from posemill.training.models.video.base import Backbone, VideoModel
@@ -49,14 +48,13 @@ class VideoKind:
     def __init__(self) -> None:
         self.index = Index([], [])
 
-    def read_rows(self, config: TrainConfig, options: DataOptions) -> list[LabelledClip]:
+    def read_rows(self, config: TrainConfig) -> list[LabelledClip]:
         """Return every clip with its label, split and group."""
-        return read_labelled(options)[1]
+        return read_labelled(config.data)[1]
 
     def load_sets(
         self,
         config: TrainConfig,
-        options: DataOptions,
         *,
         class_names: Sequence[str] | None = None,
         splits: Sequence[str] | None = None,
@@ -65,12 +63,14 @@ class VideoKind:
         model = config.model
         stride = time_stride_of(model.name, **model.options) if config.task == "ctc" else 1
         sets, self.index = load_video_sets(
-            options, Sampling.parse(config.video.sampling), class_names=class_names,
+            config.data, Sampling.parse(config.video.sampling), class_names=class_names,
             splits=splits, time_stride=stride,
         )  # fmt: skip
         if self.index.missing and config.video.on_error == "raise":
             clip = self.index.missing[0]
-            raise SourceError(f"{clip.path} is not there: clip {clip.clip_id!r} of {options.data}")
+            raise SourceError(
+                f"{clip.path} is not there: clip {clip.clip_id!r} of {config.data.path}"
+            )
         return sets
 
     def make_split(self, config: TrainConfig, clips: VideoSet, *, is_training: bool) -> Split:

@@ -15,6 +15,7 @@ import numpy as np
 from posemill.decoders.sampling import Sampling
 from posemill.errors import TrainingError
 from posemill.records import IntArray
+from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.annotations import read_annotations
 from posemill.training.data.datasets import check_lengths
 from posemill.training.data.labels import (
@@ -25,7 +26,6 @@ from posemill.training.data.labels import (
     label_clips,
     targets_of,
 )
-from posemill.training.data.options import DataOptions
 from posemill.training.video.index import ClipPlace, Index, read_index
 
 
@@ -105,14 +105,14 @@ class _Table:
         return tuple(clip.extra.get(name, "").strip() for clip in self._clips)
 
 
-def read_labelled(options: DataOptions) -> tuple[Index, list[LabelledClip]]:
+def read_labelled(options: DataSettings) -> tuple[Index, list[LabelledClip]]:
     """Return the clips that are there, and each with its label, split and group."""
-    index = read_index(options.data)
+    index = read_index(options.path)
     column = options.group_column
     annotations = (
         read_annotations(Path(options.labels), group_column=column) if options.labels else None
     )
-    table = _Table(index, Path(options.data))
+    table = _Table(index, Path(options.path))
     rows = label_clips(
         ["all"], [table], annotations, group_column=column, missing_labels=options.missing_labels
     )
@@ -120,7 +120,7 @@ def read_labelled(options: DataOptions) -> tuple[Index, list[LabelledClip]]:
 
 
 def load_video_sets(
-    options: DataOptions,
+    options: DataSettings,
     sampling: Sampling,
     *,
     class_names: Sequence[str] | None = None,
@@ -138,8 +138,8 @@ def load_video_sets(
     """
     index, rows = read_labelled(options)
     if options.task == "classify" and class_names is None:
-        _check_missing(index, {row.label for row in rows}, options.data)
-        _check_two_labels(index, rows, options.data)
+        _check_missing(index, {row.label for row in rows}, options.path)
+        _check_two_labels(index, rows, options.path)
     division = divide_into_splits(rows, options, class_names=class_names, splits=splits)
     sets = {}
     for split, members in division.members.items():

@@ -1,0 +1,52 @@
+"""Settings of the clips: limits on both sides, and what follows from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from posemill.errors import ConfigError
+from posemill.training.config.data_settings import DataSettings
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"task": "ctc"}, {"unit": "frame"}, {"short_clips": "drop"}, {"skeleton": "none"},
+     {"skeleton": "143"}, {"dev_fraction": 0.0}, {"dev_fraction": 0.9}, {"folds": 2, "fold": 1},
+     {"folds": 2, "fold": 0}, {"folds": 0, "fold": 7}, {"csv_dims": 1, "csv_frames": 1}],
+)  # fmt: skip
+def test_what_lies_within_the_limits_is_taken(options: dict[str, Any]) -> None:
+    made = DataSettings("a", **options)
+    assert {name: getattr(made, name) for name in options} == options
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"task": "guess"}, {"unit": "word"}, {"normalize": "x"}, {"cache": "disk"},
+     {"short_clips": "keep"}, {"dev_fraction": 1.0}, {"dev_fraction": -0.1}, {"folds": 1},
+     {"folds": 3, "fold": 3}, {"fold": -1}, {"csv_dims": 0}, {"csv_frames": 0},
+     {"folds": 3, "leave_out": "signer"}, {"skeleton": "octopus"}],
+)  # fmt: skip
+def test_what_lies_outside_of_the_limits_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        DataSettings("a", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "share"),
+    [({}, 0.15), ({"folds": 3}, 0.0), ({"leave_out": "signer"}, 0.0), ({"val_split": "test"}, 0.0),
+     ({"val_split": "valid"}, 0.15), ({"dev_fraction": 0.3}, 0.3),
+     ({"dev_fraction": 0.3, "folds": 3}, 0.3)],
+)  # fmt: skip
+def test_a_share_is_set_aside_where_dev_picks_the_best(
+    options: dict[str, Any], share: float
+) -> None:
+    assert DataSettings("a", **options).dev_share == share
+
+
+def test_what_is_left_out_is_a_column_and_perhaps_a_value() -> None:
+    assert DataSettings(leave_out="signer").left_out == ("signer", None)
+    assert DataSettings(leave_out="signer = ann").left_out == ("signer", "ann")
+    assert DataSettings(leave_out="signer=ann").group_column == "signer"
+    assert DataSettings(folds=2, folds_by="day").group_column == "day"
