@@ -31,7 +31,7 @@ FILE = FOLDER / "zh_CN" / "LC_MESSAGES" / f"{DOMAIN}.po"
 # What the commands of the README print, and the errors one meets first. Files of a stranger that
 # are cut or malicious, and graphs of networks, speak English: formats/shared/*, weights/*_graph.py.
 MODULES = (
-    "cli/*.py", "api/*.py", "settings.py", "provenance.py", "plugins.py", "errors.py",
+    "cli/*.py", "api/*.py", "settings.py", "provenance.py", "plugins.py", "errors.py", "outputs.py",
     "sources/*.py", "decoders/*.py", "decoders/choice/*.py", "clips/*.py", "formats/*.py",
     "formats/shared/contract.py",
     "formats/shared/folders.py", "formats/shared/pixels.py", "stores/manifest.py",

@@ -146,6 +146,10 @@ class ExtractConfig(Settings, command="extract"):
     retry_failed: bool = setting(
         "Try again what failed before; without it failed frames stay failed.", default=False
     )
+    overwrite: bool = setting(
+        "Replace the file that --out names where posemill did not write it for this run.",
+        default=False,
+    )
     temp_dir: Path | None = setting(
         "The workers' folder for temporary files.", default=None, auto="the system's"
     )

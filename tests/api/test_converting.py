@@ -11,7 +11,7 @@ import pytest
 import posemill
 from posemill.api import converting
 from posemill.api.converting import _open_shaped, count
-from posemill.errors import FormatError
+from posemill.errors import ConfigError
 from posemill.formats.shared.contract import Recipe
 
 
@@ -147,15 +147,14 @@ def test_what_happens_is_shown_with_its_name(
 def test_a_file_of_something_else_is_not_replaced(run: Path, tmp_path: Path) -> None:
     labels = tmp_path / "labels.csv"
     labels.write_text("video_id,label\na,hello\n")
-    wanted = r"labels\.csv is there and holds no keypoints, so it is not replaced; choose another"
-    with pytest.raises(FormatError, match=wanted):
+    wanted = r"labels\.csv is there already, .*overwrite=True"
+    with pytest.raises(ConfigError, match=wanted):
         posemill.export(run, out=labels)
-    with pytest.raises(FormatError, match=wanted):
+    with pytest.raises(ConfigError, match=wanted):
         posemill.extract(tmp_path / "nowhere", out=labels)  # before anything is looked for
     assert labels.read_text() == "video_id,label\na,hello\n"
     assert not (tmp_path / "labels.run").exists()
-    for content in (b"", None):  # an empty one, and what was exported before
-        if content is not None:
-            labels.write_bytes(content)
+    labels.unlink()
+    for _ in range(2):  # what was exported before is renewed
         posemill.export(run, out=labels)
         assert labels.read_text().startswith("clip,split,frame,point,x,y,z,score")

@@ -72,7 +72,7 @@ def test_a_size_that_is_none_is_said(size: Any, run: Path) -> None:
 def test_a_page_does_not_replace_a_file_of_something_else(run: Path, tmp_path: Path) -> None:
     labels = tmp_path / "labels.csv"
     labels.write_text("video_id,label\n")
-    wanted = r"labels\.csv is there and is no page of HTML, so it is not replaced; choose another"
+    wanted = r"labels\.csv is there already, .*overwrite=True"
     with pytest.raises(PosemillError, match=wanted):
         posemill.report(run, out=labels)
     with pytest.raises(PosemillError, match=wanted):

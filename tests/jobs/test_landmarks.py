@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from posemill.errors import ConfigError, DecodeError, FormatError, PosemillError, SourceError
+from posemill.errors import ConfigError, DecodeError, PosemillError, SourceError
 from posemill.jobs import landmarks
 from posemill.jobs.landmarks import (
     check_out,
@@ -162,12 +162,10 @@ def test_room_is_asked_for_before_the_work_and_nothing_is_left(tmp_path, monkeyp
     check_out(tmp_path / "a.npz")
     assert reserved == [560, 56, 8]
     assert list(tmp_path.iterdir()) == []
-    # Keypoints that are there are written over, other files are not.
     np.savez(tmp_path / "a.npz", keypoints=np.zeros((1, 3, 3)))
-    check_out(tmp_path / "a.npz")
-    (tmp_path / "labels.csv").write_text("video_id,label")
-    with pytest.raises(FormatError, match="is there and holds no keypoints, so it is not"):
-        check_out(tmp_path / "labels.csv")
+    with pytest.raises(ConfigError, match=r"a\.npz is there already, .*--overwrite"):
+        check_out(tmp_path / "a.npz")
+    check_out(tmp_path / "a.npz", overwrite=True)
 
 
 @pytest.mark.parametrize(

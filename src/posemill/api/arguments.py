@@ -49,7 +49,7 @@ def run_and_file(out: AnyPath) -> tuple[Path, Path | None]:
     `keypoints.pkl` is a file: its run is `keypoints.run` beside it. A folder that is there is
     itself, whatever it is called.
     """
-    from posemill.formats import file_endings, format_for, refuse_foreign
+    from posemill.formats import file_endings, format_for
 
     path = Path(out)
     if path.is_dir() or path.suffix.lower() not in file_endings():
@@ -60,7 +60,6 @@ def run_and_file(out: AnyPath) -> tuple[Path, Path | None]:
             f"{path.suffix}, and export it by: posemill export RUN --out {quoted(path.name)}"
         )
     format_for(path)  # says so where the ending could be several
-    refuse_foreign(path)
     return path.with_suffix(".run"), path
 
 

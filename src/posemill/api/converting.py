@@ -41,6 +41,7 @@ def prepare(
     from_format: str | None = None,
     size: Size = None,
     person: str | int = "main",
+    overwrite: bool = False,
     progress: bool | None = None,
 ) -> list[Prepared]:
     """Write `{split}_keypoints.npz`, the input of a model, and `{split}_stats.json`; say which.
@@ -59,13 +60,17 @@ def prepare(
         size: `"1280x720"` or `(1280, 720)`: of pictures whose size a file does not say.
         person: Of several people in a frame: `main`, the largest, followed along the clip; or a
             number, 2 for the next largest.
+        overwrite: Replace files that posemill did not write for this source; without it they
+            stay, and the call is refused.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
     source, recipe = _open_shaped(
         run, splits=splits, skeleton=skeleton, normalize=normalize, interpolate=interpolate,
         fill=fill, from_format=from_format, size=size, person=person,
     )  # fmt: skip
-    return preparing.prepare(source, here(out), recipe=recipe, watch=_bar("preparing", progress))
+    return preparing.prepare(
+        source, here(out), recipe=recipe, overwrite=overwrite, watch=_bar("preparing", progress)
+    )
 
 
 def export(
@@ -82,6 +87,7 @@ def export(
     size: Size = None,
     replace: Mapping[str, str] | None = None,
     person: str | int = "main",
+    overwrite: bool = False,
     progress: bool | None = None,
 ) -> Summary:
     """Write a run or a file in another format; return what was written and what it cannot hold.
@@ -101,6 +107,7 @@ def export(
         replace: `{"frames": "annotation"}`: txt and openpose write `train/annotation/x.txt` for
             `train/frames/x.jpg`.
         person: See `prepare`; `all` in formats that hold several people.
+        overwrite: See `prepare`.
         progress: See `prepare`.
     """
     source, recipe = _open_shaped(
@@ -108,7 +115,10 @@ def export(
         fill=fill, from_format=from_format, size=size, replace=replace, person=person,
     )  # fmt: skip
     target = format_of(to, out)
-    return export_clips(source, target, here(out), recipe=recipe, watch=_bar("exporting", progress))
+    return export_clips(
+        source, target, here(out), recipe=recipe, overwrite=overwrite,
+        watch=_bar("exporting", progress),
+    )  # fmt: skip
 
 
 def format_of(to: str | None, out: AnyPath) -> str:
@@ -144,6 +154,7 @@ def import_run(
     skeleton: str | int | None = None,
     from_format: str | None = None,
     size: Size = None,
+    overwrite: bool = False,
     dry_run: bool = False,
     progress: bool | None = None,
 ) -> RunSummary:
@@ -156,6 +167,7 @@ def import_run(
         skeleton: Points to keep; all by default.
         from_format: See `prepare`.
         size: See `prepare`.
+        overwrite: Replace a run that is there.
         dry_run: Read and count, write nothing.
         progress: See `prepare`.
     """
@@ -163,8 +175,9 @@ def import_run(
         path, splits=splits, skeleton=skeleton, from_format=from_format, size=size, person="all"
     )
     return import_clips(
-        source, Path(out), recipe=recipe, dry_run=dry_run, watch=_bar("importing", progress)
-    )
+        source, Path(out), recipe=recipe, overwrite=overwrite, dry_run=dry_run,
+        watch=_bar("importing", progress),
+    )  # fmt: skip
 
 
 def merge(
@@ -174,6 +187,7 @@ def merge(
     skeleton: str | int | None = None,
     from_format: str | None = None,
     size: Size = None,
+    overwrite: bool = False,
     dry_run: bool = False,
     progress: bool | None = None,
 ) -> RunSummary:
@@ -185,6 +199,7 @@ def merge(
         skeleton: Points to keep; all by default.
         from_format: See `prepare`, as for all others.
         size: See `prepare`.
+        overwrite: Replace a run that is there.
         dry_run: Read and count, write nothing.
         progress: See `prepare`.
     """
@@ -195,8 +210,9 @@ def merge(
     _warn_unfinished(*sources)
     recipe = Recipe(layout=None if skeleton is None else str(skeleton))
     return merge_clips(
-        sources, Path(out), recipe=recipe, dry_run=dry_run, watch=_bar("merging", progress)
-    )
+        sources, Path(out), recipe=recipe, overwrite=overwrite, dry_run=dry_run,
+        watch=_bar("merging", progress),
+    )  # fmt: skip
 
 
 def _open_shaped(

@@ -16,6 +16,7 @@ from posemill.jobs.extract.run import Summary
 from posemill.jobs.extract.run import extract as run_extraction
 from posemill.jobs.extract.snapshot import Snapshot
 from posemill.jobs.extract.workers import WorkerPlan
+from posemill.outputs import Outputs
 from posemill.sources import ClipList
 
 
@@ -56,6 +57,8 @@ def extract(
         StoppedError: A signal asked for it (Ctrl-C); the same call continues.
     """
     config, file = split_out(_config(source, out, settings))
+    if file is not None:  # before the work of hours
+        Outputs(config.out, overwrite=config.overwrite).claim_file(file)
 
     def show(snapshot: Snapshot) -> None:
         view.show(snapshot)
@@ -72,7 +75,7 @@ def extract(
             config, clips=clips, on_progress=show, on_plan=on_plan, on_count=count
         )
     if file is not None and summary.num_frames:
-        export(config.out, out=file, progress=progress)
+        export(config.out, out=file, overwrite=config.overwrite, progress=progress)
     return summary
 
 

@@ -29,7 +29,7 @@ from posemill.inspection.drawing.lettering import lacks_font
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.showing import open_viewer, png_bytes
 from posemill.inspection.report.build import measure_all, write_report
-from posemill.inspection.report.page import refuse_foreign
+from posemill.outputs import Outputs
 from posemill.records import Frame, PoseClip
 from posemill.skeletons import full_name
 from posemill.stores.reader import open_run
@@ -72,6 +72,7 @@ def visualize(
     person: str | int = "all",
     style: str = "keypoints",
     all: bool = False,
+    overwrite: bool = False,
     progress: bool | None = None,
 ) -> Drawn:
     """Draw sampled frames with contact sheets, or whole clips as movies; return the files.
@@ -91,6 +92,8 @@ def visualize(
         style: `keypoints` on the pictures with a legend, or `openpose`: skeletons on black in the
             colours that pose-driven generators expect, a file for each picture, folders as theirs.
         all: Every frame, or with `video` every clip, instead of samples.
+        overwrite: Replace files that posemill did not write for this source; without it they
+            stay, and the call is refused.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
     folder = here(out)
@@ -105,7 +108,7 @@ def visualize(
     )  # fmt: skip
     is_free = folder.is_dir() and not any(folder.iterdir())
     with show_progress("drawing frames", progress=progress) as found.on_frame:
-        paths = tuple(draw_gallery(material, request, folder, originals=found))
+        paths = tuple(draw_gallery(material, request, folder, originals=found, overwrite=overwrite))
     if is_free:
         mark_output(folder)
     names = [part for path in paths for part in path.relative_to(folder).with_suffix("").parts]
@@ -120,6 +123,7 @@ def report(
     originals: AnyPath | None = None,
     from_format: str | None = None,
     size: Size = None,
+    overwrite: bool = False,
     progress: bool | None = None,
 ) -> Drawn:
     """Write one HTML file: presence, gaps, jumps, suspected swaps, the worst clips, failures.
@@ -131,9 +135,11 @@ def report(
         originals: See `visualize`.
         from_format: See `posemill.view`, as are `size` and `progress`.
         size: Of pictures whose size a file does not say.
+        overwrite: See `visualize`.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
-    refuse_foreign(here(out))
+    outputs = Outputs(run, overwrite=overwrite)
+    outputs.claim_file(here(out))
     material = ClipInput(
         Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits)
     )
@@ -143,6 +149,7 @@ def report(
     found = _originals(material.facts(), originals)
     with show_progress("drawing frames", progress=progress) as found.on_frame:
         write_report(material, quality, Path(out), originals=found)
+    outputs.record(Path(out))
     return Drawn((Path(out),), found.num_gone, _notes(found))
 
 
@@ -171,6 +178,7 @@ def compare(
     originals: AnyPath | None = None,
     from_format: str | None = None,
     size: Size = None,
+    overwrite: bool = False,
     progress: bool | None = None,
 ) -> Compared:
     """Return how two runs of the same clips differ: agreement and distance of every part.
@@ -184,10 +192,12 @@ def compare(
         originals: See `visualize`.
         from_format: See `posemill.view`, as are `size` and `progress`.
         size: Of pictures whose size a file does not say.
+        overwrite: See `visualize`.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
+    outputs = Outputs(one, other, overwrite=overwrite)
     if out is not None:
-        refuse_foreign(here(out))
+        outputs.claim_file(here(out))
     layout = None if skeleton is None else full_name(skeleton)
     first, second = open_inputs(
         [Path(one), Path(other)], format_name=from_format, size_wh=parse_size(size),
@@ -201,6 +211,7 @@ def compare(
     if out is not None:
         with show_progress("drawing frames", progress=progress) as found.on_frame:
             write_page(compared, Path(out), originals=found)
+        outputs.record(Path(out))
     notes = [*_notes_on_pairs(compared), *_notes(found)]
     pages = {} if out is None else {"page": str(out)}
     return Compared(compared.to_dict() | pages | {"notes": notes})
@@ -255,6 +266,7 @@ def show(
     *,
     path: AnyPath | None = None,
     originals: AnyPath | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Show what `plot` gives: in the notebook, or on the screen; or write it as a PNG.
 
@@ -263,10 +275,11 @@ def show(
         index: As in `plot`, as is `originals`.
         path: The PNG file to write, instead of showing it.
         originals: See `plot`.
+        overwrite: Replace a file that is not a picture of this run.
     """
     picture = plot(clip, index, originals=originals)
     if path is not None:
-        write_picture(Path(path), picture)
+        write_picture(Path(path), picture, Outputs(clip.run_folder or "", overwrite=overwrite))
     elif is_notebook():
         from IPython.display import Image, display
 

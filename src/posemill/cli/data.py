@@ -12,6 +12,7 @@ from posemill.cli.options import (
     AsJson,
     FromFormat,
     OptionalRunOrFile,
+    Overwrite,
     Person,
     PictureSize,
     RunOrFile,
@@ -21,6 +22,7 @@ from posemill.cli.options import (
 from posemill.cli.printing import print_json, print_table, say, warnings_as_notes
 from posemill.errors import ConfigError
 from posemill.language import translate, word
+from posemill.outputs import Outputs
 from posemill.terminal import counted
 
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ def merge(
     from_format: FromFormat = None,
     size: PictureSize = None,
     skeleton: Skeleton = None,
+    overwrite: Overwrite = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -91,14 +94,17 @@ def merge(
     from posemill.api.arguments import run_and_file
 
     run, file = run_and_file(out)
+    if file is not None:
+        Outputs(run, overwrite=overwrite).claim_file(file)
     with warnings_as_notes():
         summary = converting.merge(
             _given("RUN_OR_FILE", [*(inputs or []), *(input_files or [])]), run,
-            skeleton=skeleton, from_format=from_format, size=size, dry_run=dry_run,
+            skeleton=skeleton, from_format=from_format, size=size, overwrite=overwrite,
+            dry_run=dry_run,
         )  # fmt: skip
     _print_run(summary, as_json=as_json, dry_run=dry_run)
     if file is not None and not dry_run:
-        converting.export(run, out=file, skeleton=skeleton)
+        converting.export(run, out=file, skeleton=skeleton, overwrite=overwrite)
         say(f"{file} written; the run is {run}", err=True)
 
 
@@ -125,6 +131,7 @@ def prepare(
     interpolate: Interpolate = 0,
     fill: Fill = None,
     person: Person = "main",
+    overwrite: Overwrite = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -140,7 +147,8 @@ def prepare(
         if dry_run:
             _print_dry_run(converting.count(path, "npz", as_files=True, **shape), as_json=as_json)
         else:
-            _print_prepared(converting.prepare(path, out, **shape), as_json=as_json)
+            made = converting.prepare(path, out, overwrite=overwrite, **shape)
+            _print_prepared(made, as_json=as_json)
 
 
 def export(
@@ -170,6 +178,7 @@ def export(
             "train/frames/x.jpg (txt, openpose).",
         ),
     ] = None,
+    overwrite: Overwrite = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -186,7 +195,8 @@ def export(
             counted = converting.count(path, converting.format_of(to, out), **shape)
             _print_dry_run(counted, as_json=as_json)
         else:
-            _print_exported(converting.export(path, to, out, **shape), as_json=as_json)
+            summary = converting.export(path, to, out, overwrite=overwrite, **shape)
+            _print_exported(summary, as_json=as_json)
 
 
 def _renames(pairs: list[str]) -> dict[str, str]:
@@ -208,6 +218,7 @@ def import_(
     size: PictureSize = None,
     splits: Splits = None,
     skeleton: Skeleton = None,
+    overwrite: Overwrite = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -217,7 +228,7 @@ def import_(
     with warnings_as_notes():
         summary = import_run(
             path, out, splits=splits, skeleton=skeleton, from_format=from_format, size=size,
-            dry_run=dry_run,
+            overwrite=overwrite, dry_run=dry_run,
         )  # fmt: skip
     _print_run(summary, as_json=as_json, dry_run=dry_run)
 

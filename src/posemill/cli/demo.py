@@ -11,8 +11,10 @@ from typing import Annotated
 
 import typer
 
+from posemill.cli.options import Overwrite
 from posemill.cli.printing import print_table, say
 from posemill.language import word
+from posemill.outputs import Outputs
 
 # Real people out of published wheels: a man on the phone, one who jumps, and an astronaut.
 _MEDIA = {"carphone": "clip", "jumper": "clip", "astronaut": "picture"}
@@ -25,14 +27,21 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for everything the demo makes.")] = Path("demo"),
+    *,
+    overwrite: Overwrite = False,
 ) -> None:
     """Run the main job on a real clip and a real picture; say where the results are."""
     source, run, pictures = out / "clips.csv", out / "run", out / "pictures"
-    _write_source(source)
+    outputs = Outputs(out, overwrite=overwrite)
+    for path in (source, out / "presence.csv"):
+        outputs.claim_file(path)
+    _write_source(source, outputs)
     _run_command("extract", source, "--out", run)
-    _run_command("visualize", run, "--num-samples", "6", "--out", pictures)
+    replace = ["--overwrite"] if overwrite else []
+    _run_command("visualize", run, "--num-samples", "6", "--out", pictures, *replace)
     rows = list(_presence(run))
-    _write_table(out / "presence.csv", rows)
+    with outputs.writing_file(out / "presence.csv"):
+        _write_table(out / "presence.csv", rows)
     print_table([name.replace("_", " ") for name in rows[0]], [tuple(row.values()) for row in rows])
     say(f"\nkeypoints  {run}  (Parquet; in Python: posemill.open_run({str(run)!r}))")
     say(f"table      {out / 'presence.csv'}  (share of frames in which a part was found)")
@@ -40,7 +49,7 @@ def demo(
         say(f"{word('picture'):9}  {picture}")
 
 
-def _write_source(path: Path) -> None:
+def _write_source(path: Path, outputs: Outputs) -> None:
     """Put the media beside a list that names them."""
     from posemill.files import atomic_path
     from posemill.weights.pull import ensure_media
@@ -54,7 +63,7 @@ def _write_source(path: Path) -> None:
             with atomic_path(target) as temporary:
                 shutil.copyfile(cached, temporary)
         lines.append(f"{target.name},{name},{split}")
-    with atomic_path(path) as temporary:
+    with outputs.writing_file(path), atomic_path(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

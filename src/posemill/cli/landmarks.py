@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from posemill.cli.options import old_flags, parse_options
+from posemill.cli.options import AsJson, Overwrite, old_flags, parse_options
 from posemill.cli.printing import print_json, print_table, say
 from posemill.language import word
 from posemill.skeletons.palette import part_label
@@ -49,7 +49,8 @@ def landmarks(
     ] = "pyav",
     device: Annotated[str, typer.Option(help="cpu, cuda:N or tensorrt:N.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="Threads inside the networks.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find the keypoints of one clip or folder, without making a run."""
     from posemill.api.progress import show_progress
@@ -68,7 +69,7 @@ def landmarks(
     options, decoder = parse_options(engine_option or []), settle_for_extraction(decoder)
     num_frames = count_frames(clip_at(source), decoder)
     num_points = get_skeleton(engine_info(engine, options).skeleton_names[0]).num_points
-    check_out(out, num_frames, num_points=num_points)
+    check_out(out, num_frames, num_points=num_points, source=source, overwrite=overwrite)
     found_mode, why = (None, "") if mode else choose_mode(source, engine)
     chosen = found_mode or ("video" if mode == Mode.video else "image")
     with show_progress("landmarks", num_frames) as advance:
@@ -76,7 +77,7 @@ def landmarks(
             source, mode=chosen, engine=engine, engine_options=options,
             decoder=decoder, device=device, threads=threads, on_frame=advance,
         )  # fmt: skip
-    save_landmarks(clip, out)
+    save_landmarks(clip, out, source=source, overwrite=overwrite)
     found = dict(zip(clip.skeleton.part_names, clip.present.sum(0).tolist(), strict=True))
     if why:
         say(f"mode {chosen}: {why}; --mode overrules it", err=True)

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from posemill.cli.options import AsJson, FromFormat, Person, PictureSize, RunOrFile, Splits
+from posemill.cli.options import (
+    AsJson,
+    FromFormat,
+    Overwrite,
+    Person,
+    PictureSize,
+    RunOrFile,
+    Splits,
+)
 from posemill.cli.printing import print_json, print_table, say
 from posemill.language import translate, word
 from posemill.skeletons.palette import part_label
@@ -83,6 +91,7 @@ def visualize(
     all_frames: Annotated[
         bool, typer.Option("--all", help="Every frame; with --video, every clip.")
     ] = False,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw sampled frames, with contact sheets, or with --video whole clips as movies."""
@@ -91,7 +100,7 @@ def visualize(
     drawn = looking.visualize(
         path, out, num_samples=num_samples, splits=splits, clips=clips, seed=seed, video=video,
         originals=originals, from_format=from_format, size=size, person=person,
-        style=style, all=all_frames,
+        style=style, all=all_frames, overwrite=overwrite,
     )  # fmt: skip
     if as_json:
         print_json({"paths": drawn.paths, "num_originals_gone": drawn.num_originals_gone})
@@ -108,14 +117,16 @@ def report(
     originals: OriginalsRoot = None,
     from_format: FromFormat = None,
     size: PictureSize = None,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Write one HTML file: presence, gaps, jumps, suspected swaps, the worst clips, failures."""
     from posemill.api import looking
 
     drawn = looking.report(
-        path, out, splits=splits, originals=originals, from_format=from_format, size=size
-    )
+        path, out, splits=splits, originals=originals, from_format=from_format, size=size,
+        overwrite=overwrite,
+    )  # fmt: skip
     if as_json:
         print_json({"path": out, "num_originals_gone": drawn.num_originals_gone})
     else:
@@ -144,6 +155,7 @@ def compare(
     originals: OriginalsRoot = None,
     from_format: FromFormat = None,
     size: PictureSize = None,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare two runs of the same clips: agreement and pixel distance of every part."""
@@ -151,7 +163,7 @@ def compare(
 
     found = looking.compare(
         one, other, out, skeleton=skeleton, splits=splits, originals=originals,
-        from_format=from_format, size=size,
+        from_format=from_format, size=size, overwrite=overwrite,
     )  # fmt: skip
     if as_json:
         print_json(found)

@@ -42,6 +42,10 @@ Person = Annotated[
         "(2: the next largest), or all.",
     ),
 ]
+Overwrite = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Replace files that posemill did not write for this source."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ShowConfig = Annotated[
     bool, typer.Option("--show-config", help="Print all settings and where each came from.")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from posemill.cli.options import AsJson, old_flags, with_config_flags
+from posemill.cli.options import AsJson, Overwrite, old_flags, with_config_flags
 from posemill.cli.printing import print_json, print_lines, print_records, print_table, say
 from posemill.cli.train import MIXED
 from posemill.language import translate, word
@@ -79,6 +79,7 @@ def tune(
     keep_maths: Annotated[
         bool, typer.Option("--keep-maths", help="Leave batch and precision alone.")
     ] = False,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
     flags: dict[str, Any],
 ) -> None:
@@ -86,7 +87,7 @@ def tune(
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded, as train does
     from posemill.training.front import tune as measure
 
-    found = measure(config, out=out, keep_maths=keep_maths, **flags)
+    found = measure(config, out=out, keep_maths=keep_maths, overwrite=overwrite, **flags)
     if as_json:
         print_json({"out": out, **found.to_json()})
         return
@@ -136,11 +137,12 @@ def synthetic_corpus(
     train: Annotated[int, typer.Option(min=1, help="Training clips; a tenth for dev, test.")] = 600,
     *,
     seed: Annotated[int, typer.Option(help="Decides everything.")] = 0,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a made-up gloss corpus in PHOENIX layout, to try CTC training on."""
     from posemill.training.data.synthetic import CorpusOptions, write_corpus
 
     few = max(2, train * 2 // 15)
     options = CorpusOptions(glosses, {"train": train, "dev": few, "test": few}, seed=seed)
-    for split, count in write_corpus(out, options).items():
+    for split, count in write_corpus(out, options, overwrite=overwrite).items():
         say(f"{split}  {counted(count, 'clips')}")

@@ -42,7 +42,6 @@ __all__ = [
     "format_for",
     "get_format",
     "known_formats",
-    "refuse_foreign",
 ]
 
 
@@ -78,17 +77,6 @@ def format_for(out: Path) -> str:
             f"{out}: {what}; give the format by --to, one of {', '.join(names or known_formats())}"
         )
     return names[0]
-
-
-def refuse_foreign(out: Path) -> None:
-    """Raise where a file that is to be written is there and is none of keypoints: labels, say."""
-    if not out.is_file() or not out.stat().st_size:
-        return
-    if not any(cast(Format, make()).sniff(out) for _, make in plugins.load_all("format", FORMATS)):
-        raise FormatError(
-            f"{out} is there and holds no keypoints, so it is not replaced; choose another name, "
-            "or remove it first"
-        )
 
 
 def detect_format(path: Path) -> Format:

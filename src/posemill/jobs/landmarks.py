@@ -18,9 +18,9 @@ from posemill.decoders.sampling import fewer_frames
 from posemill.errors import DecodeError, PosemillError, SourceError
 from posemill.estimators import EngineInfo, Estimator, engine_info, open_estimator
 from posemill.files import atomic_path, near_path
-from posemill.formats import refuse_foreign
 from posemill.formats.landmarks_file import landmark_arrays
 from posemill.machine.disk import is_full, reserve
+from posemill.outputs import Outputs
 from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, nobody_else
 from posemill.skeletons import get_skeleton
 from posemill.sources.frames import ClipFrame, read_clip
@@ -188,13 +188,22 @@ def _nothing(info: EngineInfo) -> Keypoints:
     )
 
 
-def check_out(path: Path, num_frames: int | None = None, *, num_points: int = 0) -> None:
+def check_out(
+    path: Path,
+    num_frames: int | None = None,
+    *,
+    num_points: int = 0,
+    source: Path | str = "",
+    overwrite: bool = False,
+) -> None:
     """Raise before the work what would stop `save_landmarks` after it; leaves nothing behind.
 
     Args:
         path: The file that will be written.
         num_frames: As many must fit on the disk, where the system can tell.
         num_points: Of a frame.
+        source: What the landmarks are found in.
+        overwrite: Replace a file that was not made from this source.
 
     Raises:
         PosemillError: The file cannot be written there.
@@ -203,7 +212,7 @@ def check_out(path: Path, num_frames: int | None = None, *, num_points: int = 0)
         if path.exists() and not path.is_file():
             what = "a folder" if path.is_dir() else "not a file"
             raise PosemillError(f"{path} is {what}; name a .npz file to write")
-        refuse_foreign(path)
+        Outputs(source, overwrite=overwrite).claim_file(path)
         folder = path.parent
         while not folder.exists():
             folder = folder.parent
@@ -229,7 +238,9 @@ def _writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def save_landmarks(clip: PoseClip, path: Path) -> None:
+def save_landmarks(
+    clip: PoseClip, path: Path, *, source: Path | str = "", overwrite: bool = False
+) -> None:
     """Write a clip part by part as npz; `posemill.formats.landmarks_file` says what is in it.
 
     Raises:
@@ -238,5 +249,9 @@ def save_landmarks(clip: PoseClip, path: Path) -> None:
     arrays = landmark_arrays(clip)
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(path) as temporary, temporary.open("wb") as handle:
+        with (
+            Outputs(source, overwrite=overwrite).writing_file(path),
+            atomic_path(path) as temporary,
+            temporary.open("wb") as handle,
+        ):
             np.savez(handle, **arrays)  # type: ignore[arg-type]

@@ -218,6 +218,15 @@ def copies_folder() -> Path:
     return (cache_folder() / "runs").absolute()
 
 
+def _has_lock_or_log(folder: Path) -> bool:
+    """Return whether a killed start left its lock, or the log of one in the background."""
+    lock, logs = folder / LOCK_NAME, folder / LOGS_NAME
+    if lock.exists():
+        text = lock.read_bytes()
+        return not text or text.startswith(b'{"pid"')
+    return not logs.is_dir() or {path.name for path in logs.iterdir()} <= {"detached.log"}
+
+
 def check_folder(folder: Path) -> bool:
     """Return whether the folder holds a run already; refuse one that holds something else."""
     if not folder.exists():
@@ -237,6 +246,8 @@ def check_folder(folder: Path) -> bool:
         for name in names
         if name not in (LOCK_NAME, LOGS_NAME) and not name.startswith(f".{MANIFEST_NAME}.")
     ]
+    if names and not foreign and not _has_lock_or_log(folder):
+        foreign = names
     if foreign:
         shown = ", ".join(repr(name) for name in foreign[:3]) + (" …" if len(foreign) > 3 else "")
         raise RunError(

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from posemill.errors import ConfigError
 from posemill.files import atomic_path
+from posemill.outputs import Outputs
 from posemill.training.config.resolve import Resolved, resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.extra import naming_the_extra
@@ -63,6 +64,7 @@ def tune(
     *,
     out: os.PathLike[str] | str | None = None,
     keep_maths: bool = False,
+    overwrite: bool = False,
     **settings: Any,
 ) -> Tuned:
     """Return faster settings for a training, measured on this machine, its data and its model.
@@ -75,18 +77,19 @@ def tune(
         config: A TOML file.
         out: TOML file to write: what the user gave, and what was found, with the reason.
         keep_maths: Leave batch and precision alone.
+        overwrite: Replace a file `out` that did not come of tuning this configuration.
         settings: Fields of `TrainConfig`, alone or on top of a file; `tune_seconds` is the time
             that it may take.
     """
-    if out is not None and Path(out).exists():
-        raise ConfigError(f"{out} is there already; choose another --out")
+    outputs = Outputs(config or "", overwrite=overwrite)
     if out is not None:
+        outputs.claim_file(Path(out))
         Path(out).absolute().parent.mkdir(parents=True, exist_ok=True)  # not after a minute
     settings["tune"] = "speed" if keep_maths else "all"
     resolved = resolve_config(None if config is None else Path(config), settings)
     found: Tuned = _find("tuning.tune", "tune")(resolved)
     if out is not None:
-        with atomic_path(Path(out)) as temporary:
+        with outputs.writing_file(Path(out)), atomic_path(Path(out)) as temporary:
             temporary.write_text(found.to_toml(), encoding="utf-8")
     return found
 

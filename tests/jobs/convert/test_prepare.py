@@ -260,7 +260,7 @@ def test_nothing_is_drawn_between_loose_pictures(tmp_path: Path) -> None:
                 export_clips(source, form, tmp_path / "out.npz", recipe=recipe)
             with pytest.raises(ConfigError, match=message):
                 count_export(source, form, recipe=recipe)
-        assert len(prepare(source, tmp_path / "out")) == 1
+        assert len(prepare(source, tmp_path / f"out of {name}")) == 1
 
 
 def test_points_that_are_left_out_are_said(run: Path, tmp_path: Path) -> None:

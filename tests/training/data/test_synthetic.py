@@ -90,11 +90,13 @@ def test_the_usual_corpus_has_80_glosses_and_760_sentences(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: dict[str, dict[str, list[str]]] = {}
-    monkeypatch.setattr(
-        synthetic,
-        "write_keypoints",
-        lambda _, split, sentences, __: made.update({split: sentences}),
-    )
+
+    def write_none(folder: Path, split: str, sentences: dict[str, list[str]], _: object) -> None:
+        made[split] = sentences
+        folder.mkdir(exist_ok=True)
+        (folder / f"{split}_keypoints.npz").touch()
+
+    monkeypatch.setattr(synthetic, "write_keypoints", write_none)
     assert write_corpus(tmp_path) == {"train": 600, "dev": 80, "test": 80}
     assert {split: len(sentences) for split, sentences in made.items()} == write_corpus(tmp_path)
     lengths = {len(glosses) for glosses in made["train"].values()}

@@ -20,6 +20,7 @@ from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.pose_maps import pose_maps
 from posemill.inspection.drawing.sheets import Cell, contact_sheet, draw_cell
 from posemill.inspection.drawing.showing import png_bytes
+from posemill.outputs import Outputs
 from posemill.plugins import hint
 from posemill.records import Frame, PoseClip
 from posemill.terminal import quoted
@@ -49,9 +50,15 @@ class DrawRequest:
 
 
 def draw_gallery(
-    material: ClipInput, request: DrawRequest, out: Path, *, originals: Originals
+    material: ClipInput,
+    request: DrawRequest,
+    out: Path,
+    *,
+    originals: Originals,
+    overwrite: bool = False,
 ) -> Iterator[Path]:
     """Write what is asked for below the folder `out`; yield the paths as they are written."""
+    outputs = Outputs(material.path, overwrite=overwrite)
     if request.video is not None and request.video not in MOVIE_KINDS:
         raise ConfigError(
             f"video: expected {' or '.join(MOVIE_KINDS)}, got {request.video!r}"
@@ -77,11 +84,15 @@ def draw_gallery(
             f"posemill view {quoted(material.path)}"
         )
     if request.style == "openpose":
-        yield from draw_maps(material, chosen, out, kind=request.video, on_frame=originals.on_frame)
+        yield from draw_maps(
+            material, chosen, out, kind=request.video, on_frame=originals.on_frame, outputs=outputs
+        )
     elif request.video is None:
-        yield from draw_samples(material, chosen, out, originals=originals)
+        yield from draw_samples(material, chosen, out, originals=originals, outputs=outputs)
     else:
-        yield from draw_movies(material, chosen, out, kind=request.video, originals=originals)
+        yield from draw_movies(
+            material, chosen, out, kind=request.video, originals=originals, outputs=outputs
+        )
 
 
 def choose_frames(
@@ -129,8 +140,12 @@ def draw_samples(
     out: Path,
     *,
     originals: Originals,
+    outputs: Outputs,
 ) -> Iterator[Path]:
     """Write a PNG for every chosen frame and a contact sheet per split; yield the paths."""
+    sheets = {split: safe_path(out, split, suffix="_contact_sheet.png") for split, _ in chosen}
+    for path in sheets.values():
+        outputs.claim_file(path)
     cells: dict[str, list[Cell]] = {}
     part_names: Sequence[str] = ()
     for clip in material.pick(chosen):
@@ -139,17 +154,17 @@ def draw_samples(
         for row, frame in originals.frames(clip, rows):
             number = int(clip.frame_indices[row])
             path = safe_path(out, clip.split, clip.clip_id, suffix=f"_frame{number:06d}.png")
-            write_picture(path, draw(frame, clip, row))
+            write_picture(path, draw(frame, clip, row), outputs)
             yield path
             sheet = cells.setdefault(clip.split, [])
             if len(sheet) < _SHEET_CELLS:
                 caption = f"{clip.clip_id}  {number}"
                 sheet.append(draw_cell(frame, clip, row, caption=caption))
     for split, sheet in cells.items():
-        path = safe_path(out, split, suffix="_contact_sheet.png")
         title = f"{split}: {len(sheet)} frames"
-        write_picture(path, contact_sheet(sheet, part_names=part_names, title=title))
-        yield path
+        picture = contact_sheet(sheet, part_names=part_names, title=title)
+        write_picture(sheets[split], picture, outputs)
+        yield sheets[split]
 
 
 def draw_movies(
@@ -159,17 +174,19 @@ def draw_movies(
     *,
     kind: str,
     originals: Originals,
+    outputs: Outputs,
 ) -> Iterator[Path]:
     """Write every named clip as a movie, and a contact sheet of it; yield the paths."""
     for clip in material.pick(names):
         path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
+        sheet_path = safe_path(out, clip.split, clip.clip_id, suffix="_contact_sheet.png")
+        outputs.claim_file(sheet_path)
         kept = set(spread_rows(clip))
         cells: list[Cell] = []
-        with writing(path):
+        with outputs.writing_file(path), writing(path):
             write_movie(path, _drawn(clip, originals, kept, cells), kind=kind, fps=_fps_of(clip))
         yield path
-        sheet_path = safe_path(out, clip.split, clip.clip_id, suffix="_contact_sheet.png")
-        write_picture(sheet_path, clip_sheet(clip, cells))
+        write_picture(sheet_path, clip_sheet(clip, cells), outputs)
         yield sheet_path
 
 
@@ -180,6 +197,7 @@ def draw_maps(
     *,
     kind: str | None,
     on_frame: Callable[[], None],
+    outputs: Outputs,
 ) -> Iterator[Path]:
     """Write the skeletons of the chosen frames on black, one PNG a picture; yield the paths.
 
@@ -191,7 +209,7 @@ def draw_maps(
         if kind is not None:
             path = safe_path(out, clip.split, clip.clip_id, suffix=f".{kind}")
             frames = (frame for _, frame in pose_maps(clip, range(len(clip))))
-            with writing(path):
+            with outputs.writing_file(path), writing(path):
                 write_movie(path, _told(frames, on_frame), kind=kind, fps=_fps_of(clip))
             yield path
             continue
@@ -202,7 +220,7 @@ def draw_maps(
             if path in taken:  # x.png after x.jpg, both clips of their own
                 path = safe_path(out, place_of(clip), suffix=".png")
             taken.add(path)
-            write_picture(path, picture)
+            write_picture(path, picture, outputs)
             on_frame()
             yield path
 
@@ -244,8 +262,8 @@ def _drawn(
         yield draw(frame, clip, row)
 
 
-def write_picture(path: Path, picture: Frame) -> None:
+def write_picture(path: Path, picture: Frame, outputs: Outputs) -> None:
     """Write a PNG, whole or not at all; folders are made."""
     data = png_bytes(picture)
-    with writing(path), atomic_path(path) as temporary:
+    with outputs.writing_file(path), writing(path), atomic_path(path) as temporary:
         temporary.write_bytes(data)

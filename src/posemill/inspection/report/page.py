@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -103,18 +102,6 @@ def page(title: str, body: Iterable[str]) -> str:
         + "\n".join(body)
         + "</main></body></html>\n"
     )
-
-
-def refuse_foreign(out: Path) -> None:
-    """Raise where the page to be written is a file that is there and is no page: labels, say."""
-    if not out.is_file() or not out.stat().st_size:
-        return
-    with out.open("rb") as file:
-        if not file.read(9).lower().startswith(b"<!doctype"):
-            raise PosemillError(
-                f"{out} is there and is no page of HTML, so it is not replaced; choose another "
-                "name, or remove it first"
-            )
 
 
 def section(heading: str, *content: str, remark: str = "") -> str:

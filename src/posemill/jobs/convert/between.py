@@ -19,8 +19,9 @@ from posemill.blocks import ClipBlock
 from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, RunError
 from posemill.files import atomic_folder, cache_folder, new_folders, remove_leftovers
-from posemill.formats import get_format, refuse_foreign
+from posemill.formats import get_format
 from posemill.formats.shared.contract import Format, Recipe, SkeletonCheck, Summary
+from posemill.formats.shared.folders import INDEX
 from posemill.jobs.convert.shaping import (
     check_recipe,
     dropped_points,
@@ -32,9 +33,11 @@ from posemill.jobs.convert.shaping import (
     shape_clip,
 )
 from posemill.machine.read_ahead import closing_stream, read_ahead
+from posemill.outputs import Outputs
 from posemill.records import PoseClip
 from posemill.storage import uri_of
 from posemill.stores.commits import Failure
+from posemill.stores.lock import holder_of
 from posemill.stores.manifest import MANIFEST_NAME, Manifest, check_folder
 from posemill.stores.publishing import publish_run, refuse_taken
 from posemill.stores.reader import Run, open_run
@@ -76,12 +79,13 @@ def export_clips(
     out: Path,
     *,
     recipe: Recipe | None = None,
+    overwrite: bool = False,
     watch: Watch = unwatched,
 ) -> Summary:
     """Write a run or a file in another format; return what was written.
 
     Raises:
-        ConfigError: The format cannot hold what the recipe makes.
+        ConfigError: The format cannot hold what the recipe makes, or something is in the way.
         FormatError: The clips cannot be read, or do not go into the format.
     """
     form = get_format(format_name)
@@ -91,12 +95,18 @@ def export_clips(
     _expect_name(out, form.suffix)
     if form.suffix and not out.suffix:  # as readers of the format look for it
         out = out.with_name(out.name + form.suffix)
-    refuse_foreign(out)
+    outputs = Outputs(source.path, overwrite=overwrite)
+    if form.suffix or out.suffix == ".pose":
+        outputs.claim_file(out)
+    else:
+        outputs.claim_folder(out, marker=INDEX)
     shaping = _Shaping(source, form, recipe)
     stream = watch(read_ahead(shaping.clips()), source.num_frames)
     with writing(out), closing_stream(stream) as clips, new_folders(out.parent):
         remove_leftovers(out)
-        return shaping.note(form.write(shaping.shape(clips), out, recipe=recorded(recipe, source)))
+        summary = form.write(shaping.shape(clips), out, recipe=recorded(recipe, source))
+        outputs.record(out)
+    return shaping.note(summary)
 
 
 def _expect_name(out: Path, suffix: str = "") -> None:
@@ -228,11 +238,15 @@ def import_clips(
     out: Path,
     *,
     recipe: Recipe | None = None,
+    overwrite: bool = False,
     dry_run: bool = False,
     watch: Watch = unwatched,
 ) -> RunSummary:
     """Write the clips of a file as a run, in the layout of the recipe if it names one."""
-    return merge_clips([source], out, recipe=recipe, kind="import", dry_run=dry_run, watch=watch)
+    return merge_clips(
+        [source], out, recipe=recipe, kind="import", overwrite=overwrite, dry_run=dry_run,
+        watch=watch,
+    )  # fmt: skip
 
 
 def merge_clips(
@@ -241,6 +255,7 @@ def merge_clips(
     *,
     recipe: Recipe | None = None,
     kind: str = "merge",
+    overwrite: bool = False,
     dry_run: bool = False,
     watch: Watch = unwatched,
 ) -> RunSummary:
@@ -258,8 +273,13 @@ def merge_clips(
         refuse_taken(uri)
     else:
         _expect_name(out)
-        if check_folder(out):
-            raise RunError(f"{out} holds a run already; choose another folder")
+        has_run = check_folder(out)
+        if has_run and not overwrite:
+            raise RunError(
+                f"{out} holds a run already; choose another folder, or replace it by --overwrite"
+            )
+        if has_run and holder_of(out) is not None:
+            raise RunError(f"{out} is worked on; wait for its end, or: posemill stop {quoted(out)}")
     summary, conflicts = RunSummary(out), _Conflicts()
     totals = [source.num_frames for source in sources]
     total = None if None in totals else sum(each or 0 for each in totals)

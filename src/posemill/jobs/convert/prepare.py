@@ -29,6 +29,7 @@ from posemill.jobs.convert.shaping import (
 )
 from posemill.jobs.convert.statistics import SplitStats
 from posemill.machine.read_ahead import closing_stream, map_ahead, read_ahead
+from posemill.outputs import Outputs
 from posemill.stores.shards import BlockPlan
 from posemill.terminal import counted
 
@@ -52,7 +53,12 @@ class Prepared:
 
 
 def prepare(
-    source: ClipInput, out: Path, *, recipe: Recipe | None = None, watch: Watch = unwatched
+    source: ClipInput,
+    out: Path,
+    *,
+    recipe: Recipe | None = None,
+    overwrite: bool = False,
+    watch: Watch = unwatched,
 ) -> list[Prepared]:
     """Write the arrays and the statistics of every split; each file is whole or the old one.
 
@@ -60,22 +66,39 @@ def prepare(
         source: A run, or a file of any format.
         out: A folder, made if need be. Files of other splits in it stay.
         recipe: Layout 143, no normalisation and zeros for missing points by default.
+        overwrite: Replace files that were not prepared from this source.
         watch: Sees every clip pass.
+
+    Raises:
+        ConfigError: A file is in the way.
     """
     recipe = recorded(check_recipe(recipe or Recipe(), NpzFormat()), source)
     expect_order(source, recipe)
     expect_room_for_people(source, NpzFormat())
-    check_splits(source, watch=watch)
+    splits = check_splits(source, watch=watch)
+    outputs = Outputs(source.path, overwrite=overwrite)
+    for path in (path for split in splits for path in _paths_of(out, split)):
+        outputs.claim_file(path)
     plans = source.plan_splits()
     num_frames = {split: sum(map(len, each)) for split, each in plans.items()}
     # A run is unpacked by threads of its own.
     layout = layout_of_run(source, recipe, NpzFormat())
     stream = watch(_read_blocks(source, plans, layout), source.num_frames)
     with writing(out), closing_stream(stream) as blocks, new_folders(out):
-        return [
-            _write_split(source, split, group, out, recipe=recipe, num_frames=num_frames.get(split))
-            for split, group in groupby(blocks, key=lambda block: block.split)
-        ]
+        prepared = []
+        for split, group in groupby(blocks, key=lambda block: block.split):
+            prepared.append(
+                _write_split(
+                    source, split, group, out, recipe=recipe, num_frames=num_frames.get(split)
+                )
+            )
+            outputs.record(prepared[-1].path)
+            outputs.record(prepared[-1].stats_path)
+        return prepared
+
+
+def _paths_of(out: Path, split: str) -> tuple[Path, Path]:
+    return out / f"{split}_keypoints.npz", out / f"{split}_stats.json"
 
 
 def _read_blocks(
@@ -88,8 +111,10 @@ def _read_blocks(
     return source.chosen(map_ahead(partial(source.read_block, layout=layout), planned))
 
 
-def check_splits(source: ClipInput, *, watch: Watch = unwatched) -> None:
-    """Raise if splits cannot become files: by their names, or as their clips are not together.
+def check_splits(source: ClipInput, *, watch: Watch = unwatched) -> Sequence[str]:
+    """Return the splits; raise if they cannot become files.
+
+    Their names may not fit, or their clips may not be together.
 
     A file is read through for it: nothing is written before all of its splits are known.
     """
@@ -110,6 +135,7 @@ def check_splits(source: ClipInput, *, watch: Watch = unwatched) -> None:
                 f"{source.path}: clips of split {split!r} come in several places; make a run of "
                 "them first: posemill import FILE --out RUN"
             )
+    return splits
 
 
 def _write_split(
@@ -134,7 +160,7 @@ def _write_split(
             stats.add(ready)
             yield ready
 
-    path, stats_path = out / f"{split}_keypoints.npz", out / f"{split}_stats.json"
+    path, stats_path = _paths_of(out, split)
     remove_leftovers(path)
     # Shaping and counting go on in a thread of their own while this one writes.
     with closing_stream(read_ahead(shaped(), depth=2)) as ready:

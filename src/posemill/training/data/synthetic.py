@@ -8,6 +8,7 @@ missing for some frames. Everything follows from the seed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from posemill.errors import TrainingError
 from posemill.files import atomic_path
+from posemill.outputs import Outputs
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
 from posemill.training.data.annotations import read_annotations
@@ -80,7 +82,9 @@ class _Sign:
     frames: float
 
 
-def write_corpus(out: Path, options: CorpusOptions | None = None) -> dict[str, int]:
+def write_corpus(
+    out: Path, options: CorpusOptions | None = None, *, overwrite: bool = False
+) -> dict[str, int]:
     """Write a corpus and return the clips of each split.
 
     `out/annotations/manual/SYNTHETIC.{split}.corpus.csv` and `out/keypoints/{split}_keypoints.npz`,
@@ -94,8 +98,12 @@ def write_corpus(out: Path, options: CorpusOptions | None = None) -> dict[str, i
     # Some glosses are frequent, and each has favourites that follow it, as in real sentences.
     weights = 1.0 / np.arange(3, options.num_glosses + 3)
     following = rng.dirichlet(weights * options.num_glosses * 0.1, size=options.num_glosses)
-    (out / "annotations" / "manual").mkdir(parents=True, exist_ok=True)
     counts = dict(options.num_clips or {"train": 600, "dev": 80, "test": 80})
+    outputs = Outputs(out, overwrite=overwrite)
+    paths = {split: _paths_of(out, split) for split in counts}
+    for path in itertools.chain(*paths.values()):
+        outputs.claim_file(path)
+    (out / "annotations" / "manual").mkdir(parents=True, exist_ok=True)
     for split, count in counts.items():
         sentences = {
             f"synthetic-{split}-{index:04d}": _sentence(vocabulary, following, weights, rng)
@@ -106,11 +114,18 @@ def write_corpus(out: Path, options: CorpusOptions | None = None) -> dict[str, i
             signer = f"Signer{index % options.num_signers + 1:02d}"
             orth = " ".join(glosses)
             lines.append(f"{name}|{name}/1/*.png|-1|-1|{signer}|{orth}|{orth.lower()}")
-        path = out / "annotations" / "manual" / f"SYNTHETIC.{split}.corpus.csv"
-        with atomic_path(path) as temporary:
+        with atomic_path(paths[split][0]) as temporary:
             temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
         write_keypoints(out / "keypoints", split, sentences, options)
+        for path in paths[split]:
+            outputs.record(path)
     return counts
+
+
+def _paths_of(out: Path, split: str) -> tuple[Path, Path]:
+    """Return the files of annotations and of keypoints."""
+    annotations = out / "annotations" / "manual" / f"SYNTHETIC.{split}.corpus.csv"
+    return annotations, out / "keypoints" / f"{split}_keypoints.npz"
 
 
 def write_keypoints_of(annotations: Path, out: Path, options: CorpusOptions | None = None) -> None:

@@ -23,6 +23,7 @@ from posemill.training.data.kinds import kind_of
 from posemill.training.data.labels import LabelledClip
 from posemill.training.launch.sweep import Sweep, SweepJob, make_job
 from posemill.training.launch.sweep_runner import run_sweep
+from posemill.training.launch.sweep_status import LEFT_OUT_NAME, refuse_foreign_parts
 from posemill.training.launch.torchrun import under_torchrun
 from posemill.training.loop.precision import choose_device
 from posemill.training.runs.logs import say
@@ -75,12 +76,13 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
     }
     file = out / "leave_out.toml"  # the same command again, for who has forgotten it
     sweep = Sweep(file, out, None, given, tuple(jobs.values()), started_by="train")
+    refuse_foreign_parts(sweep, file.name)
     out.mkdir(parents=True, exist_ok=True)
     with atomic_path(file) as temporary:
         temporary.write_text(resolved.to_toml(is_short=True), encoding="utf-8")
     _run(sweep, column, jobs, resolved)
     found = _tabulate(column, groups, jobs)
-    with atomic_path(out / "left_out.json") as temporary:
+    with atomic_path(out / LEFT_OUT_NAME) as temporary:
         temporary.write_text(json.dumps(found, indent=1), encoding="utf-8")
     return found
 

@@ -18,7 +18,7 @@ from posemill.machine.limits import count_cores, free_memory
 from posemill.machine.live_files import LogFile
 from posemill.machine.processes import python_command, thread_variables
 from posemill.training.launch.sweep import Sweep, SweepJob
-from posemill.training.launch.sweep_status import SWEEP_FILES, write_record
+from posemill.training.launch.sweep_status import SWEEP_FILES, refuse_foreign_parts, write_record
 from posemill.training.runs.live import LOG_NAME, hold
 
 _POLL_SECONDS = 0.1
@@ -180,6 +180,7 @@ def run_sweep(
     """Run a sweep and return the reasons of the trainings that failed, by name."""
     sweep.out.mkdir(parents=True, exist_ok=True)
     check_own_parts(sweep.out, SWEEP_FILES, ())
+    refuse_foreign_parts(sweep)
     with hold(sweep.out, what="sweep"), closing(LogFile(sweep.out / LOG_NAME)) as log:
         write_record(sweep, num_jobs)
         log.write(f"start: pid {os.getpid()}, {num_jobs} side by side")

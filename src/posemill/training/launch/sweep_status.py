@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 from posemill.errors import RunError
 from posemill.files import atomic_path, check_own_parts
 from posemill.machine.live_files import LIVE_NAME, last_lines, read_live
-from posemill.training.runs.live import LOCK_NAME, LOG_NAME, SWEEP_NAME, is_held
+from posemill.training.runs.live import LOCK_NAME, LOG_NAME, SWEEP_NAME, is_held, is_lock
 from posemill.training.runs.status import TrainStatus, read_object, read_train_status
 
 if TYPE_CHECKING:
     from posemill.training.launch.sweep import Sweep
 
 SWEEP_FILES = (SWEEP_NAME, LOCK_NAME, LOG_NAME, LIVE_NAME, "leave_out.toml")
+LEFT_OUT_NAME = "left_out.json"
+_KIND = "posemill-sweep"
 _LAST_LINES = 5
 # A title that leads to no other folder, and the digest of the settings.
 _NAME = r"[\w.=+-]+-[0-9a-f]{8}"
@@ -32,10 +35,22 @@ def flatten(changes: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain, **changes.get("model_options", {})}
 
 
+def refuse_foreign_parts(sweep: Sweep, *more: str) -> None:
+    """Raise RunError where a name that a new sweep would write is taken by something else."""
+    is_ours = read_object(sweep.out / SWEEP_NAME).get("kind") == _KIND
+    if is_ours or is_lock(sweep.out):  # begun, or killed before its record
+        return
+    names = (SWEEP_NAME, LOCK_NAME, LOG_NAME, LIVE_NAME, LEFT_OUT_NAME, *more)
+    for name in (*names, *(job.name for job in sweep.jobs)):
+        path = sweep.out / name
+        if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+            raise RunError(f"{path} is there and is no part of a sweep; choose another --out")
+
+
 def write_record(sweep: Sweep, num_jobs: int) -> None:
     """Write `sweep.json`: which trainings there are, and from which file."""
     record = {
-        "kind": "posemill-sweep",
+        "kind": _KIND,
         "started_by": sweep.started_by,
         "file": str(sweep.path.resolve()),
         "workers": num_jobs,

@@ -29,6 +29,12 @@ FOLDERS = ("checkpoints", "figures", "tensorboard")
 _held: set[Path] = set()
 
 
+def is_lock(folder: Path) -> bool:
+    """Return whether a folder has the lock that `hold` leaves: an empty file."""
+    path = folder / LOCK_NAME
+    return path.is_file() and not path.is_symlink() and not path.stat().st_size
+
+
 @contextmanager
 def hold(folder: Path, *, what: str) -> Iterator[None]:
     """Keep others out of a folder for the block; a dead holder's lock is free.

@@ -26,7 +26,7 @@ from posemill.files import atomic_path, check_own_parts, open_plain, parse_json
 from posemill.machine.disk import disk_message, is_of_the_disk
 from posemill.machine.live_files import LIVE_NAME, LogFile
 from posemill.training.runs.checkpoints import CheckpointFolder
-from posemill.training.runs.live import FILES, FOLDERS, KIND, LOCK_NAME, LOG_NAME, hold
+from posemill.training.runs.live import FILES, FOLDERS, KIND, LOCK_NAME, LOG_NAME, hold, is_lock
 from posemill.training.runs.status import read_metrics
 
 # What `run.json` says that others rely on.
@@ -68,9 +68,10 @@ class RunFolder:
             return self.checkpoints.has("last")
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path} is a file; --out names a folder")
-        # What a start that failed before its marker leaves behind.
-        begun = (LOCK_NAME, "config.toml", LOG_NAME, LIVE_NAME, f".{LIVE_NAME}.tmp")
-        if self.path.is_dir() and any(path.name not in begun for path in self.path.iterdir()):
+        names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+        # What a start that failed before its marker leaves behind; its lock came first.
+        begun = {LOCK_NAME, "config.toml", LOG_NAME, LIVE_NAME, f".{LIVE_NAME}.tmp"}
+        if names and not (names <= begun and is_lock(self.path)):
             raise RunError(
                 f"{self.path} holds files that are not a training of posemill; choose another --out"
             )

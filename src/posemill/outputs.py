@@ -1,0 +1,141 @@
+"""What a command may replace: only what posemill wrote for the same source, unchanged since.
+
+Everything else that has the name of an output is somebody's work and stays, unless `--overwrite`
+is given. What was written is recorded in the cache folder, a file of lines for each folder. Where
+the record is lost, `--overwrite` has to be given once more; nothing else happens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from posemill.errors import ConfigError
+from posemill.files import atomic_path, cache_folder
+
+
+class Outputs:
+    """The files and folders that one command writes.
+
+    Args:
+        sources: What they are made of: the paths of runs or files.
+        overwrite: Replace what is there, whoever wrote it.
+    """
+
+    def __init__(self, *sources: os.PathLike[str] | str, overwrite: bool = False) -> None:
+        self._source = " ".join(os.path.realpath(source) for source in sources)
+        self._overwrite = overwrite
+        self._records: dict[Path, _Record] = {}
+
+    def claim_file(self, path: Path) -> None:
+        """Raise where a file may not be written at `path`.
+
+        Raises:
+            ConfigError: A folder is there, or a file that is not ours and stays.
+        """
+        if path.is_dir():
+            raise ConfigError(f"{path} is a folder; expected the name of a file")
+        if os.path.lexists(path) and not self._is_replaceable(path):
+            raise ConfigError(
+                f"{path} is there already, and posemill did not write it for this source; choose "
+                "another name, or replace it by --overwrite"
+            )
+
+    def claim_folder(self, path: Path, *, marker: str) -> None:
+        """Raise where a whole folder may not be written at `path`.
+
+        Args:
+            path: The folder; with all that is in it, it is replaced.
+            marker: A file that only folders of posemill have: others are never replaced.
+
+        Raises:
+            ConfigError: Something is there that is not ours and stays.
+        """
+        if path.is_symlink() or (path.exists() and not path.is_dir()):
+            what = "a link" if path.is_symlink() else "a file"
+            raise ConfigError(f"{path} is {what}, expected a folder; choose another name")
+        if not path.exists() or not any(path.iterdir()):
+            return
+        if not (path / marker).is_file():
+            raise ConfigError(
+                f"{path} is there already and was not written by posemill (it has no {marker}); "
+                "choose another name or remove it"
+            )
+        if not self._is_replaceable(path):
+            raise ConfigError(
+                f"{path} is there already, and posemill did not write all that is in it for this "
+                "source; choose another name, or replace the whole folder by --overwrite"
+            )
+
+    def record(self, path: Path) -> None:
+        """Note that a file or folder was written by this command: the next time it is ours."""
+        self._record_of(path).add(path.name, f"{_state_of(path)} {self._source}")
+
+    @contextmanager
+    def writing_file(self, path: Path) -> Iterator[None]:
+        """Claim a file that is written inside the block, and record it."""
+        self.claim_file(path)
+        yield
+        self.record(path)
+
+    def _is_replaceable(self, path: Path) -> bool:
+        if self._overwrite:
+            return True
+        if path.is_symlink():
+            return False
+        written = self._record_of(path).lines.get(path.name)
+        return written == f"{_state_of(path)} {self._source}"
+
+    def _record_of(self, path: Path) -> _Record:
+        folder = Path(os.path.realpath(path.parent))
+        if folder not in self._records:
+            self._records[folder] = _Record(folder)
+        return self._records[folder]
+
+
+class _Record:
+    """The outputs in one folder: name, then state and source."""
+
+    def __init__(self, folder: Path) -> None:
+        name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
+        self._path = cache_folder() / "outputs" / f"{name}.jsonl"
+        self._is_tidy = False
+        self.lines: dict[str, str] = {}
+        with suppress(OSError, ValueError):
+            for line in self._path.read_text("utf-8").splitlines():
+                name, written = json.loads(line)
+                self.lines[name] = written
+        self.lines = {name: each for name, each in self.lines.items() if (folder / name).exists()}
+
+    def add(self, name: str, written: str) -> None:
+        """Add a line; a cache that cannot be written costs an `--overwrite`, no more."""
+        self.lines[name] = written
+        with suppress(OSError):
+            if self._is_tidy:
+                with self._path.open("a", encoding="utf-8") as handle:
+                    handle.write(json.dumps([name, written]) + "\n")
+                return
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(self._path) as temporary:  # without what was replaced or removed
+                lines = (json.dumps(each) + "\n" for each in self.lines.items())
+                temporary.write_text("".join(lines), encoding="utf-8")
+            self._is_tidy = True
+
+
+def _state_of(path: Path) -> str:
+    """Return what changes with a file's content, or with that of any file in a folder."""
+    if not path.is_dir():
+        about = path.stat()
+        return f"{about.st_size}-{about.st_mtime_ns}"
+    digest = hashlib.sha256()
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        for name in sorted(names):
+            about = os.lstat(os.path.join(folder, name))  # noqa: PTH118
+            line = f"{os.path.relpath(folder, path)}/{name} {about.st_size}-{about.st_mtime_ns}\n"
+            digest.update(os.fsencode(line))
+    return digest.hexdigest()

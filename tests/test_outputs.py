@@ -1,0 +1,137 @@
+"""What posemill did not write for the same source stays, unless --overwrite is given."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from posemill.errors import ConfigError
+from posemill.outputs import Outputs
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
+
+
+def write(path, outputs, text="ours"):
+    with outputs.writing_file(path):
+        path.write_text(text)
+
+
+def refuses(path, outputs):
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="--overwrite") as caught:
+        outputs.claim_file(path)
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == before
+    return True
+
+
+def test_what_was_written_for_the_same_source_is_replaced(tmp_path):
+    path = tmp_path / "x.pkl"
+    write(path, Outputs(tmp_path / "run"))
+    write(path, Outputs(tmp_path / "run"), "again")
+    assert path.read_text() == "again"
+
+
+@pytest.mark.parametrize("content", ["", "seventy hours"])
+def test_a_file_of_somebody_else_stays(tmp_path, content):
+    path = tmp_path / "x.pkl"
+    path.write_text(content)
+    assert refuses(path, Outputs(tmp_path / "run"))
+    write(path, Outputs(tmp_path / "run", overwrite=True))
+    assert path.read_text() == "ours"
+
+
+def test_a_file_from_another_source_stays(tmp_path):
+    path = tmp_path / "x.pkl"
+    write(path, Outputs(tmp_path / "run"))
+    assert refuses(path, Outputs(tmp_path / "other"))
+
+
+def test_a_file_that_was_changed_since_stays(tmp_path):
+    path = tmp_path / "x.pkl"
+    write(path, Outputs(tmp_path / "run"))
+    path.write_text("mine")
+    assert refuses(path, Outputs(tmp_path / "run"))
+
+
+def test_a_file_that_was_touched_since_stays(tmp_path):
+    path = tmp_path / "x.pkl"
+    write(path, Outputs(tmp_path / "run"))
+    os.utime(path, ns=(1, 1))
+    assert refuses(path, Outputs(tmp_path / "run"))
+
+
+def test_without_the_record_nothing_is_replaced(tmp_path, monkeypatch):
+    path = tmp_path / "x.pkl"
+    write(path, Outputs(tmp_path / "run"))
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "another"))
+    assert refuses(path, Outputs(tmp_path / "run"))
+
+
+def test_a_cache_that_cannot_be_written_costs_only_the_record(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "file"))
+    path = tmp_path / "x.pkl"
+    write(path, Outputs(tmp_path / "run"))
+    assert refuses(path, Outputs(tmp_path / "run"))
+
+
+def test_a_link_stays_and_so_does_what_it_leads_to(tmp_path):
+    (tmp_path / "lab.pkl").write_text("seventy hours")
+    (tmp_path / "x.pkl").symlink_to("lab.pkl")
+    assert refuses(tmp_path / "x.pkl", Outputs(tmp_path / "run"))
+    (tmp_path / "gone.pkl").symlink_to("nowhere")
+    with pytest.raises(ConfigError, match="--overwrite"):
+        Outputs(tmp_path / "run").claim_file(tmp_path / "gone.pkl")
+
+
+def test_a_folder_is_no_place_for_a_file(tmp_path):
+    with pytest.raises(ConfigError, match="is a folder"):
+        Outputs("run", overwrite=True).claim_file(tmp_path)
+
+
+def test_the_record_of_a_folder_keeps_what_is_there_and_drops_the_rest(tmp_path):
+    outputs = Outputs("run")
+    for name in "abc":
+        write(tmp_path / name, outputs)
+    (tmp_path / "b").unlink()
+    write(tmp_path / "c", Outputs("run"))
+    (record,) = (tmp_path / "cache" / "outputs").iterdir()
+    assert [line[:5] for line in record.read_text().splitlines()] == ['["a",', '["c",']
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "export"
+    (folder / "train").mkdir(parents=True)
+    (folder / "mark").write_text("")
+    (folder / "train" / "a.txt").write_text("1 2")
+    return folder
+
+
+def test_a_whole_folder_is_ours_as_long_as_nothing_in_it_changed(folder):
+    outputs = Outputs("run")
+    outputs.record(folder)
+    Outputs("run").claim_folder(folder, marker="mark")
+    with pytest.raises(ConfigError, match="--overwrite"):
+        Outputs("other").claim_folder(folder, marker="mark")
+    (folder / "train" / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=f"{folder}.*--overwrite"):
+        Outputs("run").claim_folder(folder, marker="mark")
+    Outputs("run", overwrite=True).claim_folder(folder, marker="mark")
+
+
+def test_a_folder_without_our_marker_is_not_replaced_even_if_asked(folder, tmp_path):
+    (folder / "mark").unlink()
+    with pytest.raises(ConfigError, match="not written by posemill"):
+        Outputs("run", overwrite=True).claim_folder(folder, marker="mark")
+    for path in (tmp_path / "link", tmp_path / "file"):
+        path.symlink_to(folder) if path.name == "link" else path.write_text("")
+        with pytest.raises(ConfigError, match="expected a folder"):
+            Outputs("run", overwrite=True).claim_folder(path, marker="mark")
+    (tmp_path / "empty").mkdir()
+    Outputs("run").claim_folder(tmp_path / "empty", marker="mark")
