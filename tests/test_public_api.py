@@ -121,7 +121,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize("name", ["Image", "tasks"])
 def test_names_of_the_newer_mediapipe_say_what_it_stands_for(name: str) -> None:
-    with pytest.raises(AttributeError, match=rf"'{name}': of mediapipe it stands for mp\.solut"):
+    with pytest.raises(AttributeError, match=rf"'{name}': posemill has mediapipe's mp\.solut"):
         getattr(posemill, name)
 
 

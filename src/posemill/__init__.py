@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from posemill.archives import open_npz
     from posemill.config import ExtractConfig, FramesConfig
     from posemill.errors import PosemillError
-    from posemill.estimators.holistic.legacy import Holistic
     from posemill.inspection.drawing.frame_picture import draw
     from posemill.records import Clip, PoseClip
     from posemill.skeletons import SKELETON_NAMES, Skeleton, get_skeleton
+    from posemill.solutions.holistic import Holistic
     from posemill.stores.reader import Run, open_run
     from posemill.training.caching.dataset_cache import cache_dataset
     from posemill.training.config.train_config import TrainConfig
@@ -42,7 +42,7 @@ _PUBLIC = {
     "Clip": "posemill.records",
     "ClipAugment": "posemill.training.video.augment",
     "ClipTransform": "posemill.training.video.transform",
-    "Holistic": "posemill.estimators.holistic.legacy",
+    "Holistic": "posemill.solutions.holistic",
     "ExtractConfig": "posemill.config",
     "FramesConfig": "posemill.config",
     "KeypointDataset": "posemill.training.data.torch_data",
@@ -150,7 +150,7 @@ def _hint(name: str) -> str:
     """Return what to say of names that scripts for the newer MediaPipe use."""
     if name not in ("Image", "ImageFormat", "tasks"):
         return ""
-    return ": of mediapipe it stands for mp.solutions.holistic; keep scripts of mp.tasks there"
+    return ": posemill has mediapipe's mp.solutions, not mp.tasks; keep this script on mediapipe"
 
 
 def __dir__() -> list[str]:

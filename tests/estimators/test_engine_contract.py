@@ -75,6 +75,30 @@ class TestRefinedHolistic(TestHolistic):
         need_model("face_landmark_with_attention")
 
 
+class TestHands(TestHolistic):
+    name = "hands"
+    options: ClassVar = {"min_detection_confidence": 0.1, "min_tracking_confidence": 0.1}
+
+    @pytest.fixture(autouse=True)
+    def _palms(self, need_model: Callable[[str], Path]) -> None:
+        """Skips where the model file cannot be had."""
+        need_model("palm_detection_full")
+
+
+class TestFace(TestHolistic):
+    name = "face"
+    options: ClassVar = {"max_num_faces": 2}
+
+
+class TestRefinedFace(TestRefinedHolistic):
+    name = "face"
+    options: ClassVar = {"refine_landmarks": True}
+
+
+class TestPose(TestHolistic):
+    name = "pose"
+
+
 class TestOpenPose(OurContract):
     name = "openpose"
 
@@ -139,5 +163,14 @@ class TestFake(EngineContract):
 
 def test_every_engine_has_its_suite() -> None:
     elsewhere = {"mediapipe"}  # test_stock_mediapipe.py
-    suites = (TestHolistic, TestOpenPose, TestMoveNet, TestWholeBody, TestFake)
+    suites = (
+        TestHolistic,
+        TestHands,
+        TestFace,
+        TestPose,
+        TestOpenPose,
+        TestMoveNet,
+        TestWholeBody,
+        TestFake,
+    )
     assert set(ESTIMATORS) == {suite.name for suite in suites} | elsewhere

@@ -115,31 +115,46 @@ def test_colours_are_the_originals(facts: dict[str, Any]) -> None:
         assert getattr(drawing_utils, name) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("pose", r"results\.pose_landmarks, and PoseLandmark"),
-        ("hands", r"results\.left_hand_landmarks and"),
-        ("face_mesh", r"results\.face_landmarks, and FACEMESH_"),
-    ],
-)
-def test_solutions_that_are_not_here_yet_say_what_to_use(name: str, hint: str) -> None:
-    said = rf"mp\.solutions\.{name} is not in posemill yet\. Use mp\.solutions\.holistic: .*{hint}"
-    with pytest.raises(ImportError, match=said):
-        getattr(mp.solutions, name)
-    for spelling in (f"from posemill.solutions import {name}",
-                     f"from posemill.solutions.{name} import Any",
-                     f"import posemill.python.solutions.{name}"):  # fmt: skip
+def test_a_solution_that_is_not_here_is_refused_by_name() -> None:
+    said = r"mp\.solutions\.objectron is not in posemill, which has holistic, hands, .* keep this"
+    with pytest.raises(AttributeError, match=said):
+        mp.solutions.objectron  # noqa: B018
+    for spelling in ("from posemill.solutions import objectron",
+                     "from posemill.solutions.objectron import Objectron"):  # fmt: skip
         with pytest.raises(ImportError, match=said):
             exec(spelling)
-
-
-def test_other_solutions_and_unknown_names() -> None:
-    with pytest.raises(ImportError, match=r"objectron is not in posemill; keep this script on med"):
-        mp.solutions.objectron  # noqa: B018
+    with pytest.raises(AttributeError, match=r"mp\.solutions\.hair_segmentation is not in posem"):
+        mp.solutions.hair_segmentation  # noqa: B018
     with pytest.raises(AttributeError, match=r"'posemill\.solutions' has no attribute 'poses'"):
         mp.solutions.poses  # noqa: B018
-    assert "holistic" in dir(mp.solutions)
+
+
+def test_scripts_can_ask_what_is_here() -> None:
+    for name in ("holistic", "hands", "face_mesh", "pose", "face_detection",
+                 "selfie_segmentation", "drawing_utils", "drawing_styles"):  # fmt: skip
+        assert hasattr(mp.solutions, name)
+        assert name in dir(mp.solutions)
+    for name in ("objectron", "hair_segmentation", "something"):
+        assert not hasattr(mp.solutions, name)
+
+
+def test_the_newer_tasks_are_refused_with_a_sentence() -> None:
+    assert not hasattr(mp, "tasks")
+    with pytest.raises(AttributeError, match=r"has mediapipe's mp\.solutions, not mp\.tasks; keep"):
+        mp.tasks  # noqa: B018
+
+
+def test_every_solution_has_its_own_names() -> None:
+    assert mp.solutions.hands.HandLandmark is holistic.HandLandmark
+    assert mp.solutions.pose.PoseLandmark is holistic.PoseLandmark
+    assert mp.solutions.hands.HAND_CONNECTIONS == holistic.HAND_CONNECTIONS
+    face_mesh = mp.solutions.face_mesh
+    assert face_mesh.FACEMESH_TESSELATION == holistic.FACEMESH_TESSELATION
+    assert face_mesh.FACEMESH_NUM_LANDMARKS == 468
+    assert face_mesh.FACEMESH_NUM_LANDMARKS_WITH_IRISES == 478
+    names = [point.name for point in mp.solutions.face_detection.FaceKeyPoint]
+    assert names[:4] == ["RIGHT_EYE", "LEFT_EYE", "NOSE_TIP", "MOUTH_CENTER"]
+    assert names[4:] == ["RIGHT_EAR_TRAGION", "LEFT_EAR_TRAGION"]
 
 
 def test_the_longer_names_lead_to_the_same_modules() -> None:

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from posemill.errors import MissingExtraError
+from posemill.framework.formats.detection_pb2 import Detection
 from posemill.framework.formats.landmark_pb2 import NormalizedLandmarkList
+from posemill.framework.formats.location_data_pb2 import LocationData
 from posemill.solutions import drawing_styles as styles
 from posemill.solutions import drawing_utils as drawing
 from posemill.solutions import holistic
@@ -130,15 +132,52 @@ def test_what_cannot_be_drawn_is_said() -> None:
         draw_landmarks(np.zeros((8, 8, 3), np.uint8), spread(21, seed=1), [(27, 29)])
 
 
-def test_what_draws_for_other_solutions_says_so() -> None:
-    picture = np.zeros((8, 8, 3), np.uint8)
-    said = (
-        r"what mp\.solutions\.face_detection finds, which is not in posemill; keep this script on"
+# Of the pixels that mediapipe 0.10.21 draws, one upon the other.
+DETECTIONS = ("c6d34db1a55b552f85f588339a7b14c81ed7386fafa1a7e4988dbc171a0c9275",
+              "2e36e5faaa781c93746ad3197ce4035391fd529054a6024a1b21e0697ea068dc")  # fmt: skip
+AXES = ("ee1380119e9cbe3a1c477a4c1b840762bd947840fc6dbf0e6c504c1eb7bca3bf",
+        "6db5998fbff113aaf0677b2f95979a4e0b60d200a23f54d46e1ac100f10c771e")  # fmt: skip
+
+
+def detection(xmin: float = 0.25) -> Detection:
+    keypoint = LocationData.RelativeKeypoint
+    location = LocationData(
+        format=LocationData.RELATIVE_BOUNDING_BOX,
+        relative_bounding_box=LocationData.RelativeBoundingBox(
+            xmin=xmin, ymin=0.3, width=0.1, height=0.2
+        ),
+        relative_keypoints=[keypoint(x=0.3, y=0.4), keypoint(x=0.5, y=0.6)],
     )
-    with pytest.raises(ImportError, match=f"draw_detection draws {said}"):
-        drawing.draw_detection(picture, None)
-    with pytest.raises(ImportError, match=r"draw_axis draws what mp\.solutions\.objectron finds"):
-        drawing.draw_axis(picture, None, None)
+    return Detection(score=[0.9], location_data=location)
+
+
+def test_detections_and_axes_are_drawn_as_the_original_draws_them() -> None:
+    image = np.full((120, 200, 3), 40, np.uint8)
+    drawn = []
+    drawing.draw_detection(image, detection())
+    drawn.append(hashlib.sha256(image).hexdigest())
+    drawing.draw_detection(image, detection(), DrawingSpec((1, 2, 3), 1, 4),
+                           DrawingSpec((9, 8, 7), 3))  # fmt: skip
+    drawn.append(hashlib.sha256(image).hexdigest())
+    assert tuple(drawn) == DETECTIONS
+    rotation = np.array([[0.36, 0.48, -0.8], [-0.8, 0.6, 0], [0.48, 0.64, 0.6]])
+    drawing.draw_axis(image, rotation, np.array([0.1, -0.05, -0.9]), focal_length=(1.2, 1.1),
+                      principal_point=(0.1, -0.1))  # fmt: skip
+    drawn.append(hashlib.sha256(image).hexdigest())
+    drawing.draw_axis(image, rotation, np.array([0.0, 0.0, -0.5]), axis_length=0.2,
+                      axis_drawing_spec=DrawingSpec(thickness=4))  # fmt: skip
+    drawn.append(hashlib.sha256(image).hexdigest())
+    assert tuple(drawn[2:]) == AXES
+
+
+def test_a_detection_that_cannot_be_drawn_is_said() -> None:
+    image = np.zeros((8, 8, 3), np.uint8)
+    with pytest.raises(ValueError, match=r"inside of the picture \(0 to 1\), got"):
+        drawing.draw_detection(image, detection(0.95))
+    with pytest.raises(ValueError, match="of the format RELATIVE_BOUNDING_BOX, got 0"):
+        drawing.draw_detection(image, Detection())
+    with pytest.raises(ValueError, match=r"image: expected three channels .* got shape \(8, 8\)"):
+        drawing.draw_axis(image[..., 0], np.eye(3), np.zeros(3))
 
 
 def test_landmarks_are_plotted_in_space(monkeypatch: pytest.MonkeyPatch) -> None:

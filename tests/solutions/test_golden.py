@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from posemill.errors import WeightsError
 
 FOLDER = Path(__file__).parent.parent.parent.parent / "shared"
-GOLDEN = sorted((FOLDER / "golden" / "solutions").glob("mixed.holistic*.npz"))
+GOLDEN = sorted((FOLDER / "golden" / "solutions").glob("*.npz"))
 CLASSES = {
     "hands": "Hands", "face_mesh": "FaceMesh", "pose": "Pose", "holistic": "Holistic",
     "face_detection": "FaceDetection", "selfie_segmentation": "SelfieSegmentation",
@@ -24,9 +25,11 @@ PLACES = ("media/images", "datasets/coco_people/images", "media/clips/asl_house"
           "media/clips/wlasl_00335")  # fmt: skip
 MAX_PIXELS = 0.01
 # hand_recrop, which only Holistic has, adds in another order from LiteRT 2 on.
-MAX_PIXELS_OF_HOLISTIC_HANDS = 0.5
+MAX_PIXELS_OF_HOLISTIC_HANDS = 1.0
 # LiteRT's sum of the layer behind it has another order than stock's.
 MAX_HANDEDNESS = 2e-6
+# Pictures of a file that are looked at, unless POSEMILL_ALL_FRAMES is set: all takes minutes.
+MAX_FRAMES = None if os.environ.get("POSEMILL_ALL_FRAMES") else 24
 
 
 def pictures_of(golden: Any, what: str) -> Iterator[tuple[np.ndarray, bool]]:
@@ -35,7 +38,7 @@ def pictures_of(golden: Any, what: str) -> Iterator[tuple[np.ndarray, bool]]:
     places = [
         place for place in PLACES if what not in ("asl_house", "wlasl_00335") or what in place
     ]
-    for name in map(str, golden["names"]):
+    for name in map(str, golden["names"][:MAX_FRAMES]):
         file_name, _, number = name.partition("#")
         path = next(FOLDER / place / file_name for place in places
                     if (FOLDER / place / file_name).is_file())  # fmt: skip
@@ -174,4 +177,4 @@ def test_results_are_those_of_stock(path: Path, model_files: dict[str, Path]) ->
 
 
 def test_there_is_something_to_compare_with(shared: Path) -> None:
-    assert len(GOLDEN) >= 1
+    assert len(GOLDEN) >= 41

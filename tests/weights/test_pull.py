@@ -24,7 +24,10 @@ WriteWheel = Callable[..., Path]
 CONTENTS = {"small": b"a small model" * 100, "large": b"a large model" * 5000}
 MODEL_NAMES = ["pose_detection", "pose_landmark_full", "hand_landmark_full", "hand_recrop",
                "face_detection_short_range", "face_landmark", "face_landmark_with_attention",
-               "pose_landmark_lite", "pose_landmark_heavy"]  # fmt: skip
+               "hand_landmark_lite", "palm_detection_full", "palm_detection_lite",
+               "face_detection_full_range_sparse", "selfie_segmentation",
+               "selfie_segmentation_landscape", "pose_landmark_lite",
+               "pose_landmark_heavy"]  # fmt: skip
 
 
 def files_in(folder: Path) -> list[str]:

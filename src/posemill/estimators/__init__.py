@@ -66,6 +66,9 @@ class Estimator(Protocol):
 # packages add theirs by entry points of the group `posemill.engines`.
 ESTIMATORS = {
     "holistic": "posemill.estimators.holistic:HolisticEstimator",
+    "hands": "posemill.estimators.hands:HandsEstimator",
+    "face": "posemill.estimators.face:FaceEstimator",
+    "pose": "posemill.estimators.pose:PoseEstimator",
     "openpose": "posemill.estimators.openpose:OpenPoseEstimator",
     "wholebody": "posemill.estimators.wholebody:WholeBodyEstimator",
     "movenet": "posemill.estimators.movenet:MoveNetEstimator",

@@ -46,8 +46,9 @@ def gather_people(
 
     Args:
         frames: The pictures.
-        found: For each, points `(people, points, 2)`, x and y as shares of the picture, NaN where
-            not found; and scores `(people, points)`, 0 where not found.
+        found: For each, points `(people, points, 2 or 3)`: x and y as shares of the picture, and z
+            in the scale of x where it is known, NaN where not found; and scores `(people, points)`,
+            0 where not found.
         num_points: Of a person.
     """
     points = np.full((len(frames), num_points, 3), np.nan, np.float32)
@@ -59,12 +60,14 @@ def gather_people(
     for row, (places, sure) in enumerate(found):
         if not len(places):
             continue
-        low, high = np.nanmin(places, axis=1), np.nanmax(places, axis=1)
+        flat, dimensions = places[..., :2], places.shape[-1]
+        low, high = np.nanmin(flat, axis=1), np.nanmax(flat, axis=1)
         # In pixels: sizes as shares of the picture order alike, but for the rounding.
         order = np.argsort(-((high - low) * sizes_wh[row]).prod(axis=1), kind="stable")
         people = np.full((*sure.shape, 3), np.nan, np.float32)
-        people[..., :2] = places
-        people[sure > 0, 2] = 0
+        people[..., :dimensions] = places
+        if dimensions == 2:
+            people[sure > 0, 2] = 0
         people, sure = people[order], sure[order]
         points[row], scores[row] = people[0], sure[0]
         rest_points.append(people[1:])

@@ -3,6 +3,9 @@
 `holistic-543`  33 pose, 468 face, 21 left hand, 21 right hand: all that Holistic gives
 `holistic-553`  the same with the refined face of 478 points: the last ten are the irises
 `holistic-143`  68 face, 21 left hand, 21 right hand, 33 pose: the usual model input
+`pose-33`       33 pose: the body of MediaPipe Pose
+`hands-42`      21 left hand, 21 right hand: MediaPipe Hands
+`face-468`      468 face: MediaPipe FaceMesh; `face-478` with the irises, `face-68` the usual 68
 `openpose-18`   the COCO-18 body of OpenPose
 `coco-17`       the body of COCO
 `coco-133`      COCO-WholeBody: 17 body, 6 feet, 68 face, 21 left hand, 21 right hand
@@ -106,7 +109,7 @@ def _skeletons_of_engines() -> Iterator[Skeleton]:
 
 
 # Points of the face in the skeletons that do not have 68 of them.
-_DENSE_FACES = {"holistic-543": 468, "holistic-553": 478}
+_DENSE_FACES = {"holistic-543": 468, "holistic-553": 478, "face-468": 468, "face-478": 478}
 # Points of ours that go by another name in the 33 of Holistic. Small toes have no source.
 _OTHER_NAMES = {
     "left_big_toe": "left_foot_index",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from posemill.skeletons.skeleton import Bone, Part, Skeleton
@@ -188,6 +188,7 @@ def _face_contours(num_points: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _holistic(name: str, face_points: int, order: Sequence[str]) -> Skeleton:
+    """Return a layout of the parts that Holistic has, of all or of some of them."""
     names = {
         "pose": POSE_NAMES,
         "face": tuple(f"face_{index}" for index in range(face_points)),
@@ -203,9 +204,9 @@ def _holistic(name: str, face_points: int, order: Sequence[str]) -> Skeleton:
     parts = _lay_out({part: len(names[part]) for part in order})
     point_names = tuple(name for part in order for name in names[part])
     mirror = list(_swap_sides(point_names))
-    face = next(part for part in parts if part.name == "face")
-    face_mirror = mirror_of_face(face_points)
-    mirror[face.start : face.stop] = [face.start + index for index in face_mirror]
+    for face in (part for part in parts if part.name == "face"):
+        face_mirror = mirror_of_face(face_points)
+        mirror[face.start : face.stop] = [face.start + index for index in face_mirror]
     all_bones = tuple(bone for part in parts for bone in _shifted(bones[part.name], part.start))
     return Skeleton(name, parts, point_names, all_bones, tuple(mirror))
 
@@ -240,7 +241,7 @@ def _halpe_26() -> Skeleton:
 
 
 # name -> what builds it, when it is asked for
-BUILDERS = {
+BUILDERS: dict[str, Callable[[], Skeleton]] = {
     "holistic-543": lambda: _holistic(
         "holistic-543", 468, ("pose", "face", "left_hand", "right_hand")
     ),
@@ -254,4 +255,9 @@ BUILDERS = {
     "coco-17": _coco_17,
     "coco-133": _coco_133,
     "halpe-26": _halpe_26,
+    "pose-33": lambda: _holistic("pose-33", 0, ("pose",)),
+    "hands-42": lambda: _holistic("hands-42", 0, ("left_hand", "right_hand")),
+    "face-468": lambda: _holistic("face-468", 468, ("face",)),
+    "face-478": lambda: _holistic("face-478", 478, ("face",)),
+    "face-68": lambda: _holistic("face-68", 68, ("face",)),
 }

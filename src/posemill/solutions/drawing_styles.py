@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from posemill.solutions import face_mesh_connections as face
 from posemill.solutions import hands_connections as hands
 from posemill.solutions.drawing_utils import Color, Connection, DrawingSpec
-from posemill.solutions.holistic import PoseLandmark
+from posemill.solutions.pose import PoseLandmark
 
 _RED, _GREEN, _BLUE = (48, 48, 255), (48, 255, 48), (192, 101, 21)
 _YELLOW, _GRAY, _PURPLE = (0, 204, 255), (128, 128, 128), (128, 64, 128)

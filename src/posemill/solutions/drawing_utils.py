@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import cv2
+import numpy as np
 
 from posemill.errors import MissingExtraError
+from posemill.framework.formats.detection_pb2 import Detection
 from posemill.framework.formats.landmark_pb2 import Landmark, LandmarkList
-from posemill.records import Frame
-from posemill.solutions import not_here
+from posemill.framework.formats.location_data_pb2 import LocationData
+from posemill.records import FloatArray, Frame
 
 Color = tuple[int, int, int]
 Connection = tuple[int, int]
@@ -71,10 +73,7 @@ def draw_landmarks(  # noqa: PLR0917  the original's order
     """
     if not landmark_list:
         return
-    if image.ndim != 3 or image.shape[2] != _BGR_CHANNELS:
-        raise ValueError(
-            f"image: expected three channels (blue, green, red), got shape {image.shape}"
-        )
+    _expect_bgr(image)
     height, width = image.shape[:2]
     places = {
         index: place
@@ -140,14 +139,93 @@ def plot_landmarks(  # noqa: PLR0917  the original's order
     pyplot.show()
 
 
-def draw_detection(*_arguments: Any, **_options: Any) -> NoReturn:
-    """Refuse: it draws what `mp.solutions.face_detection` finds, which is not here."""
-    raise not_here("face_detection", "drawing_utils.draw_detection")
+def draw_detection(
+    image: Frame,
+    detection: Detection,
+    keypoint_drawing_spec: DrawingSpec = _POINTS,
+    bbox_drawing_spec: DrawingSpec = _LINES,
+) -> None:
+    """Draw the box and the points of a detection into a picture, in place.
+
+    Args:
+        image: `(height, width, 3)` uint8, blue, green, red.
+        detection: Such as `results.detections[0]` of face detection.
+        keypoint_drawing_spec: For the points.
+        bbox_drawing_spec: For the box.
+
+    Raises:
+        ValueError: A point or a corner lies outside of the picture, where stock fails, too.
+    """
+    if not detection.location_data:
+        return
+    _expect_bgr(image)
+    location = detection.location_data
+    if location.format != LocationData.RELATIVE_BOUNDING_BOX:
+        raise ValueError(
+            "detection: expected a location of the format RELATIVE_BOUNDING_BOX, got "
+            f"{location.format}; only detections of mp.solutions.face_detection can be drawn"
+        )
+    height, width = image.shape[:2]
+
+    def pixel_of(x: float, y: float) -> tuple[int, int]:
+        place = _normalized_to_pixel_coordinates(x, y, width, height)
+        if place is None:
+            raise ValueError(
+                f"detection: expected points and corners inside of the picture (0 to 1), got "
+                f"({x:.3f}, {y:.3f}); leave out detections that reach beyond it, or cut their box"
+            )
+        return place
+
+    for point in location.relative_keypoints:
+        cv2.circle(image, pixel_of(point.x, point.y), keypoint_drawing_spec.circle_radius,
+                   keypoint_drawing_spec.color, keypoint_drawing_spec.thickness)  # fmt: skip
+    if not location.HasField("relative_bounding_box"):
+        return
+    box = location.relative_bounding_box
+    cv2.rectangle(image, pixel_of(box.xmin, box.ymin),
+                  pixel_of(box.xmin + box.width, box.ymin + box.height),
+                  bbox_drawing_spec.color, bbox_drawing_spec.thickness)  # fmt: skip
 
 
-def draw_axis(*_arguments: Any, **_options: Any) -> NoReturn:
-    """Refuse: it draws what `mp.solutions.objectron` finds, which is not here."""
-    raise not_here("objectron", "drawing_utils.draw_axis")
+def draw_axis(  # noqa: PLR0917  the original's order
+    image: Frame,
+    rotation: FloatArray,
+    translation: FloatArray,
+    focal_length: tuple[float, float] = (1.0, 1.0),
+    principal_point: tuple[float, float] = (0.0, 0.0),
+    axis_length: float = 0.1,
+    axis_drawing_spec: DrawingSpec = _LINES,
+) -> None:
+    """Draw the axes of something in space into a picture: x red, y green, z blue. In place.
+
+    Args:
+        image: `(height, width, 3)` uint8, blue, green, red.
+        rotation: `(3, 3)`, from its own axes to those of the camera.
+        translation: `(3,)`, where it is for the camera.
+        focal_length: Of the camera, in halves of the picture's width and height.
+        principal_point: Of the camera, from the middle of the picture, in the same units.
+        axis_length: Of what is drawn.
+        axis_drawing_spec: Its thickness counts.
+    """
+    _expect_bgr(image)
+    height, width = image.shape[:2]
+    ends = np.concatenate([np.zeros((1, 3)), np.eye(3)]).astype(np.float32)
+    x, y, z = (np.matmul(rotation, axis_length * ends.T).T + translation).T
+    depth = z + 1e-5
+    across = np.clip(-focal_length[0] * x / depth + principal_point[0], -1.0, 1.0)
+    up = np.clip(-focal_length[1] * y / depth + principal_point[1], -1.0, 1.0)
+    columns = ((1 + across) * 0.5 * width).astype(np.int32).tolist()
+    rows = ((1 - up) * 0.5 * height).astype(np.int32).tolist()
+    origin, *tips = zip(columns, rows, strict=True)
+    for tip, color in zip(tips, (RED_COLOR, GREEN_COLOR, BLUE_COLOR), strict=True):
+        cv2.arrowedLine(image, origin, tip, color, axis_drawing_spec.thickness)
+
+
+def _expect_bgr(image: Frame) -> None:
+    if image.ndim != 3 or image.shape[2] != _BGR_CHANNELS:
+        raise ValueError(
+            f"image: expected three channels (blue, green, red), got shape {image.shape}"
+        )
 
 
 def _normalized_to_pixel_coordinates(

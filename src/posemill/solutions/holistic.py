@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from typing import NamedTuple
 
-from posemill.estimators.holistic.legacy import Holistic
-from posemill.skeletons.layouts import HAND_NAMES, POSE_NAMES
+from posemill.estimators.holistic.engine import HolisticEstimator
+from posemill.framework.formats.landmark_pb2 import LandmarkList
+from posemill.records import FloatArray, Frame
+from posemill.solutions.body import BodySolution, body_fields
 from posemill.solutions.face_mesh_connections import (
     FACEMESH_CONTOURS,
     FACEMESH_FACE_OVAL,
@@ -20,8 +22,8 @@ from posemill.solutions.face_mesh_connections import (
     FACEMESH_RIGHT_IRIS,
     FACEMESH_TESSELATION,
 )
-from posemill.solutions.hands_connections import HAND_CONNECTIONS
-from posemill.solutions.pose_connections import POSE_CONNECTIONS
+from posemill.solutions.hands import HAND_CONNECTIONS, HandLandmark
+from posemill.solutions.pose import POSE_CONNECTIONS, PoseLandmark
 
 __all__ = [
     "FACEMESH_CONTOURS",
@@ -46,21 +48,74 @@ __all__ = [
 ]
 
 
-def _name(point: str) -> str:
-    """Return the original's name of a point of ours: its fingers are called fingers."""
-    finger = point.partition("_")[0]
-    return point.replace(finger, f"{finger}_finger", 1) if finger in _FINGERS else point
-
-
-_FINGERS = ("index", "middle", "ring")
-
-# The type checker would have all names written out here once more.
-PoseLandmark = IntEnum(  # type: ignore[misc]
-    "PoseLandmark", [name.upper() for name in POSE_NAMES], start=0
-)
-HandLandmark = IntEnum(  # type: ignore[misc]
-    "HandLandmark", [_name(name).upper() for name in HAND_NAMES], start=0
-)
 # Names of versions before 0.8.8 and 0.8.4.
 FACE_CONNECTIONS = FACEMESH_CONTOURS
 UPPER_BODY_POSE_CONNECTIONS = frozenset(pair for pair in POSE_CONNECTIONS if max(pair) < 25)
+
+
+class HolisticResults(NamedTuple):
+    """What was found in one picture; None for a part that was not."""
+
+    pose_landmarks: LandmarkList | None
+    pose_world_landmarks: LandmarkList | None
+    left_hand_landmarks: LandmarkList | None
+    right_hand_landmarks: LandmarkList | None
+    face_landmarks: LandmarkList | None
+    segmentation_mask: FloatArray | None
+
+
+class Holistic(BodySolution[HolisticResults]):
+    """Drop-in for the legacy class: the same arguments in the same order, and the same methods.
+
+    Args:
+        static_image_mode: Run the person detector on every picture and smooth nothing. As in the
+            original, hands and face still remember the picture before; `reset()` makes pictures
+            independent.
+        model_complexity: Of the body's network: 0, 1 or 2.
+        smooth_landmarks: Filter the body over time; not in static mode.
+        enable_segmentation: Give a mask of the person, too: `results.segmentation_mask`.
+        smooth_segmentation: Changes no value, as in the original, but in video mode all pictures
+            must have one size.
+        refine_face_landmarks: Give 478 points of the face, irises among them, instead of 468.
+        min_detection_confidence: Of the person detector.
+        min_tracking_confidence: Of the body's landmarks.
+        device: `cpu`, `cuda:N` or `tensorrt:N`. Not in the original.
+        threads: Threads inside one network call. Not in the original.
+    """
+
+    def __init__(  # noqa: PLR0917  old scripts may give them by position
+        self,
+        static_image_mode: bool = False,
+        model_complexity: int = 1,
+        smooth_landmarks: bool = True,
+        enable_segmentation: bool = False,
+        smooth_segmentation: bool = True,
+        refine_face_landmarks: bool = False,
+        min_detection_confidence: float = 0.5,
+        min_tracking_confidence: float = 0.5,
+        *,
+        device: str = "cpu",
+        threads: int = 1,
+    ) -> None:
+        engine = HolisticEstimator(
+            device=device, threads=threads, smooth_landmarks=smooth_landmarks,
+            min_detection_confidence=min_detection_confidence,
+            min_tracking_confidence=min_tracking_confidence, model_complexity=model_complexity,
+            refine_face_landmarks=refine_face_landmarks, with_masks=bool(enable_segmentation),
+        )  # fmt: skip
+        super().__init__(
+            engine, static_image_mode=static_image_mode, smooth_segmentation=smooth_segmentation
+        )
+
+    def _process(self, image: Frame) -> HolisticResults:
+        frame = self._find(image)
+        parts = {name: LandmarkList.of_points(points) for name, points in frame.parts.items()}
+        landmarks, world, mask = body_fields(frame.body)
+        return HolisticResults(
+            pose_landmarks=landmarks,
+            pose_world_landmarks=world,
+            left_hand_landmarks=parts.get("left_hand"),
+            right_hand_landmarks=parts.get("right_hand"),
+            face_landmarks=parts.get("face"),
+            segmentation_mask=mask,
+        )

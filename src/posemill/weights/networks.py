@@ -46,6 +46,7 @@ class NetworkSpec:
 
 _POSE_OUTPUTS = ("Identity", "Identity_1", "Identity_3", "Identity_4")
 _ATTENTION = "face_landmark_with_attention"
+_HAND_OUTPUTS = ("Identity", "Identity_1")
 
 
 def _attention(region: str, start: str, *outputs: str) -> NetworkSpec:
@@ -53,6 +54,16 @@ def _attention(region: str, start: str, *outputs: str) -> NetworkSpec:
     return NetworkSpec(_ATTENTION, outputs, piece=f"face_attention_{region}", start=start)
 
 
+def _with_mask(model: str) -> NetworkSpec:
+    return NetworkSpec(model, (*_POSE_OUTPUTS, "Identity_2"), piece=f"{model}_with_mask")
+
+
+def _with_side(model: str) -> NetworkSpec:
+    outputs = (*_HAND_OUTPUTS, "Identity_2", "Identity_3")
+    return NetworkSpec(model, outputs, piece=f"{model}_with_side")
+
+
+_BODY_SIZES = ("full", "lite", "heavy")
 NETWORKS = {
     spec.name: spec
     for spec in (
@@ -60,15 +71,26 @@ NETWORKS = {
         NetworkSpec("pose_detection", ("Identity", "Identity_1"), (-1.0, 1.0)),
         # 39 x (x, y, z, visibility, presence), score, heat maps (39, 64, 64), 39 x 3 in metres;
         # without the segmentation: a third of the time
-        NetworkSpec("pose_landmark_full", _POSE_OUTPUTS),
-        NetworkSpec("pose_landmark_lite", _POSE_OUTPUTS),
-        NetworkSpec("pose_landmark_heavy", _POSE_OUTPUTS),
+        *(NetworkSpec(f"pose_landmark_{size}", _POSE_OUTPUTS) for size in _BODY_SIZES),
+        # the same, and the segmentation (1, 256, 256)
+        *(_with_mask(f"pose_landmark_{size}") for size in _BODY_SIZES),
         # two points
         NetworkSpec("hand_recrop", ("output_crop",)),
         # 21 x (x, y, z), score
-        NetworkSpec("hand_landmark_full", ("Identity", "Identity_1")),
+        NetworkSpec("hand_landmark_full", _HAND_OUTPUTS),
+        # the same, how sure it is a left hand, and 21 x 3 in metres
+        _with_side("hand_landmark_full"),
+        _with_side("hand_landmark_lite"),
+        # boxes with 7 points (2016, 18), logits (2016, 1)
+        NetworkSpec("palm_detection_full", ("Identity", "Identity_1")),
+        NetworkSpec("palm_detection_lite", ("Identity", "Identity_1")),
         # boxes with 6 points (896, 16), logits (896, 1)
         NetworkSpec("face_detection_short_range", ("regressors", "classificators"), (-1.0, 1.0)),
+        # boxes with 6 points (2304, 16), logits (2304, 1)
+        NetworkSpec("face_detection_full_range_sparse", ("Identity", "Identity_1"), (-1.0, 1.0)),
+        # how sure each pixel belongs to a person: (1, 256, 256) and (1, 144, 256)
+        NetworkSpec("selfie_segmentation", ("activation_10",)),
+        NetworkSpec("selfie_segmentation_landscape", ("segment_back",)),
         # 468 x (x, y, z), logit
         NetworkSpec("face_landmark", ("conv2d_21", "conv2d_31")),
         # 468 x (x, y, z), features (32, 48, 48), logit; its left is the right of the picture's

@@ -120,7 +120,7 @@ def test_tracking_smooths_and_forgets_after_an_empty_frame(
 
 
 def test_a_state_of_something_else_is_refused() -> None:
-    with pytest.raises(FormatError, match="not a state of the holistic engine"):
+    with pytest.raises(FormatError, match="not a state of this engine"):
         HolisticState.from_bytes(b"something else")
 
 

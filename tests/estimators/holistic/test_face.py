@@ -7,16 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.detection import Detector
-from posemill.estimators.holistic.face import (
-    DETECTOR_STRIDES,
-    read_face,
-    rect_from_body,
-    rect_from_detection,
-    rect_to_read,
-)
-from posemill.estimators.holistic.pose import PoseLandmarks
-from posemill.estimators.holistic.rects import Rect, f32
+from posemill.estimators.holistic.face import rect_from_body, rect_from_detection, rect_to_read
+from posemill.estimators.landmarks.body import PoseLandmarks
+from posemill.estimators.landmarks.detection import Detection
+from posemill.estimators.landmarks.face import read_face
+from posemill.estimators.landmarks.rects import Rect, f32
 
 SIZE = (f32(200), f32(100))
 
@@ -39,16 +34,10 @@ def test_the_body_says_where_the_face_is_by_the_points_of_the_head() -> None:
 
 def test_the_detector_says_where_it_really_is() -> None:
     place = rect(0.5, 0.5, 0.32, 0.64, 0)  # 64 x 64 px: half of the crop's pixels
-    boxes, logits = np.zeros((1, 896, 16), np.float32), np.full((1, 896, 1), -50, np.float32)
-    detector = Detector(128, DETECTOR_STRIDES, min_score=0.5)
-    assert rect_from_detection(detector, [boxes, logits], place, SIZE) is None
-    row = 2 * (8 * 16 + 8)  # the anchor at (68, 68) of the crop: 2 px right and below its middle
-    logits[0, row] = 3
-    boxes[0, row, 2:4] = 30
-    points = np.array([[-8, 0], [8, 0], [0, 4], [0, 8], [-8, 2], [8, 2]], np.float32)
-    boxes[0, row, 4:] = points.reshape(-1)
-    found = rect_from_detection(detector, [boxes, logits], place, SIZE)
-    assert found is not None
+    # around (68, 68) of the crop: 2 px right and below its middle
+    points = np.array([[-8, 0], [8, 0], [0, 4], [0, 8], [-8, 2], [8, 2]], np.float32) + 68
+    box = np.array([53, 53, 30, 30], np.float32)
+    found = rect_from_detection(Detection(f32(0.9), box / 128, points / 128), place, SIZE)
     # 8 x 4 px: twice the longer side, moved up by a tenth of the height; eyes level
     expected = [102 / 200, (52 + 2 - 0.4) / 100, 16 / 200, 16 / 100, 0]
     assert [float(v) for v in found] == pytest.approx(expected, abs=1e-5)
@@ -57,8 +46,8 @@ def test_the_detector_says_where_it_really_is() -> None:
 def test_a_face_is_read_where_the_logit_is_above_zero() -> None:
     place = rect(0.5, 0.5, 0.2, 0.4, 0)
     raw = np.tile(np.array([96, 192, 96], np.float32), (468, 1)).reshape(1, -1)
-    assert read_face([raw, np.array([[0.0]], np.float32)], place) is None
-    face = read_face([raw, np.array([[0.01]], np.float32)], place)
+    assert read_face([raw, np.array([[0.0]], np.float32)], place, min_score=0.5) is None
+    face = read_face([raw, np.array([[0.01]], np.float32)], place, min_score=0.5)
     assert face is not None
     np.testing.assert_allclose(face, [[0.5, 0.7, 0.1]] * 468, atol=1e-6)
 

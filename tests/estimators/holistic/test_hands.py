@@ -7,14 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.hands import (
-    read_hand,
-    rect_from_body,
-    rect_from_recrop,
-    rect_to_read,
-)
-from posemill.estimators.holistic.pose import PoseLandmarks
-from posemill.estimators.holistic.rects import Rect, f32
+from posemill.estimators.holistic.hands import rect_from_body, rect_from_recrop, rect_to_read
+from posemill.estimators.landmarks.body import PoseLandmarks
+from posemill.estimators.landmarks.rects import Rect, f32
 
 SIZE = (f32(200), f32(100))
 PALM = {0, 1, 2, 3, 5, 6, 9, 10, 13, 14, 17, 18}
@@ -65,16 +60,6 @@ def test_the_recrop_network_says_where_it_really_is() -> None:
     found = rect_from_recrop(outputs, place, SIZE)
     expected = [0.5, (50 - 2) / 100, 20 / 200, 20 / 100, 0]
     assert [float(v) for v in found] == pytest.approx(expected, abs=1e-5)
-
-
-def test_a_hand_is_read_above_half_a_score() -> None:
-    place = rect(0.5, 0.5, 0.2, 0.4, 0)
-    raw = np.tile(np.array([112, 224, 44.8], np.float32), (21, 1)).reshape(1, 63)
-    assert read_hand([raw.copy(), np.array([[0.5]], np.float32)], place, SIZE) is None
-    hand = read_hand([raw.copy(), np.array([[0.51]], np.float32)], place, SIZE)
-    assert hand is not None
-    # the middle of the lower edge; 44.8 / 224 / 0.4 = a half of the width
-    np.testing.assert_allclose(hand, [[0.5, 0.7, 0.1]] * 21, atol=1e-6)
 
 
 def upright_hand() -> np.ndarray:

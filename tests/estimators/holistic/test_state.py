@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from posemill.errors import FormatError
-from posemill.estimators.holistic.rects import Rect
 from posemill.estimators.holistic.state import HolisticState
+from posemill.estimators.landmarks.rects import Rect
 
 
 def filled() -> HolisticState:
@@ -48,7 +48,7 @@ def test_every_flag_comes_back_by_itself() -> None:
 
 def test_bytes_of_something_else_are_refused() -> None:
     for data in (b"", b"something", HolisticState().to_bytes()[:-30]):
-        with pytest.raises(FormatError, match="not a state of the holistic engine"):
+        with pytest.raises(FormatError, match="not a state of this engine"):
             HolisticState.from_bytes(data)
 
 

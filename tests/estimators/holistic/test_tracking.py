@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.rects import Rect, f32
 from posemill.estimators.holistic.tracking import TrackingRule
+from posemill.estimators.landmarks.rects import Rect, f32
 
 SIZE = (f32(200), f32(100))
 RULE = TrackingRule(degrees=15, translation=0.1, scale=0.3, margin=-0.2)

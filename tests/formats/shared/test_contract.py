@@ -202,15 +202,15 @@ def test_a_skeleton_is_checked_or_guessed(caplog: pytest.LogCaptureFixture) -> N
     with pytest.raises(FormatError) as caught:
         skeleton_for(16, PATH)
     assert str(caught.value) == (
-        "here.x: no skeleton is named, so expected [17, 18, 26, 133, 143, 543, 553] points a "
-        "frame, got 16"
+        "here.x: no skeleton is named, so expected [17, 18, 26, 33, 42, 68, 133, 143, 468, 478, "
+        "543, 553] points a frame, got 16"
     )
     with pytest.raises(FormatError, match=r"^here\.x: expected 18 points a frame, got 17$"):
         skeleton_for(17, PATH, "openpose-18")
     with pytest.raises(FormatError) as caught:
         skeleton_for(17, PATH, "y" * 90)
     known = "holistic-543, holistic-143, holistic-553, openpose-18, coco-17, coco-133"
-    known += ", halpe-26"
+    known += ", halpe-26, pose-33, hands-42, face-468, face-478, face-68"
     assert str(caught.value) == (
         f"here.x: unknown skeleton {'y' * 80!r}; known: {known} (another one comes with the "
         "package of its engine)"

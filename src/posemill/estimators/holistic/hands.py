@@ -1,4 +1,4 @@
-"""One hand: where the body says it is, where it really is, its 21 landmarks."""
+"""Where Holistic reads a hand: where the body says it is, where it really is, or where it was."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 
-from posemill.estimators.holistic.pose import PoseLandmarks
-from posemill.estimators.holistic.rects import (
+from posemill.estimators.holistic.tracking import TrackingRule
+from posemill.estimators.landmarks.body import PoseLandmarks
+from posemill.estimators.landmarks.hand import rect_of_landmarks
+from posemill.estimators.landmarks.rects import (
     Rect,
     Size,
     enlarge,
@@ -16,24 +18,19 @@ from posemill.estimators.holistic.rects import (
     rotation_between,
     square_on_line,
     to_pixels,
-    turned_box_of_landmarks,
     without_border,
 )
-from posemill.estimators.holistic.tracking import TrackingRule
 from posemill.records import FloatArray
 
 SIDES = ("left_hand", "right_hand")
+MIN_SCORE = 0.5
 # wrist, little finger, index finger of the body's landmarks
 _BODY_POINTS = {"left_hand": (15, 17, 19), "right_hand": (16, 18, 20)}
 _MIN_VISIBILITY = 0.1
-_MIN_SCORE = 0.5
 _SHIFT = -0.1
 _RECROP_SIZE = 256
-_CROP_SIZE = 224
-_DEPTH_SCALE = 0.4
 _TWO, _THREE = f32(2), f32(3)
 _RULE = TrackingRule(degrees=40, translation=0.2, scale=0.4, margin=-0.1)
-_PALM = np.array([0, 1, 2, 3, 5, 6, 9, 10, 13, 14, 17, 18])
 
 
 def rect_from_body(pose: PoseLandmarks, side: str, size: Size) -> Rect | None:
@@ -65,25 +62,4 @@ def rect_to_read(found: Rect, previous: FloatArray | None, size: Size) -> Rect:
     """Return where the landmarks are read: where the hand was, if that still fits, or `found`."""
     if previous is None:
         return found
-    return _RULE.choose(found, _rect_of_landmarks(previous, size), previous, size)
-
-
-def read_hand(outputs: list[FloatArray], rect: Rect, size: Size) -> FloatArray | None:
-    """Return the landmarks `(21, 3)` from the network's outputs, None if there is no hand."""
-    raw, score = outputs
-    if not score[0, 0] > _MIN_SCORE:
-        return None
-    points = raw.reshape(21, 3) / np.float32(_CROP_SIZE)
-    points[:, 2] /= np.float32(_DEPTH_SCALE)
-    return project(without_border(points, rect, size), rect)
-
-
-def _rect_of_landmarks(points: FloatArray, size: Size) -> Rect:
-    wrist, index, middle, ring = points[[0, 5, 9, 13], :2]
-    knuckles_x, knuckles_y = ((index + ring) / _TWO + middle) / _TWO
-    rotation = rotation_between(
-        to_pixels((wrist[0], wrist[1]), size), to_pixels((knuckles_x, knuckles_y), size),
-        target=math.pi / 2,
-    )  # fmt: skip
-    box = turned_box_of_landmarks(points[_PALM, :2], rotation, size)
-    return enlarge(box, size, scale=2.0, shift_y=_SHIFT)
+    return _RULE.choose(found, rect_of_landmarks(previous, size), previous, size)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posemill.estimators.holistic.rects import Rect, Size, wrap_angle
+from posemill.estimators.landmarks.rects import Rect, Size, wrap_angle
 from posemill.records import FloatArray
 
 

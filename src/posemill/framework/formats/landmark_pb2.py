@@ -1,33 +1,20 @@
 """Landmarks as old scripts know them: the fields and manners of the original's protobuf messages.
 
-Holistic gives them, and scripts make their own for `draw_landmarks`.
+Solutions give them, and scripts make their own for `draw_landmarks`.
 
 Objects are made when `.landmark` is first asked for: whoever takes arrays pays nothing for them.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator
-from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from posemill.framework.formats.messages import Descriptor, Field, Message
+from posemill.framework.formats.messages import Descriptor, Field, Message, MessageList, as_float32
 from posemill.records import FloatArray
 
 _FIELDS = ("x", "y", "z", "visibility", "presence")
-_FLOAT = struct.Struct("f")
-
-
-def _as_float32(value: float) -> float:
-    """Return a number as a message keeps it: with the digits of a float32."""
-    try:
-        return float(_FLOAT.unpack(_FLOAT.pack(value))[0])
-    except struct.error as error:
-        raise TypeError(f"a field of a landmark: expected a number, got {value!r}") from error
-    except OverflowError:
-        return float(np.copysign(np.inf, value))
 
 
 def _field(name: str, doc: str) -> property:
@@ -38,7 +25,7 @@ def _field(name: str, doc: str) -> property:
         return 0.0 if value is None else value
 
     def assign(self: Landmark, value: float) -> None:
-        setattr(self, place, _as_float32(value))
+        setattr(self, place, as_float32(value))
 
     return property(read, assign, doc=doc)
 
@@ -70,7 +57,7 @@ class Landmark(Message):
         presence: float | None = None,
     ) -> None:
         for place, value in zip(self.__slots__, (x, y, z, visibility, presence), strict=True):
-            setattr(self, place, None if value is None else _as_float32(value))
+            setattr(self, place, None if value is None else as_float32(value))
 
     @classmethod
     def _of(cls, row: Iterable[float]) -> Landmark:
@@ -104,44 +91,6 @@ class Landmark(Message):
             if value is not None:
                 setattr(self, place, value)
 
-    def __repr__(self) -> str:
-        return "".join(f"{field.name}: {_digits(value)}\n" for field, value in self.ListFields())
-
-
-def _digits(value: float) -> str:
-    """Return six digits where they say it all, as text of the original has them, else nine."""
-    short = f"{value:.6g}"
-    return short if np.float32(short) == np.float32(value) else f"{value:.9g}"
-
-
-class Landmarks(list[Landmark]):
-    """The points of a `LandmarkList`: a list that also adds them as a message does."""
-
-    def add(self, **fields: float) -> Landmark:
-        """Return a new landmark at the end, with these fields."""
-        added = Landmark(**fields)
-        super().append(added)
-        return added
-
-    def append(self, landmark: Landmark) -> None:
-        """Add a copy of a landmark."""
-        self.add().CopyFrom(landmark)
-
-    def extend(self, landmarks: Iterable[Landmark]) -> None:
-        """Add copies of landmarks."""
-        for landmark in list(landmarks):
-            self.append(landmark)
-
-    MergeFrom = extend
-
-    @overload
-    def __setitem__(self, index: SupportsIndex, value: Landmark) -> None: ...
-    @overload
-    def __setitem__(self, index: slice, value: Iterable[Landmark]) -> None: ...
-    def __setitem__(self, index: Any, value: Any) -> None:
-        """Refuse, as messages do."""
-        raise TypeError("a landmark cannot be assigned; use .landmark[i].CopyFrom(other)")
-
 
 class LandmarkList(Message):
     """The landmarks of one part, read as `.landmark[i].x` or as an array by `.to_numpy()`.
@@ -153,12 +102,12 @@ class LandmarkList(Message):
     __slots__ = ("_landmarks", "_rows")
     DESCRIPTOR = Descriptor(
         "mediapipe.NormalizedLandmarkList",
-        (Field("landmark", message_type=Landmark.DESCRIPTOR),),
+        (Field("landmark", 1, "message", is_repeated=True, message_class=Landmark),),
     )
 
     def __init__(self, landmark: Iterable[Landmark] = ()) -> None:
         self._rows: FloatArray | None = None
-        self._landmarks = Landmarks()
+        self._landmarks = MessageList(Landmark)
         self._landmarks.extend(landmark)
 
     @classmethod
@@ -175,10 +124,10 @@ class LandmarkList(Message):
         return made
 
     @property
-    def landmark(self) -> Landmarks:
+    def landmark(self) -> MessageList[Landmark]:
         """The points in their order; the same objects each time, so that assigning lasts."""
         if self._rows is not None:
-            self._landmarks = Landmarks(map(Landmark._of, self._rows.tolist()))
+            self._landmarks = MessageList(Landmark, map(Landmark._of, self._rows.tolist()))
             self._rows = None
         return self._landmarks
 
@@ -205,10 +154,6 @@ class LandmarkList(Message):
 
     def __iter__(self) -> Iterator[Landmark]:
         return iter(self.landmark)
-
-    def __repr__(self) -> str:
-        blocks = (repr(point).replace("\n", "\n  ").rstrip() for point in self.landmark)
-        return "".join(f"landmark {{\n  {block}\n}}\n" for block in blocks)
 
     def to_numpy(self) -> FloatArray:
         """Return `(points, 3)` float32: x, y, z, with what was assigned to the landmarks."""

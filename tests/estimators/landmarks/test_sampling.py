@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.crops import corners_of
-from posemill.estimators.holistic.rects import f32
-from posemill.estimators.holistic.sampling import (
+from posemill.estimators.landmarks.crops import corners_of
+from posemill.estimators.landmarks.rects import f32
+from posemill.estimators.landmarks.sampling import (
     Corner,
     SampleGrid,
     _fill,

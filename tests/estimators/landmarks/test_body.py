@@ -7,16 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.crops import empty_shares
-from posemill.estimators.holistic.pose import (
+from posemill.estimators.landmarks.body import (
     PoseLandmarks,
     follow,
     read_pose,
-    rect_from_auxiliary,
+    rect_from_detection,
     refine_by_heat,
 )
-from posemill.estimators.holistic.rects import Rect, f32
-from posemill.estimators.holistic.state import HolisticState
+from posemill.estimators.landmarks.body_state import BodyState
+from posemill.estimators.landmarks.detection import Detection, empty_shares
+from posemill.estimators.landmarks.rects import Rect, f32
 
 SIZE = (f32(200), f32(100))
 
@@ -57,9 +57,10 @@ def test_heat_beyond_the_edge_of_the_map_does_not_count(x: float, y: float) -> N
         assert float(value) == pytest.approx(np.mean(inside) / 64, abs=1e-5)
 
 
-def test_the_place_from_the_last_frame_is_upright_and_a_quarter_larger() -> None:
-    auxiliary = np.array([[0.5, 0.5], [0.5, 0.3]], np.float32)
-    place = rect_from_auxiliary(auxiliary, SIZE)
+def test_a_detected_body_is_upright_and_a_quarter_larger() -> None:
+    # In the square around the picture, of which 50 px are empty above and below.
+    points = np.array([[0.5, 0.5], [0.5, 0.4]], np.float32)
+    place = rect_from_detection(Detection(f32(0.9), np.zeros(4, np.float32), points), SIZE)
     # 20 px up: a square of 40 px, times 1.25
     assert [float(v) for v in place] == pytest.approx([0.5, 0.5, 0.25, 0.5, 0], abs=1e-6)
 
@@ -91,7 +92,7 @@ def test_without_a_state_nothing_is_smoothed_and_no_metres_are_made() -> None:
 
 
 def test_metres_are_turned_upright_where_they_are_asked_for() -> None:
-    static = HolisticState(follows_pose=False, keeps_world=True)
+    static = BodyState(follows_pose=False, keeps_world=True)
     world = follow(body(), static, SIZE).world
     assert world is not None
     np.testing.assert_allclose(world[0], [-2, 1, 3], atol=1e-6)  # a quarter turn
@@ -99,7 +100,7 @@ def test_metres_are_turned_upright_where_they_are_asked_for() -> None:
 
 
 def test_a_followed_body_is_smoothed_and_remembered() -> None:
-    state = HolisticState(keeps_world=True)
+    state = BodyState(keeps_world=True)
     for x, visibility in ((0.5, 1.0), (0.51, 0.0)):
         state.num_frames += 1
         pose = follow(body(x, visibility), state, SIZE)
@@ -114,7 +115,7 @@ def test_a_followed_body_is_smoothed_and_remembered() -> None:
 
 
 def test_a_body_may_be_followed_without_being_smoothed() -> None:
-    state = HolisticState(smooths=False, keeps_world=True)
+    state = BodyState(smooths=False, keeps_world=True)
     for x, visibility in ((0.5, 1.0), (0.51, 0.0)):
         state.num_frames += 1
         pose = follow(body(x, visibility), state, SIZE)
@@ -131,7 +132,7 @@ def test_speed_counts_in_sizes_of_the_body() -> None:
     """The same step in pixels is slow for a large body and fast for a small one."""
     moved = []
     for reach in (0.05, 0.45):  # 5 and 45 px
-        state = HolisticState()
+        state = BodyState()
         for x in (0.5, 0.51):
             state.num_frames += 1
             pose = body(x)
@@ -142,7 +143,7 @@ def test_speed_counts_in_sizes_of_the_body() -> None:
 
 
 def test_a_body_without_size_is_not_filtered() -> None:
-    state = HolisticState(num_frames=1)
+    state = BodyState(num_frames=1)
     pose = body()
     pose.landmarks[34] = pose.landmarks[33]
     follow(pose, state, SIZE)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from posemill.estimators.holistic import sampling
-from posemill.estimators.holistic.crops import Cropper, corners_of
-from posemill.estimators.holistic.rects import Rect, f32
-from posemill.estimators.holistic.sampling import SampleGrid
+from posemill.estimators.landmarks.crops import Cropper, corners_of
+from posemill.estimators.landmarks.rects import Rect, f32
+from posemill.estimators.landmarks.sampling import SampleGrid
 
 SIZE = 64
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from posemill.estimators.holistic.attention import (
+from posemill.estimators.landmarks.attention import (
     REGIONS,
     AttentionNetwork,
     _back,

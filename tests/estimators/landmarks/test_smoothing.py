@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.smoothing import OneEuro, smooth_visibility
+from posemill.estimators.landmarks.smoothing import OneEuro, smooth_visibility
 
 
 def test_the_filter_passes_the_first_values_and_follows_slowly_at_rest() -> None:

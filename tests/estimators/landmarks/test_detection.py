@@ -7,7 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.detection import Detector, make_anchors
+from posemill.estimators.landmarks.detection import (
+    Detection,
+    Detector,
+    make_anchors,
+    project_detection,
+    without_letterbox,
+)
+from posemill.estimators.landmarks.libm import sigmoid
+from posemill.estimators.landmarks.rects import f32
 
 
 def test_there_are_as_many_anchors_as_the_networks_have_rows() -> None:
@@ -33,11 +41,12 @@ def test_the_best_detection_is_the_weighted_mean_of_those_that_overlap() -> None
     boxes[:, 2:4] = 64
     boxes[0, 4:6], boxes[1, 4:6], boxes[700, 4:6] = (10, 0), (20, 0), (99, 99)
     logits[[0, 1]] = 2.0, 0.5
-    points = detector.best(boxes, logits)
+    found = detector.best(boxes, logits)
     high, low = 1 / (1 + math.exp(-2)), 1 / (1 + math.exp(-0.5))
     expected = (10 * high + 20 * low) / (high + low) / 128 + 0.5 / 16
-    assert points is not None
-    assert float(points[0, 0]) == pytest.approx(expected, rel=1e-5)
+    assert found is not None
+    assert float(found.points[0, 0]) == pytest.approx(expected, rel=1e-5)
+    assert found.score == sigmoid(np.array([2.0], np.float32))[0]
 
 
 def detect(rows: dict[int, tuple[float, ...]], min_score: float = 0.5) -> np.ndarray | None:
@@ -46,7 +55,38 @@ def detect(rows: dict[int, tuple[float, ...]], min_score: float = 0.5) -> np.nda
     for row, (logit, *box) in rows.items():
         logits[row], boxes[row, :4] = logit, box
         boxes[row, 4:] = 128 * row, 0
-    return Detector(128, (8, 16, 16, 16), min_score=min_score).best(boxes, logits)
+    found = Detector(128, (8, 16, 16, 16), min_score=min_score).best(boxes, logits)
+    return found.points if found is not None else None
+
+
+def test_all_detections_come_best_first_each_with_its_box() -> None:
+    boxes, logits = np.zeros((896, 6), np.float32), np.full(896, -50, np.float32)
+    for row, logit, x in ((0, 1.0, 0), (1, 3.0, 0), (2, 2.0, 60), (3, 0.5, 100)):
+        logits[row], boxes[row, :4] = logit, (x, 0, 16, 16)
+    detector = Detector(128, (8, 16, 16, 16), min_score=0.5)
+    found = list(detector.find(boxes, logits))
+    assert [float(one.score) for one in found] == pytest.approx(
+        [1 / (1 + math.exp(-logit)) for logit in (3.0, 2.0, 0.5)]
+    )
+    # the second row stands for itself and the first; centres are half a cell of 8 px from an edge
+    np.testing.assert_allclose(found[0].box, np.array([4 - 8, 4 - 8, 16, 16]) / 128, atol=1e-6)
+    left = [round(float(one.box[0]) * 128) for one in found]
+    assert left == [-4, 60 + 12 - 8, 100 + 12 - 8]
+
+
+def test_one_anchor_a_cell_where_the_network_has_one() -> None:
+    anchors = make_anchors(192, (4,), per_layer=1)
+    assert anchors.shape == (2304, 2)
+    np.testing.assert_allclose(anchors[1] * 48, [1.5, 0.5])
+
+
+def test_what_is_empty_around_a_picture_is_taken_off() -> None:
+    box, points = np.array([0.25, 0.375, 0.5, 0.125]), np.array([[0.5, 0.25]])
+    found = Detection(f32(0.9), box.astype(np.float32), points.astype(np.float32))
+    for whole in (without_letterbox, project_detection):
+        moved = whole(found, (f32(200), f32(100)))
+        np.testing.assert_allclose(moved.box, [0.25, 0.25, 0.5, 0.25], atol=1e-6)
+        np.testing.assert_allclose(moved.points, [[0.5, 0.0]], atol=1e-6)
 
 
 def at(row: int) -> float:

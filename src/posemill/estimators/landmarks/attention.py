@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from posemill.estimators.holistic.libm import atan2, cos_sin
-from posemill.estimators.holistic.rects import f32
+from posemill.estimators.landmarks.libm import atan2, cos_sin
+from posemill.estimators.landmarks.rects import f32
 from posemill.estimators.runtime import Network
 from posemill.records import FloatArray
 from posemill.skeletons.layouts import mirror_of_face

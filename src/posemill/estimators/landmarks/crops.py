@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from posemill.estimators.holistic.rects import HALF, Point, Rect, f32
-from posemill.estimators.holistic.sampling import Corner, Limits, SampleGrid
+from posemill.estimators.landmarks.rects import HALF, Point, Rect, f32
+from posemill.estimators.landmarks.sampling import Corner, Limits, SampleGrid
 from posemill.records import Frame
 
 _HALF_TURN = f32(180)
@@ -143,11 +143,3 @@ def corners_of(center: Point, sides: Point, degrees: np.float32) -> list[Corner]
     corners = ((low_x, low_y), (top_x, top_y), (two * x - low_x, two * y - low_y),
                (two * x - top_x, two * y - top_y))  # fmt: skip
     return [(float(x), float(y)) for x, y in corners]
-
-
-def empty_shares(width: np.float32, height: np.float32) -> tuple[np.float32, np.float32]:
-    """Return which share of the square around the whole picture is empty left, and on top of it."""
-    aspect, one, none = height / width, f32(1), f32(0)
-    if aspect < one:
-        return none, (one - aspect) * HALF
-    return (one - one / aspect) * HALF, none

@@ -61,7 +61,6 @@ def test_static_pictures_are_independent_after_a_reset(
     ("options", "message"),
     [
         ({"model_complexity": 3}, "model_complexity: expected 0 to 2, got 3"),
-        ({"enable_segmentation": True}, "enable_segmentation=True is not supported"),
         ({"min_detection_confidence": 7}, "expected 0 to 1, got 7"),
         ({"min_detection_confidence": "a"}, "min_detection_confidence: expected 0 to 1, got 'a'"),
         ({"min_tracking_confidence": None}, "min_tracking_confidence: expected 0 to 1, got None"),
@@ -89,16 +88,14 @@ def test_all_eight_arguments_can_be_given_by_position_in_the_order_of_the_origin
     named = dict(zip(STOCK_ORDER, values, strict=True))
     with posemill.Holistic(*values) as one, posemill.Holistic(**named) as other:
         assert one.process(photo).pose_landmarks == other.process(photo).pose_landmarks
-        assert one._engine.min_detection_confidence == 0.6
-        assert one._engine.min_tracking_confidence == 0.7
-        assert one._engine.smooth_landmarks is False
+        assert one._engine.options["min_detection_confidence"] == 0.6
+        assert one._engine.options["min_tracking_confidence"] == 0.7
+        assert one._engine.options["smooth_landmarks"] is False
 
 
 def test_values_by_position_that_are_not_supported_are_said_as_by_name() -> None:
     with pytest.raises(ConfigError, match="model_complexity: expected 0 to 2, got 7"):
         posemill.Holistic(False, 7, True, False, True, True, 0.5, 0.5)
-    with pytest.raises(ConfigError, match="enable_segmentation=True is not supported"):
-        posemill.Holistic(False, 1, True, True)
 
 
 def test_a_closed_one_stays_closed_after_a_reset(

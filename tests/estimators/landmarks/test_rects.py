@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.rects import (
+from posemill.estimators.landmarks.rects import (
     Rect,
     box_of_keypoints,
     box_of_landmarks,

@@ -10,7 +10,7 @@ import platform
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.libm import atan2, cos_sin, exp, f32, sigmoid
+from posemill.estimators.landmarks.libm import atan2, cos_sin, exp, f32, sigmoid
 
 
 def test_the_arctangent_is_within_one_unit_in_the_last_place() -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posemill.estimators.holistic.crops import empty_shares
-from posemill.estimators.holistic.detection import Detector
-from posemill.estimators.holistic.libm import cos_sin, sigmoid
-from posemill.estimators.holistic.rects import (
-    Point,
+from posemill.estimators.landmarks.body_state import BodyState
+from posemill.estimators.landmarks.detection import Detection, without_letterbox
+from posemill.estimators.landmarks.libm import sigmoid
+from posemill.estimators.landmarks.masks import enlarge_mask
+from posemill.estimators.landmarks.rects import (
     Rect,
     Size,
     enlarge,
@@ -19,13 +19,14 @@ from posemill.estimators.holistic.rects import (
     project,
     square_on_line,
     to_pixels,
+    turn,
     without_border,
 )
-from posemill.estimators.holistic.smoothing import smooth_visibility
-from posemill.estimators.holistic.state import HolisticState
+from posemill.estimators.landmarks.smoothing import smooth_visibility
 from posemill.records import FloatArray
 
 DETECTOR_STRIDES = (8, 16, 32, 32, 32)
+DETECTOR_SIZE = 224
 _MARGIN = 1.25
 _CROP_SIZE = 256
 _MAP_SIZE = 64
@@ -50,6 +51,8 @@ class PoseLandmarks:
         metres: `(33, 3)` around the middle of the hips, turned as the crop was.
         rotation: Of the crop.
         world: `(33, 3)` in metres, upright; None unless the clip's state asks for it.
+        mask: `(height, width)` of the picture: how sure each pixel belongs to the person, 0..1;
+            None from a network without it.
     """
 
     landmarks: FloatArray
@@ -57,6 +60,7 @@ class PoseLandmarks:
     metres: FloatArray
     rotation: np.float32
     world: FloatArray | None = None
+    mask: FloatArray | None = None
 
     @property
     def points(self) -> FloatArray:
@@ -64,28 +68,15 @@ class PoseLandmarks:
         return self.landmarks[:33]
 
 
-def rect_from_detection(detector: Detector, outputs: list[FloatArray], size: Size) -> Rect | None:
-    """Return where the body is by the detector's outputs for the whole picture, None if nobody."""
-    points = detector.best(outputs[0][0], outputs[1].reshape(-1))
-    if points is None:
-        return None
-    pad_x, pad_y = empty_shares(*size)
-    scale_x, scale_y = f32(1) - (pad_x + pad_x), f32(1) - (pad_y + pad_y)
-    return _rect_around(
-        ((points[0, 0] - pad_x) / scale_x, (points[0, 1] - pad_y) / scale_y),
-        ((points[1, 0] - pad_x) / scale_x, (points[1, 1] - pad_y) / scale_y),
-        size,
-    )
+def rect_from_detection(detection: Detection, size: Size) -> Rect:
+    """Return where the body is that was detected in a whole picture."""
+    return _rect_around(without_letterbox(detection, size).points, size)
 
 
-def rect_from_auxiliary(auxiliary: FloatArray, size: Size) -> Rect:
-    """Return where the body is expected next by the auxiliary points of a frame of that size."""
-    (center_x, center_y), (reach_x, reach_y) = auxiliary[:, :2]
-    return _rect_around((center_x, center_y), (reach_x, reach_y), size)
-
-
-def _rect_around(center: Point, reach: Point, size: Size) -> Rect:
-    pixels = to_pixels(center, size), to_pixels(reach, size)
+def _rect_around(points: FloatArray, size: Size) -> Rect:
+    """Return the square around the first point that the second one says the size of."""
+    (center_x, center_y), (reach_x, reach_y) = points[:2, :2]
+    pixels = to_pixels((center_x, center_y), size), to_pixels((reach_x, reach_y), size)
     return enlarge(square_on_line(*pixels, size, target=_UPRIGHT), size, scale=_MARGIN)
 
 
@@ -93,15 +84,17 @@ def read_pose(
     outputs: list[FloatArray], rect: Rect, size: Size, *, min_score: float
 ) -> PoseLandmarks | None:
     """Return the landmarks from the network's outputs for the crop at `rect`, None if no body."""
-    raw, score, heat, world = outputs
-    if not score[0, 0] > min_score:
+    raw, score, heat, world = outputs[:4]
+    if not float(score[0, 0]) > min_score:
         return None
     raw = raw.reshape(39, 5)[:35]
     points = raw[:, :3] / np.float32(_CROP_SIZE)
     refine_by_heat(points, heat[0])
     landmarks = project(without_border(points, rect, size), rect)
     visibility = sigmoid(raw[:33, 3])
-    return PoseLandmarks(landmarks, visibility, world.reshape(39, 3)[:33], rect.rotation)
+    mask = enlarge_mask(outputs[4].reshape(256, 256), rect, size) if len(outputs) > 4 else None
+    metres = world.reshape(39, 3)[:33]
+    return PoseLandmarks(landmarks, visibility, metres, rect.rotation, mask=mask)
 
 
 def refine_by_heat(points: FloatArray, heat: FloatArray) -> None:
@@ -131,7 +124,7 @@ def refine_by_heat(points: FloatArray, heat: FloatArray) -> None:
         np.divide(moved, total, out=points[:, axis], where=warm)
 
 
-def follow(pose: PoseLandmarks, state: HolisticState | None, size: Size) -> PoseLandmarks:
+def follow(pose: PoseLandmarks, state: BodyState | None, size: Size) -> PoseLandmarks:
     """Return the landmarks as the clip's filters see them, and remember where the body is.
 
     Without a state they only go to pixels and back, which can change their last bit.
@@ -142,7 +135,7 @@ def follow(pose: PoseLandmarks, state: HolisticState | None, size: Size) -> Pose
     if state is None or not state.follows_pose:
         pose.landmarks = pixels / pixels_of
         if state is not None and state.keeps_world:
-            pose.world = _upright(pose)
+            pose.world = turn(pose.metres, pose.rotation)
         return pose
     object_scale = _object_scale(pixels[33:], size)
     smooth = pixels
@@ -150,23 +143,16 @@ def follow(pose: PoseLandmarks, state: HolisticState | None, size: Size) -> Pose
         scale = f32(1) / object_scale
         smooth = state.body_filter(pixels, state.num_frames, value_scale=scale)
     # Made with the size of this frame; the next one may have another.
-    state.next_rect = rect_from_auxiliary(smooth[33:, :2] / pixels_of[:2], size)
+    state.next_rect = _rect_around(smooth[33:, :2] / pixels_of[:2], size)
     pose.landmarks = (smooth if state.smooths else pixels) / pixels_of
     if state.smooths:
         pose.visibility = smooth_visibility(pose.visibility, state.visibility)
         state.visibility = pose.visibility
     if state.keeps_world:
-        pose.world = _upright(pose)
+        pose.world = turn(pose.metres, pose.rotation)
         if state.smooths:
             pose.world = state.world_filter(pose.world, state.num_frames)
     return pose
-
-
-def _upright(pose: PoseLandmarks) -> FloatArray:
-    """Return the landmarks in metres, turned back by the crop's rotation."""
-    cos, sin = cos_sin(pose.rotation)
-    x, y, z = pose.metres.T
-    return np.stack([cos * x - sin * y, sin * x + cos * y, z], 1)
 
 
 def _object_scale(auxiliary: FloatArray, size: Size) -> np.float32:

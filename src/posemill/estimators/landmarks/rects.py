@@ -1,6 +1,6 @@
 """Rotated rectangles: where in a picture a network looks, and how its points come back.
 
-All of it follows the legacy Holistic graph, in float32 and in its order of operations: a crop's
+All of it follows MediaPipe's legacy graphs, in float32 and in its order of operations: a crop's
 pixels are chosen in steps of 1/32 px, so the last bit of a corner decides some of them, and the
 networks behind magnify it. A `Rect` has its centre and size normalised by the picture's width and
 height, and a rotation in radians, clockwise on the screen.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from posemill.estimators.holistic.libm import atan2, cos_sin
+from posemill.estimators.landmarks.libm import atan2, cos_sin
 from posemill.records import FloatArray
 
 Size = tuple[np.float32, np.float32]  # width, height in pixels
@@ -35,6 +35,9 @@ class Rect(NamedTuple):
     width: np.float32
     height: np.float32
     rotation: np.float32
+
+
+WHOLE = Rect(HALF, HALF, f32(1), f32(1), f32(0))
 
 
 def wrap_angle(angle: float) -> np.float32:
@@ -116,6 +119,34 @@ def turned_box_of_landmarks(points: FloatArray, rotation: np.float32, size: Size
         (high_y - low_y) / height,
         rotation,
     )
+
+
+def turn(points: FloatArray, rotation: np.float32) -> FloatArray:
+    """Return `(n, 3)` points in metres, their x and y turned by the rotation of the crop."""
+    cos, sin = cos_sin(rotation)
+    x, y, z = points.T
+    return np.stack([cos * x - sin * y, sin * x + cos * y, z], 1)
+
+
+def overlap(one: Rect, other: Rect) -> float:
+    """Return intersection over union of two rectangles as if they were upright, in shares."""
+    left, top, right, bottom = _edges(one)
+    other_left, other_top, other_right, other_bottom = _edges(other)
+    width = min(right, other_right) - max(left, other_left)
+    height = min(bottom, other_bottom) - max(top, other_top)
+    if width <= 0 or height <= 0:
+        return 0.0
+    shared = width * height
+    areas = (right - left) * (bottom - top) + (other_right - other_left) * (
+        other_bottom - other_top
+    )
+    return float(shared / (areas - shared))
+
+
+def _edges(rect: Rect) -> tuple[np.float32, np.float32, np.float32, np.float32]:
+    left = f32(float(rect.center_x) - float(rect.width) / 2)
+    top = f32(float(rect.center_y) - float(rect.height) / 2)
+    return left, top, left + rect.width, top + rect.height
 
 
 def without_border(points: FloatArray, rect: Rect, size: Size) -> FloatArray:

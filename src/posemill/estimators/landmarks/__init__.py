@@ -1,0 +1,1 @@
+"""What MediaPipe's legacy graphs have in common: crops, detections, and the landmarks of parts."""

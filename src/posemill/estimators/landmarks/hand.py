@@ -1,0 +1,96 @@
+"""A hand: where a palm was detected, its 21 landmarks, and where it will be."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from posemill.estimators.landmarks.detection import Detection
+from posemill.estimators.landmarks.rects import (
+    Rect,
+    Size,
+    enlarge,
+    f32,
+    project,
+    rotation_between,
+    to_pixels,
+    turn,
+    turned_box_of_landmarks,
+    without_border,
+)
+from posemill.records import FloatArray
+
+PALM_STRIDES = (8, 16, 16, 16)
+PALM_SIZE = 192
+_CROP_SIZE = 224
+_DEPTH_SCALE = 0.4
+_UP = math.pi / 2
+_TWO = f32(2)
+_PALM = np.array([0, 1, 2, 3, 5, 6, 9, 10, 13, 14, 17, 18])
+_LABELS = ("Left", "Right")
+
+
+class Hand(NamedTuple):
+    """A hand of which the network also said which one it is, and its size.
+
+    `points` are `(21, 3)` in shares of the picture, `world` in metres. `side` is 0 for "Left", 1
+    for "Right": the network takes pictures for mirrored. `side_score` is in 0.5..1.
+    """
+
+    points: FloatArray
+    world: FloatArray
+    side: int
+    side_score: float
+
+    @property
+    def label(self) -> str:
+        """`Left` or `Right`."""
+        return _LABELS[self.side]
+
+
+def rect_from_palm(detection: Detection, size: Size) -> Rect:
+    """Return where the hand of a palm is, which was detected in a picture of that size."""
+    (wrist_x, wrist_y), (middle_x, middle_y) = detection.points[[0, 2]]
+    rotation = rotation_between(
+        to_pixels((wrist_x, wrist_y), size), to_pixels((middle_x, middle_y), size), target=_UP
+    )
+    return enlarge(detection.rect(rotation), size, scale=2.6, shift_y=-0.5)
+
+
+def rect_of_landmarks(points: FloatArray, size: Size) -> Rect:
+    """Return where a hand with these landmarks is expected in the next frame."""
+    wrist, index, middle, ring = points[[0, 5, 9, 13], :2]
+    knuckles_x, knuckles_y = ((index + ring) / _TWO + middle) / _TWO
+    rotation = rotation_between(
+        to_pixels((wrist[0], wrist[1]), size), to_pixels((knuckles_x, knuckles_y), size), target=_UP
+    )
+    box = turned_box_of_landmarks(points[_PALM, :2], rotation, size)
+    return enlarge(box, size, scale=2.0, shift_y=-0.1)
+
+
+def read_points(
+    outputs: list[FloatArray], rect: Rect, size: Size, *, min_score: float
+) -> FloatArray | None:
+    """Return the landmarks `(21, 3)` from the network's outputs, None if there is no hand."""
+    raw, score = outputs[:2]
+    if not float(score[0, 0]) > min_score:
+        return None
+    points = raw.reshape(21, 3) / np.float32(_CROP_SIZE)
+    points[:, 2] /= np.float32(_DEPTH_SCALE)
+    return project(without_border(points, rect, size), rect)
+
+
+def read_hand(
+    outputs: list[FloatArray], rect: Rect, size: Size, *, min_score: float
+) -> Hand | None:
+    """Return all that the network says of a hand, None if there is none."""
+    points = read_points(outputs, rect, size, min_score=min_score)
+    if points is None:
+        return None
+    left_score = outputs[2][0, 0]
+    right_score = f32(1.0 - float(left_score))
+    side = int(right_score > left_score)
+    world = turn(outputs[3].reshape(21, 3), rect.rotation)
+    return Hand(points, world, side, float((left_score, right_score)[side]))

@@ -1,0 +1,55 @@
+"""Masks of people, from a network's small map to the size of the picture."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from posemill.estimators.landmarks.libm import cos_sin, exp
+from posemill.estimators.landmarks.rects import HALF, Rect, Size, f32
+from posemill.records import FloatArray
+
+
+def enlarge_mask(logits: FloatArray, rect: Rect, size: Size) -> FloatArray:
+    """Return the mask `(height, width)` of a picture, 0..1, from the map of the crop at `rect`.
+
+    Args:
+        logits: `(256, 256)`.
+        rect: Where the crop was cut.
+        size: Of the picture.
+    """
+    with np.errstate(over="ignore"):
+        small = (1.0 / (exp(-logits).astype(np.float64) + 1.0)).astype(np.float32)
+    to_map = _from_picture(rect, size) * f32(len(small))
+    to_map[:, 0] *= f32(1) / size[0]
+    to_map[:, 1] *= f32(1) / size[1]
+    mask = cv2.warpAffine(
+        small, to_map, (int(size[0]), int(size[1])),
+        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=cv2.BORDER_CONSTANT,
+    )  # fmt: skip
+    return np.asarray(mask, np.float32)
+
+
+def _from_picture(rect: Rect, size: Size) -> FloatArray:
+    """Return the matrix `(2, 3)` from shares of the picture to shares of the square at `rect`.
+
+    The inverse of the way back, rounded step by step as the original inverts a 4 x 4 matrix.
+    """
+    width, height = size
+    side = max(rect.width * width, rect.height * height)
+    cos, sin = cos_sin(rect.rotation)
+    center_x, center_y = rect.center_x * width, rect.center_y * height
+    to_x, to_y = f32(1) / width, f32(1) / height
+    a, b = side * cos * to_x, -side * sin * to_x
+    c, d = side * sin * to_y, side * cos * to_y
+    x = (-HALF * side * cos + HALF * side * sin + center_x) * to_x
+    y = (-HALF * side * cos - HALF * side * sin + center_y) * to_y
+    depth = side * to_x
+    scale = f32(1) / ((d * a - b * c) * depth)
+    return np.array(
+        [
+            [d * depth * scale, -(b * depth) * scale, -(depth * (d * x - b * y)) * scale],
+            [-(c * depth) * scale, a * depth * scale, -(depth * (a * y - c * x)) * scale],
+        ],
+        np.float32,
+    )
