@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from ulps import assert_within_ulps
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.ranks import run_ranks
@@ -20,6 +21,11 @@ from posemill.training.multigrid.norms import (
     restore_norms,
     set_norm_state,
 )
+
+# A group goes through the convolution and the linear layer in a larger batch than alone: sums of 27
+# and 144 products, in the order that the processor's kernel takes for that shape. Both are divided
+# by their own deviations, of 0.1 and more, which makes errors ten times larger.
+ULPS = 64
 
 
 def make_model() -> nn.Sequential:
@@ -40,7 +46,7 @@ def test_a_large_batch_is_normalised_in_groups_of_eight() -> None:
     batch = clips(16)
     alone = torch.cat([copy.deepcopy(plain)(batch[:8]), copy.deepcopy(plain)(batch[8:])])
     found = grouped(batch)
-    assert torch.equal(found, alone)
+    assert_within_ulps(found, alone, ULPS)
     assert not torch.allclose(found, plain(batch), atol=1e-3), "one group of sixteen is another"
     found.sum().backward()
     assert grouped[1].weight.grad is not None, "one scale for all groups"
@@ -105,7 +111,7 @@ def test_a_last_batch_that_does_not_divide_has_fewer_groups() -> None:
     group_norms(model, 24, World())
     batch = clips(10)
     expected = torch.cat([make_model()(batch[:5]), make_model()(batch[5:])])
-    assert torch.equal(model(batch), expected)
+    assert_within_ulps(model(batch), expected, ULPS)
     assert torch.isfinite(model(clips(7))).all()
 
 

@@ -133,7 +133,9 @@ def test_a_list_is_trained_on_scored_and_predicted(video: Settings, bars: Path) 
     assert one.clip_id == "clip12"
     assert sum(chance for _, chance in one.top) == pytest.approx(1, abs=1e-5)
     assert {entry.clip_id for entry in others} == {f"clip{number}" for number in range(16)}
-    assert one == others[12]
+    assert (one.clip_id, one.label) == (others[12].clip_id, others[12].label)
+    # In another place of a batch: the processor decides on the last bits.
+    assert dict(one.top) == pytest.approx(dict(others[12].top), abs=1e-5)
     says = [entry.label == WAYS[number % 2] for number, entry in enumerate(others[12:])]
     assert sum(says) / 4 == scores["accuracy"]
 
