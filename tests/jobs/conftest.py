@@ -37,18 +37,25 @@ def write_frame(path: Path, colour: tuple[int, int, int] | None = None, seed: in
     assert cv2.imwrite(str(path), picture.astype(np.uint8))
 
 
-@pytest.fixture
-def make_tree(tmp_path: Path) -> Callable[..., Path]:
-    """A frame tree: `make_tree({"train/a": 8, "dev/b": 3})`."""
+@pytest.fixture(scope="session")
+def write_tree() -> Callable[[Path, dict[str, int]], Path]:
+    """Write a frame tree: `write_tree(root, {"train/a": 8, "dev/b": 3})`."""
 
-    def make(sizes: dict[str, int], name: str = "frames") -> Path:
-        root = tmp_path / name
+    def write(root: Path, sizes: dict[str, int]) -> Path:
         for number, (clip, num_frames) in enumerate(sizes.items()):
             for index in range(num_frames):
                 write_frame(root / clip / f"{index:04d}.png", seed=1000 * number + index)
         return root
 
-    return make
+    return write
+
+
+@pytest.fixture
+def make_tree(
+    tmp_path: Path, write_tree: Callable[[Path, dict[str, int]], Path]
+) -> Callable[..., Path]:
+    """A frame tree of this test: `make_tree({"train/a": 8, "dev/b": 3})`."""
+    return lambda sizes, name="frames": write_tree(tmp_path / name, sizes)
 
 
 @pytest.fixture

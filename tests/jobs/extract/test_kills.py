@@ -14,6 +14,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from posemill.config import ExtractConfig
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import read_status
 from posemill.stores.lock import holder_of
@@ -31,21 +32,28 @@ def run():
 """
 
 
-@pytest.fixture
-def tree(make_tree):
-    root = make_tree(SIZES)
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory, write_tree):
+    root = write_tree(tmp_path_factory.mktemp("tree"), SIZES)
     (root / "train" / "c" / "0004.png").write_bytes(b"not a picture")
     return root
 
 
+@pytest.fixture(scope="module")
+def whole(tree, tmp_path_factory):
+    """The folder of an unbroken run."""
+    folder = tmp_path_factory.mktemp("unbroken") / "run"
+    extract(ExtractConfig(tree, folder, engine="fake", executor="serial", task_frames=16))
+    return folder
+
+
 def test_a_coordinator_killed_at_many_moments_ends_as_an_unbroken_run(
-    tree, tmp_path, config_for, same_runs, kill_until_done
+    tree, whole, tmp_path, config_for, same_runs, kill_until_done
 ):
-    extract(config_for(tree, "whole"))
     kills, code = kill_until_done(SCRIPT, tree, tmp_path / "cut", seconds=0.12, quick=40)
     assert code == 1  # one frame is no picture
     assert kills > 20
-    same_runs(tmp_path / "cut", tmp_path / "whole")
+    same_runs(tmp_path / "cut", whole)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +72,8 @@ def test_a_coordinator_killed_at_many_moments_ends_as_an_unbroken_run(
     ],
 )  # fmt: skip
 def test_a_start_that_dies_at_any_step_can_be_repeated(
-    step, tree, tmp_path, config_for, same_runs, monkeypatch
+    step, tree, whole, tmp_path, config_for, same_runs, monkeypatch
 ):
-    extract(config_for(tree, "whole"))
 
     def die(*_, **__):
         raise KeyboardInterrupt(step)
@@ -77,18 +84,17 @@ def test_a_start_that_dies_at_any_step_can_be_repeated(
             with suppress(KeyboardInterrupt):
                 extract(config_for(tree, "cut"))
     extract(config_for(tree, "cut"))
-    same_runs(tmp_path / "cut", tmp_path / "whole")
+    same_runs(tmp_path / "cut", whole)
 
 
 def test_workers_killed_at_random_moments_are_replaced(
-    tree, tmp_path, config_for, same_runs, killing_workers
+    tree, whole, tmp_path, config_for, same_runs, killing_workers
 ):
-    extract(config_for(tree, "whole"))
     with killing_workers(least=0.1, most=2.0, count=8) as kills:
         options = {"seconds_per_frame": 0.03}
         extract(config_for(tree, "cut", executor="processes", engine_options=options))
     assert kills
-    same_runs(tmp_path / "cut", tmp_path / "whole")
+    same_runs(tmp_path / "cut", whole)
 
 
 def test_chance_kills_at_one_frame_give_up_nothing(make_tree, tmp_path, config_for, same_runs):
@@ -138,9 +144,8 @@ def wait_until(condition, seconds=60.0):
 
 
 def test_a_coordinator_killed_with_its_workers_at_work_takes_them_along_and_continues(
-    tree, tmp_path, config_for, same_runs, start_process
+    tree, whole, tmp_path, config_for, same_runs, start_process
 ):
-    extract(config_for(tree, "whole"))
     rng, out = random.Random(3), tmp_path / "cut"
     slow = ("--engine-option", "seconds_per_frame=0.1")
     for _ in range(4):
@@ -153,14 +158,13 @@ def test_a_coordinator_killed_with_its_workers_at_work_takes_them_along_and_cont
         wait_until(lambda w=workers: not any(each.is_running() for each in w), 30)
         assert read_status(out).state == "stopped"
     assert subprocess.run(command(tree, out), capture_output=True).returncode == 1
-    same_runs(out, tmp_path / "whole")
+    same_runs(out, whole)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_within_seconds_and_loses_nothing(
-    number, code, tree, tmp_path, config_for, same_runs, start_process
+    number, code, tree, whole, tmp_path, config_for, same_runs, start_process
 ):
-    extract(config_for(tree, "whole"))
     out = tmp_path / "cut"
     slow = ("--engine-option", "seconds_per_frame=0.05")
     process = start_process(
@@ -177,7 +181,7 @@ def test_a_signal_stops_within_seconds_and_loses_nothing(
     kept = read_status(out).snapshot.frames_done
     assert kept > 0
     assert subprocess.run(command(tree, out), capture_output=True).returncode == 1
-    same_runs(out, tmp_path / "whole")
+    same_runs(out, whole)
 
 
 def _frames_done(out) -> int:
