@@ -50,6 +50,7 @@ def test_a_bug_in_the_function_reaches_the_reader(name, functions):
     [
         ("segfault", "killed by SIGSEGV"),
         ("kill", "killed by SIGKILL"),
+        ("trap", "illegal instruction (SIGILL)"),
         ("exit", "ended with exit code 5"),
         ("raise", "ended with exit code 1"),
     ],
@@ -58,7 +59,7 @@ def test_a_worker_that_dies_is_noticed_and_replaced(name, reason, functions, tmp
     executor = open_executor("processes", 1, Limits(log_folder=tmp_path))
     events = run_all(executor, functions, ["plain", name, "plain"])
     assert [event for event in events if isinstance(event, Died)] == [
-        Died((name, 1), (1, 7, 0, 0), reason, 0, is_from_outside=name == "kill")
+        Died((name, 1), (1, 7, 0, 0), reason, 0, name == "kill", name == "trap")
     ]
     assert [event.task[1] for event in events if isinstance(event, Finished)] == [0, 2]
     if name in ("segfault", "raise"):

@@ -105,6 +105,7 @@ class Died:
         worker_index: Which one.
         is_from_outside: Whether somebody else ended it, by a signal that programs do not send
             themselves: an operator, a scheduler. What it was at is not to blame.
+        is_illegal_instruction: Whether the processor refused an instruction (SIGILL).
     """
 
     task: Any
@@ -112,6 +113,7 @@ class Died:
     reason: str
     worker_index: int
     is_from_outside: bool = False
+    is_illegal_instruction: bool = False
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from posemill.executors import (
 )
 from posemill.executors.worker import FINISHED, MESSAGE, READY, work
 from posemill.machine.processes import count_oom_kills, environment
+from posemill.machine.trials import describe_exit
 
 _TICK_SECONDS = 0.2
 _CHECK_SECONDS = 0.5
@@ -120,11 +121,12 @@ class _Worker:
             self.kill("closed its pipe and did not end")
         if self.reason or code is None:
             return self.reason
-        if code < 0:
-            memory = " (the system was out of memory)" if self._was_memory_short() else ""
-            with suppress(ValueError):
-                return f"killed by {signal.Signals(-code).name}{memory}"
-        return f"ended with exit code {code}"
+        memory = " (the system was out of memory)" if self._was_memory_short() else ""
+        return f"{describe_exit(code)}{memory}"
+
+    def is_illegal_instruction(self) -> bool:
+        """Return whether the processor refused an instruction."""
+        return self.process.exitcode == -getattr(signal, "SIGILL", 4)
 
     def is_ended_from_outside(self) -> bool:
         """Return whether a signal of somebody else ended it, not its own doing or ours."""
@@ -238,10 +240,13 @@ class ProcessExecutor:
         del self._workers[worker.index]
         reason, place, task = worker.exit_reason(), worker.progress.place, worker.task
         was_expected = task is None and worker.is_ready
-        is_from_outside = worker.is_ended_from_outside()
+        is_from_outside, is_illegal = (
+            worker.is_ended_from_outside(),
+            worker.is_illegal_instruction(),
+        )
         worker.close()
         if not was_expected:
-            yield Died(task, place, reason, worker.index, is_from_outside)
+            yield Died(task, place, reason, worker.index, is_from_outside, is_illegal)
 
     def _check(self) -> None:
         for worker in self._workers.values():

@@ -93,7 +93,9 @@ def dying_alone(frame, phase, **more):
         script.tasks.append(task)
         if len(script.tasks) > 4:
             return None
-        died = Died(task, (0, frame, phase, 0), more.get("reason", "killed by SIGSEGV"), 0)
+        died = Died(
+            task, (0, frame, phase, 0), **{"reason": "killed by SIGSEGV", "worker_index": 0} | more
+        )
         if task.leave_after is None:
             return [died]
         unit = task.units[0]
@@ -175,6 +177,27 @@ def test_kills_from_outside_without_end_stop_the_run_and_give_nothing_up(play, t
         play(VIDEO, killed_from_outside(100))
     with read_ledger(tmp_path) as database:
         assert database.execute("SELECT count(*) FROM crashes").fetchone() == (0,)
+
+
+def trapped(task):
+    """A script in which the processor refuses an instruction, whatever the task."""
+    where, why = (0, 0, ESTIMATING, 0), "illegal instruction (SIGILL)"
+    return [Died(task, where, why, 0, is_illegal_instruction=True)]
+
+
+def test_illegal_instructions_before_any_frame_are_the_machine_s_and_no_frame_s(play, tmp_path):
+    with pytest.raises(
+        RunError, match=r"illegal instruction \(SIGILL\).*none was given up.*doctor"
+    ):
+        play(FRAMES, trapped)
+    with read_ledger(tmp_path) as database:
+        assert database.execute("SELECT count(*) FROM failures").fetchone() == (0,)
+
+
+def test_an_illegal_instruction_of_one_frame_alone_is_that_frame_s(play):
+    why = "illegal instruction (SIGILL)"
+    unit = play(FRAMES, dying_alone(7, ESTIMATING, reason=why, is_illegal_instruction=True))
+    assert unit.skip == {7: f"{why}, 3 times, at this frame alone"}
 
 
 def test_crashes_at_ever_other_frames_end_too(play):

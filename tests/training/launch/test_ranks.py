@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -109,8 +111,16 @@ def test_ranks_leave_with_their_parent_and_one_process_can_continue(
 
 def test_a_rank_that_dies_is_reported_with_its_code() -> None:
     config = TrainConfig(mode="multi_process", processes=1, threads=1)
-    with pytest.raises(TrainingError, match=r"posemill-rank-0 .* ended with code 7 .*--resume"):
+    with pytest.raises(TrainingError, match=r"posemill-rank-0 .*ended with exit code 7.*--resume"):
         run_ranks(partial(_leave, 7), config)
+    with pytest.raises(TrainingError, match=r"illegal instruction \(SIGILL\)\..*--precision fp32"):
+        run_ranks(_trap, config)
+
+
+def _trap(_: object) -> dict[str, Any]:
+    faulthandler.disable()
+    os.kill(os.getpid(), signal.SIGILL)
+    return {}
 
 
 def _leave(code: int, _: object) -> dict[str, Any]:

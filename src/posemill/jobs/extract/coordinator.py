@@ -36,6 +36,7 @@ _LOG_SECONDS = (10.0, 60.0)  # till the first line of progress in the log, and b
 _MOST_TRIES = 10  # of one task without any progress, wherever it dies
 _MOST_FAILED_STARTS = 10  # in a row, of all workers together
 _MOST_OUTSIDE_KILLS = 30  # without any commit in between
+_MOST_ILLEGAL = 3  # illegal instructions, as long as no frame was ever done
 _PIECE_SHRINKS_BY = 8
 
 
@@ -88,6 +89,8 @@ class Coordinator:
         self._done: dict[str, int] = {}
         self._failed_starts = 0
         self._outside_kills = 0  # since the last commit
+        self._num_illegal = 0
+        self._has_progress = False
         self._started_at = time.monotonic()
         self._speed = Speedometer()
         self._shown_at = self._live_at = 0.0
@@ -166,6 +169,7 @@ class Coordinator:
             self._ledger.flush()
             raise getattr(posemill.errors, value.kind)(value.message)
         if isinstance(value, Commit):
+            self._has_progress = True
             self._ledger.apply(value)
             self._tries.pop(task.name, None)
             done = sum(unit.is_done for unit in value.units)
@@ -194,6 +198,8 @@ class Coordinator:
         self._news.append(
             f"worker {died.worker_index} ended: {died.reason}; another one goes on with its frames"
         )
+        if died.is_illegal_instruction and not self._has_progress:
+            self._count_illegal_instruction(died)
         if died.is_from_outside:
             self._count_outside_kill(died)
         elif task is None:
@@ -242,6 +248,18 @@ class Coordinator:
         self._ledger.give_up(unit_no, (frame, phase), message)
         self._log.write(f"{task.units[0].clip.path}: frame {frame}: {message}")
         return True
+
+    def _count_illegal_instruction(self, died: Died) -> None:
+        self._num_illegal += 1
+        if self._num_illegal >= _MOST_ILLEGAL:
+            raise RunError(
+                f"{self._num_illegal} workers ended before any frame was done: {died.reason}. This "
+                "machine refuses an instruction that its processor names, as some virtual machines "
+                "do; no frame is to blame and none was given up. posemill doctor tries the "
+                "libraries and says which one it is; choose another one, for example by "
+                "--engine-option runtime=onnxruntime or --decoder opencv, and run the same command "
+                "again"
+            )
 
     def _count_outside_kill(self, died: Died) -> None:
         self._outside_kills += 1

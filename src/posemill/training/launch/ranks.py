@@ -12,6 +12,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
+import signal
 import sys
 import tempfile
 import time
@@ -27,6 +28,7 @@ import torch
 from posemill import errors
 from posemill.errors import PosemillError, TrainingError
 from posemill.machine.processes import die_with_parent, environment, thread_variables
+from posemill.machine.trials import describe_exit
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.torchrun import leave_at_once, under_torchrun
 from posemill.training.loop.distributed import World, join_world
@@ -201,8 +203,19 @@ def _raise_first_error(processes: list[Any], shared: Path) -> None:
         name, code = next(
             ((name, code) for name, code in ended.items() if code != -15), next(iter(ended.items()))
         )
-        raise TrainingError(
-            f"{name} of the training ended with code {code} (negative: a signal; -9 is often the "
-            "system's out-of-memory killer: lower --micro-batch or --processes); what it said is "
-            "above. Continue with --resume"
+        raise TrainingError(f"{name} of the training: {describe_exit(code)}. {_advice(code)}")
+
+
+def _advice(code: int) -> str:
+    """Return what to do about a process that ended with a code."""
+    if code == -getattr(signal, "SIGILL", 4):
+        return (
+            "This machine refuses an instruction that its processor names, as some virtual "
+            "machines do: posemill doctor shows what works; continue with --resume --precision fp32"
         )
+    if code == -getattr(signal, "SIGKILL", 9):
+        return (
+            "Often that is the system's out-of-memory killer: lower --micro-batch or --processes, "
+            "and continue with --resume"
+        )
+    return "What it said is above. Continue with --resume"

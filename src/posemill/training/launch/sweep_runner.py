@@ -17,6 +17,7 @@ from posemill.files import check_own_parts
 from posemill.machine.limits import count_cores, free_memory
 from posemill.machine.live_files import LogFile
 from posemill.machine.processes import python_command, thread_variables
+from posemill.machine.trials import describe_exit
 from posemill.training.launch.sweep import Sweep, SweepJob
 from posemill.training.launch.sweep_status import SWEEP_FILES, refuse_foreign_parts, write_record
 from posemill.training.runs.live import LOG_NAME, hold
@@ -170,7 +171,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 def _reason(log: Path, code: int) -> str:
     """The last line a failed job wrote, and how it ended."""
     lines = [line for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
-    ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+    ended = describe_exit(code) if code < 0 else f"exit code {code}"
     return f"{ended}: {lines[-1].strip()}" if lines else ended
 
 
