@@ -169,6 +169,10 @@ def predict(
     device: Annotated[str, typer.Option(help="For the model: auto, cpu, cuda or cuda:N.")] = "auto",
     engine_device: Annotated[str, typer.Option(help="For the engine: cpu or cuda:N.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="Threads of the engine.")] = 1,
+    pictures: Annotated[
+        Path | None,
+        typer.Option(help="New folder for a picture of each clip with what is said of it."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what a trained model sees in clips; for one of keypoints the engine finds them first."""
@@ -176,8 +180,9 @@ def predict(
 
     with warnings_as_notes() as unread:
         found = run_prediction(
-            run, sources, device=device, engine_device=engine_device, threads=threads
-        )
+            run, sources, device=device, engine_device=engine_device, threads=threads,
+            pictures=pictures,
+        )  # fmt: skip
     if as_json:
         print_json([entry.to_dict() for entry in found])
     else:

@@ -32,7 +32,6 @@ from posemill.training.extra import naming_the_extra
 if TYPE_CHECKING:
     from torch import nn
 
-    from posemill.records import PoseClip
     from posemill.training.launch.start import TrainResult
     from posemill.training.runs.inference import Prediction
     from posemill.training.tuning.tune import Tuned
@@ -187,10 +186,37 @@ def evaluate(
     split: str = "test",
     checkpoint: str = "best",
     device: str = "auto",
-    data: str = "",
+    data: Any = "",
     labels: str = "",
+    model: nn.Module | None = None,
+    loss: Callable[[Any, Any], Any] | None = None,
+    metric: Callable[[Any, Any], Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    forward: Callable[[nn.Module, Any], Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the scores of a run on a split; see `training.inference.evaluate`."""
+    """Return the scores of a run on a split of its data, or of other data of the same kind.
+
+    Args:
+        run: Folder that `train` or `fit` wrote.
+        split: Which clips; of a run of `train`.
+        checkpoint: `best` or `last`.
+        device: Where to compute: `auto`, `cpu`, `cuda` or `cuda:N`.
+        data: Other data than the run's own. Of a run of `fit`: the data set to score.
+        labels: Labels of that data.
+        model: Of a run of `fit`: a model of the same class and sizes, which gets the weights.
+        loss: Of a run of `fit`: as `fit` was given it.
+        metric: Likewise.
+        metrics: Likewise.
+        collate_fn: Likewise.
+        forward: Likewise.
+    """
+    if model is not None:
+        of_fit: dict[str, Any] = _find("fitting.inference", "evaluate")(
+            run, model, data, loss=loss, metric=metric, metrics=metrics, collate_fn=collate_fn,
+            forward=forward, checkpoint=checkpoint, device=device,
+        )  # fmt: skip
+        return of_fit
     scores: dict[str, Any] = _find("runs.inference", "evaluate")(
         run, split=split, checkpoint=checkpoint, device=device, data=data, labels=labels
     )
@@ -199,12 +225,37 @@ def evaluate(
 
 def predict(
     run: Path | str,
-    clips: Iterable[PoseClip | os.PathLike[str] | str] | Path | str,
+    clips: Iterable[Any] | Path | str,
     *,
     device: str = "auto",
+    pictures: Path | None = None,
 ) -> Iterator[Prediction]:
     """Yield what a run's best model says about each clip; see `training.inference.predict`."""
-    found: Iterator[Prediction] = _find("runs.inference", "predict")(run, clips, device=device)
+    found: Iterator[Prediction] = _find("runs.inference", "predict")(
+        run, clips, device=device, pictures=pictures
+    )
+    return found
+
+
+def predict_samples(
+    run: Path | str, model: nn.Module | None, samples: Any, *, device: str = "auto", **options: Any
+) -> Iterator[Any]:
+    """Yield what the model of a run of `fit` says of each sample; see `fitting.inference`."""
+    found: Iterator[Any] = _find("fitting.inference", "predict")(
+        run, model, samples, device=device, **options
+    )
+    return found
+
+
+def is_of_fit(run: Path | str) -> bool:
+    """Return whether `fit` trained a run: its model is the user's own."""
+    found: bool = _find("runs.run_folder", "RunFolder")(run).is_of_fit()
+    return found
+
+
+def videos_at(source: Path) -> list[tuple[str, str]]:
+    """Return id and path of each video of a source."""
+    found: list[tuple[str, str]] = _find("tasks.video_kind", "videos_at")(source)
     return found
 
 

@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from posemill.cli.app import build_app
+from posemill.errors import ConfigError
 from posemill.training.config.presets import MOST_WORKERS
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.config.unused import unused_settings
 from posemill.training.loop.precision import choose_device, choose_precision
+from posemill.training.models import build_video_model
+from posemill.training.video.batches import ForwardVideo, VideoBatch
 
 # As the requirement writes them.
 WRITTEN = {
@@ -143,3 +148,38 @@ def test_use_fp16_on_a_cpu_is_the_mixed_precision_it_has_in_one_sentence(
     assert rows["precision"]["source"] == f"machine: {reason}"
     off = CliRunner().invoke(build_app(), ["train", "--no-use-fp16", "--show-config"])
     assert 'precision = "fp32" ' in off.stdout
+
+
+def test_eval_scales_is_a_setting_of_video_and_says_what_else_there_is() -> None:
+    said = CliRunner().invoke(build_app(), ["train", "--eval_scales", "0.5,1", "--show-config"])
+    assert "eval_scales = [0.5, 1.0]" in said.stdout
+    config = TrainConfig(eval_scales=[0.5, 1])
+    assert unused_settings(config, has_dev=True) == [
+        "--eval-scales [0.5, 1.0] has no effect: only video is evaluated at several sizes; "
+        "--eval-every says how often"
+    ]
+    with pytest.raises(ConfigError, match=r"eval_scales: expected shares from 0\.25 to 4"):
+        TrainConfig(eval_scales=[0.0])
+    with pytest.raises(ConfigError, match="eval_scales averages one answer of a clip"):
+        TrainConfig(eval_scales=[1.0], task="ctc")
+
+
+def test_videos_are_evaluated_at_several_sizes_and_trained_at_one() -> None:
+    torch.manual_seed(0)
+    model = build_video_model("tsn", num_classes=3, num_frames=2)
+    frames = torch.randint(0, 255, (2, 2, 48, 48, 3), dtype=torch.uint8)
+    batch = VideoBatch(
+        frames, torch.empty(2, 0), lengths=torch.tensor([2, 2]), targets=torch.tensor([0, 1]),
+        target_lengths=torch.ones(2), indices=torch.arange(2), weights=torch.ones(2),
+    )  # fmt: skip
+    model.eval()
+    sizes: list[int] = []
+    model.register_forward_pre_hook(lambda _, given: sizes.append(given[0].shape[-1]))
+    several = ForwardVideo([0.75, 1.0])(model, batch)
+    assert sizes == [36, 48]
+    one, small = ForwardVideo([1.0])(model, batch), ForwardVideo([0.75])(model, batch)
+    torch.testing.assert_close(several.exp(), (one.exp() + small.exp()) / 2)
+    torch.testing.assert_close(one, ForwardVideo()(model, batch).log_softmax(-1))
+    sizes.clear()
+    ForwardVideo([0.75, 1.0])(model.train(), batch)
+    assert sizes == [48]

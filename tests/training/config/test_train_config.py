@@ -106,6 +106,7 @@ FACTS = {
     "out": ("", None, None, ()),
     "resume": (False, None, None, ()),
     "eval_every": (2, 1, None, ()),
+    "eval_scales": ([], None, None, ()),
     "save_every": (2, 1, None, ()),
     "save_every_steps": (0, 0, None, ()),
     "log_every": (10, 1, None, ()),

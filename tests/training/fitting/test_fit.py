@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, Weighte
 import posemill
 from posemill.errors import ConfigError, TrainingError
 from posemill.training.runs.run_folder import RunFolder
+from posemill.training.runs.status import read_train_status
 
 Fit = Callable[..., Any]
 squared = nn.MSELoss()
@@ -286,8 +287,31 @@ def test_a_model_of_a_run_of_fit_is_loaded_into_one_that_is_given(
     assert not loaded.training
     with pytest.raises(ConfigError, match=r"trained by fit.* \(torch.*Linear\): build it and give"):
         posemill.load_model(result.out)
+    with pytest.raises(ConfigError, match=r"as model=… of load_model, evaluate or predict"):
+        posemill.predict(result.out, line)
+    with pytest.raises(ConfigError, match=r"as model=… of load_model, evaluate or predict"):
+        posemill.evaluate(result.out, data="somewhere")
+    assert read_train_status(result.out).next_command() == (
+        f"posemill.evaluate({str(result.out)!r}, model=…, data=…)"
+    )
     with pytest.raises(TrainingError, match="is of another model: 1 tensors are missing, new or"):
         posemill.load_model(result.out, model=nn.Linear(2, 1))
+
+
+def test_a_run_of_fit_scores_and_predicts_with_the_model_it_is_given(
+    fit: Fit, line: TensorDataset
+) -> None:
+    model = linear()
+    result = fit(model, line, line, epochs=3, lr=0.1, metrics={"error": (error, "min")})
+    given = {"model": nn.Linear(1, 1), "data": line, "metrics": {"error": (error, "min")}}
+    scores = posemill.evaluate(result.out, loss=nn.MSELoss(), **given)
+    assert scores["error"] == pytest.approx(result.scores["dev"]["error"], abs=1e-6)
+    assert scores["loss"] == pytest.approx(result.scores["dev"]["loss"], abs=1e-6)
+    assert "loss" not in posemill.evaluate(result.out, **given)
+    for data in (line, DataLoader(line, batch_size=6)):
+        said = posemill.predict(result.out, data, model=nn.Linear(1, 1))
+        expected = model(line.tensors[0]).detach()
+        assert torch.allclose(torch.stack(said), expected, atol=1e-6)
 
 
 def test_figures_show_curves_confusion_and_samples(fit: Fit) -> None:

@@ -173,13 +173,39 @@ def test_late_fusion_is_the_weighted_mean_of_both_answers() -> None:
     assert not [key for key, weight in model.named_parameters() if weight.grad is None]
 
 
-def test_it_is_trained_evaluated_and_refuses_single_clips(folder: Path, tmp_path: Path) -> None:
+def test_it_is_trained_evaluated_and_needs_points_that_the_engine_knows(
+    folder: Path, tmp_path: Path
+) -> None:
     result = train(settings(folder, out=str(tmp_path / "run"), epochs=2, parallel="single",
                             figures=False, progress=False, tensorboard=False))  # fmt: skip
     found = evaluate(tmp_path / "run", split="dev")
     assert found["accuracy"] == pytest.approx(result.scores["dev"]["accuracy"])
-    with pytest.raises(ConfigError, match="was trained on keypoints and video together"):
+    with pytest.raises(ConfigError, match="was trained on a skeleton posemill does not know"):
         predict(tmp_path / "run", folder / "clip0.mp4")
+
+
+def test_new_videos_are_looked_at_in_both_streams(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from posemill.estimators.fake import FakeEstimator
+    from posemill.jobs import landmarks
+
+    monkeypatch.setattr(landmarks, "open_estimator", lambda *_, **__: FakeEstimator())
+    points = np.random.default_rng(0).random((NUM_CLIPS * 5, 143, 2)).astype(np.float32)
+    ids = [f"clip{number}" for number in range(NUM_CLIPS) for _ in range(5)]
+    np.savez(tmp_path / "points.npz", keypoints=points, video_ids=ids)
+    data = [str(tmp_path / "points.npz"), str(folder / "videos.csv")]
+    train(settings(folder, data=data, out=str(tmp_path / "run"), epochs=1, parallel="single",
+                   figures=False, tensorboard=False))  # fmt: skip
+    videos = [folder / "clip0.mp4", folder / "clip5.mp4"]
+    said = predict(tmp_path / "run", videos, pictures=tmp_path / "pictures")
+    assert [each.clip_id for each in said] == ["clip0", "clip5"]
+    assert {each.label for each in said} <= set(LABELS)
+    drawn = sorted((tmp_path / "pictures").iterdir())
+    assert [path.name for path in drawn] == ["clip0.png", "clip5.png"]
+    assert all(cv2.imread(str(path)).std() > 1 for path in drawn)
+    with pytest.raises(ConfigError, match="is there already; choose another folder with"):
+        predict(tmp_path / "run", videos, pictures=tmp_path / "pictures")
 
 
 @pytest.mark.parametrize(

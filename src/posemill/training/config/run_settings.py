@@ -203,6 +203,11 @@ class OutputSettings(Settings):
         default=USUAL["eval_every"],
         least=1,
     )
+    eval_scales: list[float] = setting(
+        "Evaluate videos at several sizes, as shares of video_size such as 0.75,1,1.25, and "
+        "average what is said of them; empty: at one.",
+        default=[],
+    )
     save_every: int = setting(
         "Epochs between checkpoints; the last epoch always has one.",
         default=USUAL["save_every"],

@@ -100,6 +100,7 @@ class TrainConfig(Settings, command="train", words=BatchWords):
                 f"out: a training is written to a disk of this machine, not {uri}; give a path"
             )
         check_options(self.optimisation.multigrid_options)
+        self._check_scales()
         if self.optimisation.scheduler == "step" and not self.optimisation.step_epochs:
             raise ConfigError("scheduler = 'step' needs step_epochs, for example [20, 35]")
         if self.speed.parallel == "single" and self.speed.processes > 1:
@@ -107,6 +108,13 @@ class TrainConfig(Settings, command="train", words=BatchWords):
                 f"parallel = 'single' has one process, but processes = {self.speed.processes}; "
                 "use parallel = 'multi_process'"
             )
+
+    def _check_scales(self) -> None:
+        scales = self.output.eval_scales
+        if not all(0.25 <= scale <= 4 for scale in scales):
+            raise ConfigError(f"eval_scales: expected shares from 0.25 to 4, got {scales}")
+        if scales and self.data.task == "ctc":
+            raise ConfigError("eval_scales averages one answer of a clip, and task ctc has many")
 
 
 def with_absolute_paths(config: TrainConfig) -> TrainConfig:

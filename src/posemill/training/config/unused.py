@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from posemill.errors import ConfigError
 from posemill.provenance import describe_unused
 from posemill.training.config.train_config import FIELDS, TrainConfig
+from posemill.training.data.kinds import VIDEO, kind_of
 from posemill.training.models import input_of, models_of
 
 _OWN_GROUPS = ("data", "model", "augmentation", "video")
@@ -100,6 +101,8 @@ def _reasons(config: TrainConfig, *, is_own: bool) -> Iterator[tuple[str, str]]:
         (decoder != "beam", ["beam_width"], f"ctc_decoder is {decoder}"),
         (not is_ctc, ["ctc_decoder", "beam_width", "short_clips"], "task classify has no glosses"),
         (not data.folds, ["fold", "folds_by"], "folds is 0"),
+        (kind_of(data.path) != VIDEO, ["eval_scales"],
+         "only video is evaluated at several sizes; --eval-every says how often"),
         (data.cache == "none", ["cache_folder"], "cache is none"),
         (not data.path.endswith(".csv"), ["csv_dims", "csv_frames"], "the data is not a CSV"),
     )  # fmt: skip

@@ -102,7 +102,7 @@ def load_model(
     if is_own and model is None:
         raise ConfigError(
             f"{run} was trained by fit() with a model of your own ({identity.get('class')}): "
-            "build it and give it, load_model(run, model=…)"
+            "build it and give it in Python, as model=… of load_model, evaluate or predict"
         )
     if not is_own and model is not None:
         raise ConfigError(

@@ -42,14 +42,14 @@ def draw_films(
         return None
     chosen = choose_samples(split, result.rows)
     strips = [(row, *split.film(row[0])) for row in chosen]
-    shape = _strip(strips[0][2]).shape
+    shape = film_strip(strips[0][2]).shape
     figure = new_figure(_WIDTH, (_WIDTH * shape[0] / shape[1] + 0.35) * len(strips) + 0.5)
     for axes, (row, clip_id, frames) in zip(
         figure.subplots(len(strips), squeeze=False).flat, strips, strict=True
     ):
         text, is_right = describe_sample(split, row, workload.class_names)
         mark = "✓" if is_right else "✗"
-        axes.imshow(_strip(frames))
+        axes.imshow(film_strip(frames))
         axes.set_title(f"{mark} {clip_id}: {text}".replace("\n", "; "), fontsize=8, loc="left",
                        color=GOOD if is_right else BAD)  # fmt: skip
         axes.axis("off")
@@ -147,7 +147,7 @@ def _covered_places(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return forms
 
 
-def _strip(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def film_strip(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Return up to eight frames of a clip side by side, white lines between them."""
     shown = frames[np.linspace(0, len(frames) - 1, _MOST_FRAMES).round().astype(int)]
     edged = np.pad(shown, ((0, 0), (0, 0), (0, 2), (0, 0)), constant_values=255)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import torch
 
-from posemill.records import PoseClip, usual_split
+from posemill.records import usual_split
 from posemill.terminal import warn_caller
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
@@ -26,6 +25,7 @@ from posemill.training.loop.precision import (
     cpu_has_fast_bf16,
     precision_of_run,
 )
+from posemill.training.runs.figure_predictions import draw_prediction
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.building import describe_too_short, make_scored
 from posemill.training.tasks.ctc_decoding import decode_beam, decode_greedy
@@ -52,6 +52,11 @@ class Prediction:
     label: str
     probability: float | None = None
     top: list[tuple[str, float]] = field(default_factory=list)
+
+    def title(self) -> str:
+        """Return the label, with its probability where it has one."""
+        share = "" if self.probability is None else f" {self.probability:.0%}"
+        return f"{self.label or 'nothing'}{share}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, for JSON."""
@@ -131,7 +136,7 @@ def evaluate(
             model=model.to(chosen),
             train=scored,
             val=None,
-            forward=kind.make_forward(),
+            forward=kind.make_forward(config),
             loss=build_loss(
                 config.task, label_smoothing=config.label_smoothing, **config.loss_options
             ),
@@ -173,9 +178,10 @@ def _precision_here(trained_in: str, device: torch.device) -> Precision:
 
 def predict(
     run: Path | str,
-    clips: Iterable[PoseClip | os.PathLike[str] | str] | Path | str,
+    clips: Iterable[Any] | Path | str,
     *,
     device: str = "auto",
+    pictures: Path | None = None,
 ) -> Iterator[Prediction]:
     """Yield what a run's best model says about each clip.
 
@@ -183,23 +189,28 @@ def predict(
         run: Folder that `train` wrote.
         clips: `PoseClip`s of the run's skeleton or one that maps to it, shaped as the run's data
             was (`posemill predict` does that), or what `prepare` wrote; for a model of video
-            paths of videos, of folders and lists of them, or of what `frames` wrote.
+            paths of videos, of folders and lists of them, or of what `frames` wrote; for one of
+            both pairs of a `PoseClip` and the path of its video.
         device: Where to compute.
+        pictures: Folder for a picture of each clip with what is said of it; a new one.
     """
     config, facts = config_of(run), RunFolder(run).read_facts()
     chosen = choose_device(device)
     model = load_model(run).to(chosen)
     identity, names = facts["identity"], facts["class_names"]
     kind = kind_of_identity(identity)
-    forward = kind.make_forward()
+    forward = kind.make_forward(config)
     head = head_of(run)
-    for clip_id, batch in kind.new_clips(config.replace(out=str(run)), identity, clips):
+    for clip in kind.new_clips(config.replace(out=str(run)), identity, clips):
         with torch.no_grad():
-            output = forward(model, batch.to(chosen))
+            output = forward(model, clip.batch.to(chosen))
         if config.task == "ctc":
-            yield _read_glosses(clip_id, output, names, (head, config))
+            said = _read_glosses(clip.clip_id, output, names, (head, config))
         else:
-            yield _read_class(clip_id, output, names)
+            said = _read_class(clip.clip_id, output, names)
+        if pictures is not None:
+            draw_prediction(pictures, clip, said.title(), facts.get("skeleton_name"))
+        yield said
 
 
 def _read_class(clip_id: str, output: Any, names: list[str]) -> Prediction:

@@ -120,6 +120,10 @@ class RunFolder:
                 )
         return facts
 
+    def is_of_fit(self) -> bool:
+        """Return whether its model is a user's own, trained by `fit`."""
+        return "model" not in self.read_facts()["identity"]
+
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write `summary.json`."""
         self._write("summary.json", summary)

@@ -95,6 +95,8 @@ class TrainStatus:
     def next_command(self) -> str:
         """Return the command that a user would give next."""
         folder = shlex.quote(str(self.folder))
+        if self.state == "finished" and _is_of_fit(self.folder):
+            return f"posemill.evaluate({str(self.folder)!r}, model=…, data=…)"
         if self.state == "finished":
             return f"posemill evaluate {folder} --split {([*self.scores] or ['test'])[-1]}"
         if self.state == "stopped":
@@ -147,8 +149,7 @@ def resume_command(folder: Path) -> str:
     from posemill.training.config.resolve import read_config
 
     check_own_parts(folder, FILES, FOLDERS)
-    identity = read_object(folder / "run.json").get("identity")
-    if isinstance(identity, dict) and "model" not in identity:
+    if _is_of_fit(folder):
         return f"posemill.fit(…, out={str(folder)!r}, resume=True)"
     config = folder / "config.toml"
     command = f"posemill train {shlex.quote(str(config))} --resume"
@@ -159,6 +160,11 @@ def resume_command(folder: Path) -> str:
         is_here = False
     # It may have been started from elsewhere.
     return command if is_here else f"{command} --out {shlex.quote(str(folder))}"
+
+
+def _is_of_fit(folder: Path) -> bool:
+    identity = read_object(folder / "run.json").get("identity")
+    return isinstance(identity, dict) and "model" not in identity
 
 
 def _of(total: int | None) -> str:

@@ -51,7 +51,7 @@ def build_workload(config: TrainConfig) -> Workload:
         model=model,
         train=kind.make_split(config, train, is_training=True),
         val=val,
-        forward=kind.make_forward(),
+        forward=kind.make_forward(config),
         loss=build_loss(config.task, label_smoothing=config.label_smoothing, **config.loss_options),
         identity=identity,
         tests={config.test_split: test} if test else {},

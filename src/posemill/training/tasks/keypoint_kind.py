@@ -23,6 +23,7 @@ from posemill.training.data.normalize import preparation
 from posemill.training.data.readers import RawClips, find_files, read_clips
 from posemill.training.models import build_model, time_stride_of
 from posemill.training.multigrid.keypoints import reshape_keypoints
+from posemill.training.tasks.kinds import NewClip
 from posemill.training.tasks.workload import Forward, Split
 
 _Points = tuple[str, FloatArray, BoolArray]  # id, points, mask of a clip
@@ -82,7 +83,7 @@ class KeypointKind:
             **identity["options"],
         )
 
-    def make_forward(self) -> Forward:
+    def make_forward(self, config: TrainConfig) -> Forward:
         """Return what calls a model on a batch."""
         return forward_keypoints
 
@@ -120,8 +121,8 @@ class KeypointKind:
         config: TrainConfig,
         identity: Mapping[str, Any],
         clips: Iterable[PoseClip] | Path | str,
-    ) -> Iterator[tuple[str, Batch]]:
-        """Yield id and batch of each clip, prepared as the model's own were."""
+    ) -> Iterator[NewClip]:
+        """Yield each clip, prepared as the model's own were."""
         prepare = preparation(
             normalize=config.normalize,
             skeleton_name=identity["skeleton_name"],
@@ -134,14 +135,15 @@ class KeypointKind:
         else:
             skeleton_name = needed_skeleton(identity, config.out)
             found = (_points_of(clip, skeleton_name) for clip in clips)
-        for clip_id, points, mask in found:
-            points, mask = prepare(points, mask)
+        for clip_id, found_points, found_mask in found:
+            points, mask = prepare(found_points, found_mask)
             if points.shape[1:] != (identity["num_points"], identity["num_dims"]):
                 raise TrainingError(
                     f"clip {clip_id!r} has frames of {points.shape[1:]}, the model of {config.out} "
                     f"expects ({identity['num_points']}, {identity['num_dims']})"
                 )
-            yield clip_id, collate([Sample(points, mask, 0)])
+            batch = collate([Sample(points, mask, 0)])
+            yield NewClip(clip_id, batch, points=(found_points, found_mask))
 
 
 def _time_stride(config: TrainConfig) -> int:

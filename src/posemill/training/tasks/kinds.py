@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
 from torch import nn
 
-from posemill.records import FloatArray, IntArray
+from posemill.records import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from posemill.training.config.train_config import TrainConfig
-    from posemill.training.data.batches import ClipBatch
     from posemill.training.data.labels import Groups, LabelledClip
     from posemill.training.tasks.workload import Split
 
@@ -21,6 +22,22 @@ _KINDS = {
     "video": "posemill.training.tasks.video_kind:VideoKind",
     "two_streams": "posemill.training.tasks.two_stream_kind:TwoStreamKind",
 }
+
+
+class NewClip(NamedTuple):
+    """A clip that a trained model is to look at.
+
+    Args:
+        clip_id: Its id.
+        batch: The clip alone, as the model takes it.
+        points: `(T, K, D)` and mask `(T, K)`, as they were found; None of video.
+        frames: `(T, height, width, 3)` uint8 of video, as the model is shown them.
+    """
+
+    clip_id: str
+    batch: Any
+    points: tuple[FloatArray, BoolArray] | None = None
+    frames: npt.NDArray[np.uint8] | None = None
 
 
 class ClipSet(Protocol):
@@ -89,7 +106,7 @@ class Kind(Protocol):
     def build(self, identity: Mapping[str, Any]) -> nn.Module:
         """Return a new model as `identity` describes it."""
 
-    def make_forward(self) -> Callable[[nn.Module, Any], Any]:
+    def make_forward(self, config: TrainConfig) -> Callable[[nn.Module, Any], Any]:
         """Return what calls a model on a batch."""
 
     def recipe(self, config: TrainConfig) -> Mapping[str, Any]:
@@ -106,8 +123,8 @@ class Kind(Protocol):
 
     def new_clips(
         self, config: TrainConfig, identity: Mapping[str, Any], clips: Any
-    ) -> Iterator[tuple[str, ClipBatch]]:
-        """Yield id and batch of each clip that a trained model is to look at."""
+    ) -> Iterator[NewClip]:
+        """Yield each clip that a trained model is to look at."""
 
 
 def find_kind(name: str) -> Kind:

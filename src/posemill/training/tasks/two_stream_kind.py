@@ -24,6 +24,7 @@ from posemill.training.models import build_two_streams
 from posemill.training.models.keypoints.base import ModelShape
 from posemill.training.models.video.base import VideoShape
 from posemill.training.tasks.keypoint_kind import KeypointKind
+from posemill.training.tasks.kinds import NewClip
 from posemill.training.tasks.video_kind import VideoKind
 from posemill.training.tasks.workload import Forward, Split
 from posemill.training.video.batches import FeatureBatch, ForwardVideo, VideoBatch
@@ -239,7 +240,9 @@ class TwoStreamKind:
 
     def _of_video(self, config: TrainConfig) -> TrainConfig:
         """Return the settings as those of a training on the videos alone."""
-        _, path = paths_of_streams(config.data.path)
+        return self._video_settings(config, paths_of_streams(config.data.path)[1])
+
+    def _video_settings(self, config: TrainConfig, path: str) -> TrainConfig:
         options = config.model.options
         rule = "drop" if config.video.on_error == "replace" else config.video.on_error
         return config.replace(
@@ -272,7 +275,7 @@ class TwoStreamKind:
         video = VideoShape(classes, task, identity["num_frames"])
         return build_two_streams(identity["model"], points, video, **identity["options"])
 
-    def make_forward(self) -> Forward:
+    def make_forward(self, config: TrainConfig) -> Forward:
         """Return what calls a model on a batch."""
         return ForwardTwoStreams()
 
@@ -301,9 +304,11 @@ class TwoStreamKind:
 
     def new_clips(
         self, config: TrainConfig, identity: Mapping[str, Any], clips: Any
-    ) -> Iterator[tuple[str, Any]]:
-        """Refuse: new clips would have to be given twice."""
-        raise ConfigError(
-            f"{config.out} was trained on keypoints and video together: prepare and list new clips "
-            "as its own were, and use posemill evaluate --data"
-        )
+    ) -> Iterator[NewClip]:
+        """Yield each of some pairs: the keypoints of a clip (`PoseClip`) and its video's path."""
+        of_points, of_video = config.replace(data=""), self._video_settings(config, "")
+        for pose, path in clips:
+            (points,) = self._keypoints.new_clips(of_points, identity, [pose])
+            for video in self._video.new_clips(of_video, identity, [path]):
+                batch = TwoStreamBatch(points.batch, video.batch)
+                yield NewClip(pose.clip_id, batch, frames=video.frames)

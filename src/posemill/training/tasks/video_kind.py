@@ -26,9 +26,10 @@ from posemill.training.loop.precision import choose_device
 from posemill.training.models import build_video_model, time_stride_of
 from posemill.training.models.video.base import Backbone, VideoModel
 from posemill.training.multigrid.video import reshape_video
+from posemill.training.tasks.kinds import NewClip
 from posemill.training.tasks.workload import Forward, Split
 from posemill.training.video.augment import ClipAugment
-from posemill.training.video.batches import ForwardVideo, VideoBatch, VideoBatches, make_batch
+from posemill.training.video.batches import ForwardVideo, VideoBatches, make_batch
 from posemill.training.video.features import FeatureBatches, compute_features
 from posemill.training.video.index import ClipPlace, Index, read_index
 from posemill.training.video.reading import ClipReader, FrameSize
@@ -147,9 +148,9 @@ class VideoKind:
             **identity["options"],
         )
 
-    def make_forward(self) -> Forward:
+    def make_forward(self, config: TrainConfig) -> Forward:
         """Return what calls a model on a batch."""
-        return ForwardVideo()
+        return ForwardVideo(config.output.eval_scales)
 
     def recipe(self, config: TrainConfig) -> Mapping[str, Any]:
         """Return nothing: all that is done to a clip is in the settings."""
@@ -198,8 +199,8 @@ class VideoKind:
 
     def new_clips(
         self, config: TrainConfig, identity: Mapping[str, Any], clips: Any
-    ) -> Iterator[tuple[str, VideoBatch]]:
-        """Yield id and batch of each clip; of several, one that cannot be read is warned of."""
+    ) -> Iterator[NewClip]:
+        """Yield each clip; of several, one that cannot be read is warned of."""
         paths = [clips] if isinstance(clips, (str, os.PathLike)) else list(clips)
         for path in paths:
             if not isinstance(path, (str, os.PathLike)):
@@ -219,7 +220,8 @@ class VideoKind:
                 warn_caller(str(error))
                 continue
             if item is not None:
-                yield place.clip_id, make_batch(data, [item], [0], [Draw(number)])
+                batch = make_batch(data, [item], [0], [Draw(number)])
+                yield NewClip(place.clip_id, batch, frames=batch.frames[0].numpy())
 
 
 def open_clips(
@@ -274,6 +276,11 @@ def _clips_at(path: Path) -> list[ClipPlace]:
     if path.is_dir() and any(suffix_of(each.name) in PICTURE_SUFFIXES for each in path.iterdir()):
         return [ClipPlace(path.name, str(path), "frames")]
     return read_index(path).clips
+
+
+def videos_at(path: Path) -> list[tuple[str, str]]:
+    """Return id and path of each video, or folder of pictures, at a path."""
+    return [(place.clip_id, place.path) for place in _clips_at(path)]
 
 
 def _unlabelled(place: ClipPlace) -> ClipPlace:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.data import Dataset
 
 from posemill.records import IntArray
@@ -86,14 +87,26 @@ def make_batch(
 
 
 class ForwardVideo:
-    """Calls a model of video on a batch: bytes to floats, augmented, on the model's device."""
+    """Calls a model of video on a batch: bytes to floats, augmented, on the model's device.
 
-    def __init__(self) -> None:
-        self._transform = ClipTransform()
+    Args:
+        eval_scales: In evaluations, sizes as shares of that of the frames: the output is then the
+            log of the mean of what is said of each. None for the frames as they are.
+    """
+
+    def __init__(self, eval_scales: Sequence[float] = ()) -> None:
+        self._transform, self._scales = ClipTransform(), tuple(eval_scales)
 
     def __call__(self, model: nn.Module, batch: VideoBatch | FeatureBatch) -> Any:
         """Return the model's output."""
-        return model(self.frames_of(batch), batch.lengths)
+        frames = self.frames_of(batch)
+        if model.training or not self._scales or isinstance(batch, FeatureBatch):
+            return model(frames, batch.lengths)
+        said = [
+            model(_resized(frames, scale), batch.lengths).float().softmax(-1)
+            for scale in self._scales
+        ]
+        return torch.stack(said).mean(0).clamp_min(1e-12).log()
 
     def frames_of(self, batch: VideoBatch | FeatureBatch) -> Tensor:
         """Return what a model takes: `(B, T, 3, H, W)`, or features `(B, T, C)`."""
@@ -102,3 +115,12 @@ class ForwardVideo:
         view = batch.view if batch.view.shape[1] else None
         frames: Tensor = self._transform.to(batch.frames.device)(batch.frames, view)
         return frames
+
+
+def _resized(frames: Tensor, scale: float) -> Tensor:
+    """Return `(B, T, 3, H, W)` with sides of so many times their length."""
+    size = [round(side * scale) for side in frames.shape[-2:]]
+    resized = functional.interpolate(
+        frames.flatten(0, 1), size, mode="bilinear", align_corners=False, antialias=True
+    )
+    return resized.reshape(*frames.shape[:3], *size)
