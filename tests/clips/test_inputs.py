@@ -21,7 +21,7 @@ from posemill.errors import (
 from posemill.formats import FORMATS, Recipe, get_format
 from posemill.inspection.summary import describe, summarize
 from posemill.records import PoseClip
-from posemill.stores.commits import CommitLog, Failure
+from posemill.stores.commits import Failure
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter
 
@@ -212,25 +212,6 @@ def test_a_split_that_has_no_clips_yet_can_be_looked_at_and_not_converted(
     assert [clip.clip_id for clip in source.clips_so_far()] == ["a"]
     with pytest.raises(RunError, match=r"split 'dev' holds no clips; .* \(--splits train\)"):
         list(source.clips())
-
-
-def test_a_run_of_an_earlier_version_is_counted_out_of_its_rows(
-    clips: list[PoseClip], tmp_path: Path
-) -> None:
-    folder = tmp_path / "run"
-    with RunWriter(folder, Manifest("holistic-543")) as writer:
-        for clip in clips:
-            writer.add(clip)
-    new = list(ClipInput(folder).outlines())
-    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
-        database.execute("UPDATE pieces SET found = NULL WHERE piece_no = 2")
-        database.commit()
-        assert list(ClipInput(folder).outlines()) == new
-        database.execute("ALTER TABLE pieces DROP COLUMN found")
-        database.commit()
-    assert list(ClipInput(folder).outlines()) == new
-    CommitLog(folder).close()  # adds the column
-    assert list(ClipInput(folder).outlines()) == new
 
 
 @pytest.mark.parametrize("found", ["[", "[[1], []]", "[[1,1,1,1], [[1]]]", "7", "[" * 100_000])
