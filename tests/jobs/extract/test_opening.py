@@ -264,12 +264,11 @@ def test_a_run_of_another_command_is_refused(config):
 def test_other_options_are_named_and_what_may_differ_is_not(config):
     begin(config)[0].close()
 
-    def make_older(content):
-        content["options"]["keep"] = 543
+    def make_different(content):
         content["options"].update(engine="as before", engine_options={"x": 1})
         content["source"].update(path="elsewhere", num_clips=99, num_frames=98)
 
-    edit(config.out, make_older)
+    edit(config.out, make_different)
     begin(config)[0].close()
     with pytest.raises(RunError) as caught:
         begin(config.replace(mode="image", skeleton="143"))

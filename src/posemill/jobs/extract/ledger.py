@@ -293,13 +293,14 @@ class Ledger(CommitLog):
         lengths = lengths or {}
         self._clips_failed = None
         with self.transaction():
-            self._database.execute("DELETE FROM meta WHERE key = 'finished_at'")
             rows = self._database.execute(
                 "SELECT failure_no, failures.unit_no, failures.clip_no, frame_index, is_chain OR "
                 "is_video OR frame_index IS NULL OR failures.num_frames != 1, split "
                 "FROM failures JOIN units USING (unit_no) JOIN clips ON clips.clip_no = "
                 "failures.clip_no"
             ).fetchall()
+            if rows or lengths:
+                self._database.execute("DELETE FROM meta WHERE key = 'finished_at'")
             for clip_no, split in {(row[2], row[5]) for row in rows}:
                 self._unfinish_clip(clip_no, split)
             whole = {row[1] for row in rows if row[4]}
