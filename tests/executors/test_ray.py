@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -103,3 +104,18 @@ def test_what_a_cluster_has_is_told(cluster):
 
     about = about_cluster("auto")
     assert (about["machines"], about["cpus"], about["gpus"]) == (1, 2.0, 0.0)
+
+
+def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_slots(functions, monkeypatch):
+    from posemill.executors import ray_cluster
+
+    monkeypatch.setattr(ray_cluster, "_SILENT_SECONDS", 3.0)
+    executor = ray_cluster.RayExecutor(2, Limits())
+    tasks = iter([("plain", 0), ("plain", 1), ("plain", 2), ("plain", 3)])
+    kinds = []
+    for event in executor.run(functions.make_function, lambda: next(tasks, None)):
+        kinds.append(type(event))
+        if kinds.count(Message) == 1 and isinstance(event, Message):
+            time.sleep(5)  # as a commit to a store that does not answer
+    assert Died not in kinds
+    assert kinds.count(Finished) == 4

@@ -1,4 +1,8 @@
-"""Whether a video file is as long as its container says: a demuxer ends in silence at a cut."""
+"""Whether a video file is as long as its container says: a demuxer ends in silence at a cut.
+
+GIF and FLV do not say how long they are, but every block says where the next one begins: they are
+whole where these lead to the end.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,15 @@ from typing import BinaryIO
 
 _SEGMENT_ID = b"\x18\x53\x80\x67"
 _EBML_ID = b"\x1a\x45\xdf\xa3"
+_ASF_HEADER = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
+_ASF_FILE = bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365")
+_GIF_EXTENSION, _GIF_IMAGE, _GIF_END = 0x21, 0x2C, 0x3B
 
 
 def missing_bytes(handle: BinaryIO) -> int:
-    """Return how many bytes are missing at the end of a Matroska, AVI, MP4 or GIF file; 0 if none.
+    """Return how many bytes of a file are missing, or cannot be reached; 0 if none.
 
-    0 also where the format does not tell. A GIF without its end mark counts as 1.
+    Known are Matroska, AVI, MP4, GIF, FLV and ASF (WMV); 0 also where a format does not tell.
     """
     size = handle.seek(0, 2)
     handle.seek(0)
@@ -22,8 +29,11 @@ def missing_bytes(handle: BinaryIO) -> int:
     if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
         return max(0, 8 + int(struct.unpack("<I", head[4:8])[0]) - size)
     if head[:3] == b"GIF":
-        handle.seek(max(0, size - 64))
-        return int(not handle.read().rstrip(b"\0").endswith(b";"))
+        return _unreached_in_gif(handle, size)
+    if head[:3] == b"FLV":
+        return _unreached_in_flv(handle, size)
+    if head == _ASF_HEADER[:12]:
+        return max(0, _size_of_asf(handle) - size)
     if head[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"):
         return max(0, _end_of_boxes(handle, size) - size)
     return 0
@@ -70,3 +80,65 @@ def _end_of_boxes(handle: BinaryIO, size: int) -> int:
             return size
         position += length
     return position
+
+
+def _unreached_in_gif(handle: BinaryIO, size: int) -> int:
+    """Return how many bytes lie behind the block that does not lead to another; 0 for a whole GIF.
+
+    A file without its end mark counts as one byte short.
+    """
+    handle.seek(6)
+    position = 13 + _palette_bytes(handle.read(5)[4:])
+    while position < size:
+        handle.seek(position)
+        kind, *rest = handle.read(11) + bytes(11)
+        if kind == _GIF_END:
+            handle.seek(position + 1)
+            return len(handle.read().strip(b"\0"))
+        if kind == _GIF_IMAGE:
+            position += 11 + _palette_bytes(bytes(rest[8:9]))  # with the byte of the code size
+        elif kind == _GIF_EXTENSION:
+            position += 2
+        else:
+            return size - position
+        handle.seek(position)
+        while length := int.from_bytes(handle.read(1), "little"):
+            handle.seek(length, 1)
+        position = handle.tell()
+    return 1
+
+
+def _palette_bytes(flags: bytes) -> int:
+    has_palette = flags and flags[0] & 0x80
+    return 3 << ((flags[0] & 7) + 1) if has_palette else 0
+
+
+def _unreached_in_flv(handle: BinaryIO, size: int) -> int:
+    """Return how many bytes lie behind the tag that does not lead to another; 0 for a whole FLV."""
+    handle.seek(5)
+    position = int.from_bytes(handle.read(4), "big") + 4
+    while position < size:
+        handle.seek(position)
+        length = 11 + int.from_bytes(handle.read(4)[1:], "big")
+        handle.seek(position + length)
+        # Behind each tag stands its length; some writers leave a 0 there.
+        if int.from_bytes(handle.read(4), "big") not in (length, 0):
+            return size - position
+        position += length + 4
+    return position - size
+
+
+def _size_of_asf(handle: BinaryIO) -> int:
+    """Return how long an ASF file should be, 0 where it was sent live and does not say."""
+    handle.seek(24)
+    (num_objects,) = struct.unpack("<I", handle.read(4).ljust(4, b"\0"))
+    position = 30
+    for _ in range(min(num_objects, 64)):
+        handle.seek(position)
+        head = handle.read(24).ljust(24, b"\0")
+        if head[:16] == _ASF_FILE:
+            body = handle.read(68).ljust(68, b"\0")
+            is_live = body[64] & 1
+            return 0 if is_live else int.from_bytes(body[16:24], "little")
+        position += int.from_bytes(head[16:24], "little")
+    return 0

@@ -23,6 +23,7 @@ _SUSPICIOUS_FRAMES = 64
 _GAP = 1.75
 # Containers whose frames follow each other at one rate, so that a gap alone tells of a loss.
 _STEADY_CONTAINERS = frozenset(["mpeg", "mpegts"])
+_TELLING_CONTAINERS = frozenset(["matroska", "asf"])
 _STEADY_CODECS = frozenset(["mpeg1video", "mpeg2video"])
 # A jump in time as long is a cut between two recordings.
 _CUT_SECONDS = 2.0
@@ -57,11 +58,11 @@ class LossWatch:
         self._is_steady = codec in _STEADY_CODECS and not _STEADY_CONTAINERS.isdisjoint(names)
         # Only AVI counts its frames, empty ones among them, in a number that recorders get right.
         self._promised = int(stream.frames) if "avi" in names else 0
-        # Matroska says when its longest stream ends, from 0 on: a word about the video where there
-        # is no sound. A damaged head may name the video twice.
+        # Matroska says when its longest stream ends, from 0 on, and ASF how long it lasts: a word
+        # about the video where there is no sound. A damaged head may name the video twice.
         is_silent = all(each.type == "video" for each in container.streams)
-        self._says_end = "matroska" in names and is_silent
-        if self._says_end and container.duration is not None:
+        self._says_end = is_silent and not _TELLING_CONTAINERS.isdisjoint(names)
+        if "matroska" in names and is_silent and container.duration is not None:
             self._end = container.duration / av.time_base
         self._num_packets = 0
         self._num_frames = 0

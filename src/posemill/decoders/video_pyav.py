@@ -271,7 +271,7 @@ class PyavReader:
                 number += 1
             else:
                 if self.is_cut:
-                    raise DamageError("the file ends before its container does; copy it again")
+                    raise DamageError("the file is cut off, or broken inside; copy it again")
         except DamageError as error:
             reason = "truncated" if self.is_cut else "corrupt"
             raise_decode_error(

@@ -7,6 +7,7 @@ even by SIGKILL: see `posemill.machine.processes`.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import signal
 import sys
@@ -100,6 +101,10 @@ class _Worker:
             return f"used {used >> 20} MB of memory, allowed are {limits.memory_bytes >> 20} MB"
         return ""
 
+    def forgive(self, seconds: float) -> None:
+        """Leave out a time in which nobody looked."""
+        self._seen = (self._seen[0], self._seen[1] + seconds)
+
     def _memory(self) -> int:
         try:
             return int(psutil.Process(self.process.pid).memory_info().rss)
@@ -176,6 +181,7 @@ class ProcessExecutor:
         self._waiting: Any = None
         self._is_stopping = False
         self._next_check = 0.0
+        self._checked_at = math.inf
 
     def run(
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
@@ -249,7 +255,13 @@ class ProcessExecutor:
             yield Died(task, place, reason, worker.index, is_from_outside, is_illegal)
 
     def _check(self) -> None:
+        # Who reads the events may have been busy, as with a commit to a store that is slow. What
+        # the workers said meanwhile was not read, and is no silence.
+        now = time.monotonic()
+        unwatched, self._checked_at = now - self._checked_at - _CHECK_SECONDS, now
         for worker in self._workers.values():
+            if unwatched > _CHECK_SECONDS:
+                worker.forgive(unwatched)
             if not worker.reason and (fault := worker.fault(self._limits)):
                 worker.kill(fault)
 

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from posemill import __version__
@@ -140,7 +140,7 @@ class _Actor:
     task: Any = None
     place: tuple[int, ...] = _NOWHERE
     is_ready: bool = False
-    heard_at: float = field(default_factory=time.monotonic)
+    silent_seconds: float = 0.0  # while somebody listened: who reads the events may be busy
 
 
 class RayExecutor:
@@ -208,7 +208,10 @@ class RayExecutor:
 
     def _wait(self) -> Iterator[Event]:
         answers = {actor.answer: actor for actor in self._actors.values()}
+        started = time.monotonic()
         ready, _ = ray.wait(list(answers), timeout=_TICK_SECONDS)
+        for actor in self._actors.values():
+            actor.silent_seconds += time.monotonic() - started
         if ready:  # all that are there by now: to wait for one of a thousand takes milliseconds
             ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=0)
         for answer in ready:
@@ -224,7 +227,7 @@ class RayExecutor:
             return
         except ray.exceptions.RayError as error:
             raise RunError(f"a worker of the Ray cluster failed: {_first_line(error)}") from error
-        actor.heard_at = time.monotonic()
+        actor.silent_seconds = 0.0
         if not actor.is_ready:
             self._check_machine(answer)
             actor.is_ready = True
@@ -272,7 +275,7 @@ class RayExecutor:
     def _check(self) -> None:
         now = time.monotonic()
         for actor in self._actors.values():
-            if actor.is_ready and now - actor.heard_at > _SILENT_SECONDS:
+            if actor.is_ready and actor.silent_seconds > _SILENT_SECONDS:
                 ray.kill(actor.handle)  # the answer that is waited for becomes an error
         if self._patient_until and any(actor.is_ready for actor in self._actors.values()):
             self._patient_until = 0.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from posemill.config import ExtractConfig
-from posemill.errors import DeviceError, RunError
+from posemill.errors import DeviceError, PosemillError, RunError
 from posemill.executors import Died, Message
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.ledger import Ledger
@@ -214,10 +214,37 @@ def test_crashes_outside_of_frames_blame_none(play):
 
 
 def test_workers_that_never_start_end_the_run(play):
-    with pytest.raises(RunError, match=r"workers die before they can start \(exit code 3\); see"):
+    with pytest.raises(RunError, match=r"workers die before they can start \(exit code 3\); if"):
         play(FRAMES, lambda _: [Died(None, (0, 0, 0, 0), "exit code 3", 0)] * 10)
 
 
 def test_what_no_worker_can_do_is_raised_as_what_it_is(play):
     with pytest.raises(DeviceError, match="no cuda:3 here"):
         play(FRAMES, lambda task: [Message(task, Fatal("DeviceError", "no cuda:3 here"))])
+
+
+def test_an_engine_s_own_class_of_error_is_raised_as_ours(play):
+    with pytest.raises(PosemillError, match="no licence"):
+        play(FRAMES, lambda task: [Message(task, Fatal("LicenceError", "no licence"))])
+
+
+def test_a_machine_that_takes_all_its_workers_with_it_does_not_end_the_run(play):
+    """64 workers on two machines: the 32 of one die at once, and once more on the next."""
+
+    def script(task):
+        script.tasks.append(task)
+        if len(script.tasks) > 64:
+            return None
+        index = len(script.tasks) % 32
+        return [Died(task, (0, 7, ESTIMATING, 0), "node died", index, is_from_outside=True)]
+
+    script.tasks = []
+    unit = play(FRAMES, script)
+    assert (unit.skip, unit.give_up, len(script.tasks)) == ({}, None, 65)
+
+
+def test_deaths_while_the_engine_is_loaded_blame_no_unit_and_end_the_run(play, tmp_path):
+    with pytest.raises(RunError, match=r"workers die before they can start .*fewer workers"):
+        play(FRAMES, dying([(-1, -1, STARTING, 0)] * 50))
+    with read_ledger(tmp_path) as database:
+        assert database.execute("SELECT count(*) FROM crashes").fetchone() == (0,)

@@ -292,3 +292,12 @@ def test_a_unit_without_any_frame_left_is_done_without_a_shard(work):
     assert summary(work({"skip": {0: "x", 1: "x", 2: "x"}, "name": "b", "stop": 3})) == [
         (None, [(1, 3, True, 0, [0, 1, 2])])
     ]
+
+
+def test_a_unit_whose_state_cannot_be_loaded_is_lost_with_its_reason(work):
+    broken = {"is_chain": True, "next_frame": 4, "state": b"of another engine", "length": 12}
+    (commit,) = work(broken, {"name": "b", "is_chain": True, "stop": 3})
+    first, second = commit.units
+    assert [(lost.num_frames, lost.reason) for lost in first.lost] == [(8, "unexpected error")]
+    assert (first.next_frame, first.is_done, first.num_rows) == (12, True, 0)
+    assert (second.is_done, second.num_rows, second.lost) == (True, 3, ())

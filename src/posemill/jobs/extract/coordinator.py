@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,11 +12,20 @@ from typing import Any
 
 import posemill.errors
 from posemill.config import JobConfig
-from posemill.errors import RunError, StoppedError
+from posemill.errors import PosemillError, RunError, StoppedError
 from posemill.executors import Died, Executor, Finished, Message
 from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.log import RunLog
-from posemill.jobs.extract.messages import DECODING, ESTIMATING, PHASES, Commit, Fatal, Task, Unit
+from posemill.jobs.extract.messages import (
+    DECODING,
+    ESTIMATING,
+    PHASES,
+    STARTING,
+    Commit,
+    Fatal,
+    Task,
+    Unit,
+)
 from posemill.jobs.extract.plan import group_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.snapshot import Snapshot, describe, live_note
@@ -34,9 +43,10 @@ _LIVE_SECONDS = 1.0
 _SHOW_SECONDS = 0.25
 _LOG_SECONDS = (10.0, 60.0)  # till the first line of progress in the log, and between two
 _MOST_TRIES = 10  # of one task without any progress, wherever it dies
-_MOST_FAILED_STARTS = 10  # in a row, of all workers together
-_MOST_OUTSIDE_KILLS = 30  # without any commit in between
 _MOST_ILLEGAL = 3  # illegal instructions, as long as no frame was ever done
+# Of one worker, without a commit of any in between: a machine that goes away takes many at once.
+_MOST_FAILED_STARTS = 10
+_MOST_OUTSIDE_KILLS = 30
 _PIECE_SHRINKS_BY = 8
 
 
@@ -87,8 +97,8 @@ class Coordinator:
         self._tries: dict[str, int] = {}
         # Units of a task under way that are done, to spare a look into the ledger at its end.
         self._done: dict[str, int] = {}
-        self._failed_starts = 0
-        self._outside_kills = 0  # since the last commit
+        self._failed_starts: Counter[int] = Counter()  # by worker, as are the next
+        self._outside_kills: Counter[int] = Counter()
         self._num_illegal = 0
         self._has_progress = False
         self._started_at = time.monotonic()
@@ -163,11 +173,13 @@ class Coordinator:
         return Task(name, units, min(before, piece_frames), True, leave_after=retry.suspect)
 
     def _receive(self, task: Task, value: Any) -> None:
-        self._failed_starts = self._outside_kills = 0
+        self._failed_starts.clear()
+        self._outside_kills.clear()
         if isinstance(value, Fatal):
             self._log.write(f"stopping: {value.message}")
             self._ledger.flush()
-            raise getattr(posemill.errors, value.kind)(value.message)
+            # An engine of another package may raise a class of its own.
+            raise getattr(posemill.errors, value.kind, PosemillError)(value.message)
         if isinstance(value, Commit):
             self._has_progress = True
             self._ledger.apply(value)
@@ -200,21 +212,19 @@ class Coordinator:
         )
         if died.is_illegal_instruction and not self._has_progress:
             self._count_illegal_instruction(died)
+        position, frame, phase, _ = died.place
+        # While the engine is loaded no unit was touched: none is to blame.
+        is_starting = task is None or phase == STARTING
         if died.is_from_outside:
             self._count_outside_kill(died)
-        elif task is None:
-            self._failed_starts += 1
-            if self._failed_starts >= _MOST_FAILED_STARTS:
-                raise RunError(
-                    f"workers die before they can start ({died.reason}); see "
-                    f"posemill logs {quoted(place_name(self._folder))} --worker {died.worker_index}"
-                )
+        elif is_starting:
+            self._count_failed_start(died)
         if task is None:
             return
         self._done.pop(task.name, None)
-        tries = self._tries.pop(task.name, 0) + (not died.is_from_outside)
+        is_blamed = not died.is_from_outside and not is_starting
+        tries = self._tries.pop(task.name, 0) + is_blamed
         left = self._ledger.load_units([unit.unit_no for unit in task.units], self._clips)
-        position, frame, phase, _ = died.place
         suspect = None
         if phase in (DECODING, ESTIMATING) and 0 <= position < len(task.units):
             suspect = task.units[position].unit_no
@@ -261,11 +271,20 @@ class Coordinator:
                 "again"
             )
 
-    def _count_outside_kill(self, died: Died) -> None:
-        self._outside_kills += 1
-        if self._outside_kills >= _MOST_OUTSIDE_KILLS:
+    def _count_failed_start(self, died: Died) -> None:
+        self._failed_starts[died.worker_index] += 1
+        if self._failed_starts[died.worker_index] >= _MOST_FAILED_STARTS:
             raise RunError(
-                f"workers were {died.reason} from outside {self._outside_kills} times without any "
+                f"workers die before they can start ({died.reason}); if the machine has too little "
+                "memory for the engine, use fewer workers; see "
+                f"posemill logs {quoted(place_name(self._folder))} --worker {died.worker_index}"
+            )
+
+    def _count_outside_kill(self, died: Died) -> None:
+        self._outside_kills[died.worker_index] += 1
+        if (number := self._outside_kills[died.worker_index]) >= _MOST_OUTSIDE_KILLS:
+            raise RunError(
+                f"workers were {died.reason} from outside {number} times without any "
                 "progress in between; no frame is to blame and none was given up: find out who "
                 "ends them (a scheduler, a limit on memory or time), then run the same command "
                 "again"

@@ -184,6 +184,11 @@ class FrameReader:
             return
         yield from self._fetch_video(lane)
 
+    def lose_all(self, lane: Lane, failed: Failed) -> Generator[Item, None, None]:
+        """Yield nothing: all that is left of a unit is lost."""
+        self._lose_rest(lane, None, failed)
+        yield from ()
+
     def _fetch_video(self, lane: Lane) -> Generator[Item, None, None]:
         """Yield the frames of a video at a URI; its length is counted when it is here."""
         clip, scratch = lane.unit.clip, self._listing.scratch

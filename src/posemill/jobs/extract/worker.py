@@ -172,7 +172,12 @@ class _TaskRun:
         )
 
     def _open_lane(self, position: int, unit: Unit) -> _OpenLane:
-        state, keep_from = self._handler.begin(unit), unit.next_frame
+        if unit.state is not None:  # a library may die of it
+            self._at((position, unit.next_frame, ESTIMATING))
+        state, keep_from = attempt(lambda: self._handler.begin(unit)), unit.next_frame
+        if isinstance(state, Failed):
+            lane = Lane(unit, position, unit.next_frame, None, keep_from=keep_from)
+            return lane, self._reader.lose_all(lane, state)
         if unit.state is not None and not self._handler.saves_states:
             # all again, to come to where it was
             unit = dataclasses.replace(unit, next_frame=unit.start_frame)
