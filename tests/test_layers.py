@@ -30,7 +30,7 @@ ALLOWED = {
     "testing": MIDDLE,
     # beside the command line, which starts it
     "web": MIDDLE | {"clips", "jobs", "inspection", "training", "api"},
-    "cli": MIDDLE | {"clips", "jobs", "inspection", "training", "api", "web"},
+    "cli": MIDDLE | {"clips", "jobs", "inspection", "training", "api", "web", "testing"},
 }
 # Heavy packages, and the only folders that wrap them.
 WRAPPED = {

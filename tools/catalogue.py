@@ -49,7 +49,7 @@ MODULES = (
     "training/tuning/*.py", "training/multigrid/*.py", "training/video/sets.py",
     "training/video/problems.py", "training/models/video/*.py",
     "training/data/*.py", "training/tasks/building.py", "training/tasks/*_kind.py",
-    "training/runs/checkpoints.py",
+    "training/runs/checkpoints.py", "testing/synthetic.py",
     "training/runs/inference.py", "training/runs/live.py", "training/runs/logs.py",
     "training/runs/run_folder.py", "training/runs/status.py", "web/server.py",
 )  # fmt: skip

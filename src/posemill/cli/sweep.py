@@ -140,7 +140,7 @@ def synthetic_corpus(
     overwrite: Overwrite = False,
 ) -> None:
     """Write a made-up gloss corpus in PHOENIX layout, to try CTC training on."""
-    from posemill.training.data.synthetic import CorpusOptions, write_corpus
+    from posemill.testing.synthetic import CorpusOptions, write_corpus
 
     few = max(2, train * 2 // 15)
     options = CorpusOptions(glosses, {"train": train, "dev": few, "test": few}, seed=seed)

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from posemill.training.config import resolve
-from posemill.training.config.resolve import read_config, resolve_config, write_config
+from posemill.training.config.resolve import Resolved, read_config, resolve_config
 from posemill.training.config.train_config import TrainConfig
 
 
@@ -61,6 +61,6 @@ def test_the_memory_is_that_of_the_machine_unless_told(monkeypatch):
 
 def test_a_written_configuration_is_read_back(tmp_path):
     config = TrainConfig(preset="extreme", epochs=7, workers=2)
-    write_config(config, tmp_path / "a.toml")
+    (tmp_path / "a.toml").write_text(Resolved.of(config).to_toml(), encoding="utf-8")
     assert TrainConfig(**read_config(tmp_path / "a.toml")) == config
     assert resolve_config(tmp_path / "a.toml").config == config

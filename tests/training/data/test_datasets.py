@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_sets import make_set
 
 from posemill.errors import ConfigError, FormatError, TrainingError
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.cache import verify_once
-from posemill.training.data.datasets import Sample, load_sets, make_set
+from posemill.training.data.datasets import Sample, load_sets
 
 as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_sets import make_set
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data import loaders
 from posemill.training.data.batches import BatchMaker
-from posemill.training.data.datasets import Sample, make_set
+from posemill.training.data.datasets import Sample
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.loop.distributed import World
 from posemill.training.tasks.workload import Split

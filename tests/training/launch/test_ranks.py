@@ -19,7 +19,7 @@ import torch
 
 import posemill
 from posemill.errors import RunError, TrainingError
-from posemill.training.config.resolve import write_config
+from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch import modes, probe
 from posemill.training.launch.ranks import RankSpec, run_ranks
@@ -84,7 +84,7 @@ def test_ranks_leave_with_their_parent_and_one_process_can_continue(
                       optimizer="sgd")  # fmt: skip
     config = tmp_path / "config.toml"
     ranks = {"mode": "multi_process", "processes": 2}
-    write_config(TrainConfig(**fields | ranks), config)
+    config.write_text(Resolved.of(TrainConfig(**fields | ranks)).to_toml(), encoding="utf-8")
     parent = start_process(
         [sys.executable, "-m", "posemill", "train", str(config)],
         env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},
@@ -137,7 +137,7 @@ def test_torchrun_is_recognised_and_its_world_is_used(settings: Settings, tmp_pa
     fields = settings(mode="auto", epochs=1, model_options=NO_DROPOUT)
     train(fields | {"mode": "single", "out": str(tmp_path / "single")})
     config = tmp_path / "config.toml"
-    write_config(TrainConfig(**fields), config)
+    config.write_text(Resolved.of(TrainConfig(**fields)).to_toml(), encoding="utf-8")
     ended = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
          "-m", "posemill", "train", str(config)],

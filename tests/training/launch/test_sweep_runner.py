@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from posemill.cli.app import build_app
 from posemill.errors import ConfigError
 from posemill.machine.limits import count_cores
-from posemill.training.config.resolve import write_config
+from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch import sweep_runner
 from posemill.training.launch.sweep import Sweep, read_sweep
@@ -156,7 +156,9 @@ def test_two_real_trainings_run_by_the_command(
     tmp_path: Path, settings: Callable[..., dict[str, Any]]
 ) -> None:
     fields = settings(epochs=2)
-    write_config(TrainConfig(**fields), tmp_path / "config.toml")
+    (tmp_path / "config.toml").write_text(
+        Resolved.of(TrainConfig(**fields)).to_toml(), encoding="utf-8"
+    )
     path = tmp_path / "sweep.toml"
     path.write_text(f'config = "config.toml"\nout = "{tmp_path}/out"\n[grid]\nlr = [0.0, 0.01]\n')
     result = CliRunner().invoke(build_app(), ["sweep", str(path), "--json"])
@@ -177,7 +179,9 @@ def test_a_killed_sweep_leaves_no_training_behind(
 ) -> None:
     """Real trainings, each with a loader process; the sweep is killed and cannot tell them."""
     fields = settings(epochs=100_000, num_workers=1, save_every_steps=1, eval_every=100_000)
-    write_config(TrainConfig(**fields), tmp_path / "config.toml")
+    (tmp_path / "config.toml").write_text(
+        Resolved.of(TrainConfig(**fields)).to_toml(), encoding="utf-8"
+    )
     path = tmp_path / "sweep.toml"
     path.write_text(f'config = "config.toml"\nout = "{tmp_path}/out"\n[grid]\nlr = [0.01]\n')
     (job,) = read_sweep(path).jobs

@@ -16,7 +16,7 @@ import torch
 
 import posemill
 from posemill.errors import RunError, TrainingError
-from posemill.training.config.resolve import write_config
+from posemill.training.config.resolve import Resolved
 from posemill.training.launch.start import load_model, train
 from posemill.training.loop.stepping import Stepper
 from posemill.training.runs.run_folder import RunFolder
@@ -97,7 +97,9 @@ def test_a_killed_training_continues_and_equals_an_unbroken_one(
     train(fields | {"out": str(tmp_path / "whole")})
     cut = tmp_path / "cut"
     config = tmp_path / "config.toml"
-    write_config(posemill.TrainConfig(**fields | {"out": str(cut)}), config)
+    config.write_text(
+        Resolved.of(posemill.TrainConfig(**fields | {"out": str(cut)})).to_toml(), encoding="utf-8"
+    )
     process = start_process(
         [sys.executable, "-m", "posemill", "train", str(config)],
         env={**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"},

@@ -33,11 +33,6 @@ def test_the_short_cycle_changes_size_and_batch_and_never_the_frames() -> None:
     assert full == (Shape(4, 32, 112), Shape(2, 32, 158), Shape(1, 32, 224))
 
 
-def test_the_average_batches() -> None:
-    averages = [round(phase.average_batch, 2) for phase in PAPER.phases[:4]]
-    assert averages == [10.67, 5.33, 4.67, 2.33]
-
-
 def test_239_epochs_become_358_with_3_42_times_fewer_iterations() -> None:
     assert PAPER.total_epochs == 358
     assert round(PAPER.saving, 2) == 3.42
@@ -98,13 +93,6 @@ def test_the_warm_up_rises_to_the_rate_at_its_end() -> None:
     assert rate(17) == pytest.approx((0.01 + 0.8) / 2)
     long = PAPER.phases[0].stop_epoch + 1
     assert PAPER.learning_rate(long - 0.5, lr=0.1, warmup_epochs=long) < 0.1 * 4
-
-
-def test_fewer_frames_are_drawn_further_apart_and_smaller_crops_of_smaller_pictures() -> None:
-    shapes = [shapes[-1] for shapes in PAPER.long_cycle]
-    assert [PAPER.frame_strides(shape, 2) for shape in shapes] == [(2, 8), (2, 4), (2, 4), (2, 2)]
-    sizes = [PAPER.jitter_size(shape, 256) for shape in PAPER.long_cycle[-1]]
-    assert sizes == [128, 181, 256]
 
 
 def test_phases_follow_each_other_and_short_schedules_leave_some_out() -> None:

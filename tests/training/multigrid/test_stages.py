@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_sets import make_set
 
 from posemill.errors import ConfigError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import BatchMaker, Draw
-from posemill.training.data.datasets import Sample, make_set
+from posemill.training.data.datasets import Sample
 from posemill.training.launch.start import train
 from posemill.training.loop.schedules import learning_rate
 from posemill.training.loop.stepping import Stepper

@@ -12,7 +12,7 @@ import posemill
 from posemill.errors import ConfigError, TrainingError
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
-from posemill.training.data.synthetic import CorpusOptions, write_corpus
+from posemill.testing.synthetic import CorpusOptions, write_corpus
 from posemill.training.launch.start import TrainResult, train
 from posemill.training.tasks.scorers import CtcScorer, best_head
 

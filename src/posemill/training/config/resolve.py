@@ -62,8 +62,3 @@ def _workers(config: TrainConfig, cores: int) -> int:
 def read_config(path: Path) -> dict[str, Any]:
     """Return the settings of a TOML file by flat name."""
     return provenance.read_toml(TrainConfig, path)
-
-
-def write_config(config: TrainConfig, path: Path) -> None:
-    """Write the whole configuration as TOML that `read_config` reads back equal."""
-    path.write_text(provenance.Resolved(config, {}).to_toml(), encoding="utf-8")

@@ -166,4 +166,3 @@ def _batches_of(
 
 
 FIELDS = TrainConfig.all_fields()
-GROUPS = tuple(TrainConfig.groups())

@@ -251,14 +251,6 @@ class BucketSampler(Sampler[list[Draw]]):
         """Begin the next iteration in this epoch, before this step."""
         self.epoch, self.step = epoch, step
 
-    def state(self) -> dict[str, int]:
-        """Return the position, for a checkpoint."""
-        return {"epoch": self.epoch, "step": self.step}
-
-    def load_state(self, state: dict[str, int]) -> None:
-        """Go back to a position that `state` gave."""
-        self.set_position(state["epoch"], state["step"])
-
     def __iter__(self) -> Iterator[list[Draw]]:
         for step, batch in enumerate(self._batches()):
             if step >= self.step:

@@ -18,7 +18,7 @@ from posemill.skeletons import full_name, get_skeleton
 from posemill.terminal import counted
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.annotations import read_annotations
-from posemill.training.data.cache import RamStore, Store, precompute, verify_once
+from posemill.training.data.cache import Store, precompute, verify_once
 from posemill.training.data.labels import (
     NO_GROUPS,
     Groups,
@@ -112,31 +112,6 @@ class KeypointSet:
             clip_ids=tuple(self.clip_ids[i] for i in chosen),
             groups=self.groups.select(chosen),
         )
-
-
-def make_set(
-    samples: Sequence[Sample],
-    class_names: Sequence[str],
-    *,
-    skeleton_name: str | None = None,
-    task: str = "classify",
-) -> KeypointSet:
-    """Return a set of samples that are already in memory, as they are."""
-    offsets = np.cumsum([0, *(len(sample.points) for sample in samples)], dtype=np.int64)
-    store = RamStore(
-        np.concatenate([sample.points for sample in samples]).astype(np.float32),
-        np.concatenate([sample.mask for sample in samples]).astype(bool),
-        offsets,
-    )
-    return KeypointSet(
-        store,
-        np.arange(len(samples)),
-        tuple(sample.target for sample in samples),
-        tuple(f"sample{index}" for index in range(len(samples))),
-        tuple(class_names),
-        skeleton_name,
-        task,
-    )
 
 
 def load_sets(

@@ -58,11 +58,6 @@ class Phase:
         """The shape of the long cycle."""
         return self.shapes[-1]
 
-    @property
-    def average_batch(self) -> float:
-        """Clips of a step, where one of the full shape has one."""
-        return sum(shape.batch for shape in self.shapes) / len(self.shapes)
-
 
 @dataclass(frozen=True)
 class Multigrid:
@@ -214,11 +209,3 @@ class Multigrid:
         if epoch >= warmup_epochs:
             return rate
         return warmup_from + (rate - warmup_from) * epoch / warmup_epochs
-
-    def frame_strides(self, shape: Shape, stride: int = 1) -> tuple[int, int]:
-        """Return the least and the most frames from one to the next that a shape draws from."""
-        return stride, stride * (self.num_frames // shape.num_frames)
-
-    def jitter_size(self, shape: Shape, size: int) -> int:
-        """Return the least side before cropping for a shape, where the full one has `size`."""
-        return round(size * shape.size / self.size)

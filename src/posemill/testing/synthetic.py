@@ -21,7 +21,6 @@ from posemill.files import atomic_path
 from posemill.outputs import Outputs
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
-from posemill.training.data.annotations import read_annotations
 
 Array = npt.NDArray[np.float64]
 Rng = np.random.Generator
@@ -126,17 +125,6 @@ def _paths_of(out: Path, split: str) -> tuple[Path, Path]:
     """Return the files of annotations and of keypoints."""
     annotations = out / "annotations" / "manual" / f"SYNTHETIC.{split}.corpus.csv"
     return annotations, out / "keypoints" / f"{split}_keypoints.npz"
-
-
-def write_keypoints_of(annotations: Path, out: Path, options: CorpusOptions | None = None) -> None:
-    """Write keypoints for the clips of existing annotation files, real ones for example."""
-    by_split: dict[str, dict[str, list[str]]] = {}
-    for name, row in read_annotations(annotations).items():
-        by_split.setdefault(row.split or "train", {})[name] = row.label.split()
-    for split, sentences in by_split.items():
-        limit = ((options and options.num_clips) or {}).get(split, len(sentences))
-        chosen = dict(list(sentences.items())[:limit])
-        write_keypoints(out, split, chosen, options or CorpusOptions())
 
 
 def write_keypoints(

@@ -8,17 +8,11 @@ import pytest
 
 from posemill.errors import TrainingError
 from posemill.skeletons import get_skeleton
+from posemill.testing import synthetic
+from posemill.testing.synthetic import CorpusOptions, make_clips, write_corpus, write_keypoints
 from posemill.training.config.data_settings import DataSettings
-from posemill.training.data import synthetic
 from posemill.training.data.annotations import read_annotations
 from posemill.training.data.datasets import load_sets
-from posemill.training.data.synthetic import (
-    CorpusOptions,
-    make_clips,
-    write_corpus,
-    write_keypoints,
-    write_keypoints_of,
-)
 
 as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 
@@ -129,24 +123,14 @@ def test_hands_go_missing_for_some_frames() -> None:
     assert all((points[~mask] == 0).all() for points, mask in clips)
 
 
-def test_keypoints_for_existing_annotations(tmp_path: Path) -> None:
-    head = "name|video|start|end|speaker|orth|translation\n"
-    path = tmp_path / "X.dev.corpus.csv"
-    path.write_text(head + "x|x/1/*.png|-1|-1|S|REGEN|r\ny|y/1/*.png|-1|-1|S|SONNE REGEN|s\n")
-    write_keypoints_of(path, tmp_path / "keypoints", CorpusOptions(num_clips={"dev": 1}))
-    with np.load(tmp_path / "keypoints" / "dev_keypoints.npz") as file:
-        assert set(file["video_ids"]) == {"x"}
-    write_keypoints_of(path, tmp_path / "all")
-    with np.load(tmp_path / "all" / "dev_keypoints.npz") as file:
-        assert file["clip_ids"].tolist() == ["x", "y"]
-        one, two = make_clips({"x": ["REGEN"], "y": ["SONNE", "REGEN"]}, CorpusOptions())
-        np.testing.assert_array_equal(file["keypoints"], np.concatenate([one[0], two[0]]))
-
-
 def test_the_real_annotations_are_read_by_the_same_options(shared: Path, tmp_path: Path) -> None:
     real = shared / "datasets" / "phoenix14t"
-    limits = CorpusOptions(num_clips={"train": 20, "dev": 5, "test": 5})
-    write_keypoints_of(real, tmp_path / "keypoints", limits)
+    sentences: dict[str, dict[str, list[str]]] = {}
+    for name, row in read_annotations(real).items():
+        sentences.setdefault(row.split, {})[name] = row.label.split()
+    for split, count in (("train", 20), ("dev", 5), ("test", 5)):
+        few = dict(list(sentences[split].items())[:count])
+        write_keypoints(tmp_path / "keypoints", split, few, CorpusOptions())
     options = as_they_are(
         str(tmp_path / "keypoints"), str(real), task="ctc", short_clips="drop",
         cache_folder=str(tmp_path / "cache"),
