@@ -88,8 +88,10 @@ def test_the_calls_on_a_run_hand_on_their_options(behind: Recorder) -> None:
     assert answer(front.evaluate, "run") == (("run",), usual)
     given = {"split": "dev", "checkpoint": "last", "device": "cpu", "data": "d", "labels": "l"}
     assert answer(front.evaluate, "run", **given)[1] == given
-    assert answer(front.predict, "run", []) == (("run", []), {"device": "auto"})
-    assert answer(front.predict, "run", [], device="cpu")[1] == {"device": "cpu"}
+    usual = {"device": "auto", "pictures": None}
+    assert answer(front.predict, "run", []) == (("run", []), usual)
+    given = {"device": "cpu", "pictures": "there"}
+    assert answer(front.predict, "run", [], **given)[1] == given
     assert answer(front.data_of, "run") == (("run",), {})
 
 

@@ -168,7 +168,7 @@ def test_loader_processes_follow_the_mode() -> None:
     assert ModePlan("single", 1, 1, "").apply(config.replace(num_workers=0)).num_workers == 0
 
 
-def test_the_precision_is_a_fact_of_the_hardware_not_of_a_stopwatch(
+def test_the_precision_before_anything_is_measured_is_that_of_the_hardware(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = TrainConfig(device="cpu")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,9 @@ import torch
 import posemill
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch import modes, probe
-from posemill.training.launch.probe import probe_mode
+from posemill.training.launch.probe import probe_mode, probe_precision
+from posemill.training.launch.start import train
+from posemill.training.loop.precision import Precision
 from posemill.training.multigrid.stages import Stages
 from posemill.training.tasks.building import build_workload
 
@@ -129,3 +132,44 @@ def test_processes_are_not_tried_where_there_is_no_time_for_them(
     workload = build_workload(config)
     plan = probe_mode(workload, partial(build_workload, config), config, most_seconds=15.0)
     assert "no time to try several processes" in plan.reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "bf16_seconds", "expected"),
+    [("auto", 0.8, "bf16"), ("auto", 1.0, "fp32"), ("auto", 1.3, "fp32"), ("bf16", 1.3, "bf16"),
+     ("mixed", 1.3, "bf16")],
+)  # fmt: skip
+def test_auto_takes_bf16_only_where_it_is_faster(
+    asked: str, bf16_seconds: float, expected: str, settings: Settings, monkeypatch: Any
+) -> None:
+    measured = {"fp32": 1.0, "bf16": bf16_seconds}
+    monkeypatch.setattr(probe, "measure_in_turn", lambda *_: dict(measured))
+    config = TrainConfig(**settings(precision=asked))
+    usual = Precision("bf16", "this CPU has bf16 instructions", "cpu")
+    found = probe_precision(build_workload(config), config, usual, threads=1)
+    assert found.name == expected
+    assert ("a step takes: fp32 1000 ms, bf16 " in found.reason) is (asked == "auto")
+
+
+def test_both_formats_take_turns_on_the_data(settings: Settings) -> None:
+    config = TrainConfig(**settings(precision="auto"))
+    usual = Precision("bf16", "this CPU has bf16 instructions", "cpu")
+    found = probe_precision(build_workload(config), config, usual, threads=1)
+    assert found.name in ("fp32", "bf16")
+    assert re.search(r"a step takes: fp32 \d+ ms, bf16 \d+ ms$", found.reason)
+
+
+def test_a_training_is_in_fp32_where_bf16_is_slower_and_stays_so(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "posemill.training.launch.start.plan_precision", lambda _: Precision("bf16", "has", "cpu")
+    )
+    slow = {"fp32": 1.0, "bf16": 1.3}
+    monkeypatch.setattr(probe, "measure_in_turn", lambda *_: dict(slow))
+    result = train(settings(precision="auto", epochs=1))
+    assert result.summary["precision"] == "fp32"
+    assert "not faster with them" in result.summary["precision_reason"]
+    slow["bf16"] = 0.5  # a run that goes on is not measured again
+    again = train(settings(precision="auto", epochs=2, resume=True))
+    assert again.summary["precision"] == "fp32"

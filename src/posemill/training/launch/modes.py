@@ -118,7 +118,7 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
 
 
 def plan_precision(config: TrainConfig) -> Precision:
-    """Return the number format, by what the hardware has: a stopwatch would change the results."""
+    """Return the number format by what the hardware has; `probe_precision` measures it."""
     device = choose_device(config.device)
     if _is_fp32_for_all(config, device):
         return Precision("fp32", "deterministic: the same on every CPU", "cpu")
@@ -153,6 +153,8 @@ def resolve_hardware(resolved: Resolved) -> Resolved:
         with processor_made_ready(config):
             chosen = plan_precision(config)
         found["precision"], why["precision"] = chosen.name, chosen.reason
+        if config.precision == "auto" and chosen.name == "bf16" and device.type == "cpu":
+            why["precision"] += "; measured against fp32 at the start"
     planned = (plan.apply(config) if plan else config).to_dict()
     asked = {"parallel": "auto", "processes": 0, "threads": 0}
     for name in (name for name, value in asked.items() if getattr(config, name) == value):

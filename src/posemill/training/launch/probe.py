@@ -1,8 +1,9 @@
-"""A short measurement on the real model and data: which mode."""
+"""A short measurement on the real model and data: which mode, and which number format."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,9 @@ from posemill.machine.limits import count_cores
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.modes import ModePlan
 from posemill.training.launch.ranks import run_ranks
+from posemill.training.launch.torchrun import under_torchrun
 from posemill.training.loop.distributed import World
+from posemill.training.loop.precision import Precision
 from posemill.training.loop.rank import MakeWorkload
 from posemill.training.multigrid.stages import Stages
 from posemill.training.tasks.workload import Workload
@@ -21,6 +24,7 @@ from posemill.training.tuning.timed_steps import MOST_STEPS, TimedSteps, measure
 
 _CPU = torch.device("cpu")
 PROCESS_SECONDS = 25.0  # that a measurement of several processes takes, with their start
+_CLEARLY = 1.03  # less is noise
 _PAYS_AFTER_SECONDS = 30.0  # below, starting processes costs more than they save
 
 
@@ -78,6 +82,33 @@ def probe_mode(
     reason = f"a step takes: {measured}; {note}"
     chosen = {"single": one, "multi_thread": many, "multi_process": ranks}[best]
     return ModePlan(best, chosen.processes, chosen.threads, reason)
+
+
+def probe_precision(
+    workload: Workload, config: TrainConfig, usual: Precision, *, threads: int
+) -> Precision:
+    """Return the number format of a training: fp32 on a CPU that is not faster with its bf16.
+
+    Both take turns on the first batches. What was asked for by name stays; so does what processes
+    of torchrun choose, which could measure differently.
+
+    Args:
+        workload: Its model is copied.
+        config: The settings as they were given.
+        usual: What the hardware has, by `plan_precision`.
+        threads: Of the training.
+    """
+    is_open = config.precision == "auto" and usual.name == "bf16" and usual.device_type == "cpu"
+    if not is_open or under_torchrun():
+        return usual
+    one = config.replace(parallel="single", processes=1, threads=threads, workers=0, compile="off")
+    arms = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
+    seconds = measure_in_turn(workload, arms, _CPU)
+    measured = ", ".join(f"{name} {value * 1000:.0f} ms" for name, value in seconds.items())
+    if seconds["bf16"] * _CLEARLY < seconds["fp32"]:
+        return replace(usual, reason=f"{usual.reason}; a step takes: {measured}")
+    reason = f"this CPU has bf16 instructions and is not faster with them; a step takes: {measured}"
+    return Precision("fp32", reason, "cpu")
 
 
 def check_divisible(workload: Workload, plan: ModePlan) -> None:

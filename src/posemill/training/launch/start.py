@@ -28,7 +28,7 @@ from posemill.training.launch.modes import (
     plan_precision,
     processor_made_ready,
 )
-from posemill.training.launch.probe import check_divisible, probe_mode
+from posemill.training.launch.probe import check_divisible, probe_mode, probe_precision
 from posemill.training.launch.ranks import launch, refuse_second_start
 from posemill.training.launch.torchrun import is_first_process, under_torchrun
 from posemill.training.loop.precision import Precision, choose_device, precision_of_run
@@ -171,10 +171,8 @@ def _run_in(
     workload = make()  # what is wrong with the data shows here, before anything is written
     if continues:
         _check_continued(folder, workload)
-    precision = (continues and _precision_of(folder, config)) or plan_precision(config)
+    precision = _decide_precision(folder, workload, config, plan=plan, continues=continues)
     config = config.replace(precision=precision.name)
-    if "model" not in workload.identity:  # the user's own
-        try_one_batch(workload, config, precision)
     if plan is None:
         plan = _plan_of(folder, config) if continues else probe_mode(workload, make, config)
     check_divisible(workload, plan)
@@ -229,6 +227,23 @@ def _lock_new(folder: RunFolder, lock: ExitStack) -> LogFile:
         log = lock.enter_context(folder.made_and_locked())
     folder.check(resume=False)
     return log
+
+
+def _decide_precision(
+    folder: RunFolder,
+    workload: Workload,
+    config: TrainConfig,
+    *,
+    plan: ModePlan | None,
+    continues: bool,
+) -> Precision:
+    """Return the number format: as the run began, as asked for, or as measured."""
+    precision = (continues and _precision_of(folder, config)) or plan_precision(config)
+    if "model" not in workload.identity:  # the user's own
+        try_one_batch(workload, config.replace(precision=precision.name), precision)
+    if continues:
+        return precision
+    return probe_precision(workload, config, precision, threads=plan.threads if plan else 1)
 
 
 def _check_continued(folder: RunFolder, workload: Workload) -> None:

@@ -15,7 +15,7 @@ from posemill.machine.allocator import freed_memory_returned
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.modes import plan_mode, plan_precision, processor_made_ready
-from posemill.training.launch.probe import probe_mode
+from posemill.training.launch.probe import probe_mode, probe_precision
 from posemill.training.launch.torchrun import under_torchrun
 from posemill.training.tasks.building import build_workload
 from posemill.training.tuning.arms import MakeFor
@@ -124,11 +124,13 @@ def as_it_would_run(
     config = resolved.config
     if resolved.sources["workers"].startswith("machine"):
         config = config.replace(workers=-1)
-    config = config.replace(precision=plan_precision(config).name)
-    workload = make(config)
-    plan = plan_mode(config) or probe_mode(
-        workload, partial(make, config), config, most_seconds=most_seconds
-    )
+    workload, plan = make(config), plan_mode(config)
+    threads = plan.threads if plan else 1
+    precision = probe_precision(workload, config, plan_precision(config), threads=threads)
+    config = config.replace(precision=precision.name)
+    if plan is None:
+        task = partial(make, config)
+        plan = probe_mode(workload, task, config, most_seconds=most_seconds)
     return plan.apply(config, is_threadsafe=workload.train.is_threadsafe)
 
 
