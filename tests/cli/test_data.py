@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posemill.cli.app import build_app, main
-from posemill.cli.data import _say_losses
+from posemill.cli.data import say_losses
 from posemill.errors import ConfigError, PosemillError
 from posemill.formats import FORMATS
 from posemill.records import PoseClip
@@ -324,10 +324,10 @@ def test_losses_are_said_in_chinese_one_by_one(
         "x and y beyond a thousandth of a pixel; scores beyond a millionth",
         "16 of 33 points of pose; 21 of 21 points of left hand (holistic-543 as coco-17)",
     )
-    _say_losses(losses)
+    say_losses(losses)
     assert capsys.readouterr().err == f"not kept: {'; '.join(losses)}\n"
     monkeypatch.setenv("POSEMILL_LANG", "zh")
-    _say_losses(losses)
+    say_losses(losses)
     assert capsys.readouterr().err == (
         "未保留：z；x、y 的千分之一像素以下部分；置信度的百万分之一以下部分；"
         "pose的 33 个点中的 16 个；左手（holistic-543 转为 coco-17）的 21 个点中的 21 个\n"

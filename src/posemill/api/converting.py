@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from posemill.api.arguments import AnyPath, Names, Size, here, names_of, parse_size
+from posemill.api.arguments import AnyPath, Names, Size, expect_folder, here, names_of, parse_size
 from posemill.api.progress import track
 from posemill.clips.inputs import ClipInput, open_inputs
 from posemill.errors import ConfigError
@@ -68,9 +68,12 @@ def prepare(
         run, splits=splits, skeleton=skeleton, normalize=normalize, interpolate=interpolate,
         fill=fill, from_format=from_format, size=size, person=person,
     )  # fmt: skip
-    return preparing.prepare(
+    expect_folder(out, kind="what `prepare` writes")
+    prepared = preparing.prepare(
         source, here(out), recipe=recipe, overwrite=overwrite, watch=_bar("preparing", progress)
     )
+    _note_run_beside(source)
+    return prepared
 
 
 def export(
@@ -115,10 +118,12 @@ def export(
         fill=fill, from_format=from_format, size=size, replace=replace, person=person,
     )  # fmt: skip
     target = format_of(to, out)
-    return export_clips(
+    summary = export_clips(
         source, target, here(out), recipe=recipe, overwrite=overwrite,
         watch=_bar("exporting", progress),
     )  # fmt: skip
+    _note_run_beside(source)
+    return summary
 
 
 def format_of(to: str | None, out: AnyPath) -> str:
@@ -174,10 +179,13 @@ def import_run(
     source, recipe = _open_shaped(
         path, splits=splits, skeleton=skeleton, from_format=from_format, size=size, person="all"
     )
-    return import_clips(
+    expect_folder(out, kind="a run")
+    summary = import_clips(
         source, Path(out), recipe=recipe, overwrite=overwrite, dry_run=dry_run,
         watch=_bar("importing", progress),
     )  # fmt: skip
+    _note_run_beside(source)
+    return summary
 
 
 def merge(
@@ -209,10 +217,12 @@ def merge(
     sources = open_inputs(paths, format_name=from_format, size_wh=parse_size(size))
     _warn_unfinished(*sources)
     recipe = Recipe(layout=None if skeleton is None else str(skeleton))
-    return merge_clips(
+    summary = merge_clips(
         sources, Path(out), recipe=recipe, overwrite=overwrite, dry_run=dry_run,
         watch=_bar("merging", progress),
     )  # fmt: skip
+    _note_run_beside(*sources)
+    return summary
 
 
 def _open_shaped(
@@ -239,6 +249,15 @@ def _open_shaped(
     )  # fmt: skip
     _warn_unfinished(source)
     return source, recipe
+
+
+def _note_run_beside(*sources: ClipInput) -> None:
+    for source in sources:
+        if source.uses_run_beside and source.run_beside is not None:
+            warn_caller(
+                f"{source.path} does not hold labels and sizes of pictures; those of the run "
+                f"beside it, {source.run_beside.folder}, were taken"
+            )
 
 
 def _warn_unfinished(*sources: ClipInput) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from posemill.api.arguments import AnyPath
+from posemill.api.arguments import AnyPath, expect_folder
 from posemill.api.progress import show_progress
 from posemill.api.run_progress import ProgressView
 from posemill.config import FramesConfig
@@ -86,5 +86,6 @@ def frames(
     else:
         given = {"source": source, "out": out, **settings}
         config = FramesConfig(**{name: value for name, value in given.items() if value is not None})
+    expect_folder(config.out, kind="what `frames` writes")
     with ProgressView(progress) as view:
         return write_frames(config, on_progress=view.show, on_plan=on_plan, on_count=view.count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +76,8 @@ def extract(
             config, clips=clips, on_progress=show, on_plan=on_plan, on_count=count
         )
     if file is not None and summary.num_frames:
-        export(config.out, out=file, overwrite=config.overwrite, progress=progress)
+        exported = export(config.out, out=file, overwrite=config.overwrite, progress=progress)
+        summary = dataclasses.replace(summary, losses=exported.losses)
     return summary
 
 

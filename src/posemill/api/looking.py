@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from posemill.api.arguments import AnyPath, Names, Size, here, names_of, parse_size
+from posemill.api.arguments import AnyPath, Names, Size, expect_folder, here, names_of, parse_size
 from posemill.api.progress import is_notebook, show_progress, track
 from posemill.clips.inputs import ClipInput, open_inputs
 from posemill.errors import PosemillError
@@ -97,11 +97,12 @@ def visualize(
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
     folder = here(out)
+    expect_folder(folder, kind="what `visualize` writes")
     material = ClipInput(
         Path(run), format_name=from_format, size_wh=parse_size(size), splits=names_of(splits),
         person=person,
     )  # fmt: skip
-    found = _originals(material.facts(), originals)
+    found = _originals(material.picture_facts(), originals)
     request = DrawRequest(
         num_samples=None if all else num_samples, clip_ids=names_of(clips), seed=seed, video=video,
         style=style,
@@ -146,7 +147,7 @@ def report(
     total = material.num_frames
     clips = track(material.clips_so_far(), "measuring", total, len, progress=progress)
     quality = measure_all(clips)
-    found = _originals(material.facts(), originals)
+    found = _originals(material.picture_facts(), originals)
     with show_progress("drawing frames", progress=progress) as found.on_frame:
         write_report(material, quality, Path(out), originals=found)
     outputs.record(Path(out))
@@ -203,7 +204,7 @@ def compare(
         [Path(one), Path(other)], format_name=from_format, size_wh=parse_size(size),
         splits=names_of(splits), person="main",
     )  # fmt: skip
-    found = _originals(first.facts(), originals)
+    found = _originals(first.picture_facts(), originals)
     pairing = Pairing.of(first, second, layout)
     total = sum(pairing.one.num_frames[key] for key in pairing.common)
     pairs = track(pairing.clips(), "comparing", total, lambda pair: len(pair[0]), progress=progress)

@@ -104,8 +104,9 @@ def merge(
         )  # fmt: skip
     _print_run(summary, as_json=as_json, dry_run=dry_run)
     if file is not None and not dry_run:
-        converting.export(run, out=file, skeleton=skeleton, overwrite=overwrite)
+        exported = converting.export(run, out=file, skeleton=skeleton, overwrite=overwrite)
         say(f"{file} written; the run is {run}", err=True)
+        say_losses(exported.losses)
 
 
 def _given(what: str, paths: list[Path]) -> list[Path]:
@@ -244,7 +245,7 @@ def _print_prepared(made: list[Prepared], *, as_json: bool) -> None:
           f"{each.stats['missing_rate']:.1%}", each.stats["longest_gap"], each.path)
          for each in made],
     )  # fmt: skip
-    _say_losses(loss for each in made for loss in each.losses)
+    say_losses(loss for each in made for loss in each.losses)
 
 
 def _print_exported(summary: Summary, *, as_json: bool) -> None:
@@ -253,10 +254,11 @@ def _print_exported(summary: Summary, *, as_json: bool) -> None:
         return
     counts = f"{counted(summary.num_clips, 'clips')}, {counted(summary.num_frames, 'frames')}"
     say(f"{summary.path}: {counts} ({summary.format_name})")
-    _say_losses(summary.losses)
+    say_losses(summary.losses)
 
 
-def _say_losses(losses: Iterable[str]) -> None:
+def say_losses(losses: Iterable[str]) -> None:
+    """Say what a file cannot hold of what was written into it."""
     known = map(word, dict.fromkeys(losses))  # whole, or else by its pieces
     if words := "; ".join(translate(piece) for loss in known for piece in loss.split("; ")):
         say(f"not kept: {words}", err=True)
@@ -276,7 +278,7 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
         + (f"; {summary.num_failures} failures kept" if summary.num_failures else "")
         + (" (not written: --dry-run)" if dry_run else "")
     )
-    _say_losses(summary.losses)
+    say_losses(summary.losses)
 
 
 def _print_dry_run(found: tuple[Summary, list[str]], *, as_json: bool) -> None:
@@ -290,4 +292,4 @@ def _print_dry_run(found: tuple[Summary, list[str]], *, as_json: bool) -> None:
     say(f"{counted(summary.num_clips, 'clips')}, {counted(summary.num_frames, 'frames')} as "
         f"{', '.join(layouts)} ({summary.format_name}); nothing was written: "
         "--dry-run")  # fmt: skip
-    _say_losses(summary.losses)
+    say_losses(summary.losses)

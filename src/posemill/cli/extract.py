@@ -10,6 +10,7 @@ import typer
 
 from posemill.api.run_progress import ProgressView
 from posemill.api.spelling import arguments_of
+from posemill.cli.data import say_losses
 from posemill.cli.options import AsJson, ShowConfig, with_config_flags
 from posemill.cli.printing import print_config, print_json, print_reasons, print_table, say
 from posemill.config import ExtractConfig
@@ -89,11 +90,13 @@ def _run(config: ExtractConfig, *, as_json: bool) -> None:
     if file is not None:
         made = f"{file} written" if summary.num_frames else f"no frames, so no {file}"
         say(f"{made}; the run, which the same command continues, is {summary.name}", err=True)
+        say_losses(summary.losses)
     raise typer.Exit(summary.exit_code)
 
 
 def _print_plan(config: ExtractConfig, clips: ClipList, workers: WorkerPlan) -> None:
-    from posemill.jobs.extract.plan import unused_settings
+    from posemill.jobs.extract.opening import settled
+    from posemill.jobs.extract.plan import describe_mode, unused_settings
 
     for split, totals in clips.totals.items():
         more = (
@@ -111,8 +114,7 @@ def _print_plan(config: ExtractConfig, clips: ClipList, workers: WorkerPlan) -> 
         say(f"note: {problem}", err=True)
     for sentence in unused_settings(config, clips):
         say(f"note: {sentence}", err=True)
-    if clips.tracking is not None:
-        say(f"{clips.tracking}", err=True)
+    say(describe_mode(config, settled(config).mode, clips), err=True)
     say(f"plan: {workers}", err=True)
 
 
@@ -175,7 +177,7 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
         with_decoder,
         with_tracking,
     )
-    from posemill.jobs.extract.plan import check_rate
+    from posemill.jobs.extract.plan import check_rate, describe_mode
     from posemill.jobs.extract.workers import plan_workers
     from posemill.sources import find_clips
     from posemill.storage import uri_of
@@ -197,7 +199,8 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     _print_plan(config, clips, plan_workers(config))
     if as_json:
         splits = {name: dataclasses.asdict(totals) for name, totals in clips.totals.items()}
-        print_json({"out": str(out), "continues": continues, "splits": splits})
+        mode = describe_mode(config, settled(config).mode, clips)
+        print_json({"out": str(out), "continues": continues, "mode": mode, "splits": splits})
         return
     what = f"continue the run in {out}" if continues else f"start a run in {out}"
     say(f"would {what}; nothing was written")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,6 +83,7 @@ class ClipInput:
         self._size_wh = size_wh
         self._splits = None if splits is None else tuple(dict.fromkeys(splits))
         self.run: Run | None = None
+        self.uses_run_beside = False  # so far
         self._format: Format | None = None
         self.path = path = local_copy(path)
         if not path.exists():
@@ -112,6 +114,17 @@ class ClipInput:
                 f"{self.name} has no split {', '.join(map(repr, unknown))}; it has "
                 f"{', '.join(run.splits) or 'none'}{hint(unknown[0], run.splits)}"
             )
+
+    @cached_property
+    def run_beside(self) -> Run | None:
+        """The run that lies beside a file, `x.run` beside `x.pkl`; None where none does."""
+        folder = self.path.parent / f"{self.path.stem}.run"
+        if self.run is not None or not (folder / MANIFEST_NAME).is_file():
+            return None
+        try:
+            return open_run(folder)
+        except PosemillError:
+            return None  # no reason to refuse the file
 
     @property
     def kind(self) -> str:
@@ -252,7 +265,34 @@ class ClipInput:
                     yield self._shown(clip)
         elif self._format is not None:
             for clip in self._format.read(self.path, size_wh=self._size_wh):
-                yield self._shown(clip)
+                yield self._shown(self._completed(clip))
+
+    def _completed(self, clip: PoseClip) -> PoseClip:
+        """Return a clip of a file with what the run beside it knows and the file does not say."""
+        known = self._known_beside.get((clip.split, clip.clip_id))
+        if known is None or known[0] != len(clip):
+            return clip
+        _, sizes_wh, beside = known
+        changes: dict[str, Any] = {}
+        if beside.label and not clip.label:
+            changes = {"label": beside.label, "extra": {**beside.extra, **clip.extra}}
+        if len(sizes_wh) == 1 and not clip.sizes_wh.any():
+            changes["sizes_wh"] = np.tile(np.array(next(iter(sizes_wh)), np.int32), (len(clip), 1))
+        self.uses_run_beside = self.uses_run_beside or bool(changes)
+        return replace(clip, **changes) if changes else clip
+
+    @cached_property
+    def _known_beside(self) -> dict[ClipName, tuple[int, Mapping[Size, int], PoseClip]]:
+        """Frames, sizes and one frame of each clip of the run beside a file."""
+        run = self.run_beside
+        known: dict[ClipName, tuple[int, Mapping[Size, int], PoseClip]] = {}
+        for split in () if run is None else run.splits:
+            assert run is not None
+            outlines = {each.clip_id: each for each in run.found_counts(split)}
+            for clip in run.middle_frames(split):
+                outline = outlines[clip.clip_id]
+                known[split, clip.clip_id] = (outline.num_frames, outline.sizes_wh, clip)
+        return known
 
     @property
     def has_loose_pictures(self) -> bool:
@@ -291,6 +331,11 @@ class ClipInput:
         assert self._format is not None
         facts: dict[str, Any] = {"format": self.kind, "losses": list(self._format.losses)}
         return facts | ({"bytes": self.path.stat().st_size} if self.path.is_file() else {})
+
+    def picture_facts(self) -> dict[str, Any]:
+        """Return the manifest that says where the pictures are: of the run, or of that beside."""
+        run = self.run or self.run_beside
+        return {} if run is None else asdict(run.manifest)
 
     def origin(self) -> dict[str, Any]:
         """Return what is known of the input, for the manifest of what is made of it."""

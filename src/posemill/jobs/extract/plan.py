@@ -12,6 +12,7 @@ from posemill.decoders.sampling import fewer_frames
 from posemill.errors import ConfigError, DecodeError
 from posemill.provenance import describe_unused
 from posemill.records import Clip
+from posemill.sources import ClipList
 from posemill.sources.tracking import Tracking
 from posemill.storage import uri_of
 
@@ -45,6 +46,30 @@ def mode_of(clip: Clip, mode: str, tracking: Tracking | None = None) -> Literal[
             return "image" if clip.kind == "pictures" else "video"
         return "image" if (clip.split, clip.clip_id) in tracking.alone else "video"
     return "video" if mode == "video" else "image"
+
+
+def describe_mode(config: ExtractConfig, mode: str, clips: ClipList) -> str:
+    """Return in words how the frames are treated, and why.
+
+    Args:
+        config: As the user gave it.
+        mode: As `settled` gives it.
+        clips: With what was decided about folders of pictures.
+    """
+    if config.mode != "auto":
+        return f"mode {mode}, as --mode says"
+    if mode != "auto":
+        return f"mode {mode}: engine {config.engine} has no other"
+    if clips.tracking is not None:
+        return str(clips.tracking)
+    if clips.layout == "phoenix":
+        return (
+            "mode video: each clip of PHOENIX is the frames of one video, so they are tracked; "
+            "--mode image treats each frame alone, as MediaPipe does with single pictures"
+        )
+    if all(mode_of(clip, mode) == "image" for clip in clips):
+        return "mode image: pictures stand alone; --mode video tracks them"
+    return "mode video: clips are tracked from frame to frame; --mode image treats each alone"
 
 
 def check_rate(fps: float | None, clips: Iterable[Clip], *, instead: str) -> None:

@@ -17,7 +17,8 @@ from typing import Any, cast
 from posemill.config import ExtractConfig, JobConfig, size_of
 from posemill.decoders import find_decoder
 from posemill.decoders.sampling import Sampling, fewer_frames
-from posemill.errors import RunError
+from posemill.errors import DeviceError, RunError
+from posemill.estimators.devices import list_gpus
 from posemill.executors import Limits, find_executor, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.keypoints import KeypointSettings
@@ -138,7 +139,13 @@ class JobSummary:
 
 @dataclass(frozen=True, repr=False)
 class Summary(JobSummary):
-    """What a run of keypoints came to."""
+    """What a run of keypoints came to.
+
+    Args:
+        losses: In words, what the file that was asked for beside the run cannot hold.
+    """
+
+    losses: tuple[str, ...] = ()
 
     @property
     def run(self) -> Run:
@@ -209,7 +216,17 @@ class Extraction(FrameJob):
 
     def manifest(self, clips: ClipList) -> Manifest:
         """Return it, with what the engine says of itself."""
-        return extract_manifest(self.config, clips)
+        try:
+            return extract_manifest(self.config, clips)
+        except DeviceError as error:
+            number = self.config.num_gpus * self.config.num_workers_per_gpu
+            if not number or list_gpus():
+                raise
+            raise DeviceError(
+                f"--num-gpus {self.config.num_gpus}: this machine has no NVIDIA GPU that its "
+                f"driver lists; --workers {number} instead runs {number} processes side by side "
+                "on the CPU"
+            ) from error
 
     def decide(self, clips: ClipList) -> ClipList:
         """Return the clips with the decision which folders are video."""

@@ -122,8 +122,9 @@ def label_clips(
         raise TrainingError(
             f"{len(missing)} of {len(missing) + len(rows)} clips have no label "
             f"({', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}): {where} "
-            "needs a row video_id,label for each; or leave these clips out with --missing-labels "
-            "drop"
+            "needs a row video_id,label for each. A pkl holds no labels, the run x.run beside "
+            "x.pkl does: prepare that one, or name the dataset by --labels DATASET; or leave "
+            "these clips out with --missing-labels drop"
         )
     if not rows:
         raise TrainingError(f"{clips[0].path}: no clips")
