@@ -281,7 +281,9 @@ def test_wrong_use_is_one_sentence(
     with pytest.raises(ValueError, match="limit_gb: expected more than 0, got 0"):
         make(slow, key="k", limit_gb=0)
     (tmp_path / "file").touch()
-    with pytest.raises(TrainingError, match=r"cannot write the cache in .*file.* choose another"):
+    with pytest.raises(
+        TrainingError, match=r"cannot write the cache in .*file.* give another folder="
+    ):
         make(slow, key="k", folder=tmp_path / "file")
     with pytest.raises(TypeError, match="cache_dataset: sample 0: the sample is a object, which"):
         make([object()], key="k", folder=tmp_path)[0]
