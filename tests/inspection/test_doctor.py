@@ -15,12 +15,18 @@ from posemill.cli.app import build_app
 from posemill.inspection import doctor
 from posemill.inspection.doctor import diagnose, missing_by_extra
 from posemill.jobs.extract import workers
+from posemill.machine import trials
 from posemill.machine.limits import Limit
 
 
 @pytest.fixture(autouse=True)
-def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _empty_cache(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
+    # What was tried is kept for all tests.
+    shared = tmp_path_factory.getbasetemp() / "tried"
+    monkeypatch.setattr(trials, "cache_folder", lambda: shared)
 
 
 def pretend_versions(monkeypatch: pytest.MonkeyPatch, **versions: str | None) -> None:
@@ -240,5 +246,5 @@ def test_json_holds_all_the_facts() -> None:
     result = CliRunner().invoke(build_app(), ["doctor", "--json"])
     assert set(json.loads(result.stdout)) == {
         "versions", "machine", "devices", "providers", "gpus", "cache", "extras", "cluster",
-        "problems", "warnings",
+        "problems", "warnings", "tried",
     }  # fmt: skip

@@ -158,6 +158,23 @@ def test_everything_works_in_fp32_where_bf16_fails_and_says_why(
     assert json.loads(swept.read_text())["precision_reason"] == sentence
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("trap", "illegal instruction (SIGILL); trainings use fp32"),
+        ("amx", "it works with AMX off (ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16)"),
+    ],
+)
+def test_doctor_says_what_is_switched_off_and_what_it_costs(
+    planted: Callable[..., subprocess.CompletedProcess[str]], fault: str, said: str
+) -> None:
+    found = json.loads(planted(fault, "-m", "posemill", "doctor", "--json").stdout)
+    (warning,) = [text for text in found["warnings"] if "bf16" in text]
+    assert warning.endswith(said)
+    assert found["tried"]["bf16"]["works"] is (fault == "amx")
+    assert set(found["tried"]["bf16"]["seconds"]) == ({"fp32", "bf16"} if fault == "amx" else set())
+
+
 @pytest.mark.usefixtures("_base")
 def test_amx_is_switched_off_for_this_process_and_its_ranks_where_that_helps(
     planted: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path

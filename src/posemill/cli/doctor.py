@@ -13,6 +13,8 @@ from posemill.terminal import counted
 
 if TYPE_CHECKING:
     from posemill.inspection.doctor import Diagnosis
+    from posemill.machine.trials import Outcome
+    from posemill.training.bf16 import Bf16Trial
 
 
 def register(app: typer.Typer) -> None:
@@ -27,16 +29,48 @@ def doctor(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what will run where: versions, devices, threads, cache, extras. Exit 1 on a problem."""
+    """Say what will run where, and try what the processor promises. Exit 1 on a problem."""
     from posemill.inspection.doctor import diagnose
+    from posemill.inspection.trials import try_libraries
 
-    diagnosis = diagnose(ray_address)
+    trial = _try_bf16()
+    bf16 = {} if trial is None else {"bf16": trial.outcome}
+    diagnosis = diagnose(ray_address, try_libraries() | bf16)
+    if trial is not None and not trial.plain.works:
+        diagnosis.warnings.append(_say_what_is_off(trial))
     if as_json:
         print_json(diagnosis.as_dict())
     else:
         _print_diagnosis(diagnosis)
     if diagnosis.problems:
         raise typer.Exit(1)
+
+
+def _try_bf16() -> Bf16Trial | None:
+    """Return what came of trying bf16; None where there is no torch."""
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        return None
+    from posemill.training.bf16 import try_bf16
+
+    return try_bf16()
+
+
+def _say_what_is_off(trial: Bf16Trial) -> str:
+    """Return what trainings do without on this machine."""
+    text = trial.describe_machine()
+    return text if trial.needs_amx_off else f"{text}; trainings use fp32"
+
+
+def _say_outcome(name: str, outcome: Outcome) -> str:
+    """Return whether something works here, and what it costs."""
+    if not outcome.works:
+        return f"{word('FAILS')}: {outcome.reason}"
+    taken = [f"{what} {seconds * 1000:.1f} ms" for what, seconds in outcome.seconds.items()]
+    if name == "bf16":
+        return f"works; a small step takes: {', '.join(taken)}"
+    return f"works; {', '.join(taken)}" if taken else "works: loaded, no model in the cache to run"
 
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
@@ -73,6 +107,10 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
                 for extra, missing in diagnosis.extras.items()
             ),
             *(("ray cluster", _say_cluster(about)) for about in (diagnosis.cluster,) if about),
+            *(
+                (f"{word('tried')} {name}", _say_outcome(name, outcome))
+                for name, outcome in diagnosis.tried.items()
+            ),
         ]
     )
     for problem in diagnosis.problems:

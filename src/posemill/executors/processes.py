@@ -246,10 +246,8 @@ class ProcessExecutor:
         del self._workers[worker.index]
         reason, place, task = worker.exit_reason(), worker.progress.place, worker.task
         was_expected = task is None and worker.is_ready
-        is_from_outside, is_illegal = (
-            worker.is_ended_from_outside(),
-            worker.is_illegal_instruction(),
-        )
+        is_from_outside = worker.is_ended_from_outside()
+        is_illegal = worker.is_illegal_instruction()
         worker.close()
         if not was_expected:
             yield Died(task, place, reason, worker.index, is_from_outside, is_illegal)

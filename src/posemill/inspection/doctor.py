@@ -6,10 +6,10 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from posemill import __version__, plugins
@@ -23,6 +23,8 @@ from posemill.estimators.devices import (
 from posemill.estimators.runtime import choose_runtime, has_litert_here
 from posemill.files import cache_folder
 from posemill.machine.limits import core_limit, free_memory, memory_limit
+from posemill.machine.processor import processor_name
+from posemill.machine.trials import Outcome
 from posemill.weights.pull import list_files
 
 _BASE_PACKAGES = ("numpy", "av", "tflite", "pyarrow", "pillow", "psutil", "typer", "rich")
@@ -30,6 +32,7 @@ _OPENCV_PACKAGES = ("opencv-python-headless", "opencv-python", "opencv-contrib-p
                     "opencv-contrib-python")  # fmt: skip
 _ABOUT_CLUSTER = "posemill.executors.ray_connection:about_cluster"
 _LITERT = "ai-edge-litert"
+_NEEDED_LIBRARIES = {"opencv", "litert", "onnxruntime"}
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Diagnosis:
         cache: Folder, whether it is writable, free bytes, models and their state.
         extras: Extra -> the packages of it that are missing (empty: ready).
         cluster: What the Ray cluster has that was asked for; None if none was, or none answers.
+        tried: Library or number format -> what came of trying it here.
         problems: What keeps posemill from extracting keypoints.
         warnings: What works, but not as well as it could.
     """
@@ -57,6 +61,7 @@ class Diagnosis:
     cache: dict[str, Any]
     extras: dict[str, list[str]]
     cluster: dict[str, Any] | None = None
+    tried: dict[str, Outcome] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -65,14 +70,19 @@ class Diagnosis:
         return asdict(self)
 
 
-def diagnose(ray_address: str = "") -> Diagnosis:
+def diagnose(
+    ray_address: str = "", tried: Mapping[str, Outcome] = MappingProxyType({})
+) -> Diagnosis:
     """Return what is on this machine. Opens no model and changes nothing.
 
     Args:
         ray_address: Of a cluster to look at as well; empty: none.
+        tried: What came of trying libraries; one that failed is not loaded here.
     """
     versions = _versions()
-    providers = list_providers() if list_onnx_runtimes() else []
+    failed = {name: outcome.reason for name, outcome in tried.items() if not outcome.works}
+    has_providers = list_onnx_runtimes() and "onnxruntime" not in failed
+    providers = list_providers() if has_providers else []
     gpus = list_gpus()
     usable = gpus if "CUDAExecutionProvider" in providers else []
     cluster, no_cluster = _cluster(ray_address)
@@ -88,11 +98,27 @@ def diagnose(ray_address: str = "") -> Diagnosis:
         cache=_cache(),
         extras=_extras(),
         cluster=cluster,
+        tried=dict(tried),
         problems=no_cluster,
     )
     diagnosis.problems.extend(_problems(diagnosis))
     diagnosis.warnings.extend(_warnings(diagnosis))
+    for name in _NEEDED_LIBRARIES & failed.keys():
+        diagnosis.problems.append(_say_failed(name, failed[name]))
     return diagnosis
+
+
+def _say_failed(library: str, reason: str) -> str:
+    remedy = {
+        "opencv": "install another version of opencv-python-headless",
+        "litert": "run the networks on ONNX Runtime: --engine-option runtime=onnxruntime, after "
+        "pip install 'posemill[onnx]'",
+        "onnxruntime": "run the networks on LiteRT: --engine-option runtime=litert",
+    }[library]
+    return (
+        f"{library} was tried on this machine and failed: {reason}. Its processor may name "
+        f"instructions that a virtual machine refuses; {remedy}"
+    )
 
 
 def _cluster(address: str) -> tuple[dict[str, Any] | None, list[str]]:
@@ -132,7 +158,7 @@ def _machine() -> dict[str, Any]:
     cores, memory = core_limit(), memory_limit()
     return {
         "platform": platform.platform(),
-        "processor": _processor_name(),
+        "processor": processor_name(),
         "cores": os.cpu_count() or 1,
         "usable_cores": cores.amount,
         "cores_limited_by": cores.reason,
@@ -141,16 +167,6 @@ def _machine() -> dict[str, Any]:
         "memory_limited_by": memory.reason,
         "free_memory_bytes": free_memory(),
     }
-
-
-def _processor_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass  # not Linux: the platform module knows less, but something
-    return platform.processor() or platform.machine()
 
 
 def _cache() -> dict[str, Any]:

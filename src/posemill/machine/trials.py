@@ -136,9 +136,7 @@ def _wait(pid: int, timeout_seconds: float) -> int | None:
     return None
 
 
-def kept_outcomes(
-    name: str, facts: Mapping[str, Any], make: Callable[[], list[Outcome]]
-) -> list[Outcome]:
+def kept_outcomes(name: str, facts: Any, make: Callable[[], list[Outcome]]) -> list[Outcome]:
     """Return the outcomes that are kept for this machine, or make and keep them.
 
     A failure is tried again after a day. What cannot be read or written is not kept.

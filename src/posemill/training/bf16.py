@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -56,24 +56,32 @@ class Bf16Trial:
         return self.plain.works or (self.needs_amx_off and _is_amx_off())
 
     @property
-    def seconds(self) -> Mapping[str, float]:
-        """Seconds of a small step in `fp32` and in `bf16`; empty where bf16 does not work."""
-        outcome = self.without_amx if self.needs_amx_off else self.plain
-        return outcome.seconds if outcome is not None else {}
+    def outcome(self) -> Outcome:
+        """The trial whose way is taken; `seconds` are of a small step in `fp32` and `bf16`."""
+        if self.without_amx is not None and self.without_amx.works:
+            return self.without_amx
+        return self.plain
 
     def describe(self) -> str:
-        """Return what is said of it; empty where bf16 works as the machine is."""
+        """Return what is said of it in this process; empty where bf16 works as the machine is."""
+        if self.needs_amx_off and not self.works:
+            return (
+                f"{self._failure}; it works with AMX off, which torch takes only before it "
+                f"computes: start the program with {ISA_VARIABLE}={WITHOUT_AMX}"
+            )
+        return self.describe_machine()
+
+    def describe_machine(self) -> str:
+        """Return what is said of this machine; empty where bf16 works as it is."""
         if self.plain.works:
             return ""
-        tried = f"bf16 was tried on this CPU and failed: {self.plain.reason}"
-        if self.works:
-            return f"{tried}; it works with AMX off ({ISA_VARIABLE}={WITHOUT_AMX})"
         if self.needs_amx_off:
-            return (
-                f"{tried}; it works with AMX off, which torch takes only before it computes: start "
-                f"the program with {ISA_VARIABLE}={WITHOUT_AMX}"
-            )
-        return tried
+            return f"{self._failure}; it works with AMX off ({ISA_VARIABLE}={WITHOUT_AMX})"
+        return self._failure
+
+    @property
+    def _failure(self) -> str:
+        return f"bf16 was tried on this CPU and failed: {self.plain.reason}"
 
 
 @cache
@@ -83,13 +91,14 @@ def try_bf16() -> Bf16Trial:
         return Bf16Trial(Outcome(False, reason), Outcome(True))
     variables = {name: os.environ.get(name, "") for name in _VARIABLES}
     facts = {"torch": metadata.version("torch"), "python": sys.version, **variables}
-    return Bf16Trial(*kept_outcomes("bf16", facts, _try))
+    return Bf16Trial(*kept_outcomes("bf16", facts, _try)[:2])
 
 
 def _try() -> list[Outcome]:
     command = python_command("posemill.training.bf16")
     ended, text = run_child(command, timeout_seconds=_LOAD_SECONDS + 2 * _HANG_SECONDS)
-    outcomes = [Outcome(**json.loads(line)) for line in text.splitlines()]
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    outcomes = [Outcome(**json.loads(line)) for line in lines]
     return outcomes or [ended]
 
 
