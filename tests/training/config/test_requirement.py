@@ -16,9 +16,10 @@ from posemill.training.config.presets import MOST_WORKERS
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.config.unused import unused_settings
+from posemill.training.data.batches import Batch
 from posemill.training.loop.precision import choose_device, choose_precision
 from posemill.training.models import build_video_model
-from posemill.training.video.batches import ForwardVideo, VideoBatch
+from posemill.training.video.batches import ForwardVideo
 
 # As the requirement writes them.
 WRITTEN = {
@@ -168,8 +169,9 @@ def test_videos_are_evaluated_at_several_sizes_and_trained_at_one() -> None:
     torch.manual_seed(0)
     model = build_video_model("tsn", num_classes=3, num_frames=2)
     frames = torch.randint(0, 255, (2, 2, 48, 48, 3), dtype=torch.uint8)
-    batch = VideoBatch(
-        frames, torch.empty(2, 0), lengths=torch.tensor([2, 2]), targets=torch.tensor([0, 1]),
+    lengths = torch.tensor([2, 2])
+    batch = Batch(
+        (frames, torch.empty(2, 0), lengths), lengths=lengths, targets=torch.tensor([0, 1]),
         target_lengths=torch.ones(2), indices=torch.arange(2), weights=torch.ones(2),
     )  # fmt: skip
     model.eval()

@@ -41,16 +41,18 @@ def test_a_batch_is_padded_with_zeros_that_the_mask_excludes() -> None:
     short = Sample(np.ones((2, 4, 3), np.float32), np.ones((2, 4), bool), 5)
     long = Sample(np.ones((6, 4, 3), np.float32), np.ones((6, 4), bool), 7)
     batch = collate([short, long])
-    assert batch.points.shape == (2, 6, 4, 3)
-    assert not batch.mask[0, 2:].any()
-    assert not batch.points[0, 2:].any()
+    points, mask, lengths = batch.inputs
+    assert points.shape == (2, 6, 4, 3)
+    assert not mask[0, 2:].any()
+    assert not points[0, 2:].any()
+    assert lengths is batch.lengths
     assert batch.lengths.tolist() == [2, 6]
     assert batch.targets.tolist() == [5, 7]
     assert batch.weights.tolist() == [1, 1]
-    assert batch.to("cpu").points.dtype == torch.float32
-    assert batch.mask[0, :2].all()
-    assert batch.mask[1].all()
-    assert batch.points[0, :2].eq(1).all()
+    assert batch.to("cpu").inputs[0].dtype == torch.float32
+    assert mask[0, :2].all()
+    assert mask[1].all()
+    assert points[0, :2].eq(1).all()
     assert batch.target_lengths.tolist() == [1, 1]
     assert batch.indices.tolist() == [0, 1]
     assert batch.weights.dtype == torch.float32
@@ -76,13 +78,18 @@ def test_a_batch_goes_to_its_device_and_into_locked_memory_whole() -> None:
             return "pinned"
 
     names = [field.name for field in fields(Batch)]
-    assert len(names) == 7
+    assert len(names) == 6
     batch = Batch(**dict.fromkeys(names, Tensor()))  # type: ignore[arg-type]
-    assert vars(batch.to("there", non_blocking=True)) == dict.fromkeys(vars(batch), "moved")
-    assert calls == [("there", True)] * 7
+    batch.inputs = (Tensor(), (Tensor(), Tensor()))  # two streams: tuples in a tuple
+    moved = vars(batch.to("there", non_blocking=True))
+    assert moved.pop("inputs") == ("moved", ("moved", "moved"))
+    assert moved == dict.fromkeys(names[1:], "moved")
+    assert calls == [("there", True)] * 8
     batch.to("there")
     assert calls[-1] == ("there", False)
-    assert vars(batch.pin_memory()) == dict.fromkeys(vars(batch), "pinned")
+    pinned = vars(batch.pin_memory())
+    assert pinned.pop("inputs") == ("pinned", ("pinned", "pinned"))
+    assert pinned == dict.fromkeys(names[1:], "pinned")
 
 
 def test_batch_sizes_take_turns_and_the_same_clips_come_in_any_number_of_processes() -> None:
@@ -112,12 +119,12 @@ def test_a_share_of_the_frames_is_taken_evenly_from_a_drawn_place_on() -> None:
     numbers = np.arange(8, dtype=np.float32)[:, None, None]
     clips = make_set([Sample(numbers, np.ones((8, 1), bool), 0)] * 2, ["a"])
     maker = BatchMaker(clips, time_share=0.25)
-    seen = {tuple(maker[Draw(0, epoch)].points.flatten().tolist()) for epoch in range(40)}
+    seen = {tuple(maker[Draw(0, epoch)].inputs[0].flatten().tolist()) for epoch in range(40)}
     assert seen == {(start, start + 4) for start in range(4)}
-    assert maker[Draw(0, 3)].points.equal(maker[Draw(0, 3)].points)
+    assert maker[Draw(0, 3)].inputs[0].equal(maker[Draw(0, 3)].inputs[0])
     assert share_of([1, 2, 5, 30], 0.25).tolist() == [1, 1, 1, 8]
     halved = BatchMaker(clips, lambda points, mask, _: (points * 2, mask), time_share=0.5)
-    assert halved[Draw(0)].points.flatten().diff().tolist() == [4, 4, 4]
+    assert halved[Draw(0)].inputs[0].flatten().diff().tolist() == [4, 4, 4]
 
 
 def test_a_draw_is_of_the_first_epoch_and_counts_unless_said() -> None:
@@ -129,7 +136,7 @@ def test_a_maker_has_the_clips_of_its_set() -> None:
     maker = BatchMaker(clips)
     assert len(maker) == 3
     assert (maker.augment, maker.seed) == (None, 0)
-    np.testing.assert_array_equal(maker[Draw(1)].points[0], clips[1].points)
+    np.testing.assert_array_equal(maker[Draw(1)].inputs[0][0], clips[1].points)
 
 
 def test_a_rank_without_a_clip_fills_up_with_one_that_does_not_count() -> None:
@@ -272,12 +279,12 @@ def test_augmentation_does_not_depend_on_workers_or_batches(num_workers: int) ->
     seen = {}
     for batch in loader:
         for row, clip in enumerate(batch.indices.tolist()):
-            seen[clip] = batch.points[row, : batch.lengths[row]]
+            seen[clip] = batch.inputs[0][row, : batch.lengths[row]]
     assert sorted(seen) == list(range(12))
     for clip, points in seen.items():
         alone = maker.__getitems__([Draw(clip, 3)])
-        torch.testing.assert_close(points, alone.points[0], rtol=0, atol=0)
-        assert not torch.equal(maker[Draw(clip, 4)].points, alone.points)
+        torch.testing.assert_close(points, alone.inputs[0][0], rtol=0, atol=0)
+        assert not torch.equal(maker[Draw(clip, 4)].inputs[0], alone.inputs[0])
 
 
 def test_a_loader_draws_nothing_from_the_global_generator() -> None:

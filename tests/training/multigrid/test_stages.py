@@ -64,7 +64,7 @@ def test_stages_have_shorter_clips_in_larger_batches() -> None:
     assert [stages.learning_rate(step) for step in first] == pytest.approx(
         [0.002 * 0.1**2, 0.002 * 4]
     )
-    assert next(iter(stages)).split.batches[Draw(3)].points.shape == (1, 4, 2, 2)
+    assert next(iter(stages)).split.batches[Draw(3)].inputs[0].shape == (1, 4, 2, 2)
 
 
 def test_the_learning_rate_warms_up_to_the_rate_at_its_end_and_follows_the_usual_course() -> None:

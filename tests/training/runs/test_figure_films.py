@@ -62,7 +62,7 @@ SAID = Evaluation({}, [(0, (1, 0.9)), (1, (1, 0.9)), (2, (1, 0.9))])
 
 def test_covering_what_a_model_looks_at_costs_its_chance(split: Split, workload: Workload) -> None:
     clip = split.batches[Draw(1)]
-    frames = clip.frames[0].numpy()
+    frames = clip.inputs[0][0].numpy()
     of_frames = chances_lost(workload, clip, 1, figure_films._covered_frames(frames))
     assert of_frames.argmax() == 2
     assert of_frames[[0, 1, 3]] == pytest.approx([0, 0, 0], abs=1e-6)

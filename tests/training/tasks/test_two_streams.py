@@ -78,11 +78,11 @@ def test_batches_hold_the_same_clips_in_both_streams(folder: Path) -> None:
     assert workload.val is not None
     batch = workload.val.batches.__getitems__([Draw(clip) for clip in range(3)])
     # clips 8, 10 and 11: the number of a clip is the x of its points
-    assert batch.keypoints.points[:, 0, 0, 0].tolist() == [8, 10, 11]
-    assert batch.targets.tolist() == batch.keypoints.targets.tolist() == [0, 0, 1]
-    assert batch.video.frames.shape == (3, 4, 32, 32, 3)
+    assert batch.inputs[0][0][:, 0, 0, 0].tolist() == [8, 10, 11]
+    assert batch.targets.tolist() == [0, 0, 1]
+    assert batch.inputs[1][0].shape == (3, 4, 32, 32, 3)
     assert batch.to("cpu").weights.tolist() == [1, 1, 1]
-    first = batch.video.frames[:, 0].float().mean((2, 3))  # brightness of rows
+    first = batch.inputs[1][0][:, 0].float().mean((2, 3))  # brightness of rows
     assert [LABELS[int(row.argmax() < 16)] for row in first] == ["falls", "falls", "rises"]
     with torch.no_grad():
         assert workload.forward(workload.model, batch).shape == (3, 2)
@@ -117,7 +117,7 @@ def test_clips_with_the_same_id_in_two_splits_are_told_apart(
     assert workload.val is not None
     for split, first in ((workload.train, 0), (workload.val, 10)):
         batch = split.batches.__getitems__([Draw(clip) for clip in range(4)])
-        assert sorted(batch.keypoints.points[:, 0, 0, 0].tolist()) == [
+        assert sorted(batch.inputs[0][0][:, 0, 0, 0].tolist()) == [
             first, first + 1, first + 2, first + 3,
         ]  # fmt: skip
     assert workload.val.show is not None
@@ -157,8 +157,8 @@ def test_a_clip_whose_video_is_broken_is_left_out_of_both(folder: Path, tmp_path
     workload = build_workload(TrainConfig(**settings(tmp_path)))
     assert workload.val is not None
     batch = workload.val.batches.__getitems__([Draw(clip) for clip in range(3)])
-    assert batch.keypoints.points[:, 0, 0, 0].tolist() == [8, 11]
-    assert batch.indices.tolist() == batch.keypoints.indices.tolist() == [0, 2]
+    assert batch.inputs[0][0][:, 0, 0, 0].tolist() == [8, 11]
+    assert batch.indices.tolist() == [0, 2]
 
 
 def test_late_fusion_is_the_weighted_mean_of_both_answers() -> None:

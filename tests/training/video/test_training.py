@@ -191,7 +191,7 @@ def test_training_clips_are_augmented_and_scored_ones_are_not(video: Settings) -
     assert isinstance(batches, VideoBatches)
     assert (batches.clips.augment.mirror, batches.clips.augment.scale) == (0.0, (0.5, 1.0))
     assert workload.val is not None
-    assert workload.val.batches[Draw(0)].view.shape == (1, 0)
+    assert workload.val.batches[Draw(0)].inputs[1].shape == (1, 0)
 
 
 def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(

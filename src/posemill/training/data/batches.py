@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,9 +19,6 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from posemill.machine.processes import thread_variables
 from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.training.data.datasets import KeypointSet, Sample
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 SampleAugment = Callable[[FloatArray, BoolArray, np.random.Generator], tuple[FloatArray, BoolArray]]
 
@@ -38,11 +35,16 @@ class Draw(NamedTuple):
     turn: int = 0
 
 
-@dataclass(kw_only=True)
-class ClipBatch:
-    """What batches of every kind of clips have; all torch tensors.
+@dataclass
+class Batch:
+    """Clips of one forward pass, of whatever kind; all torch tensors.
 
     Args:
+        inputs: What a kind's forward gives to its model, tuples in it where there are several
+            streams. Keypoints: points `(B, T, K, D)` float32, 0 where missing or padded, mask
+            `(B, T, K)` bool, lengths. Video: frames `(B, T, height, width, 3)` uint8 RGB, black
+            where padded, or features `(B, T, C)` float32 of a frozen backbone; view `(B, 12)`
+            float32, how each clip is augmented, or `(B, 0)`; lengths.
         lengths: `(B,)` int64, frames of each clip.
         targets: `(B,)` int64 classes, or `(B, L)` gloss indices padded with 0.
         target_lengths: `(B,)` int64, 1 for classes.
@@ -50,6 +52,7 @@ class ClipBatch:
         weights: `(B,)` float32, 0 for a clip that fills up a rank's share and must not count.
     """
 
+    inputs: tuple[Any, ...]
     lengths: torch.Tensor
     targets: torch.Tensor
     target_lengths: torch.Tensor
@@ -59,29 +62,23 @@ class ClipBatch:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
         """Return the batch on a device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
-    def pin_memory(self) -> Self:
+    def pin_memory(self) -> Batch:
         """Return the batch in page-locked memory; the loader calls it."""
         return self._each(lambda tensor: tensor.pin_memory())
 
-    def _each(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Self:
-        return type(self)(**{f.name: function(getattr(self, f.name)) for f in fields(self)})
+    def _each(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
+        return Batch(**{f.name: _each(getattr(self, f.name), function) for f in fields(self)})
 
 
-@dataclass
-class Batch(ClipBatch):
-    """Clips of keypoints, padded to the longest.
-
-    Args:
-        points: `(B, T, K, D)` float32, 0 where missing or padded.
-        mask: `(B, T, K)` bool, False where missing or padded.
-    """
-
-    points: torch.Tensor
-    mask: torch.Tensor
+def _each(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Return a tensor, or the tensors of a tuple, after a function."""
+    if isinstance(value, tuple):
+        return tuple(_each(part, function) for part in value)
+    return function(value)
 
 
 def pad_targets(
@@ -110,10 +107,10 @@ def collate(samples: Sequence[Sample], draws: Sequence[Draw] | None = None) -> B
     for row, sample in enumerate(samples):
         points[row, : len(sample.points)] = sample.points
         mask[row, : len(sample.mask)] = sample.mask
+    lengths = torch.tensor([len(sample.points) for sample in samples])
     return Batch(
-        torch.from_numpy(points),
-        torch.from_numpy(mask),
-        lengths=torch.tensor([len(sample.points) for sample in samples]),
+        (torch.from_numpy(points), torch.from_numpy(mask), lengths),
+        lengths=lengths,
         **pad_targets([sample.target for sample in samples], draws),
     )
 

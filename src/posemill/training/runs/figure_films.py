@@ -11,14 +11,14 @@ import torch
 
 from posemill.records import FloatArray
 from posemill.skeletons.palette import BAD, GOOD
-from posemill.training.data.batches import Draw
+from posemill.training.data.batches import Batch, Draw
 from posemill.training.loop.evaluation import Evaluation
 from posemill.training.loop.precision import as_float
 from posemill.training.runs.figure_samples import choose_samples, describe_sample
 from posemill.training.runs.figures import new_figure
 from posemill.training.tasks.scorers import ClassScorer
 from posemill.training.tasks.workload import Split, Workload
-from posemill.training.video.batches import VideoBatch, VideoBatches
+from posemill.training.video.batches import VideoBatches
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,8 +76,8 @@ def draw_looks(
         axes.axis("off")
     image: Any = None
     for (top, below), row in zip(grid.T, chosen, strict=False):
-        clip: VideoBatch = split.batches[Draw(row[0])]
-        frames = clip.frames[0].numpy()
+        clip: Batch = split.batches[Draw(row[0])]
+        frames = clip.inputs[0][0].numpy()
         said = int(row[1][0])
         of_frames = chances_lost(workload, clip, said, _covered_frames(frames))
         lost = chances_lost(workload, clip, said, _covered_places(frames)).reshape(_CELLS, _CELLS)
@@ -101,7 +101,7 @@ def draw_looks(
 
 @torch.no_grad()
 def chances_lost(
-    workload: Workload, clip: VideoBatch, said: int, covered: npt.NDArray[np.uint8]
+    workload: Workload, clip: Batch, said: int, covered: npt.NDArray[np.uint8]
 ) -> FloatArray:
     """Return `(N,)`: how much the chance of a class falls for each changed form of a clip.
 
@@ -113,15 +113,12 @@ def chances_lost(
     """
     model = workload.model.eval()
     device = next(model.parameters()).device
-    forms = torch.cat([clip.frames, torch.from_numpy(covered)])
+    forms = torch.cat([clip.inputs[0], torch.from_numpy(covered)])
     found = []
     for part in torch.split(forms, _AT_ONCE):
-        batch = dataclasses.replace(
-            clip,
-            frames=part,
-            view=torch.empty(len(part), 0),
-            lengths=clip.lengths.expand(len(part)),
-        ).to(device)
+        lengths = clip.lengths.expand(len(part))
+        inputs = part, torch.empty(len(part), 0), lengths
+        batch = dataclasses.replace(clip, inputs=inputs, lengths=lengths).to(device)
         found.append(as_float(workload.forward(model, batch)).softmax(-1)[:, said].cpu())
     chances = torch.cat(found)
     lost: FloatArray = (chances[0] - chances[1:]).numpy()

@@ -163,7 +163,7 @@ def needed_skeleton(facts: Mapping[str, Any], run: Path | str) -> str:
 
 def forward_keypoints(model: nn.Module, batch: Batch) -> Any:
     """Call one of our models on a batch."""
-    return model(batch.points, batch.mask, batch.lengths)
+    return model(*batch.inputs)
 
 
 def raw_clip(config: TrainConfig, clips: KeypointSet, index: int) -> _Points:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import Dataset
 
 from posemill.errors import ConfigError, TrainingError
@@ -27,11 +27,8 @@ from posemill.training.tasks.keypoint_kind import KeypointKind
 from posemill.training.tasks.kinds import NewClip
 from posemill.training.tasks.video_kind import VideoKind
 from posemill.training.tasks.workload import Forward, Split
-from posemill.training.video.batches import FeatureBatch, ForwardVideo, VideoBatch
+from posemill.training.video.batches import ForwardVideo
 from posemill.training.video.sets import VideoSet
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,35 +80,12 @@ class JoinedSet:
     num_too_short = 0
 
 
-@dataclass
-class TwoStreamBatch:
-    """A batch of each stream, of the same clips."""
-
-    keypoints: Batch
-    video: VideoBatch | FeatureBatch
-
-    def __len__(self) -> int:
-        return len(self.video)
-
-    def __getattr__(self, name: str) -> Tensor:
-        """Return targets, indices and weights, which both have."""
-        if name in ("lengths", "targets", "target_lengths", "indices", "weights"):
-            found: Tensor = getattr(self.video, name)
-            return found
-        raise AttributeError(name)
-
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
-        """Return the batch on a device."""
-        return type(self)(
-            self.keypoints.to(device, non_blocking), self.video.to(device, non_blocking)
-        )
-
-    def pin_memory(self) -> Self:
-        """Return the batch in page-locked memory; the loader calls it."""
-        return type(self)(self.keypoints.pin_memory(), self.video.pin_memory())
+def join_batches(keypoints: Batch, video: Batch) -> Batch:
+    """Return the batch of both streams, of the same clips."""
+    return dataclasses.replace(video, inputs=(keypoints.inputs, video.inputs))
 
 
-class TwoStreamBatches(Dataset[TwoStreamBatch]):
+class TwoStreamBatches(Dataset[Batch]):
     """Makes a batch of both streams from a list of draws; what video leaves out is left out."""
 
     def __init__(self, keypoints: Any, video: Any) -> None:
@@ -120,16 +94,15 @@ class TwoStreamBatches(Dataset[TwoStreamBatch]):
     def __len__(self) -> int:
         return len(self.video)
 
-    def __getitem__(self, draw: Any) -> TwoStreamBatch:
+    def __getitem__(self, draw: Any) -> Batch:
         return self.__getitems__([draw])
 
-    def __getitems__(self, draws: Sequence[Draw]) -> TwoStreamBatch:
+    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
         """Return the batch of these draws."""
         video = self.video.__getitems__(draws)
         there = set(video.indices.tolist())
-        return TwoStreamBatch(
-            self.keypoints.__getitems__([draw for draw in draws if draw.clip in there]), video
-        )
+        keypoints = self.keypoints.__getitems__([draw for draw in draws if draw.clip in there])
+        return join_batches(keypoints, video)
 
 
 class ForwardTwoStreams:
@@ -138,13 +111,10 @@ class ForwardTwoStreams:
     def __init__(self) -> None:
         self._video = ForwardVideo()
 
-    def __call__(self, model: nn.Module, batch: TwoStreamBatch) -> Any:
+    def __call__(self, model: nn.Module, batch: Batch) -> Any:
         """Return the model's output."""
-        points = batch.keypoints
-        return model(
-            (points.points, points.mask, points.lengths),
-            (self._video.frames_of(batch.video), batch.video.lengths),
-        )
+        keypoints, (frames, view, lengths) = batch.inputs
+        return model(keypoints, (self._video.frames_of(frames, view), lengths))
 
 
 def match_clips(videos: Sequence[ClipKey], keypoints: Sequence[ClipKey]) -> dict[ClipKey, int]:
@@ -310,5 +280,5 @@ class TwoStreamKind:
         for pose, path in clips:
             (points,) = self._keypoints.new_clips(of_points, identity, [pose])
             for video in self._video.new_clips(of_video, identity, [path]):
-                batch = TwoStreamBatch(points.batch, video.batch)
+                batch = join_batches(points.batch, video.batch)
                 yield NewClip(pose.clip_id, batch, frames=video.frames)

@@ -221,7 +221,7 @@ class VideoKind:
                 continue
             if item is not None:
                 batch = make_batch(data, [item], [0], [Draw(number)])
-                yield NewClip(place.clip_id, batch, frames=batch.frames[0].numpy())
+                yield NewClip(place.clip_id, batch, frames=batch.inputs[0][0].numpy())
 
 
 def open_clips(

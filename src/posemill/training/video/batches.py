@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,36 +11,12 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 from posemill.records import IntArray
-from posemill.training.data.batches import ClipBatch, Draw, pad_targets
+from posemill.training.data.batches import Batch, Draw, pad_targets
 from posemill.training.video.transform import ClipTransform
 from posemill.training.video.video_clips import Item, VideoClips
 
 
-@dataclass
-class VideoBatch(ClipBatch):
-    """Clips of pixels; what becomes of them is done on the device, by `ForwardVideo`.
-
-    Args:
-        frames: `(B, T, height, width, 3)` uint8 RGB, black where padded.
-        view: `(B, 12)` float32, how each clip is augmented; `(B, 0)` where none is.
-    """
-
-    frames: Tensor
-    view: Tensor
-
-
-@dataclass
-class FeatureBatch(ClipBatch):
-    """Clips of which a frozen backbone has seen every frame.
-
-    Args:
-        frames: `(B, T, C)` float32, what it said of each; 0 where padded.
-    """
-
-    frames: Tensor
-
-
-class VideoBatches(Dataset[VideoBatch]):
+class VideoBatches(Dataset[Batch]):
     """Makes a whole batch from a list of draws.
 
     Args:
@@ -55,10 +30,10 @@ class VideoBatches(Dataset[VideoBatch]):
     def __len__(self) -> int:
         return len(self.clips)
 
-    def __getitem__(self, draw: Any) -> VideoBatch:
+    def __getitem__(self, draw: Any) -> Batch:
         return self.__getitems__([draw])
 
-    def __getitems__(self, draws: Sequence[Draw]) -> VideoBatch:
+    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
         """Return the batch of these draws.
 
         Clips that could not be read are left out where the rule is to drop them; a batch of nothing
@@ -79,11 +54,12 @@ def make_batch(
     items: Sequence[Item],
     targets: Sequence[int | IntArray],
     draws: Sequence[Draw],
-) -> VideoBatch:
+) -> Batch:
     """Return the batch of some items of a data set; `draws` says which they are."""
-    batch = clips.collate_fn(items)
-    view = batch["view"] if clips.augment is not None else torch.empty(len(items), 0)
-    return VideoBatch(batch["frames"], view, lengths=batch["length"], **pad_targets(targets, draws))
+    collated = clips.collate_fn(items)
+    view = collated["view"] if clips.augment is not None else torch.empty(len(items), 0)
+    inputs = collated["frames"], view, collated["length"]
+    return Batch(inputs, lengths=collated["length"], **pad_targets(targets, draws))
 
 
 class ForwardVideo:
@@ -97,10 +73,11 @@ class ForwardVideo:
     def __init__(self, eval_scales: Sequence[float] = ()) -> None:
         self._transform, self._scales = ClipTransform(), tuple(eval_scales)
 
-    def __call__(self, model: nn.Module, batch: VideoBatch | FeatureBatch) -> Any:
+    def __call__(self, model: nn.Module, batch: Batch) -> Any:
         """Return the model's output."""
-        frames = self.frames_of(batch)
-        if model.training or not self._scales or isinstance(batch, FeatureBatch):
+        frames = self.frames_of(*batch.inputs[:2])
+        is_features = frames.ndim == 3
+        if model.training or not self._scales or is_features:
             return model(frames, batch.lengths)
         said = [
             model(_resized(frames, scale), batch.lengths).float().softmax(-1)
@@ -108,13 +85,13 @@ class ForwardVideo:
         ]
         return torch.stack(said).mean(0).clamp_min(1e-12).log()
 
-    def frames_of(self, batch: VideoBatch | FeatureBatch) -> Tensor:
-        """Return what a model takes: `(B, T, 3, H, W)`, or features `(B, T, C)`."""
-        if isinstance(batch, FeatureBatch):
-            return batch.frames
-        view = batch.view if batch.view.shape[1] else None
-        frames: Tensor = self._transform.to(batch.frames.device)(batch.frames, view)
-        return frames
+    def frames_of(self, frames: Tensor, view: Tensor) -> Tensor:
+        """Return what a model takes: `(B, T, 3, H, W)`, or features `(B, T, C)` as they are."""
+        if frames.is_floating_point():
+            return frames
+        transform = self._transform.to(frames.device)
+        prepared: Tensor = transform(frames, view if view.shape[1] else None)
+        return prepared
 
 
 def _resized(frames: Tensor, scale: float) -> Tensor:

@@ -21,12 +21,11 @@ from torch.utils.data import Dataset
 
 from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.terminal import counted
-from posemill.training.data.batches import Draw, pad_targets
+from posemill.training.data.batches import Batch, Draw, pad_targets
 from posemill.training.data.cache import Store, Transform, precompute
 from posemill.training.loop.precision import Precision, choose_precision
 from posemill.training.models.video.base import Backbone, ClipTimes
 from posemill.training.runs.logs import say
-from posemill.training.video.batches import FeatureBatch
 from posemill.training.video.index import ClipPlace
 from posemill.training.video.transform import ClipTransform
 from posemill.training.video.video_clips import Item, VideoClips
@@ -34,7 +33,7 @@ from posemill.training.video.video_clips import Item, VideoClips
 _CLIPS_AT_ONCE = 2  # larger activations are mapped and unmapped anew for every layer
 
 
-class FeatureBatches(Dataset[FeatureBatch]):
+class FeatureBatches(Dataset[Batch]):
     """Makes a whole batch from a list of draws; epoch by epoch the next view of each clip.
 
     Args:
@@ -49,10 +48,10 @@ class FeatureBatches(Dataset[FeatureBatch]):
     def __len__(self) -> int:
         return len(self._targets)
 
-    def __getitem__(self, draw: Any) -> FeatureBatch:
+    def __getitem__(self, draw: Any) -> Batch:
         return self.__getitems__([draw])
 
-    def __getitems__(self, draws: Sequence[Draw]) -> FeatureBatch:
+    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
         """Return the batch of these draws; clips that could not be read do not count."""
         rows = [draw.clip * self._num_views + draw.epoch % self._num_views for draw in draws]
         features = [torch.from_numpy(self._store.read(row)[0][:, 0].copy()) for row in rows]
@@ -61,11 +60,9 @@ class FeatureBatches(Dataset[FeatureBatch]):
             for draw, found in zip(draws, features, strict=True)
         ]
         targets = [self._targets[draw.clip] for draw in draws]
-        return FeatureBatch(
-            pad_sequence(features, batch_first=True),
-            lengths=torch.tensor([len(each) for each in features]),
-            **pad_targets(targets, weighted),
-        )
+        lengths = torch.tensor([len(each) for each in features])
+        inputs = pad_sequence(features, batch_first=True), torch.empty(len(draws), 0), lengths
+        return Batch(inputs, lengths=lengths, **pad_targets(targets, weighted))
 
 
 def compute_features(
