@@ -17,6 +17,7 @@ import pytest
 from benchmarks.shared.fault_proxy import FaultProxy
 from posemill.errors import MissingExtraError, StorageError
 from posemill.storage import Storage, _open, open_storage, split_uri, uri_of
+from posemill.storage.cache import fetched
 from posemill.storage.folders import FolderStorage, is_shared, mount_type
 from posemill.testing import StorageContract
 
@@ -166,10 +167,11 @@ def test_mounts_tell_which_folders_machines_share(tmp_path):
     mounts = tmp_path / "mounts"
     mounts.write_text(
         "/dev/sda / ext4 rw 0 0\nserver:/x /nfs nfs4 rw 0 0\nserver:/y /nfs/with\\040blank lustre "
-        "rw 0 0\n/dev/sdb /nfs/local xfs rw 0 0\n"
+        "rw 0 0\n/dev/sdb /nfs/local xfs rw 0 0\nserver:/z /mnt/数据 nfs rw 0 0\n",
+        encoding="utf-8",
     )
     kinds = {"/nfs/runs/a": "nfs4", "/nfs/with blank/b": "lustre", "/nfs/local/c": "xfs",
-             "/nfsx": "ext4"}  # fmt: skip
+             "/nfsx": "ext4", "/mnt/数据/runs": "nfs"}  # fmt: skip
     assert {path: mount_type(Path(path), mounts) for path in kinds} == kinds
     assert mount_type(tmp_path, tmp_path / "none") is None
     assert not is_shared(tmp_path)
@@ -195,3 +197,15 @@ def test_a_listing_ends_where_the_last_key_is_the_marker_of_a_folder(s3_bucket, 
     assert found == ["a-b", "a", "a/x", "b"]
     monkeypatch.setattr("posemill.storage.objects._LIST_CHUNK", 2)
     assert [entry.key for entry in itertools.islice(storage.entries(), 50)] == found
+
+
+def test_an_etag_that_looks_like_an_md5_and_is_none_is_no_damage(s3_bucket, monkeypatch, tmp_path):
+    """Of objects that the service encrypts by a key of its own (SSE-KMS)."""
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path))
+    storage = open_storage(s3_bucket)
+    storage.put("a.npz", b"content")
+    look, read = type(storage).look, type(storage).read_pieces
+    etag = '"' + "0" * 32 + '"'
+    monkeypatch.setattr(type(storage), "look", lambda *args: look(*args)._replace(version=etag))
+    monkeypatch.setattr(type(storage), "read_pieces", lambda self, key, _: read(self, key, None))
+    assert fetched(f"{s3_bucket}/a.npz").read_bytes() == b"content"

@@ -130,9 +130,9 @@ def _mounts(lines: list[str], controller: str) -> Iterator[tuple[bool, str, str]
         is_v2 = kind == "cgroup2"
         if is_v2 or (kind == "cgroup" and controller in options.split(",")):
             mount_root, mount_point = fields.split(" ")[3:5]
-            yield is_v2, _unescape(mount_root), _unescape(mount_point)
+            yield is_v2, unescape_mount(mount_root), unescape_mount(mount_point)
 
 
-def _unescape(path: str) -> str:
-    r"""Return a path of mountinfo, where a blank is written `\040`."""
+def unescape_mount(path: str) -> str:
+    r"""Return a path of the kernel's lists of mounts, where a blank is written `\040`."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)

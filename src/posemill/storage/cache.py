@@ -52,8 +52,7 @@ def _bring_up_to_date(
         if version == each.version and path.is_file() and sha256_of(path) == digest:
             return version, digest
         path.parent.mkdir(parents=True, exist_ok=True)
-        storage.fetch(each.key, path, version=each.version)
-        _check_content(storage.name_of(each.key), path, each)
+        _fetch_checked(storage, each, path)
         return each.version, sha256_of(path)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -66,18 +65,30 @@ def _bring_up_to_date(
                 path.unlink()
 
 
-def _check_content(name: str, path: Path, entry: Entry) -> None:
-    """Raise where a copy is not what the service says it sent; an etag is an MD5 mostly."""
-    says = _MD5.fullmatch(entry.version)
+def _fetch_checked(storage: Storage, entry: Entry, path: Path) -> None:
+    """Fetch an object and see that it came whole.
+
+    An etag is the MD5 of the content mostly. Where it is not (encryption by a key of the service
+    has such etags too), the same content twice is the content.
+    """
+    storage.fetch(entry.key, path, version=entry.version)
+    etag = _MD5.fullmatch(entry.version)
     is_whole = path.stat().st_size == entry.num_bytes
-    if says and is_whole:
-        digest = hashlib.md5(usedforsecurity=False)
-        with path.open("rb") as handle:
-            while piece := handle.read(1 << 20):
-                digest.update(piece)
-        is_whole = digest.hexdigest() == says[1]
+    if is_whole and etag and _md5_of(path) != etag[1]:
+        first = sha256_of(path)
+        storage.fetch(entry.key, path, version=entry.version)
+        is_whole = sha256_of(path) == first
     if not is_whole:
         path.unlink()
         raise StorageError(
-            f"{name}: what came is not what the service says it has (its hash differs); try again"
+            f"{storage.name_of(entry.key)}: what came is not what the service says it has; try "
+            "again"
         )
+
+
+def _md5_of(path: Path) -> str:
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as handle:
+        while piece := handle.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()

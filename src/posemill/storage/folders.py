@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 from posemill.errors import StorageError
 from posemill.files import atomic_path, sync_folder, temporary_stem
+from posemill.machine.cgroups import unescape_mount
 from posemill.machine.disk import disk_message
 from posemill.storage import ChangedError, Entry, Storage
 
@@ -181,8 +182,7 @@ def mount_type(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str | 
     found: tuple[int, str | None] = (-1, None)
     for line in lines:
         _, point, kind, *_ = line.split(" ")
-        # Blanks and the like come as \040.
-        place = Path(point.encode("utf-8", "surrogateescape").decode("unicode_escape"))
+        place = Path(unescape_mount(point))
         if wanted.is_relative_to(place) and len(place.parts) >= found[0]:
             found = len(place.parts), kind  # of two on one another the later is on top
     return found[1]

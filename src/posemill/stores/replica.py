@@ -56,7 +56,12 @@ def storage_for(path: str | os.PathLike[str], kind: str = "auto") -> Storage | N
             that is there is what it is.
     """
     if uri_of(path) is not None:
-        return open_storage(path)
+        storage = open_storage(path)
+        if isinstance(storage, FolderStorage) and (storage.root / LEDGER_NAME).exists():
+            raise RunError(
+                f"{storage.uri} is a run of this machine; name it by its path: {storage.root}"
+            )
+        return storage
     folder = Path(path)
     if (folder / PREFIX).is_dir():
         return open_storage(folder)
@@ -244,6 +249,14 @@ def shard_file(folder: Path, path: Path) -> Path:
         list(pool.map(lambda name: storage.fetch(f"{SHARDS_NAME}/{name}", path.parent / name),
                       missing))  # fmt: skip
     return path
+
+
+def forget_shard(folder: Path, path: Path) -> bool:
+    """Remove the copy of a shard, so that it is fetched anew; return whether it was one."""
+    if not is_copy(folder) or path.parent.parent != folder or not path.exists():
+        return False
+    path.unlink()
+    return True
 
 
 class ShardFolder:

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from posemill.blocks import BLOCK_FRAMES
 from posemill.errors import RunError
 from posemill.stores.columns import read_groups
 from posemill.stores.manifest import shard_path
-from posemill.stores.replica import shard_file
+from posemill.stores.replica import forget_shard, shard_file
 from posemill.stores.schema import check_schema, integers_of, join_tables, schema_like
 
 # Joined with what a block is chosen by; `rows_of` takes the rows.
@@ -116,15 +117,17 @@ def read_rows(
         columns: `frame_index` among them; None for all.
         part: The skeleton of the result, if it is only a part: see `columns.part_for`.
     """
-    tables = []
-    by_shard = groupby(_joined(plan.rows), key=lambda each: (each.shard, each.checksum))
-    for (shard, checksum), rows in by_shard:
-        path = shard_file(folder, shard_path(folder, shard))
-        with _open(path, skeleton_name, checksum) as file:
-            schema = schema_like(file.schema_arrow, part or skeleton_name)
-            names = [name for name in schema.names if columns is None or name in columns]
-            wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
-            tables += [_read(file, path, each, wanted) for each in rows]
+    tables: list[pa.Table] = []
+    read_there = partial(_read_all, skeleton_name=skeleton_name, columns=columns, part=part)
+    by_shard = groupby(_joined(plan.rows), key=lambda each: each.shard)
+    for shard, group in by_shard:
+        rows, path = list(group), shard_path(folder, shard)
+        try:
+            tables += read_there(shard_file(folder, path), rows)
+        except RunError:
+            if not forget_shard(folder, path):
+                raise
+            tables += read_there(shard_file(folder, path), rows)
     table = tables[0] if len(tables) == 1 else join_tables(tables)
     # A frame that was tried again later has rows of its own, inside the span of others.
     if len(plan.rows) > len(plan.lengths):
@@ -134,6 +137,22 @@ def read_rows(
         if (np.diff(order) != 1).any():
             table = table.take(order)
     return table
+
+
+def _read_all(
+    path: Path,
+    rows: Sequence[ShardRows],
+    *,
+    skeleton_name: str,
+    columns: Sequence[str] | None,
+    part: str | None,
+) -> list[pa.Table]:
+    """Return rows of one shard, a table for each; arguments as `read_rows`."""
+    with _open(path, skeleton_name, rows[0].checksum) as file:
+        schema = schema_like(file.schema_arrow, part or skeleton_name)
+        names = [name for name in schema.names if columns is None or name in columns]
+        wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
+        return [_read(file, path, each, wanted) for each in rows]
 
 
 def _joined(rows: Sequence[ShardRows]) -> Iterator[ShardRows]:

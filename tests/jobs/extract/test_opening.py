@@ -62,6 +62,7 @@ def test_a_new_run_has_a_manifest_a_plan_and_a_folder_for_shards(config):
     assert manifest.options == {
         "mode": "auto", "decoder": "pyav", "split_long_seconds": None, "splits": None,
         "engine": "fake", "engine_options": {}, "resize": None, "fps": None, "stride": None,
+        "device": "cpu",
     }  # fmt: skip
     assert manifest.source == {
         "path": str(config.source), "layout": "frames", "fingerprint": clips.fingerprint,

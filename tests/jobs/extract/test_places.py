@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -16,6 +17,7 @@ from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import read_status
 from posemill.storage import lease, open_storage
+from posemill.stores.manifest import Manifest
 from posemill.stores.reader import open_run
 from posemill.stores.records import RecordLog
 from posemill.stores.replica import existing_run, folder_to_see, local_run, origin_of, writing
@@ -431,3 +433,32 @@ def test_a_copy_that_does_not_know_its_origin_is_said(tree, config_for, tmp_path
         origin.write_text(content)
         with pytest.raises(RunError, match=r"origin\.json does not say where the run is"):
             origin_of(existing_run(place))
+
+
+def test_a_bad_copy_of_a_shard_is_fetched_anew(tree, config_for, s3_bucket):
+    place = Path(s3_bucket) / "runs" / "a"
+    extract(config_for(tree).replace(out=place))
+    folder = existing_run(place)
+    expected = open_run(place).to_numpy()["points"].tobytes()
+    for damage in (b"nonsense", b""):
+        for shard in (folder / "shards").iterdir():
+            shard.write_bytes(damage)
+        assert open_run(place).to_numpy()["points"].tobytes() == expected
+
+
+def test_a_run_of_this_machine_named_by_a_uri_is_not_begun_anew(tree, config_for, tmp_path):
+    extract(config_for(tree, "here"))
+    uri = (tmp_path / "here").as_uri()
+    with pytest.raises(RunError, match="is a run of this machine; name it by its path"):
+        extract(config_for(tree).replace(out=Path(uri)))
+    assert open_run(tmp_path / "here").num_frames == 34
+
+
+def test_a_run_of_a_gpu_does_not_go_on_on_a_cpu(tree, config_for, tmp_path):
+    extract(config_for(tree))
+    begun = Manifest.read(tmp_path / "run")
+    assert begun.options["device"] == "cpu"
+    options = {**begun.options, "device": "cuda"}
+    dataclasses.replace(begun, options=options).write(tmp_path / "run")
+    with pytest.raises(RunError, match="device: the run has 'cuda', now it is 'cpu'"):
+        extract(config_for(tree))

@@ -225,6 +225,7 @@ def extract_manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
             **config.deciding_options(),
             "engine": config.engine,
             "engine_options": dict(config.engine_options),
+            "device": config.devices()[0].partition(":")[0],  # others round otherwise
         },
         engine=identity,
         source=source_record(config.source, clips),
