@@ -9,6 +9,7 @@ from posemill.estimators.face_detector import FaceDetector
 from posemill.estimators.landmarks.detection import Detection as FoundFace
 from posemill.framework.formats.detection_pb2 import Detection
 from posemill.framework.formats.location_data_pb2 import LocationData
+from posemill.framework.formats.messages import FloatList, MessageList
 from posemill.records import Frame
 from posemill.solutions.solution import Solution, check_confidence
 
@@ -72,13 +73,14 @@ class FaceDetection(Solution[FaceDetectionResults]):
 
 def _message_of(face: FoundFace) -> Detection:
     left, top, width, height = map(float, face.box)
-    location = LocationData(
+    point = LocationData.RelativeKeypoint
+    points = [point.of(x=x, y=y) for x, y in face.points.tolist()]
+    location = LocationData.of(
         format=LocationData.RELATIVE_BOUNDING_BOX,
-        relative_bounding_box=LocationData.RelativeBoundingBox(
+        relative_bounding_box=LocationData.RelativeBoundingBox.of(
             xmin=left, ymin=top, width=width, height=height
         ),
-        relative_keypoints=[
-            LocationData.RelativeKeypoint(x=float(x), y=float(y)) for x, y in face.points
-        ],
+        relative_keypoints=MessageList(point, points),
     )
-    return Detection(label_id=[0], score=[float(face.score)], location_data=location)
+    score = FloatList([float(face.score)])
+    return Detection.of(label_id=[0], score=score, location_data=location)

@@ -12,7 +12,9 @@ for model in (0, 1):
         results = fd.process(cv2.cvtColor(image, cv2.COLOR_BGR2RGB))
         for detection in results.detections or []:
             print("Nose tip:")
-            print(mp_face_detection.get_key_point(detection, mp_face_detection.FaceKeyPoint.NOSE_TIP))
+            print(
+                mp_face_detection.get_key_point(detection, mp_face_detection.FaceKeyPoint.NOSE_TIP)
+            )
             mp_drawing.draw_detection(image, detection)
             ih, iw, ic = image.shape
             box = detection.location_data.relative_bounding_box

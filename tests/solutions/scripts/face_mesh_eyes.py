@@ -17,10 +17,16 @@ with mp_face_mesh.FaceMesh(max_num_faces=1, refine_landmarks=True) as face_mesh:
         h, w = rgb.shape[:2]
         results = face_mesh.process(rgb)
         if results.multi_face_landmarks:
-            mesh = np.array([np.multiply([p.x, p.y], [w, h]).astype(int)
-                             for p in results.multi_face_landmarks[0].landmark])
+            mesh = np.array(
+                [
+                    np.multiply([p.x, p.y], [w, h]).astype(int)
+                    for p in results.multi_face_landmarks[0].landmark
+                ]
+            )
             (cx, cy), radius = cv.minEnclosingCircle(mesh[LEFT_IRIS])
             wide = np.linalg.norm(mesh[362] - mesh[263])
             tall = np.linalg.norm(mesh[386] - mesh[374])
-            print(n, mesh.shape, round(cx, 1), round(cy, 1), round(radius, 1), round(tall / wide, 3))
+            print(
+                n, mesh.shape, round(cx, 1), round(cy, 1), round(radius, 1), round(tall / wide, 3)
+            )
             print(mesh[RIGHT_EYE].tolist(), mesh[RIGHT_IRIS].tolist(), mesh[LEFT_EYE].sum())

@@ -5,7 +5,9 @@ import cv2
 import numpy as np
 import mediapipe as mp
 
-face_mesh = mp.solutions.face_mesh.FaceMesh(min_detection_confidence=0.5, min_tracking_confidence=0.5)
+face_mesh = mp.solutions.face_mesh.FaceMesh(
+    min_detection_confidence=0.5, min_tracking_confidence=0.5
+)
 cap = cv2.VideoCapture(sys.argv[1])
 for n in range(6):
     success, image = cap.read()

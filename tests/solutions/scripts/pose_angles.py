@@ -26,8 +26,10 @@ with mp_pose.Pose(model_complexity=1, smooth_landmarks=True) as pose:
         try:
             landmarks = results.pose_landmarks.landmark
             L = mp_pose.PoseLandmark
-            points = [[landmarks[p.value].x, landmarks[p.value].y]
-                      for p in (L.LEFT_SHOULDER, L.LEFT_ELBOW, L.LEFT_WRIST)]
+            points = [
+                [landmarks[p.value].x, landmarks[p.value].y]
+                for p in (L.LEFT_SHOULDER, L.LEFT_ELBOW, L.LEFT_WRIST)
+            ]
             angle = calculate_angle(*points)
             if angle > 160:
                 stage = "down"

@@ -7,8 +7,12 @@ import mediapipe as mp
 
 mp_pose = mp.solutions.pose
 BG_COLOR = (192, 192, 192)
-with mp_pose.Pose(static_image_mode=True, model_complexity=1, enable_segmentation=True,
-                  min_detection_confidence=0.5) as pose:
+with mp_pose.Pose(
+    static_image_mode=True,
+    model_complexity=1,
+    enable_segmentation=True,
+    min_detection_confidence=0.5,
+) as pose:
     image = cv2.imread(sys.argv[1])
     image_height, image_width, _ = image.shape
     results = pose.process(cv2.cvtColor(image, cv2.COLOR_BGR2RGB))
@@ -20,7 +24,8 @@ with mp_pose.Pose(static_image_mode=True, model_complexity=1, enable_segmentatio
     bg_image[:] = BG_COLOR
     annotated_image = np.where(condition, annotated_image, bg_image)
     print(results.segmentation_mask.shape, results.segmentation_mask.dtype, int(condition.sum()))
-    mp.solutions.drawing_utils.draw_landmarks(annotated_image, results.pose_landmarks,
-                                              mp_pose.POSE_CONNECTIONS)
+    mp.solutions.drawing_utils.draw_landmarks(
+        annotated_image, results.pose_landmarks, mp_pose.POSE_CONNECTIONS
+    )
     print(int(annotated_image.sum()))
     print([round(p.z, 4) for p in results.pose_world_landmarks.landmark[:6]])

@@ -33,7 +33,8 @@ _S1, _S2, _S3 = map(float.fromhex, _SINE)
 _C1, _C2, _C3, _C4 = map(float.fromhex, _COSINE)
 _QUARTER_TURN = math.pi / 2
 # 2^(r/32) = 1 + r·(…) for r within -1/2 to 1/2, lowest power first.
-_PARTS = 32
+_PARTS_BITS = 5
+_PARTS = 1 << _PARTS_BITS
 _E1 = float.fromhex("0x1.62e42ff0c52d6p-1") / _PARTS
 _E2 = float.fromhex("0x1.ebfce50fac4f3p-3") / _PARTS**2
 _E3 = float.fromhex("0x1.c6af84b912394p-5") / _PARTS**3
@@ -48,8 +49,9 @@ def exp(values: FloatArray) -> FloatArray:
         whole = np.rint(parts)
         rest = parts - whole
         fraction = (_E3 * rest + _E2) * (rest * rest) + (_E1 * rest + 1)
-        exponents, roots = np.divmod(whole.astype(np.int64), _PARTS)
-        result: FloatArray = (fraction * np.ldexp(_ROOTS[roots], exponents)).astype(np.float32)
+        steps = whole.astype(np.int32)
+        powers = np.ldexp(_ROOTS[steps & (_PARTS - 1)], steps >> _PARTS_BITS)
+        result: FloatArray = (fraction * powers).astype(np.float32)
     return result
 
 

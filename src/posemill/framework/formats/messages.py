@@ -26,23 +26,16 @@ class _File(NamedTuple):
     name: str = "mediapipe/framework/formats/landmark.proto"
 
 
-class Descriptor(NamedTuple):
+class Descriptor:
     """What a message is called, and its fields."""
 
-    full_name: str
-    fields: tuple[Field, ...]
-    file: _File = _File()
-    has_options: bool = False
+    file = _File()
+    has_options = False
 
-    @property
-    def name(self) -> str:
-        """The last part of the name."""
-        return self.full_name.rpartition(".")[2]
-
-    @property
-    def fields_by_name(self) -> dict[str, Field]:
-        """The fields by their names."""
-        return {field.name: field for field in self.fields}
+    def __init__(self, full_name: str, fields: tuple[Field, ...]) -> None:
+        self.full_name, self.fields = full_name, fields
+        self.name = full_name.rpartition(".")[2]
+        self.fields_by_name = {field.name: field for field in fields}
 
 
 class EnumValue(NamedTuple):
@@ -315,7 +308,7 @@ class Message(ABC):
         raise AttributeError(f"{kind} has no {name!r}")
 
     def _expect_field(self, name: str) -> None:
-        known = [field.name for field in self.DESCRIPTOR.fields]
+        known = self.DESCRIPTOR.fields_by_name
         if name not in known:
             raise ValueError(
                 f"{self.DESCRIPTOR.name} has no field {name!r}; it has {', '.join(known)}"
@@ -401,6 +394,13 @@ class FieldsMessage(Message):
                 getattr(self, name).CopyFrom(value)
             else:
                 setattr(self, name, value)
+
+    @classmethod
+    def of(cls: type[_Message], **values: Any) -> _Message:
+        """Return a message that takes over values which are nobody else's: nothing is copied."""
+        made = cls.__new__(cls)
+        made.__dict__["_values"] = values
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).FromString, (self.SerializeToString(),)
