@@ -162,7 +162,8 @@ class TestFake(EngineContract):
 
 
 def test_every_engine_has_its_suite() -> None:
-    elsewhere = {"mediapipe"}  # test_stock_mediapipe.py
+    # test_stock_mediapipe.py
+    elsewhere = {"mediapipe", "mediapipe-hands", "mediapipe-face", "mediapipe-pose"}
     suites = (
         TestHolistic,
         TestHands,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zlib
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from posemill.decoders import open_video
+from posemill.decoders.pictures import read_picture
 from posemill.errors import DeviceError, MissingExtraError, WeightsError
 from posemill.estimators import open_estimator, stock_mediapipe
 from posemill.skeletons import get_skeleton
@@ -234,3 +236,49 @@ def test_the_real_one_gives_what_stock_gave(media: Callable[[str], Path], tmp_pa
                 )
     np.testing.assert_array_equal(found["again"], found["video"])
     assert found["refined"].shape == (1, 553, 3)
+
+
+OTHERS_SCRIPT = """
+import sys
+import numpy as np
+from posemill.estimators import open_estimator
+frames = np.load(sys.argv[1])
+frames = [frames[name] for name in frames.files]
+kept = {}
+OPTIONS = {"hands": {"max_num_hands": 4}, "face": {"max_num_faces": 3}, "pose": {}}
+for name, options in OPTIONS.items():
+    engine = open_estimator(sys.argv[3] + name, **options)
+    image = engine.estimate(frames)
+    state = engine.new_state()
+    video = [engine.estimate([frame], [state]) for frame in frames]
+    kept[name + "_image"], kept[name + "_scores"] = image.points, image.scores
+    kept[name + "_video"] = np.concatenate([each.points for each in video])
+    if image.others is not None:
+        kept[name + "_counts"], kept[name + "_others"] = image.others.counts, image.others.points
+np.savez(sys.argv[2], **kept)
+"""
+
+
+def test_the_other_engines_give_what_the_real_ones_give(shared: Path, tmp_path: Path) -> None:
+    if not STOCK_PYTHON.exists():
+        pytest.skip(f"no {STOCK_PYTHON}: stock MediaPipe is installed there by `make bench`")
+    names = ("241", "536", "474")
+    pictures = [read_picture(shared / f"media/images/COCO_val2014_000000000{name}.jpg")
+                for name in names]  # fmt: skip
+    np.savez(tmp_path / "frames.npz", *pictures)
+    found = []
+    for python, prefix in ((STOCK_PYTHON, "mediapipe-"), (sys.executable, "")):
+        answer = tmp_path / f"found{prefix}.npz"
+        done = subprocess.run(
+            [python, "-c", OTHERS_SCRIPT, tmp_path / "frames.npz", answer, prefix],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            capture_output=True, text=True, timeout=240, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        with np.load(answer) as stored:
+            found.append(dict(stored))
+    stock, ours = found
+    assert set(stock) == set(ours)
+    for name, expected in stock.items():
+        np.testing.assert_allclose(ours[name], expected, atol=1e-5, err_msg=name)
+    assert stock["hands_counts"].sum() + (~np.isnan(stock["hands_image"]).all((1, 2))).sum() >= 2

@@ -73,6 +73,9 @@ ESTIMATORS = {
     "wholebody": "posemill.estimators.wholebody:WholeBodyEstimator",
     "movenet": "posemill.estimators.movenet:MoveNetEstimator",
     "mediapipe": "posemill.estimators.stock_mediapipe:StockHolisticEstimator",
+    "mediapipe-hands": "posemill.estimators.stock_mediapipe:StockHandsEstimator",
+    "mediapipe-face": "posemill.estimators.stock_mediapipe:StockFaceEstimator",
+    "mediapipe-pose": "posemill.estimators.stock_mediapipe:StockPoseEstimator",
     "fake": "posemill.estimators.fake:FakeEstimator",
 }
 

@@ -83,13 +83,8 @@ class FaceEstimator(InstanceFinder[FloatArray]):
         self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
     ) -> Keypoints:
         """Return the faces of a batch of RGB frames of any sizes, the largest first."""
-        num_points = get_skeleton(self.info.skeleton_names[0]).num_points
-        faces = [
-            np.array(found, np.float32).reshape(-1, num_points, 3)
-            for found in self.find(frames, cast("Sequence[InstanceState] | None", states))
-        ]
-        people = [(points, np.ones(points.shape[:2], np.float32)) for points in faces]
-        return gather_people(frames, people, num_points)
+        found = self.find(frames, cast("Sequence[InstanceState] | None", states))
+        return keypoints_of_faces(frames, found, self.info.skeleton_names[0])
 
     def _rect_from_detection(self, detection: Detection, size: Size) -> Rect:
         return face.rect_from_detection(project_detection(detection, size), size)
@@ -99,3 +94,13 @@ class FaceEstimator(InstanceFinder[FloatArray]):
 
     def _next_rect(self, instance: FloatArray, size: Size) -> Rect:
         return face.rect_of_landmarks(instance, size)
+
+
+def keypoints_of_faces(
+    frames: Sequence[Frame], found: Sequence[Sequence[FloatArray]], skeleton_name: str
+) -> Keypoints:
+    """Return the faces of each frame, the largest first."""
+    num_points = get_skeleton(skeleton_name).num_points
+    faces = [np.array(points, np.float32).reshape(-1, num_points, 3) for points in found]
+    people = [(points, np.ones(points.shape[:2], np.float32)) for points in faces]
+    return gather_people(frames, people, num_points)

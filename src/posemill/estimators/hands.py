@@ -83,8 +83,7 @@ class HandsEstimator(InstanceFinder[hand.Hand]):
         The largest hand of each side make up the first instance, the next ones the second, …
         """
         found = self.find(frames, cast("Sequence[InstanceState] | None", states))
-        pairs = [_in_pairs(hands) for hands in found]
-        return gather_people(frames, pairs, 2 * _NUM_POINTS)
+        return keypoints_of_hands(frames, found)
 
     def _rect_from_detection(self, detection: Detection, size: Size) -> Rect:
         return hand.rect_from_palm(without_letterbox(detection, size), size)
@@ -94,6 +93,11 @@ class HandsEstimator(InstanceFinder[hand.Hand]):
 
     def _next_rect(self, instance: hand.Hand, size: Size) -> Rect:
         return hand.rect_of_landmarks(instance.points, size)
+
+
+def keypoints_of_hands(frames: Sequence[Frame], found: Sequence[Sequence[hand.Hand]]) -> Keypoints:
+    """Return the hands of each frame: the largest of each side first."""
+    return gather_people(frames, [_in_pairs(hands) for hands in found], 2 * _NUM_POINTS)
 
 
 def _in_pairs(hands: Sequence[hand.Hand]) -> tuple[FloatArray, FloatArray]:

@@ -1,29 +1,30 @@
-"""MediaPipe's own Holistic, where the installed package still has it: to check ours by."""
+"""MediaPipe's own solutions, where the installed package still has them: to check ours by."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import weakref
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from posemill.errors import MissingExtraError, WeightsError
 from posemill.estimators import ClipState, EngineInfo
+from posemill.estimators.face import FaceEstimator, keypoints_of_faces
+from posemill.estimators.hands import HandsEstimator, keypoints_of_hands
 from posemill.estimators.holistic.engine import HolisticEstimator
+from posemill.estimators.landmarks.hand import Hand
+from posemill.estimators.pose import PoseEstimator
 from posemill.records import FloatArray, Frame, Keypoints
 from posemill.skeletons import get_skeleton
 
 _LAST = "0.10.21"
-_MODULE = "mediapipe.python.solutions.holistic"
-_REMEDY = (
-    "run: pip install 'posemill[mediapipe]' (Python 3.12 or older, numpy below 2: best in an "
-    "environment of its own), or use --engine holistic, which gives the same points"
-)
+_MODULES = "mediapipe.python.solutions"
 
 
 class StockState:
@@ -52,61 +53,47 @@ class StockState:
         return b""
 
 
-class StockHolisticEstimator:
-    """`mp.solutions.holistic.Holistic`, behind the same face as our own engine.
+class StockEstimator(ABC):
+    """A class of `mp.solutions`, behind the same face as our own engine.
 
-    Frames in image mode stand alone: the graph is reset before each, so that hands and face do not
-    remember the one before. In video mode each clip has an object of its own.
+    Frames in image mode stand alone: the graph is reset before each, so that nothing is remembered
+    of the one before. In video mode each clip has an object of its own.
 
     Args:
+        options: The keywords of the class but `static_image_mode`.
         device: `cpu`.
-        threads: Not used: MediaPipe takes as many as there are cores.
-        options: Those of `HolisticEstimator`, but for the runtime.
     """
 
-    info = EngineInfo(
-        f"the same points by MediaPipe itself, where {_LAST} or older is installed",
-        HolisticEstimator.info.skeletons,
-        options=tuple(each for each in HolisticEstimator.info.options if each.name != "runtime"),
-        saves_states=False,
-    )
+    name: ClassVar[str]
+    solution: ClassVar[tuple[str, str]]  # module and class
+    our_name: ClassVar[str]
+    info: EngineInfo
 
-    def __init__(
-        self,
-        *,
-        device: str = "cpu",
-        threads: int = 1,
-        min_detection_confidence: float = 0.5,
-        min_tracking_confidence: float = 0.5,
-        smooth_landmarks: bool = True,
-        model_complexity: int = 1,
-        refine_face_landmarks: bool = False,
-    ) -> None:
-        self._options = {
-            "min_detection_confidence": min_detection_confidence,
-            "min_tracking_confidence": min_tracking_confidence,
-            "smooth_landmarks": smooth_landmarks,
-            "model_complexity": model_complexity,
-            "refine_face_landmarks": refine_face_landmarks,
-        }
-        self.info.check_device("mediapipe", device)
-        self.info.check_options("mediapipe", self._options)
-        self.info = self.info.with_options(self._options)
-        self._holistic_class, self.version = _load()
+    def __init__(self, options: Mapping[str, Any], *, device: str) -> None:
+        self.info.check_device(self.name, device)
+        self.info.check_options(self.name, options)
+        self.info = self.info.with_options(options)
+        self._options = dict(options)
+        self._class, self.version = self._load()
         self._alone: Any = None
         self._free: list[Any] = []  # objects of clips that are over
-        if model_complexity != 1:  # mediapipe fetches those networks: now, not in the workers
+        if options.get("model_complexity", 1) != 1:
+            # mediapipe fetches those networks: now, not in the workers
             self._free.append(self._open(static=False))
+
+    @abstractmethod
+    def _keypoints(self, frames: Sequence[Frame], results: Sequence[Any]) -> Keypoints:
+        """Return what MediaPipe found in some frames."""
 
     def _open(self, *, static: bool) -> Any:
         try:
             with contextlib.redirect_stdout(sys.stderr):  # says there what it downloads
-                return self._holistic_class(static_image_mode=static, **self._options)
+                return self._class(static_image_mode=static, **self._options)
         except OSError as error:
             raise WeightsError(
                 f"mediapipe could not fetch its network for model_complexity="
-                f"{self._options['model_complexity']} ({error}); it needs a network connection "
-                "the first time and a package folder it may write to"
+                f"{self._options.get('model_complexity')} ({error}); it needs a network "
+                f"connection the first time and a package folder it may write to"
             ) from error
 
     def new_state(self) -> StockState:
@@ -124,21 +111,12 @@ class StockHolisticEstimator:
     def estimate(
         self, frames: Sequence[Frame], states: Sequence[ClipState] | None = None
     ) -> Keypoints:
-        """Return the 543 (refined: 553) landmarks of each frame, one after the other."""
-        skeleton = get_skeleton(self.info.skeleton_names[0])
-        points = np.full((len(frames), skeleton.num_points, 3), np.nan, np.float32)
-        scores = np.zeros((len(frames), skeleton.num_points), np.float32)
-        for row, frame in enumerate(frames):
-            found = cast(StockState, states[row]).process(frame) if states else self._find(frame)
-            for part in skeleton.parts:
-                landmarks = getattr(found, f"{part.name}_landmarks")
-                if landmarks is not None:
-                    values = _values_of(landmarks)
-                    points[row, part.start : part.stop] = values[:, :3]
-                    is_body = part.name == "pose"  # only the body has a visibility
-                    scores[row, part.start : part.stop] = values[:, 3] if is_body else 1
-        sizes_wh = np.array([frame.shape[1::-1] for frame in frames], np.int32).reshape(-1, 2)
-        return Keypoints(points, scores, sizes_wh)
+        """Return the landmarks of each frame, one after the other."""
+        results = [
+            cast(StockState, states[row]).process(frame) if states else self._find(frame)
+            for row, frame in enumerate(frames)
+        ]
+        return self._keypoints(frames, results)
 
     def _find(self, frame: Frame) -> Any:
         """Return what MediaPipe finds in a frame that stands alone."""
@@ -151,42 +129,206 @@ class StockHolisticEstimator:
     def identity(self) -> dict[str, str]:
         """Return what decides the result: options, and the version, which brings its models."""
         options = {name: str(value) for name, value in self._options.items()}
-        return {"engine": "mediapipe", "mediapipe": self.version, **options}
+        return {"engine": self.name, "mediapipe": self.version, **options}
 
     def close(self) -> None:
         """Free the graphs."""
         self._free.clear()
         self._alone = None
 
+    def _load(self) -> tuple[Any, str]:
+        """Return the class and the version of what is installed.
+
+        Raises:
+            MissingExtraError: There is no mediapipe, or none that has it or can be imported.
+        """
+        module, class_name = f"{_MODULES}.{self.solution[0]}", self.solution[1]
+        remedy = (
+            "run: pip install 'posemill[mediapipe]' (Python 3.12 or older, numpy below 2: best in "
+            f"an environment of its own), or use --engine {self.our_name}, which gives the same "
+            f"points"
+        )
+        try:
+            installed = version("mediapipe")
+        except PackageNotFoundError as error:
+            raise MissingExtraError(
+                f"engine {self.name!r} needs mediapipe {_LAST} or older, which is not installed; "
+                f"{remedy}"
+            ) from error
+        try:
+            return getattr(import_module(module), class_name), installed
+        except ImportError as error:
+            if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+                raise MissingExtraError(
+                    f"engine {self.name!r} needs the legacy {class_name}, which mediapipe "
+                    f"{installed} no longer has: {_LAST} was the last one; {remedy}"
+                ) from error
+            raise MissingExtraError(
+                f"engine {self.name!r}: mediapipe {installed} is installed, but cannot be imported "
+                f"({error}; numpy is {np.__version__}); {remedy}"
+            ) from error
+
+
+def _info_like(ours: Any) -> EngineInfo:
+    """Return what stock gives and takes: what ours does, but for the runtime and the devices."""
+    return EngineInfo(
+        f"the same points as {ours.name} by MediaPipe itself, where {_LAST} or older is installed",
+        ours.info.skeletons,
+        people=ours.info.people,
+        options=tuple(option for option in ours.info.options if option.name != "runtime"),
+        saves_states=False,
+    )
+
+
+class StockHolisticEstimator(StockEstimator):
+    """`mp.solutions.holistic.Holistic`; options as of `HolisticEstimator`, `threads` unused."""
+
+    name, our_name = "mediapipe", "holistic"
+    solution = ("holistic", "Holistic")
+    info = _info_like(HolisticEstimator)
+
+    def __init__(
+        self,
+        *,
+        device: str = "cpu",
+        threads: int = 1,
+        min_detection_confidence: float = 0.5,
+        min_tracking_confidence: float = 0.5,
+        smooth_landmarks: bool = True,
+        model_complexity: int = 1,
+        refine_face_landmarks: bool = False,
+    ) -> None:
+        options = {
+            "min_detection_confidence": min_detection_confidence,
+            "min_tracking_confidence": min_tracking_confidence,
+            "smooth_landmarks": smooth_landmarks,
+            "model_complexity": model_complexity,
+            "refine_face_landmarks": refine_face_landmarks,
+        }
+        super().__init__(options, device=device)
+
+    def _keypoints(self, frames: Sequence[Frame], results: Sequence[Any]) -> Keypoints:
+        return _one_person(frames, results, self.info.skeleton_names[0])
+
+
+class StockPoseEstimator(StockEstimator):
+    """`mp.solutions.pose.Pose`; options as of `PoseEstimator`, `threads` unused."""
+
+    name, our_name = "mediapipe-pose", "pose"
+    solution = ("pose", "Pose")
+    info = _info_like(PoseEstimator)
+
+    def __init__(
+        self,
+        *,
+        device: str = "cpu",
+        threads: int = 1,
+        min_detection_confidence: float = 0.5,
+        min_tracking_confidence: float = 0.5,
+        smooth_landmarks: bool = True,
+        model_complexity: int = 1,
+    ) -> None:
+        options = {
+            "min_detection_confidence": min_detection_confidence,
+            "min_tracking_confidence": min_tracking_confidence,
+            "smooth_landmarks": smooth_landmarks,
+            "model_complexity": model_complexity,
+        }
+        super().__init__(options, device=device)
+
+    def _keypoints(self, frames: Sequence[Frame], results: Sequence[Any]) -> Keypoints:
+        return _one_person(frames, results, self.info.skeleton_names[0])
+
+
+class StockHandsEstimator(StockEstimator):
+    """`mp.solutions.hands.Hands`; options as of `HandsEstimator`, `threads` unused."""
+
+    name, our_name = "mediapipe-hands", "hands"
+    solution = ("hands", "Hands")
+    info = _info_like(HandsEstimator)
+
+    def __init__(
+        self,
+        *,
+        device: str = "cpu",
+        threads: int = 1,
+        max_num_hands: int = 2,
+        model_complexity: int = 1,
+        min_detection_confidence: float = 0.5,
+        min_tracking_confidence: float = 0.5,
+    ) -> None:
+        options = {
+            "max_num_hands": max_num_hands,
+            "model_complexity": model_complexity,
+            "min_detection_confidence": min_detection_confidence,
+            "min_tracking_confidence": min_tracking_confidence,
+        }
+        super().__init__(options, device=device)
+
+    def _keypoints(self, frames: Sequence[Frame], results: Sequence[Any]) -> Keypoints:
+        found = []
+        for result in results:
+            hands = []
+            for landmarks, sides in zip(
+                result.multi_hand_landmarks or (), result.multi_handedness or (), strict=True
+            ):
+                side, points = sides.classification[0], _values_of(landmarks)[:, :3]
+                hands.append(Hand(points, points, side.index, side.score))
+            found.append(hands)
+        return keypoints_of_hands(frames, found)
+
+
+class StockFaceEstimator(StockEstimator):
+    """`mp.solutions.face_mesh.FaceMesh`; options as of `FaceEstimator`, `threads` unused."""
+
+    name, our_name = "mediapipe-face", "face"
+    solution = ("face_mesh", "FaceMesh")
+    info = _info_like(FaceEstimator)
+
+    def __init__(
+        self,
+        *,
+        device: str = "cpu",
+        threads: int = 1,
+        max_num_faces: int = 1,
+        refine_landmarks: bool = False,
+        min_detection_confidence: float = 0.5,
+        min_tracking_confidence: float = 0.5,
+    ) -> None:
+        options = {
+            "max_num_faces": max_num_faces,
+            "refine_landmarks": refine_landmarks,
+            "min_detection_confidence": min_detection_confidence,
+            "min_tracking_confidence": min_tracking_confidence,
+        }
+        super().__init__(options, device=device)
+
+    def _keypoints(self, frames: Sequence[Frame], results: Sequence[Any]) -> Keypoints:
+        found = [
+            [_values_of(landmarks)[:, :3] for landmarks in result.multi_face_landmarks or ()]
+            for result in results
+        ]
+        return keypoints_of_faces(frames, found, self.info.skeleton_names[0])
+
+
+def _one_person(frames: Sequence[Frame], results: Sequence[Any], skeleton_name: str) -> Keypoints:
+    """Return the parts of one person in each frame."""
+    skeleton = get_skeleton(skeleton_name)
+    points = np.full((len(frames), skeleton.num_points, 3), np.nan, np.float32)
+    scores = np.zeros((len(frames), skeleton.num_points), np.float32)
+    for row, result in enumerate(results):
+        for part in skeleton.parts:
+            landmarks = getattr(result, f"{part.name}_landmarks")
+            if landmarks is not None:
+                values = _values_of(landmarks)
+                points[row, part.start : part.stop] = values[:, :3]
+                is_body = part.name == "pose"  # only the body has a visibility
+                scores[row, part.start : part.stop] = values[:, 3] if is_body else 1
+    sizes_wh = np.array([frame.shape[1::-1] for frame in frames], np.int32).reshape(-1, 2)
+    return Keypoints(points, scores, sizes_wh)
+
 
 def _values_of(landmarks: Any) -> FloatArray:
     """Return `(points, 4)`: x, y, z and visibility."""
     rows = [(each.x, each.y, each.z, each.visibility) for each in landmarks.landmark]
     return np.array(rows, np.float32)
-
-
-def _load() -> tuple[Any, str]:
-    """Return the class and the version of what is installed.
-
-    Raises:
-        MissingExtraError: There is no mediapipe, or none that has it or can be imported.
-    """
-    try:
-        installed = version("mediapipe")
-    except PackageNotFoundError as error:
-        raise MissingExtraError(
-            f"engine 'mediapipe' needs mediapipe {_LAST} or older, which is not installed; "
-            f"{_REMEDY}"
-        ) from error
-    try:
-        return import_module(_MODULE).Holistic, installed
-    except ImportError as error:
-        if error.name is not None and f"{_MODULE}.".startswith(f"{error.name}."):
-            raise MissingExtraError(
-                f"engine 'mediapipe' needs the legacy Holistic, which mediapipe {installed} no "
-                f"longer has: {_LAST} was the last one; {_REMEDY}"
-            ) from error
-        raise MissingExtraError(
-            f"engine 'mediapipe': mediapipe {installed} is installed, but cannot be imported "
-            f"({error}; numpy is {np.__version__}); {_REMEDY}"
-        ) from error
