@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import cv2
 import numpy as np
 
@@ -66,14 +68,17 @@ def enlarge_evenly(small: FloatArray, size_wh: tuple[int, int]) -> FloatArray:
         _neighbours(old, new) for old, new in zip(small.shape[::-1], size_wh, strict=True)
     )
     one = np.float32(1)
-    wide = small[:, left] * (one - share_x) + small[:, right] * share_x
-    upper, lower = wide[top], wide[bottom]
+    wide = small.take(left, axis=1)
+    wide *= one - share_x
+    wide += small.take(right, axis=1) * share_x
+    upper, lower = wide.take(top, axis=0), wide.take(bottom, axis=0)
     upper *= (one - share_y)[:, None]
     lower *= share_y[:, None]
     upper += lower
     return upper
 
 
+@functools.lru_cache(maxsize=8)
 def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, FloatArray]:
     """Return the two old cells that each new one lies between, and its share of the second."""
     places = ((np.arange(new) + 0.5) * (old / new) - 0.5).astype(np.float32)

@@ -144,9 +144,9 @@ def sample(features: FloatArray, window: FloatArray) -> FloatArray:
     height, width, _ = features.shape
     # Cells are seen at their middle, on both sides.
     shift = window[:, 2] + ((window[:, :2].astype(np.float64) * 0.5).sum(1) - 0.5)
-    cells = np.arange(_WINDOW, dtype=np.float32)
+    steps = np.arange(_WINDOW, dtype=np.float32)
     x, y = (
-        (row[0] * cells[None] + row[1] * cells[:, None]) + f32(offset)
+        (row[0] * steps[None] + row[1] * steps[:, None]) + f32(offset)
         for row, offset in zip(window, shift, strict=True)
     )
     is_out = (x < 0) | (x > width - 1) | (y < 0) | (y > height - 1)
@@ -163,8 +163,10 @@ def sample(features: FloatArray, window: FloatArray) -> FloatArray:
         rest = 1.0 - share.astype(np.float64)
         return (rest * one + share * other).astype(np.float32)
 
-    upper = blend(features[top, left], features[top, right], share_x)
-    lower = blend(features[bottom, left], features[bottom, right], share_x)
+    cells = features.reshape(height * width, -1)
+    above, below = top * width, bottom * width
+    upper = blend(cells.take(above + left, axis=0), cells.take(above + right, axis=0), share_x)
+    lower = blend(cells.take(below + left, axis=0), cells.take(below + right, axis=0), share_x)
     result = blend(upper, lower, share_y)
     result[is_out] = 0
     return result
