@@ -162,7 +162,7 @@ def test_any_engine_with_its_options_can_be_asked(
     assert "engine 'fake' has no option 'second'; it has seconds_per_frame" in one_line(capsys)
     assert run(pictures, "--out", out, "--engine", "openpos") == 2
     said = one_line(capsys)
-    assert "unknown engine 'openpos'; known: holistic, openpose" in said
+    assert "unknown engine 'openpos'; known: holistic, hands, face" in said
     assert "; did you mean 'openpose'?" in said
     assert "fake" not in said, "it is for tests"
 

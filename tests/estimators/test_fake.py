@@ -65,5 +65,5 @@ def test_it_is_opened_by_name_and_refuses_a_gpu() -> None:
     assert isinstance(open_estimator("fake", threads=2), FakeEstimator)
     with pytest.raises(DeviceError, match="engine 'fake' runs on the cpu only, not on 'cuda:0'"):
         open_estimator("fake", device="cuda:0")
-    with pytest.raises(ConfigError, match="unknown engine 'fakes'; known: holistic, openpose"):
+    with pytest.raises(ConfigError, match="unknown engine 'fakes'; known: holistic, hands, face"):
         open_estimator("fakes")
