@@ -19,9 +19,9 @@ from posemill import predict
 from posemill.cli.app import build_app
 from posemill.errors import ConfigError, DeviceError, PosemillError, SourceError, TrainingError
 from posemill.records import PoseClip
+from posemill.training.config.kinds import kind_of
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
-from posemill.training.data.kinds import kind_of
 from posemill.training.launch.leave_out import LeftOut, count_groups
 from posemill.training.launch.start import load_model, train
 from posemill.training.runs.checkpoints import CheckpointFolder

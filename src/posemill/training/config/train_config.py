@@ -18,6 +18,8 @@ from posemill.training.config.data_settings import (
     DataSettings,
     VideoSettings,
 )
+from posemill.training.config.kinds import absolute_data, join_streams, kind_of
+from posemill.training.config.multigrid_options import check_options
 from posemill.training.config.presets import preset_values
 from posemill.training.config.run_settings import (
     BatchWords,
@@ -26,8 +28,6 @@ from posemill.training.config.run_settings import (
     OutputSettings,
     SpeedSettings,
 )
-from posemill.training.data.kinds import absolute_data, join_streams, kind_of
-from posemill.training.multigrid.options import check_options
 
 
 class TrainConfig(Settings, command="train", words=BatchWords):

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 
 from posemill.errors import ConfigError
 from posemill.provenance import describe_unused
+from posemill.training.config.kinds import VIDEO, kind_of
 from posemill.training.config.train_config import FIELDS, TrainConfig
-from posemill.training.data.kinds import VIDEO, kind_of
 from posemill.training.models import input_of, models_of
 
 _OWN_GROUPS = ("data", "model", "augmentation", "video")

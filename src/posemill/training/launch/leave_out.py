@@ -17,9 +17,9 @@ from posemill.errors import ConfigError, TrainingError
 from posemill.files import atomic_path
 from posemill.machine.limits import count_cores
 from posemill.terminal import printable
+from posemill.training.config.kinds import kind_of
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import FIELDS
-from posemill.training.data.kinds import kind_of
 from posemill.training.data.labels import LabelledClip
 from posemill.training.launch.sweep import Sweep, SweepJob, make_job
 from posemill.training.launch.sweep_runner import run_sweep

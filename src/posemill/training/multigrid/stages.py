@@ -11,12 +11,12 @@ from typing import Any
 from torch import nn
 
 from posemill.errors import ConfigError
+from posemill.training.config.multigrid_options import check_options
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import open_loader
 from posemill.training.loop.distributed import World
 from posemill.training.loop.schedules import learning_rate
 from posemill.training.multigrid.norms import NORM_CLIPS, count_groups, has_norms
-from posemill.training.multigrid.options import check_options
 from posemill.training.multigrid.schedule import Multigrid, Phase
 from posemill.training.tasks.workload import Split
 

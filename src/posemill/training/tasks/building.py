@@ -13,9 +13,9 @@ from torch import nn
 from posemill.errors import ConfigError, TrainingError
 from posemill.records import sort_splits, usual_split
 from posemill.training.config.data_settings import DEV_SHARE
+from posemill.training.config.kinds import KEYPOINTS, kind_of
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.config.unused import refuse_other_kind
-from posemill.training.data.kinds import KEYPOINTS, kind_of
 from posemill.training.data.leaks import describe_near_clips, describe_shared_groups
 from posemill.training.data.readers import refuse_missing
 from posemill.training.models.base import Model

@@ -15,10 +15,10 @@ from torch.utils.data import Dataset
 from posemill.errors import ConfigError, TrainingError
 from posemill.records import FloatArray, IntArray
 from posemill.terminal import counted
+from posemill.training.config.kinds import paths_of_streams
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Batch, Draw
 from posemill.training.data.datasets import ClipKey, KeypointSet, read_unlabelled
-from posemill.training.data.kinds import paths_of_streams
 from posemill.training.data.labels import Groups, LabelledClip
 from posemill.training.models import build_two_streams
 from posemill.training.models.keypoints.base import ModelShape
