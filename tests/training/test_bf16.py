@@ -180,7 +180,7 @@ def test_amx_is_switched_off_for_this_process_and_its_ranks_where_that_helps(
     planted: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     train = ("-m", "posemill", "train", "base.toml", "--parallel=multi_process", "--processes=1")
-    ended = planted("amx", *train, "--out=run")
+    ended = planted("amx", *train, "--out=run", "--precision=bf16")
     assert ended.returncode == 0, ended.stderr[-3000:]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["precision"] == "bf16"
@@ -242,7 +242,7 @@ def test_a_run_of_bf16_is_continued_and_scored_in_fp32_where_bf16_fails(
     planted: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     train = ("-m", "posemill", "train", "base.toml", "--out=run")
-    begun = planted("amx", *train, ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16")
+    begun = planted("amx", *train, "--precision=bf16", ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16")
     assert begun.returncode == 0, begun.stderr[-3000:]
     assert json.loads((tmp_path / "run" / "run.json").read_text())["precision"] == "bf16"
     reason = "the run was trained in bf16; bf16 was tried on this CPU and failed: illegal"

@@ -116,6 +116,7 @@ class Search:
             "batch_size": self._batch_sizes, "compile": self._compile,
             "processes": self._processes,
         }  # fmt: skip
+        self._say_what_fails()
         for setting, step in steps.items():
             if self.seconds_left > 0:
                 step()
@@ -320,10 +321,15 @@ class Search:
         if self.keeps_maths or self.best.deterministic:
             return
         self.report("number formats")
-        if self.device.type == "cpu" and cpu_has_fast_bf16() and (note := try_bf16().describe()):
-            self.rows.append(Row("precision bf16", note=note))
         usual = choose_precision("auto", self.device).name  # never one that is emulated
         self.try_values(*({"precision": name} for name in {"fp32", usual}))
+
+    def _say_what_fails(self) -> None:
+        """Say why bf16 is not measured, or how, where it fails on this CPU as it is."""
+        is_open = "precision" not in self.fixed and not self.best.deterministic
+        if is_open and self.device.type == "cpu" and cpu_has_fast_bf16():
+            note = try_bf16().describe()
+            self.rows += [Row("precision bf16", note=note)] if note else []
 
     def _compile(self) -> None:
         self.report("torch.compile")
