@@ -48,6 +48,7 @@ PUBLIC_NAMES = [
     "extract",
     "get_skeleton",
     "import_run",
+    "landmarks",
     "load_model",
     "merge",
     "open_npz",

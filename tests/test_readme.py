@@ -72,7 +72,9 @@ def commands_of(name: str) -> list[str]:
 def code_of(block: Block) -> Block:
     """Return a block without its comments, and without what a tree of files says beside names."""
     if block.language == "text" and not block.text.startswith("runs/"):
-        return block  # what a command printed
+        # What commands printed is in the language of the page: the commands are the same.
+        commands = [line for line in block.text.splitlines() if line.startswith("$ ")]
+        return Block(block.language, "\n".join(commands) or block.text)
     comment = r"(?<=\S) +# .*$" if block.language != "text" else r"(?<=\S)  +.*$"
     return Block(block.language, re.sub(comment, "", block.text, flags=re.MULTILINE))
 
@@ -137,6 +139,17 @@ def test_every_link_to_a_file_of_ours_leads_somewhere(name: str) -> None:
     ours = [link for link in links if "://" not in link]
     assert ours
     assert [link for link in ours if not (ROOT / link).exists()] == []
+
+
+PAGES = sorted(each.relative_to(ROOT).as_posix() for each in (ROOT / "docs").rglob("*.md"))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_of_the_docs_lead_somewhere_in_the_repository_too(name: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)", prose_of(name))
+    ours = [link for link in links if "://" not in link]
+    folder = (ROOT / name).parent
+    assert [link for link in ours if not (folder / link).exists()] == []
 
 
 def test_every_make_target_and_every_extra_that_is_named_exists() -> None:

@@ -38,7 +38,8 @@ MODULES = (
     "stores/lock.py", "stores/reader.py", "stores/frame_index.py", "executors/processes.py",
     "tables.py",
     "machine/disk.py", "machine/gpus.py", "machine/limits.py", "machine/trials.py",
-    "inspection/doctor.py", "inspection/decoding.py",
+    "inspection/doctor.py", "inspection/decoding.py", "inspection/quality.py",
+    "inspection/report/build.py", "inspection/report/findings.py",
     "estimators/__init__.py", "estimators/declaration.py", "estimators/devices.py",
     "estimators/face.py", "estimators/hands.py", "estimators/pose.py",
     "estimators/landmarks/crop_network.py", "estimators/litert_network.py",
@@ -57,7 +58,9 @@ MODULES = (
 # What is printed out of tables, or put together of them.
 WORDS = (
     *PARTS, "one", "several", "model", "media", "ready", "missing", "damaged", "a number",
-    "a word", "a video", "a folder", "measured", "{0} cannot be written: {1}; choose another place",
+    "a word", "a video", "a folder", "measured", "all", "never",
+    "Presence", "Failures", "Jump", "Badness", "good", "fair", "weak", "bad", "setting", "value",
+    "{0} cannot be written: {1}; choose another place",
     "{0} is not the folder of a training (no run.json)",
     "{0} has no summary.json: the training has not finished",
     " ({0}--mode video or --mode image overrules it)",
@@ -85,7 +88,7 @@ _WORD = re.compile(r"^(?!.*_)(?=.*[A-Za-z]{2})")
 _VALUE, _QUOTED = "{{{}}}", "{{{}!r}}"
 # Commands to type, TOML, SQL, versions, lists of names, what others' errors are known by.
 _NO_MESSAGE = re.compile(
-    r"^\(\[|^--[\w-]+ [\w-]+=|^\$ |^\s*posemill \w* ?\{0\}|--engine-option \{|^# |SELECT |WHERE "
+    r"^\(\[|^<|^--[\w-]+ [\w-]+=|^\$ |^\s*posemill \w* ?\{0\}|--engine-option \{|^# |SELECT |WHERE "
     r"|^ ?--[a-z-]+ (\{0\}|\w+)$|--out \{1\}$|posemill\.fit\(…|^---\n|^ +- split|^INSERT |ORDER BY "
     r"|^import sys|^\{0\} \{1\} ms$|^(onnxruntime|opencv|torch) \{0\}$|^[A-Z]\w+\(\{"
     r"|^\{0\}\(\{1|^(\w+) (error|ERR!|broken|certificate|Volume Information)$"

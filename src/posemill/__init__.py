@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from posemill.api.converting import export, import_run, merge, prepare
     from posemill.api.decoding import bench_decode, frames
     from posemill.api.extracting import extract
+    from posemill.api.landmarking import landmarks
     from posemill.api.looking import compare, plot, report, show, visualize
     from posemill.api.predicting import predict
     from posemill.api.run_status import advise, status
@@ -66,6 +67,7 @@ _PUBLIC = {
     "frames": "posemill.api.decoding",
     "get_skeleton": "posemill.skeletons",
     "import_run": "posemill.api.converting",
+    "landmarks": "posemill.api.landmarking",
     "load_model": "posemill.training.front",
     "merge": "posemill.api.converting",
     "open_npz": "posemill.archives",
@@ -115,6 +117,7 @@ __all__ = [
     "frames",
     "get_skeleton",
     "import_run",
+    "landmarks",
     "load_model",
     "merge",
     "open_npz",

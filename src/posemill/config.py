@@ -99,7 +99,7 @@ class ExtractConfig(Settings, command="extract"):
     fps: float | None = setting(
         "Extract as many frames of a second.", default=None, above=0, auto="all"
     )
-    stride: int = setting("Extract every so manieth frame.", default=1, least=1)
+    stride: int = setting("Use every Nth frame.", default=1, least=1)
     split_long_seconds: float | None = setting(
         "Cut longer videos into pieces of about this length that know nothing of each other.",
         default=None, above=0, flags=("--split-long",), metavar="SECONDS", auto="never",
@@ -218,7 +218,7 @@ class FramesConfig(Settings, command="frames"):
     fps: float | None = setting(
         "Keep as many frames of a second.", default=None, above=0, auto="all"
     )
-    every: int = setting("Keep every so manieth frame.", default=1, least=1)
+    every: int = setting("Keep every Nth frame.", default=1, least=1)
     format: str = setting(
         "What the pictures are; png loses nothing and takes six times the disk.", default="jpg",
         choices=("jpg", "png", "webp"),

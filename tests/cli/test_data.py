@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from posemill.cli.app import build_app, main
 from posemill.cli.data import say_losses
-from posemill.errors import ConfigError, PosemillError
+from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.formats import FORMATS
 from posemill.records import PoseClip
 from posemill.stores.commits import Failure
@@ -332,3 +332,18 @@ def test_losses_are_said_in_chinese_one_by_one(
         "未保留：z；x、y 的千分之一像素以下部分；置信度的百万分之一以下部分；"
         "pose的 33 个点中的 16 个；左手（holistic-543 转为 coco-17）的 21 个点中的 21 个\n"
     )
+
+
+def test_merging_into_the_same_file_again_names_what_was_typed(tmp_path: Path) -> None:
+    points = np.full((2, 543, 3), 0.5, np.float32)
+    clip = PoseClip(points, np.ones((2, 543), np.float32), np.full((2, 2), 64, np.int32),
+                    clip_id="a", split="train")  # fmt: skip
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add(clip)
+    arguments = ["merge", str(tmp_path / "run"), "--output_path", str(tmp_path / "all.pkl")]
+    assert CliRunner().invoke(build_app(), arguments).exit_code == 0
+    error = CliRunner().invoke(build_app(), arguments).exception
+    assert isinstance(error, RunError)
+    assert str(error).startswith(str(tmp_path / "all.pkl"))
+    assert "--overwrite" in str(error)
+    assert CliRunner().invoke(build_app(), [*arguments, "--overwrite"]).exit_code == 0

@@ -433,3 +433,22 @@ def test_fewer_frames_are_said_counted_and_never_asked_of_pictures(
         for more in (["--dry-run"], []):
             with pytest.raises(ConfigError, match="--fps needs videos"):
                 posemill("extract", str(tree), "--out", str(tmp_path / "o"), *FAKE, *flags, *more)
+
+
+def test_the_last_line_says_the_mode_in_chinese_too(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "d").mkdir()
+    cv2.imwrite(str(tmp_path / "d" / "a.png"), np.zeros((8, 8, 3), np.uint8))
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    arguments = ["extract", str(tmp_path / "d"), "--out", str(tmp_path / "run"), "--engine", "fake",
+                 "--executor", "serial", "--mode", "video"]  # fmt: skip
+    said = CliRunner().invoke(build_app(), arguments).output
+    assert "模式 video" in said
+    assert "个视频；" not in said
+
+
+def test_defaults_are_chinese_in_chinese_help(monkeypatch) -> None:
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    said = "".join(CliRunner().invoke(build_app(), ["extract", "--help"]).output.split())
+    assert "（默认：all）" not in said
+    assert "（默认：never）" not in said
+    assert "每N帧取1帧" in said

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import posemill
 from posemill.cli.app import build_app, main
 from posemill.cli.printing import print_json
 from posemill.inspection.drawing import fonts
@@ -197,3 +198,41 @@ def test_visualize_says_what_to_do_where_no_font_has_the_letters_of_a_name(
     assert "你好_frame000000.png" in out
     assert "no font of this machine has the letters of" in err
     assert "install a font that has them" in err
+
+
+@pytest.fixture
+def tall_run(tmp_path: Path) -> Path:
+    """A run of tall pictures in which a hand jumps sideways."""
+    points = np.tile(np.float32([0.5, 0.5, 0]), (40, 543, 1))
+    points[:, :33, 0] += np.linspace(-0.2, 0.2, 33, dtype=np.float32)
+    points[20, 501:522, 0] += 0.12
+    clip = PoseClip(points, np.ones((40, 543), np.float32), np.full((40, 2), (210, 540), np.int32),
+                    clip_id="a", split="train")  # fmt: skip
+    with RunWriter(tmp_path / "tall", Manifest("holistic-543")) as writer:
+        writer.add(clip)
+    return tmp_path / "tall"
+
+
+def test_a_file_without_sizes_says_that_its_jumps_are_not_those_of_the_run(
+    tall_run: Path, tmp_path: Path
+) -> None:
+    posemill.export(tall_run, out=tmp_path / "elsewhere.pkl", progress=False)
+    options = {"detailed": True, "progress": False}
+    run, file = (posemill.view(path, **options) for path in (tall_run, tmp_path / "elsewhere.pkl"))
+    sized = posemill.view(tmp_path / "elsewhere.pkl", size=(210, 540), **options)
+    assert (run["notes"], sized["notes"]) == ([], [])
+    assert sized["clips"][0]["num_jumps"] == run["clips"][0]["num_jumps"]
+    (note,) = file["notes"]
+    assert "size" in note
+
+
+def test_what_is_wrong_with_a_clip_is_said_in_chinese(tmp_path: Path, monkeypatch) -> None:
+    points = np.full((4, 543, 3), np.nan, np.float32)
+    clip = PoseClip(points, np.zeros((4, 543), np.float32), np.full((4, 2), 64, np.int32),
+                    clip_id="a")  # fmt: skip
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add(clip)
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    said = CliRunner().invoke(build_app(), ["view", str(tmp_path / "run"), "--detailed"]).stdout
+    assert "missing" not in said
+    assert "姿态" in said

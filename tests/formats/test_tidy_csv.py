@@ -120,3 +120,30 @@ def test_what_it_holds_is_declared() -> None:
         layouts=("holistic-143", "any"),
         losses=("clips without frames",),
     )
+
+
+def write_table(path: Path, names: list[str], rows: list[tuple[str, int]]) -> Path:
+    """Write a table of others: clip, frame, point, x, y."""
+    lines = [f"{clip},{frame},{name},0.5,0.5" for clip, frame in rows for name in names]
+    path.write_text("\n".join(["clip,frame,point,x,y", *lines]) + "\n")
+    return path
+
+
+def test_names_of_another_skeleton_with_as_many_points_are_refused(tmp_path: Path) -> None:
+    human36m = ["hip", "right_hip", "right_knee", "right_foot", "left_hip", "left_knee",
+                "left_foot", "spine", "thorax", "nose", "head", "left_shoulder", "left_elbow",
+                "left_wrist", "right_shoulder", "right_elbow", "right_wrist"]  # fmt: skip
+    path = write_table(tmp_path / "h36m.csv", human36m, [("a", 0)])
+    with pytest.raises(FormatError, match="'hip'"):
+        list(CSV.read(path))
+    numbered = write_table(tmp_path / "numbers.csv", list(map(str, range(17))), [("a", 0)])
+    assert [clip.skeleton_name for clip in CSV.read(numbered)] == ["coco-17"]
+
+
+def test_a_table_sorted_by_frame_is_refused_instead_of_giving_clips_twice(tmp_path: Path) -> None:
+    rows = [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    path = write_table(tmp_path / "by_frame.csv", NAMES, rows)
+    with pytest.raises(FormatError, match="clip 'a' do not follow each other"):
+        list(CSV.read(path))
+    path = write_table(tmp_path / "by_clip.csv", NAMES, sorted(rows))
+    assert [(clip.clip_id, len(clip)) for clip in CSV.read(path)] == [("a", 2), ("b", 2)]

@@ -245,6 +245,6 @@ def test_the_command_names_the_pip_command_of_a_missing_extra(
 def test_json_holds_all_the_facts() -> None:
     result = CliRunner().invoke(build_app(), ["doctor", "--json"])
     assert set(json.loads(result.stdout)) == {
-        "versions", "machine", "devices", "providers", "gpus", "cache", "extras", "cluster",
-        "problems", "warnings", "tried",
+        "versions", "machine", "devices", "providers", "gpus", "cache", "extras", "engines",
+        "cluster", "problems", "warnings", "tried",
     }  # fmt: skip

@@ -16,6 +16,7 @@ import pytest
 from made_up_people import make_person
 
 import posemill
+from posemill.records import PoseClip
 from posemill.stores.manifest import Manifest
 from posemill.stores.writer import RunWriter
 
@@ -119,6 +120,9 @@ def runs(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     swaying = make_person(40, split="train", label="hello")
     write_people(root / "people", {"swaying": swaying, HOSTILE: strange})
     write_people(root / "others", {"swaying": make_person(40, step=0.003, split="train")})
+    write_people(root / "good and bad", {"fine": make_person(9), "nobody": nobody(9)})
+    third = make_person(40, step=0.004, split="train")
+    write_people(root / "every third", {"swaying": every_nth(third, 3)})
     for name, content in {
         "not_json": "{", "of_the_future": '{"posemill_run": 99}', "hostile": json.dumps(
             {"posemill_run": 1, "skeleton_name": "nobody knows", "created_at": HOSTILE})
@@ -127,6 +131,24 @@ def runs(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / "broken" / name / "manifest.json").write_text(content)
         (root / "broken" / name / "ledger.sqlite").write_bytes(b"no database")
     return root
+
+
+def nobody(num_frames: int) -> PoseClip:
+    """Return a clip in which nobody was found."""
+    points = np.full((num_frames, 543, 3), np.nan, np.float32)
+    sizes_wh = np.full((num_frames, 2), (320, 240), np.int32)
+    return PoseClip(points, np.zeros((num_frames, 543), np.float32), sizes_wh)
+
+
+def every_nth(clip: Any, step: int) -> Any:
+    """Return a clip as a run with `--stride` has it."""
+    import dataclasses
+
+    rows = np.arange(0, len(clip), step)
+    return dataclasses.replace(
+        clip, points=clip.points[rows], scores=clip.scores[rows], sizes_wh=clip.sizes_wh[rows],
+        frame_indices=clip.frame_indices[rows], image_paths=(),
+    )  # fmt: skip
 
 
 def write_people(folder: Path, clips: dict[str, Any]) -> None:
@@ -158,3 +180,19 @@ def entry_of(runs: Path) -> Callable[[str], Entry]:
         return entry
 
     return find
+
+
+@pytest.fixture
+def write_prepared() -> Callable[[Path, dict[str, list[str]]], None]:
+    """A function that writes prepared data: the clips of each split, by their names."""
+
+    def write(folder: Path, names: dict[str, list[str]]) -> None:
+        for split, clip_ids in names.items():
+            run = folder.parent / f"run of {split} {len(clip_ids)}"
+            people = {
+                name: make_person(4, split=split, label=f"{split} {name}") for name in clip_ids
+            }
+            write_people(run, people)
+            posemill.prepare(run, folder, progress=False)
+
+    return write

@@ -178,6 +178,52 @@ def test_the_player_draws_the_points_of_the_frame_it_names_in_their_colours(
     page.wait_for_selector("#stage[data-ready='1']")
 
 
+def test_the_player_keeps_frame_and_comparison_in_another_language(
+    open_page: Callable[..., Any],
+) -> None:
+    home = open_page()
+    name = urlencode({"split": "train", "id": "swaying"})
+    page = open_page(f"#/clip/{key_of(home, 'people')}?{name}")
+    page.wait_for_selector("#other option:nth-child(2)", state="attached")
+    assert page.locator("#other option").all_inner_texts() == ["none", "every third", "others"]
+    page.select_option("#other", key_of(home, "every third"))
+    page.wait_for_selector("#compared table")
+    page.wait_for_timeout(100)
+    # The other run has every third frame: the curve is a line all the same.
+    assert accent_columns(page) > 0.6
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#stage[data-frame='6']")
+    page.click("#language")
+    page.wait_for_selector("#language:text-is('English')")
+    page.wait_for_selector("#compared table")
+    page.wait_for_selector("#stage[data-frame='6']")
+    assert page.input_value("#other") == key_of(home, "every third")
+
+
+def accent_columns(page: Any) -> float:
+    """Return in which share of the columns of the timeline the colour of the curve is."""
+    script = """() => {
+      const canvas = document.getElementById("timeline");
+      const probe = document.createElement("canvas").getContext("2d");
+      probe.fillStyle = getComputedStyle(canvas).getPropertyValue("--accent");
+      probe.fillRect(0, 0, 1, 1);
+      const wanted = probe.getImageData(0, 0, 1, 1).data;
+      const { width, height } = canvas;
+      const data = canvas.getContext("2d").getImageData(0, 0, width, height).data;
+      let found = 0;
+      for (let x = 0; x < width; x += 1) {
+        for (let y = 0; y < height; y += 1) {
+          const at = 4 * (y * width + x);
+          const far = [0, 1, 2].reduce((sum, i) => sum + Math.abs(data[at + i] - wanted[i]), 0);
+          if (far < 60) { found += 1; break; }
+        }
+      }
+      return found / width;
+    }"""
+    return float(page.evaluate(script))
+
+
 def colour_at(page: Any, place: Any) -> tuple[int, ...]:
     """Return the colour of the canvas where x and y, in shares of the picture, are."""
     script = """([x, y]) => {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import struct
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import cv2
@@ -16,6 +18,7 @@ from posemill.clips.inputs import ClipInput
 from posemill.web import clip_data, media
 from posemill.web.extractions import read_speeds
 from posemill.web.library import ClipAddress, Entry, Library
+from posemill.web.measuring import fill
 
 Find = Callable[[str], Entry]
 
@@ -78,14 +81,14 @@ def test_clips_are_searched_filtered_sorted_and_paged(client: TestClient, entry_
         assert answer["is_ready"]
         return [clip["clip_id"] for clip in answer["clips"]]
 
-    assert ids() == ["a", "b", "c"]
+    assert ids(sort="order") == ["a", "b", "c"]
     assert ids(split="dev") == ["c"]
     assert ids(search="B") == ["b"]
     assert ids(search="%") == []
     assert ids(failed="1") == ["b"]
     assert ids(sort="failed")[0] == "b"
     assert ids(sort="frames") == ["a", "c", "b"]
-    assert ids(limit=1, offset=1) == ["b"]
+    assert ids(limit=1, offset=1, sort="order") == ["b"]
     assert client.get(f"{path}/choices").json()["splits"] == [["dev", 1], ["train", 2]]
     wrong = client.get(f"{path}/clips", params={"sort": "clip_no; DROP TABLE clips"})
     assert wrong.status_code == 404
@@ -94,6 +97,16 @@ def test_clips_are_searched_filtered_sorted_and_paged(client: TestClient, entry_
     assert wrong.json()["reason"] == "no part 'tail'; there are pose, face, left_hand, right_hand"
     wrong = client.get(f"{path}/clips", params={"missing": "nan"})
     assert wrong.json()["reason"] == "missing: expected a number, got 'nan'"
+
+
+def test_the_worst_clip_comes_first_unless_asked_otherwise(
+    client: TestClient, entry_of: Find
+) -> None:
+    path = f"/api/runs/{entry_of('good and bad').key}/clips"
+    clips = client.get(path).json()["clips"]
+    assert [clip["clip_id"] for clip in clips] == ["nobody", "fine"]
+    clips = client.get(path, params={"sort": "order"}).json()["clips"]
+    assert [clip["clip_id"] for clip in clips] == ["fine", "nobody"]
 
 
 def test_missing_parts_jumps_and_labels_choose_clips(
@@ -145,6 +158,34 @@ def test_two_runs_of_a_clip_are_compared_frame_by_frame(client: TestClient, entr
     assert found["distances"] == pytest.approx([0.32 * frame for frame in range(40)], abs=1e-3)
     assert found["rows"] == list(range(40))
     assert found["parts"]["face"]["agree"] == 1
+
+
+def test_only_runs_that_have_the_clip_are_offered_for_comparison(
+    client: TestClient, entry_of: Find
+) -> None:
+    one, other = entry_of("people"), entry_of("others")
+    path = f"/api/runs/{one.key}/others"
+    found = client.get(path, params={"split": "train", "id": "swaying"}).json()
+    assert [each["name"] for each in found] == ["every third", "others"]
+    assert found[1]["key"] == other.key
+    path = f"/api/runs/{entry_of('fake').key}/others"
+    assert client.get(path, params={"split": "train", "id": "a"}).json() == []
+
+
+def test_clips_of_a_split_that_was_prepared_anew_keep_their_names_and_numbers(
+    tmp_path: Path, write_prepared: Callable[..., None]
+) -> None:
+    write_prepared(tmp_path / "data", {"dev": ["a"], "train": ["b", "c"]})
+    table = tmp_path / "table.sqlite"
+    fill(tmp_path / "data", table)
+    write_prepared(tmp_path / "data", {"dev": ["x", "y", "z"]})
+    fill(tmp_path / "data", table)
+    with closing(sqlite3.connect(table)) as database:
+        rows = database.execute("SELECT split, clip_id, label, measured = mark FROM clips")
+        found = sorted(rows.fetchall())
+    expected = {"dev": "xyz", "train": "bc"}
+    assert found == [(split, name, f"{split} {name}", 1) for split in expected for name in
+                     expected[split]]  # fmt: skip
 
 
 def test_pictures_come_from_a_process_of_their_own_in_the_order_of_the_frames(

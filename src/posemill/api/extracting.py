@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,11 @@ from posemill.jobs.extract.run import extract as run_extraction
 from posemill.jobs.extract.snapshot import Snapshot
 from posemill.jobs.extract.workers import WorkerPlan
 from posemill.outputs import Outputs
-from posemill.sources import ClipList
+from posemill.sources import ClipList, find_files
 
 
 def extract(
-    source: ExtractConfig | os.PathLike[str] | str,
+    source: ExtractConfig | os.PathLike[str] | str | Sequence[os.PathLike[str] | str],
     out: os.PathLike[str] | str | None = None,
     *,
     progress: bool | None = None,
@@ -39,7 +39,7 @@ def extract(
 
     Args:
         source: A frame tree, a folder of videos or pictures, one file, a list, a known dataset; or
-            an `ExtractConfig`, which says all the rest too.
+            several files, `["a.mp4", "b.mp4"]`; or an `ExtractConfig`, which says all the rest too.
         out: The run's folder; or a file, `keypoints.pkl`, that its keypoints are exported to: the
             run is `keypoints.run` beside it.
         progress: Bars on a terminal or a line in a notebook; True also for lines in a log, False
@@ -57,6 +57,8 @@ def extract(
             the disk is full. What was committed is safe.
         StoppedError: A signal asked for it (Ctrl-C); the same call continues.
     """
+    if not isinstance(source, (str, os.PathLike, ExtractConfig)):
+        source, clips = find_files(source)
     config, file = split_out(_config(source, out, settings))
     if file is not None:  # before the work of hours
         Outputs(config.out, overwrite=config.overwrite).claim_file(file)

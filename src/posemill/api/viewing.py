@@ -68,4 +68,11 @@ def view(
     if detailed:
         clips = track(material.clips_so_far(), "measuring", total, len, progress=progress)
         found["clips"] = [clip_row(measure(clip)) for clip in clips]
+    has_sizes = all(size["width"] for split in found["splits"] for size in split["sizes_wh"])
+    found["notes"] = []
+    if detailed and not has_sizes:
+        found["notes"].append(
+            f"{material.name} does not say how large the pictures are: jumps and swaps are "
+            "measured as if they were square, other than in its run; give --size WIDTHxHEIGHT"
+        )
     return found

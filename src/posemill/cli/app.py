@@ -204,7 +204,7 @@ def say_help(command: Any) -> None:
     command.help = word(command.help or "")
     for parameter in command.params:
         sentence, default, table = split_help(getattr(parameter, "help", None) or "")
-        said = word(sentence) + (translate(f" (default: {default})") if default else "")
+        said = word(sentence) + (translate(f" (default: {word(default)})") if default else "")
         if table:
             said += " " + word("One of: {0}.").format(", ".join(load_choices(table)))
         parameter.help = said

@@ -20,7 +20,7 @@ from posemill.cli.options import (
     old_flags,
 )
 from posemill.cli.printing import print_json, print_table, say, warnings_as_notes
-from posemill.errors import ConfigError
+from posemill.errors import ConfigError, RunError
 from posemill.language import translate, word
 from posemill.outputs import Outputs
 from posemill.terminal import counted
@@ -95,6 +95,11 @@ def merge(
 
     run, file = run_and_file(out)
     if file is not None:
+        if run.exists() and not overwrite:
+            raise RunError(
+                f"{file} was written before, and its run {run} is there; choose another name for "
+                "--output-path, or replace both by --overwrite"
+            )
         Outputs(run, overwrite=overwrite).claim_file(file)
     with warnings_as_notes():
         summary = converting.merge(

@@ -9,7 +9,7 @@ import typer
 
 from posemill.cli.printing import print_json, print_lines, say
 from posemill.language import word
-from posemill.terminal import counted
+from posemill.terminal import counted, quoted
 
 if TYPE_CHECKING:
     from posemill.inspection.doctor import Diagnosis
@@ -102,6 +102,7 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
             ("extract", _limited(extract, note)),
             ("cache", f"{cache['folder']} ({writable}, {_gigabytes(cache['free_bytes'])} free)"),
             ("models", f"{ready} of {len(cache['models'])} ready"),
+            *((f"engine {name}", _say_engine(lacks)) for name, lacks in diagnosis.engines.items()),
             *(
                 (f"[{extra}]", _say_extra(extra, missing))
                 for extra, missing in diagnosis.extras.items()
@@ -130,6 +131,10 @@ def _say_cluster(about: Mapping[str, Any]) -> str:
 
 def _limited(amount: str, reason: str) -> str:
     return f"{amount} ({reason})" if reason else amount
+
+
+def _say_engine(missing: str) -> str:
+    return f"not ready; run: pip install {quoted(missing)}" if missing else word("ready")
 
 
 def _say_extra(extra: str, missing: list[str]) -> str:

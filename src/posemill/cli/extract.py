@@ -15,7 +15,7 @@ from posemill.cli.options import AsJson, ShowConfig, with_config_flags
 from posemill.cli.printing import print_config, print_json, print_reasons, print_table, say
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError
-from posemill.language import translate, word
+from posemill.language import word
 from posemill.provenance import Resolved, resolve
 from posemill.skeletons.palette import part_label
 from posemill.terminal import counted, quoted
@@ -156,7 +156,7 @@ def _say_last_words(summary: Summary) -> None:
     words = [f"found in {counted(summary.num_frames, 'frames')}: {shares}"]
     words += [f"mode {mode}"] if mode else []
     words += [f"{rate:.1f} frames/s" if rate else "nothing was left to do"]
-    say("; ".join(map(translate, words)), err=True)
+    say("; ".join(words), err=True)  # each is translated once
     if not any(found.values()):
         say(
             f"posemill: nothing was found in any frame: is a person in the pictures, upright? Look "

@@ -53,31 +53,13 @@ def landmarks(
     as_json: AsJson = False,
 ) -> None:
     """Find the keypoints of one clip or folder, without making a run."""
-    from posemill.api.progress import show_progress
-    from posemill.decoders.choice import settle_for_extraction
-    from posemill.estimators import engine_info
-    from posemill.jobs.landmarks import (
-        check_out,
-        choose_mode,
-        clip_at,
-        estimate_landmarks,
-        save_landmarks,
-    )
-    from posemill.skeletons import get_skeleton
-    from posemill.sources.frames import count_frames
+    from posemill.api.landmarking import find_landmarks
 
-    options, decoder = parse_options(engine_option or []), settle_for_extraction(decoder)
-    num_frames = count_frames(clip_at(source), decoder)
-    num_points = get_skeleton(engine_info(engine, options).skeleton_names[0]).num_points
-    check_out(out, num_frames, num_points=num_points, source=source, overwrite=overwrite)
-    found_mode, why = (None, "") if mode else choose_mode(source, engine)
-    chosen = found_mode or ("video" if mode == Mode.video else "image")
-    with show_progress("landmarks", num_frames) as advance:
-        clip, errors = estimate_landmarks(
-            source, mode=chosen, engine=engine, engine_options=options,
-            decoder=decoder, device=device, threads=threads, on_frame=advance,
-        )  # fmt: skip
-    save_landmarks(clip, out, source=source, overwrite=overwrite)
+    clip, chosen, why, errors = find_landmarks(
+        source, out, mode=None if mode is None else mode.value, engine=engine,
+        engine_options=parse_options(engine_option or []), decoder=decoder, device=device,
+        threads=threads, overwrite=overwrite, progress=None,
+    )  # fmt: skip
     found = dict(zip(clip.skeleton.part_names, clip.present.sum(0).tolist(), strict=True))
     if why:
         say(f"mode {chosen}: {why}; --mode overrules it", err=True)

@@ -61,6 +61,8 @@ def view(
         print_json(result)
     else:
         _print_view(result)
+    for note in result["notes"]:
+        say(f"note: {note}", err=True)
 
 
 def visualize(
@@ -243,13 +245,15 @@ def _sample_row(row: dict[str, Any], names: list[str]) -> list[Any]:
 
 
 def _clip_row(clip: dict[str, Any], names: list[str]) -> list[Any]:
+    from posemill.inspection.quality import say_reason
+
     parts = [
         f"{_percent(part['presence'])} / {part['longest_gap']}" if part else "-"
         for part in (clip["parts"].get(name) for name in names)
     ]
     return [clip["split"], clip["clip_id"], clip["num_frames"], *parts, clip["num_jumps"],
             clip["num_swaps"], clip["num_frozen"], f"{clip['badness']:.2f}",
-            "; ".join(clip["reasons"])]  # fmt: skip
+            "; ".join(say_reason(reason, names) for reason in clip["reasons"])]  # fmt: skip
 
 
 def _size(width: int, height: int) -> str:

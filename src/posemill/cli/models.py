@@ -10,6 +10,7 @@ import typer
 from posemill.cli.options import old_flags
 from posemill.cli.printing import print_json, print_table, say
 from posemill.language import translate, word
+from posemill.terminal import quoted
 
 
 def register(app: typer.Typer) -> None:
@@ -71,7 +72,7 @@ def list_(
 def engines(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the engines, those of other packages too: skeletons, modes, devices, options."""
+    """List the engines, those of other packages too: what is ready, skeletons, options."""
     from posemill.estimators import engine_infos
 
     found = {name: info.to_dict() for name, info in engine_infos().items()}
@@ -79,13 +80,17 @@ def engines(
         print_json(found)
         return
     print_table(
-        ["engine", "skeletons", "people", "modes", "devices", ""],
+        ["engine", "state", "skeletons", "people", "modes", "devices", ""],
         [
-            (name, ", ".join(each["skeletons"]), word(each["people"]), ", ".join(each["modes"]),
+            (name, word("missing") if each["missing"] else word("ready"),
+             ", ".join(each["skeletons"]), word(each["people"]), ", ".join(each["modes"]),
              ", ".join(each["devices"]), translate(each["summary"]))
             for name, each in found.items()
         ],
     )  # fmt: skip
+    for name, each in found.items():
+        if each["missing"]:
+            say(f"\n{name} is not ready here; run: pip install {quoted(each['missing'])}")
     for name, each in found.items():
         for option in each["options"]:
             say(f"\n{name}  --engine-option {option['name']}={option['default']}")

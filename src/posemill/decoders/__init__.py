@@ -58,7 +58,7 @@ class VideoReader(Protocol):
 
         Args:
             start_index: The number of the first one.
-            stride: Every so manieth comes; the others are decoded, but not made pixels of.
+            stride: Every Nth frame comes; the others are decoded, but not made pixels of.
 
         Raises:
             DecodeError: At damage, after all frames before it; `frame_index` is the number of the

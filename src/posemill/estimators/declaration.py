@@ -6,6 +6,7 @@ import dataclasses
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal
 
 from posemill.errors import ConfigError, DeviceError
@@ -100,6 +101,8 @@ class EngineInfo:
         options: The keywords of its class beside `device` and `threads`.
         saves_states: Whether a clip can go on elsewhere from the bytes of its state. Where not, a
             clip that was interrupted is looked at again from its start, which gives the same.
+        needs: Modules one of which must be installed; empty: none beside posemill's own.
+        brought_by: What `pip install` is given to install one of them.
         skeletons_with: Returns `skeletons` for the options that are given, where a file that one
             of them names decides; empty: the same.
     """
@@ -111,7 +114,15 @@ class EngineInfo:
     devices: tuple[str, ...] = ("cpu",)
     options: tuple[EngineOption, ...] = ()
     saves_states: bool = True
+    needs: tuple[str, ...] = ()
+    brought_by: str = ""
     skeletons_with: Callable[[Mapping[str, Any]], tuple[str | Skeleton, ...]] | None = None
+
+    @property
+    def missing(self) -> str:
+        """What `pip install` has to be given before the engine runs here; empty: it is ready."""
+        is_ready = not self.needs or any(find_spec(name) for name in self.needs)
+        return "" if is_ready else self.brought_by
 
     @property
     def skeleton_names(self) -> tuple[str, ...]:
@@ -173,6 +184,7 @@ class EngineInfo:
             "people": self.people,
             "modes": list(self.modes),
             "devices": list(self.devices),
+            "missing": self.missing,
             "options": [
                 {"name": each.name, "default": each.default, "expected": each.expected,
                  "help": each.help}

@@ -41,6 +41,8 @@ class FaceEstimator(InstanceFinder[FloatArray]):
         ("face-468", "face-68"),
         people="several",
         devices=("cpu", "cuda", "tensorrt"),
+        needs=("ai_edge_litert", "onnxruntime"),
+        brought_by="ai-edge-litert",
         options=(
             RUNTIME_OPTION,
             EngineOption("max_num_faces", int, 1, "Look for faces while fewer are followed.",

@@ -41,6 +41,8 @@ class HandsEstimator(InstanceFinder[hand.Hand]):
         ("hands-42",),
         people="several",
         devices=("cpu", "cuda", "tensorrt"),
+        needs=("ai_edge_litert", "onnxruntime"),
+        brought_by="ai-edge-litert",
         options=(
             RUNTIME_OPTION,
             EngineOption("max_num_hands", int, 2, "Look for palms while fewer are followed.",

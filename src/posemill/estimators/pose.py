@@ -47,6 +47,8 @@ class PoseEstimator(LandmarkEngine):
         "the body of one person: MediaPipe Pose 0.10.21",
         ("pose-33", "openpose-18", "coco-17"),
         devices=("cpu", "cuda", "tensorrt"),
+        needs=("ai_edge_litert", "onnxruntime"),
+        brought_by="ai-edge-litert",
         options=BODY_OPTIONS,
     )
 

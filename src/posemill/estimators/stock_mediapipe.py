@@ -177,6 +177,8 @@ def _info_like(ours: Any) -> EngineInfo:
         people=ours.info.people,
         options=tuple(option for option in ours.info.options if option.name != "runtime"),
         saves_states=False,
+        needs=("mediapipe",),
+        brought_by="posemill[mediapipe]",
     )
 
 

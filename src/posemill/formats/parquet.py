@@ -26,6 +26,7 @@ from posemill.formats.shared.contract import (
     SkeletonCheck,
     Summary,
     expect_clips,
+    expect_new,
     expect_unicode,
     header_text,
     info_text,
@@ -114,13 +115,13 @@ class ParquetFormat:
             file = pq.ParquetFile(path, page_checksum_verification=True)
             try:
                 header = _check_file(path, file)
-                count = 0
+                seen: set[tuple[str, str]] = set()
                 rows = _rows(path, file)
-                for (split, clip_id), group in groupby(rows, key=lambda row: row[0]):
+                for name, group in groupby(rows, key=lambda row: row[0]):
+                    expect_new(path, name, seen)
                     pieces = [piece for _, piece in group]
-                    yield _clip_of(path, pieces, header, split=split, clip_id=clip_id)
-                    count += 1
-                expect_clips(path, count)
+                    yield _clip_of(path, pieces, header, split=name[0], clip_id=name[1])
+                expect_clips(path, len(seen))
             finally:
                 file.close()
 

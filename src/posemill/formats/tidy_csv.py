@@ -26,6 +26,7 @@ from posemill.formats.shared.contract import (
     SkeletonCheck,
     Summary,
     expect_clips,
+    expect_new,
     header_of,
     info_text,
     make_clip,
@@ -87,14 +88,14 @@ class CsvFormat:
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
         """Yield the clips: rows of one split and clip that follow each other."""
         with reading(path, self.name, csv.Error):
-            count = 0
+            seen: set[tuple[str, str]] = set()
             try:
-                for (split, clip_id), rows in groupby(_read_rows(path), key=itemgetter(0, 1)):
-                    yield _clip_of(path, list(rows), size_wh, split=split, clip_id=clip_id)
-                    count += 1
+                for name, rows in groupby(_read_rows(path), key=itemgetter(0, 1)):
+                    expect_new(path, name, seen)
+                    yield _clip_of(path, list(rows), size_wh, split=name[0], clip_id=name[1])
             except TableError as error:
                 raise FormatError(f"{path}, {error}") from error
-            expect_clips(path, count)
+            expect_clips(path, len(seen))
 
 
 def _rows_of(clip: PoseClip, header: dict[str, Any], recipe: Recipe) -> Iterator[tuple[Any, ...]]:
@@ -179,7 +180,7 @@ def _clip_of(
     first, names = infos[0], [row.point for row in frames[0]]
     known = first.get("skeleton")
     skeleton = skeleton_for(len(names), path, None if known is None else str(known))
-    order = _order_of(names, skeleton)
+    order = _order_of(path, names, skeleton)
     for frame in frames:
         if [row.point for row in frame] != names:
             raise FormatError(
@@ -208,12 +209,22 @@ def _info_of(text: str) -> dict[str, Any]:
     return found
 
 
-def _order_of(names: list[str], skeleton: str) -> list[int]:
-    """Return where each point of the skeleton stands: by its name, else by its number or place."""
+def _order_of(path: Path, names: list[str], skeleton: str) -> list[int]:
+    """Return where each point of the skeleton stands: by its name, else by its number or place.
+
+    Raises:
+        FormatError: Only some of the names are those of the skeleton.
+    """
     known = [plain_name(name) for name in get_skeleton(skeleton).point_names]
     where = {name: at for at, name in enumerate(names)}
     if where.keys() == set(known):
         return [where[name] for name in known]
     if where.keys() == {str(number) for number in range(len(names))}:
         return [where[str(number)] for number in range(len(names))]
-    return list(range(len(names)))
+    if where.keys().isdisjoint(known):  # names that say nothing of this skeleton
+        return list(range(len(names)))
+    other = next(name for name in names if name not in known)
+    raise FormatError(
+        f"{path}: its points are not those of {skeleton}, which has as many: {other!r} is none of "
+        "them; name the points as posemill does, or number them from 0 in its order"
+    )

@@ -14,6 +14,7 @@ from typing import Any
 
 from posemill import __version__, plugins
 from posemill.errors import PosemillError
+from posemill.estimators import engine_infos
 from posemill.estimators.devices import (
     list_gpus,
     list_onnx_runtimes,
@@ -47,6 +48,7 @@ class Diagnosis:
         gpus: Names of the GPUs, whether or not the runtime can use them.
         cache: Folder, whether it is writable, free bytes, models and their state.
         extras: Extra -> the packages of it that are missing (empty: ready).
+        engines: Engine -> what `pip install` brings that it lacks (empty: ready).
         cluster: What the Ray cluster has that was asked for; None if none was, or none answers.
         tried: Library or number format -> what came of trying it here.
         problems: What keeps posemill from extracting keypoints.
@@ -60,6 +62,7 @@ class Diagnosis:
     gpus: list[str]
     cache: dict[str, Any]
     extras: dict[str, list[str]]
+    engines: dict[str, str] = field(default_factory=dict)
     cluster: dict[str, Any] | None = None
     tried: dict[str, Outcome] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -97,6 +100,7 @@ def diagnose(
         gpus=gpus,
         cache=_cache(),
         extras=_extras(),
+        engines={name: info.missing for name, info in engine_infos().items()},
         cluster=cluster,
         tried=dict(tried),
         problems=no_cluster,

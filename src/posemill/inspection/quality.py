@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,10 @@ from posemill.inspection.motion import (
     measure_motion,
     usual_step,
 )
+from posemill.language import translate, word
 from posemill.records import BoolArray, PoseClip
 from posemill.skeletons.palette import BODY_PARTS, part_label
+from posemill.terminal import counted
 
 STRIP_BINS = 240
 _MAX_LISTED = 10  # frame numbers kept per kind of finding
@@ -128,6 +131,14 @@ def measure(clip: PoseClip) -> ClipQuality:
     )
 
 
+def say_reason(reason: str, part_names: Iterable[str]) -> str:
+    """Return what is wrong with a clip in the reader's language, the names of its parts too."""
+    said = translate(reason)
+    for label in map(part_label, part_names):
+        said = said if said == reason else said.replace(label, word(label))
+    return said
+
+
 def longest_run(flags: BoolArray) -> int:
     """Return the most True values in a row."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
@@ -192,6 +203,10 @@ def _listed(clip: PoseClip, flags: BoolArray) -> tuple[int, ...]:
     return tuple(int(number) for number in clip.frame_indices[flags][:_MAX_LISTED])
 
 
+def _say_frozen(count: int) -> str:
+    return "1 frozen frame" if count == 1 else f"{count} frozen frames"
+
+
 def _judge(
     parts: tuple[PartQuality, ...], counts: dict[str, int], num_frames: int
 ) -> tuple[float, tuple[str, ...]]:
@@ -209,21 +224,22 @@ def _judge(
             weight = 1.0 if is_body else 0.6
             findings.append((weight * share, f"{part_label(part.name)} missing in {share:.0%}"))
         if part.num_jumps:
-            words = f"{part.num_jumps} jump{'s' * (part.num_jumps > 1)} of {part_label(part.name)}"
+            words = f"{counted(part.num_jumps, 'jumps')} of {part_label(part.name)}"
             findings.append((0.6 * min(1.0, 20 * part.num_jumps / num_frames), words))
         if not is_body and part.outside > 0.02:
             words = f"{part_label(part.name)} {part.outside:.0%} outside the picture"
             findings.append((0.4 * part.outside, words))
-    for name, weight, words in (
-        ("num_no_hands", 0.3, "no hands in {share:.0%}"),
-        ("num_swaps", 0.7, "left/right suspect in {count} frames"),
-        ("num_doubled", 0.7, "both hands on one spot in {count} frames"),
-        ("num_frozen", 0.4, "{count} frozen frames"),
-    ):
-        share = counts[name] / num_frames
-        amount = share if name in ("num_no_hands", "num_frozen") else min(1.0, 10 * share)
-        text = words.format(share=share, count=counts[name])
-        findings.append((weight * amount, text if counts[name] != 1 else text.rstrip("s")))
+    shares = {name: count / num_frames for name, count in counts.items()}
+    without, frozen = shares["num_no_hands"], shares["num_frozen"]
+    swaps, doubled = counts["num_swaps"], counts["num_doubled"]
+    findings += [
+        (0.3 * without, f"no hands in {without:.0%}"),
+        (0.7 * min(1.0, 10 * shares["num_swaps"]),
+         f"left/right suspect in {counted(swaps, 'frames')}"),
+        (0.7 * min(1.0, 10 * shares["num_doubled"]),
+         f"both hands on one spot in {counted(doubled, 'frames')}"),
+        (0.4 * frozen, _say_frozen(counts["num_frozen"])),
+    ]  # fmt: skip
     findings = sorted((each for each in findings if each[0] > 0.004), reverse=True)
     good = float(np.prod([1 - amount for amount, _ in findings])) if findings else 1.0
     return 1 - good, tuple(words for _, words in findings)

@@ -62,7 +62,7 @@ def estimate_landmarks(
         decoder: For videos; one of `posemill.decoders.decoder_choices`.
         resize: `WIDTHxHEIGHT` that frames are brought to first; None: as they are.
         fps: Take as many frames of a second of a video; all pictures of a folder, which has none.
-        stride: Take every so manieth frame.
+        stride: Take every Nth frame.
         device: For the engine.
         threads: For the engine.
         on_frame: Called after each frame.

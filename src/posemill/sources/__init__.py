@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from posemill.errors import SourceError
@@ -20,11 +20,11 @@ from posemill.sources.names import (
     suffix_of,
 )
 from posemill.sources.places import scan_place
-from posemill.sources.scan import Scan, scan_tree
+from posemill.sources.scan import Folder, Scan, file_version, scan_tree
 from posemill.storage import uri_of
 from posemill.terminal import counted
 
-__all__ = ["LAYOUTS", "ClipList", "SplitTotals", "detect_layout", "find_clips"]
+__all__ = ["LAYOUTS", "ClipList", "SplitTotals", "detect_layout", "find_clips", "find_files"]
 
 # What a user may say; `auto` finds it out.
 LAYOUTS = {
@@ -67,6 +67,39 @@ def find_clips(
         return find_one(root, collector)
     find = videos.find_in_scan if chosen == "videos" else frame_folders.find_in_scan
     return find(scan, collector)
+
+
+def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
+    """Return the folder that all files of a list lie below, and a clip for each of them.
+
+    Args:
+        paths: Videos, or pictures that have nothing to do with each other.
+
+    Raises:
+        SourceError: There are none, one is not there, or there are both videos and pictures.
+    """
+    files = list(dict.fromkeys(Path(os.path.abspath(os.fsdecode(path))) for path in paths))  # noqa: PTH100
+    if not files:
+        raise SourceError("expected a list of videos or pictures, got an empty one")
+    for file in files:
+        if not file.is_file():
+            raise SourceError(f"{readable(str(file))!r} is no file{near_path(file)}")
+    suffixes = {suffix_of(file.name) for file in files}
+    root = os.path.commonpath([file.parent for file in files])
+    if suffixes <= VIDEO_SUFFIXES:
+        folders: dict[Path, Folder] = {}
+        for file in files:
+            parts = file.parent.relative_to(root).parts
+            folder = folders.setdefault(file.parent, Folder(str(file.parent), parts))
+            folder.videos[file.name] = file_version(file)
+        scan = Scan(root, list(folders.values()))
+        return root, videos.find_in_scan(scan, Collector("videos", root))
+    if suffixes <= PICTURE_SUFFIXES:
+        return root, frame_folders.find_pictures(files, Collector("pictures", root))
+    raise SourceError(
+        "expected a list of videos, or a list of pictures, got files that end in "
+        f"{', '.join(sorted(suffixes))}"
+    )
 
 
 def detect_layout(path: str | os.PathLike[str]) -> str:

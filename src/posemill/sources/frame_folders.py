@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -63,6 +64,15 @@ def find_one_picture(path: str, collector: Collector) -> ClipList:
     version = file_version(Path(path))
     collector.layout = "pictures"
     collector.add(Clip(readable(name), path, "pictures", num_frames=1, version=version))
+    return collector.finish(_LOOKED_FOR)
+
+
+def find_pictures(files: Sequence[Path], collector: Collector) -> ClipList:
+    """Return each picture of a list as a clip of its own, called by its path below the root."""
+    for file in files:
+        name = readable(file.relative_to(collector.root).as_posix())
+        version = file_version(file)
+        collector.add(Clip(name, str(file), "pictures", num_frames=1, version=version))
     return collector.finish(_LOOKED_FOR)
 
 

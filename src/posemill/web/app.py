@@ -109,6 +109,7 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
         Route("/api/runs/{key}/choices", about(_choices)),
         Route("/api/runs/{key}/clip", about(_clip)),
         Route("/api/runs/{key}/points", about(_points)),
+        Route("/api/runs/{key}/others", about(_others)),
         Route("/api/runs/{key}/compare", about(_compare)),
         Route("/api/runs/{key}/frames", about(_frames)),
         Route("/api/runs/{key}/video", about(_video)),
@@ -217,7 +218,7 @@ def _clips(site: Site, request: Request) -> Response:
         missing=number_of(request, "missing", 0, most=1),
         jumps=whole_of(request, "jumps", 0, most=1 << 30),
         is_failed=text_of(request, "failed") == "1",
-        sort=text_of(request, "sort", "order"),
+        sort=text_of(request, "sort", "worst"),
         offset=whole_of(request, "offset", 0, most=1 << 40),
         limit=whole_of(request, "limit", 50, least=1, most=200),
     )
@@ -233,6 +234,21 @@ def _clip(site: Site, request: Request) -> Response:
     from posemill.web.clip_data import describe_clip
 
     return JsonAnswer(site.reader.submit(describe_clip, _named(site, request)).result())
+
+
+def _others(site: Site, request: Request) -> Response:
+    """Say which other runs have a clip, to be compared with it."""
+    from posemill.web.clip_data import has_clip
+
+    one = _named(site, request)
+    others = [
+        {"key": entry.key, "name": entry.name}
+        for entry in site.library.entries()
+        if entry.kind == "extraction"
+        and entry.key != one.entry.key
+        and has_clip(ClipAddress(entry, one.split, one.clip_id))
+    ]
+    return JsonAnswer(others)
 
 
 def _compare(site: Site, request: Request) -> Response:

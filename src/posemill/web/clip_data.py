@@ -6,6 +6,7 @@ Points of a window are float32: x, y and score of every point of every frame, Na
 from __future__ import annotations
 
 import dataclasses
+import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from posemill.clips.inputs import ClipInput
-from posemill.errors import RunError
+from posemill.errors import PosemillError, RunError
 from posemill.inspection.drawing.placing import model_bounds
 from posemill.inspection.quality import measure, squeeze
 from posemill.inspection.summary import clip_row
@@ -123,6 +124,14 @@ def clip_length(address: ClipAddress) -> int:
     if (address.entry.folder / MANIFEST_NAME).is_file():
         return sum(row.num_rows for row in _rows_of(address))
     return len(_clip_of_file(_file_of(address), address.clip_id))
+
+
+def has_clip(address: ClipAddress) -> bool:
+    """Return whether a run has keypoints of a clip; one that cannot be read has none."""
+    try:
+        return bool(_rows_of(address))
+    except (PosemillError, sqlite3.Error, OSError):
+        return False
 
 
 def read_whole(address: ClipAddress, most: int) -> PoseClip:

@@ -77,7 +77,7 @@ class Question:
     missing: float = 0.0
     jumps: int = 0
     is_failed: bool = False
-    sort: str = "order"
+    sort: str = "worst"
     offset: int = 0
     limit: int = 50
 

@@ -103,29 +103,28 @@ def _measure_run(run: Run, database: sqlite3.Connection) -> None:
 
 def _measure_files(folder: Path, database: sqlite3.Connection) -> None:
     """Measure prepared data: each split is a file."""
-    number = 0
     for path in sorted(folder.glob(f"*{PREPARED_ENDING}")):
         split = path.name.removesuffix(PREPARED_ENDING)
         mark = str(path.lstat().st_mtime_ns)
         database.execute("BEGIN")
-        first = number
         clips = []
         for outline in ClipInput(path).outlines():
-            number += 1
             parts = get_skeleton(outline.skeleton_name).part_names[:MOST_PARTS]
-            clips.append((number, split, outline.clip_id, outline.num_frames, outline.num_frames,
-                          mark))  # fmt: skip
+            clips.append((split, outline.clip_id, outline.num_frames, outline.num_frames, mark))
         database.execute("DELETE FROM clips WHERE split = ? AND mark != ?", (split, mark))
         database.executemany(
-            "INSERT OR IGNORE INTO clips (clip_no, split, clip_id, num_frames, num_rows, mark) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO clips (split, clip_id, num_frames, num_rows, mark) "
+            "VALUES (?, ?, ?, ?, ?)",
             clips,
         )
         if clips:
             _note_parts(database, parts)
         database.execute("COMMIT")
-        numbered = enumerate(ClipInput(path).clips(), start=first + 1)
-        _write(database, ((index, mark, clip) for index, clip in numbered))
+        # A split that was prepared anew has other clips: they are known by name, not by place.
+        numbers = dict(
+            database.execute("SELECT clip_id, clip_no FROM clips WHERE split = ?", (split,))
+        )
+        _write(database, ((numbers[clip.clip_id], mark, clip) for clip in ClipInput(path).clips()))
 
 
 def _write(database: sqlite3.Connection, clips: Iterator[tuple[int, str, PoseClip]]) -> None:

@@ -62,6 +62,7 @@ def test_the_page_is_well_formed_loads_nothing_and_shows_names_as_text(
         assert not [name for name in attributes if name.startswith("on")]
         assert str(attributes.get("src", "data:image/jpeg;base64,")).startswith("data:image/jpeg;")
     words = " ".join(" ".join(page.words).split())
+    assert " good" not in words, "that a part is in both says nothing of where it is"
     assert '<script>alert("x")</script>' in words
     for said in (
         "first, second", "compared in 543 points of holistic-543", "3 clips in both",

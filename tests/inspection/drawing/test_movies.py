@@ -74,3 +74,10 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         write_movie(tmp_path / "a.mp4", pictures(0), kind="mp4")
     with pytest.raises(ValueError, match="fps: expected more than 0 and at most 1000, got 0"):
         write_movie(tmp_path / "a.mp4", pictures(1), kind="mp4", fps=0)
+
+
+def test_an_mp4_has_its_index_before_its_frames(tmp_path: Path) -> None:
+    frames = (np.full((32, 32, 3), value, np.uint8) for value in range(8))
+    write_movie(tmp_path / "a.mp4", frames, kind="mp4", fps=25)
+    content = (tmp_path / "a.mp4").read_bytes()
+    assert 0 < content.index(b"moov") < content.index(b"mdat")

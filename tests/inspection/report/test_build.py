@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import posemill
 from posemill.clips.inputs import ClipInput
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.quality import measure
@@ -187,3 +188,30 @@ def test_the_report_is_readable_on_a_phone(content: str, tmp_path: Path) -> None
         assert browser.run("document.documentElement.scrollWidth") <= 420
         assert browser.run(STICKING_OUT) == []
         assert min(browser.run(TEXT_SIZES)) >= 10.5
+
+
+def test_the_report_is_chinese_where_the_reader_is_and_names_stay(
+    make_clip: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clips = [make_clip(20, clip_id="Videos of Anna", split="train", missing=("face",))]
+    write_run(tmp_path / "run", clips)
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    posemill.report(tmp_path / "run", tmp_path / "report.html", progress=False)
+    content = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '<html lang="zh-CN">' in content
+    for english in (
+        "Presence",
+        "Worst clips",
+        "What the words mean",
+        "frozen frames",
+        "missing in",
+    ):
+        assert english not in content
+    for chinese in ("检出率", "最差的片段", "术语说明", "的帧缺少面部"):
+        assert chinese in content
+    assert "Videos of Anna" in content
+    monkeypatch.setenv("POSEMILL_LANG", "en")
+    posemill.report(tmp_path / "run", tmp_path / "english.html", progress=False)
+    content = (tmp_path / "english.html").read_text(encoding="utf-8")
+    assert '<html lang="en">' in content
+    assert "face missing in 100%" in content

@@ -61,6 +61,8 @@ class HolisticEstimator(LandmarkEngine):
         "body, face and hands of one person: MediaPipe Holistic 0.10.21",
         _SKELETONS,
         devices=("cpu", "cuda", "tensorrt"),
+        needs=("ai_edge_litert", "onnxruntime"),
+        brought_by="ai-edge-litert",
         options=(
             *BODY_OPTIONS,
             EngineOption("refine_face_landmarks", bool, False,

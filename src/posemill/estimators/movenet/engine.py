@@ -41,6 +41,8 @@ class MoveNetEstimator:
         people="several",
         modes=("image",),
         devices=("cpu", "cuda", "tensorrt"),
+        needs=("onnxruntime",),
+        brought_by="posemill[onnx]",
         options=(
             EngineOption("network", str, "thunder",
                          "thunder, or lightning: less exact, in a quarter of the time.",

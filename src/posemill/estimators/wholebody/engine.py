@@ -58,6 +58,8 @@ class WholeBodyEstimator:
         people="several",
         modes=("image",),
         devices=("cpu", "cuda", "tensorrt"),
+        needs=("onnxruntime",),
+        brought_by="posemill[onnx]",
         options=(
             EngineOption("pose", str, None, "The pose network (SimCC), an .onnx file; needed."),
             EngineOption("detector", str, None,

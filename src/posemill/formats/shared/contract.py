@@ -345,6 +345,16 @@ def read_header(text: str) -> dict[str, Any]:
     return header
 
 
+def expect_new(path: Path, name: tuple[str, str], seen: set[tuple[str, str]]) -> None:
+    """Raise if rows of a clip come again behind those of another; note the clip as seen."""
+    if name in seen:
+        raise FormatError(
+            f"{path}: the rows of clip {name[1][:80]!r} do not follow each other; sort the file by "
+            "clip, then by frame"
+        )
+    seen.add(name)
+
+
 def expect_clips(path: Path, num_clips: int) -> None:
     """Raise if a file held nothing."""
     if not num_clips:

@@ -18,7 +18,7 @@ from posemill.inspection.comparison.pairs import Side
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.naming import writing
 from posemill.inspection.drawing.originals import Originals
-from posemill.inspection.report.charts import badge, bar_chart, histogram
+from posemill.inspection.report.charts import bar_chart, histogram
 from posemill.inspection.report.page import page, picture_uri, section, table, text, tiles
 from posemill.records import Frame, PoseClip
 from posemill.skeletons.palette import lack_words, part_colour, part_label
@@ -91,7 +91,7 @@ def _agreement_section(compared: Comparison) -> str:
         (
             f"{split.split}  ({split.num_frames:,} frames)",
             [
-                (name, part.agree or 0.0, badge(part.agree or 0.0, _percent(part.agree)))
+                (name, part.agree or 0.0, text(_percent(part.agree)))
                 for name, part in split.parts.items()
             ],
         )
@@ -100,7 +100,8 @@ def _agreement_section(compared: Comparison) -> str:
     return section(
         "Agreement",
         bar_chart(groups, maximum=1, label="Share of frames in which both say the same"),
-        remark="Share of frames in which both found the part, or both missed it.",
+        remark="Share of frames in which both found the part, or both missed it. It says nothing "
+        "about how far apart the points are: see the distances.",
     )
 
 

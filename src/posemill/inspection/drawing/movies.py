@@ -43,7 +43,12 @@ def write_movie(path: Path, frames: Iterable[Frame], *, kind: str, fps: float = 
     first = next(iterator, None)
     if first is None:
         raise ValueError("frames: expected at least one, got none")
-    with atomic_path(path) as temporary, av.open(str(temporary), "w", format=kind) as container:
+    # The index of an mp4 at its start: it plays while it loads.
+    options = {"movflags": "faststart"} if kind == "mp4" else {}
+    with (
+        atomic_path(path) as temporary,
+        av.open(str(temporary), "w", format=kind, options=options) as container,
+    ):
         write = _write_mp4 if kind == "mp4" else _write_gif
         return write(container, _same_size(first, iterator, kind), rate)
 
@@ -58,7 +63,7 @@ def _write_mp4(container: Any, frames: Iterator[Frame], rate: Fraction) -> int:
     stream, count = None, 0
     for picture in frames:
         if stream is None:
-            # crf 20: lines of two pixels stay sharp; faststart: plays while it loads.
+            # crf 20: lines of two pixels stay sharp.
             stream = container.add_stream("libx264", rate=rate, options={"crf": "20"})
             stream.height, stream.width = picture.shape[:2]
             stream.pix_fmt = "yuv420p"

@@ -15,12 +15,13 @@ from posemill.files import atomic_path
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.naming import writing
 from posemill.inspection.drawing.originals import Originals
-from posemill.inspection.quality import ClipQuality, measure
+from posemill.inspection.quality import ClipQuality, measure, say_reason
 from posemill.inspection.report import findings
 from posemill.inspection.report.charts import badge
 from posemill.inspection.report.page import page, picture_uri, section, table, text, tiles
 from posemill.inspection.summary import flatten, group_failures
 from posemill.inspection.totals import RunQuality
+from posemill.language import translate, word
 from posemill.records import PoseClip
 from posemill.skeletons.palette import lack_words, part_label
 from posemill.stores.commits import Failure
@@ -86,7 +87,7 @@ def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:
 
     events = [(frame_index, "left/right suspect") for frame_index in quality.swap_frames[:1]]
     events += [
-        (part.jump_frames[0], f"jump of {part_label(part.name)}")
+        (part.jump_frames[0], f"jump of {word(part_label(part.name))}")
         for part in quality.parts
         if part.jump_frames
     ]
@@ -106,7 +107,9 @@ def _subtitle(material: ClipInput, facts: Mapping[str, Any]) -> str:
         facts.get("is_finished", ""), ""
     )
     return ", ".join(
-        filter(None, [str(material.path.resolve()), material.kind, str(skeleton), state])
+        filter(
+            None, [str(material.path.resolve()), word(material.kind), str(skeleton), word(state)]
+        )
     )
 
 
@@ -128,17 +131,18 @@ def _tiles(quality: RunQuality, material: ClipInput) -> str:
 def _worst_section(material: ClipInput, quality: RunQuality, originals: Originals) -> str:
     worst = [each for each in quality.worst[:WORST_SHOWN] if each.reasons]
     if not worst:
-        return section("Worst clips", "<p>No clip has a fault that was looked for.</p>")
+        return section("Worst clips", f"<p>{word('No clip has a fault that was looked for.')}</p>")
     by_name = {(each.split, each.clip_id): each for each in worst}
     pictures = {
         (clip.split, clip.clip_id): _pictures(clip, by_name[clip.split, clip.clip_id], originals)
         for clip in material.pick(by_name)
     }
+    names = dict.fromkeys(part.name for each in worst for part in each.parts)
     blocks = [
         f'<div class="clip"><h3>{badge(1 - each.badness, f"{each.badness:.2f}")} '
         f"{text(each.clip_id or '(no name)')}</h3>"
-        f'<div class="quiet">{text(each.split)}, {each.num_frames:,} frames: '
-        f"{text('; '.join(each.reasons))}</div>"
+        f'<div class="quiet">{text(each.split)}, {text(translate(f"{each.num_frames:,} frames"))}: '
+        f"{text('; '.join(say_reason(reason, names) for reason in each.reasons))}</div>"
         f'<div class="pictures">{pictures.get((each.split, each.clip_id), "")}</div></div>'
         for each in worst
     ]
@@ -146,7 +150,7 @@ def _worst_section(material: ClipInput, quality: RunQuality, originals: Original
         f"The {len(worst)} worst of {quality.num_clips:,} clips. The number is the badness: 0 is "
         "nothing to say, 1 is nothing found; how it is made stands at the end."
     )
-    return section("Worst clips", *blocks, remark=remark)
+    return section("Worst clips", *blocks, remark=translate(remark))
 
 
 def _pictures(clip: PoseClip, quality: ClipQuality, originals: Originals) -> str:
@@ -159,7 +163,8 @@ def _figure(clip: PoseClip, row: int, frame: Any, words: str) -> str:
     there = ~np.isnan(clip.points[row, :, 0])
     parts = clip.skeleton.parts
     lack = lack_words([part.name for part in parts if not there[part.start : part.stop].any()])
-    caption = "; ".join(filter(None, [f"frame {clip.frame_indices[row]}", words, lack]))
+    said = [f"frame {clip.frame_indices[row]}", words, lack]
+    caption = "; ".join(map(translate, filter(None, said)))
     picture = draw(frame, clip, row, legend=False, min_long_side=480, line_scale=1.6)
     return (
         f'<figure><img alt="{text(caption)}" src="{picture_uri(picture)}">'
@@ -169,21 +174,24 @@ def _figure(clip: PoseClip, row: int, frame: Any, words: str) -> str:
 
 def _failures_section(material: ClipInput, failures: list[Failure]) -> str:
     if material.kind != "run":
-        return section("Failures", "<p>An exported file does not record failures.</p>")
+        return section("Failures", f"<p>{word('An exported file does not record failures.')}</p>")
     if not failures:
-        return section("Failures", "<p>None: every clip and every frame was read.</p>")
+        return section("Failures", f"<p>{word('None: every clip and every frame was read.')}</p>")
     reasons = table(
         ["reason", "failures", "frames lost", "clips"],
-        [astuple(each) for each in group_failures(failures)],
+        [
+            (word(translate(reason)), *counts)
+            for reason, *counts in map(astuple, group_failures(failures))
+        ],
     )
     rows = [
-        (each.split, each.clip_id, "whole clip" if each.frame_index is None else
-         str(each.frame_index), each.reason, each.message)
+        (each.split, each.clip_id, word("whole clip") if each.frame_index is None else
+         str(each.frame_index), word(each.reason), translate(each.message))
         for each in failures[:FAILURES_SHOWN]
     ]  # fmt: skip
     detail = table(["split", "clip", "frame", "reason", "message"], rows)
     heading = f"The first {len(rows)} of {len(failures):,}, one by one"
-    folded = f"<details><summary>{text(heading)}</summary>{detail}</details>"
+    folded = f"<details><summary>{text(translate(heading))}</summary>{detail}</details>"
     return section("Failures", reasons, folded)
 
 
@@ -192,5 +200,7 @@ def _facts_section(facts: Mapping[str, Any]) -> str:
     return section(
         "Where it comes from",
         table(["setting", "value"], rows),
-        remark=f"As recorded with the data; this report was made by posemill {__version__}.",
+        remark=translate(
+            f"As recorded with the data; this report was made by posemill {__version__}."
+        ),
     )

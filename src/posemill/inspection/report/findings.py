@@ -11,14 +11,21 @@ from posemill.inspection.report.charts import (
 )
 from posemill.inspection.report.page import section, table, text
 from posemill.inspection.totals import PartTotals, RunQuality, gap_labels
+from posemill.language import translate, word
 from posemill.skeletons.palette import part_colour, part_label
+
+_HOW_TO_READ_STRIPS = (
+    "Each clip runs from left (first frame) to right (last); a part is coloured while it was found "
+    "and grey while it was missing. Where one column stands for several frames, a paler colour "
+    "means that only some of them have it."
+)
 
 
 def presence_section(quality: RunQuality) -> str:
     """Return how often each part was found, by split."""
     groups = [
         (
-            f"{split}  ({totals.num_frames:,} frames)",
+            f"{split}  ({translate(f'{totals.num_frames:,} frames')})",
             [
                 (name, share := part.num_present / max(1, totals.num_frames),
                  badge(share, _percent(100 * share)))
@@ -43,24 +50,23 @@ def strips_section(quality: RunQuality) -> str:
         label = f"presence over time in {each.clip_id}"
         cells.append(
             f"<span>{text(each.clip_id or '(no name)')}</span>{strip_chart(strips, label=label)}"
-            f'<span class="quiet">{text(each.split)}, {each.num_frames:,} frames</span>'
+            f'<span class="quiet">{text(each.split)}, '
+            f"{text(translate(f'{each.num_frames:,} frames'))}</span>"
         )
     names = dict.fromkeys(part.name for each in shown for part in each.parts)
     key = "".join(
-        f'<span><i style="background:{part_colour(name)}"></i>{text(part_label(name))}</span>'
+        f'<span><i style="background:{part_colour(name)}"></i>{text(word(part_label(name)))}</span>'
         for name in names
     )
     if len(shown) < quality.num_clips:
-        said = f"The {len(shown)} worst of {quality.num_clips:,} clips. "
+        said = f"The {len(shown)} worst of {quality.num_clips:,} clips."
     else:
-        said = f"All {len(shown)} clips, the worst first. "
+        said = f"All {len(shown)} clips, the worst first."
     return section(
         "Missing over time",
         f'<p class="key">{key}</p>',
         f'<div class="strips">{"".join(cells)}</div>',
-        remark=said + "Each clip runs from left (first frame) to right (last); a part is coloured "
-        "while it was found and grey while it was missing. Where one column stands for several "
-        "frames, a paler colour means that only some of them have it.",
+        remark=f"{translate(said)} {word(_HOW_TO_READ_STRIPS)}",
     )
 
 
@@ -68,10 +74,10 @@ def motion_section(quality: RunQuality) -> str:
     """Return jumps, suspected swaps, doubled hands and frozen frames."""
     groups = [
         (
-            f"{split}: jumps in 1,000 frames",
+            f"{split}: {word('jumps in 1,000 frames')}",
             [
                 (name, rate := 1000 * part.num_jumps / max(1, totals.num_frames),
-                 f"{rate:.2f} ({part.num_jumps:,} in {part.clips_with_jumps:,} clips)")
+                 translate(f"{rate:.2f} ({part.num_jumps:,} in {part.clips_with_jumps:,} clips)"))
                 for name, part in totals.parts.items()
             ],
         )
@@ -103,7 +109,7 @@ def spread_section(quality: RunQuality) -> str:
             sum(counts) for counts in zip(*(p.clips_by_presence for p in parts), strict=True)
         ]
         charts = "".join(_two_histograms(name, presence, parts))
-        blocks.append(f'<h3>{text(part_label(name))}</h3><div class="row">{charts}</div>')
+        blocks.append(f'<h3>{text(word(part_label(name)))}</h3><div class="row">{charts}</div>')
     return section(
         "How the gaps are spread",
         *blocks,
@@ -154,7 +160,9 @@ def method_section() -> str:
         ("Loose pictures", "frames of different sizes, or with people at another place in every "
          "one, are not compared with one another."),
     ]  # fmt: skip
-    lines = "".join(f"<p><b>{text(name)}</b>: {text(words)}</p>" for name, words in notes)
+    lines = "".join(
+        f"<p><b>{text(word(name))}</b>: {text(translate(words))}</p>" for name, words in notes
+    )
     return section("What the words mean", lines)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import cv2
 
 from posemill.errors import PosemillError
+from posemill.language import chosen_language, word
 from posemill.records import Frame
 from posemill.skeletons.palette import BACKGROUND, EMPTY, GREY, GRID, INK, hex_of
 from posemill.terminal import printable
@@ -94,8 +95,9 @@ def text(value: Any) -> str:
 
 def page(title: str, body: Iterable[str]) -> str:
     """Return the whole HTML document."""
+    language = chosen_language().replace("_", "-")
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<!doctype html><html lang="{language}"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text(title)}</title><style>{_STYLE}</style></head><body><main>"
@@ -106,19 +108,20 @@ def page(title: str, body: Iterable[str]) -> str:
 
 def section(heading: str, *content: str, remark: str = "") -> str:
     """Return a section; `heading` and `remark` are plain text, the content is HTML."""
-    said = f'<p class="quiet">{text(remark)}</p>' if remark else ""
-    return f"<section><h2>{text(heading)}</h2>{said}{''.join(content)}</section>"
+    said = f'<p class="quiet">{text(word(remark))}</p>' if remark else ""
+    return f"<section><h2>{text(word(heading))}</h2>{said}{''.join(content)}</section>"
 
 
 def tiles(counts: Iterable[tuple[int, str]]) -> str:
     """Return large numbers, each with words below it."""
-    shown = (f'<div class="tile"><b>{count:,}</b>{text(words)}</div>' for count, words in counts)
+    shown = (f'<div class="tile"><b>{count:,}</b>{text(word(words))}</div>'
+             for count, words in counts)  # fmt: skip
     return f'<div class="tiles">{"".join(shown)}</div>'
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Return a table; numbers stand right, everything is escaped."""
-    kept = [tuple(row) for row in rows]
+    kept, columns = [tuple(row) for row in rows], [word(name) for name in columns]
     is_number = [
         bool(kept) and all(isinstance(row[number], int | float) for row in kept)
         for number in range(len(columns))

@@ -22,6 +22,7 @@ from posemill.files import atomic_folder, cache_folder, new_folders, remove_left
 from posemill.formats import get_format
 from posemill.formats.shared.contract import Format, Recipe, SkeletonCheck, Summary
 from posemill.formats.shared.folders import INDEX
+from posemill.jobs.convert.beside import goes_beside, write_beside
 from posemill.jobs.convert.shaping import (
     check_recipe,
     dropped_points,
@@ -96,16 +97,21 @@ def export_clips(
     if form.suffix and not out.suffix:  # as readers of the format look for it
         out = out.with_name(out.name + form.suffix)
     outputs = Outputs(source.path, overwrite=overwrite)
+    is_beside = goes_beside(out, recipe)
     if form.suffix or out.suffix == ".pose":
         outputs.claim_file(out)
-    else:
+    elif not is_beside:
         outputs.claim_folder(out, marker=INDEX)
     shaping = _Shaping(source, form, recipe)
     stream = watch(read_ahead(shaping.clips()), source.num_frames)
     with writing(out), closing_stream(stream) as clips, new_folders(out.parent):
         remove_leftovers(out)
-        summary = form.write(shaping.shape(clips), out, recipe=recorded(recipe, source))
-        outputs.record(out)
+        shaped, whole = shaping.shape(clips), recorded(recipe, source)
+        if is_beside:
+            summary = write_beside(form, shaped, out, recipe=whole, outputs=outputs)
+        else:
+            summary = form.write(shaped, out, recipe=whole)
+            outputs.record(out)
     return shaping.note(summary)
 
 

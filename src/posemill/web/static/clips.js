@@ -8,7 +8,7 @@ import { unpackPictures } from "./sources.js";
 import { aspectOf, drawPose } from "./stage.js";
 
 const PAGE = 50;
-const SORTS = { order: "in order", worst: "worst first", jumps: "most jumps", missing: "most missing", failed: "most failed", frames: "longest", name: "by name" };
+const SORTS = { worst: "worst first", order: "in order", jumps: "most jumps", missing: "most missing", failed: "most failed", frames: "longest", name: "by name" };
 const FIELDS = ["split", "label", "search", "part", "missing", "jumps", "failed", "sort", "offset"];
 
 export async function showClips({ main, key, values, signal, crumbs }) {
@@ -84,7 +84,7 @@ export async function showClips({ main, key, values, signal, crumbs }) {
       select("missing", t("missing in"), shares.map((share) => [share, share ? `≥ ${percent(Number(share))}` : t("any")])),
       select("jumps", t("jumps"), ["", "1", "3", "10"].map((count) => [count, count ? `≥ ${count}` : t("any")])),
       h("label", { class: "field check" }, h("span", {}, t("failed")), h("input", { type: "checkbox", id: "filter-failed", checked: wanted.failed === "1", on: { change: (event) => go({ failed: event.target.checked ? "1" : "" }) } })),
-      select("sort", t("order"), Object.entries(SORTS).map(([value, text]) => [value === "order" ? "" : value, t(text)])),
+      select("sort", t("order"), Object.entries(SORTS).map(([value, text]) => [value === "worst" ? "" : value, t(text)])),
     ];
   }
 

@@ -17,16 +17,16 @@ export function comparePanel(player, kept) {
   const box = h("section", { class: "card" }, h("h2", {}, t("Compare")), choice, h("div", { class: "chips" }, modes), result);
   const name = { split: player.meta.split, id: player.meta.clip_id };
 
-  getJson("/api/runs", player.signal).then(({ runs }) => {
-    const others = runs.filter((run) => run.key !== player.key && run.kind === "extraction" && run.state !== "broken");
+  getJson(`/api/runs/${player.key}/others?${query(name)}`, player.signal).then((others) => {
     choice.append(...others.map((run) => h("option", { value: run.key }, run.name)));
-    const wanted = player.values.get("other");
+    const wanted = player.otherKey;
     if (others.some((run) => run.key === wanted)) { choice.value = wanted; choose(wanted); }
   }).catch(() => {});
 
   async function choose(key) {
     player.other = null;
-    player.timeline.distances = null;
+    player.otherKey = key;
+    Object.assign(player.timeline, { distances: null, rows: null });
     result.replaceChildren();
     if (!key) { player.later(); return; }
     try {
@@ -37,7 +37,7 @@ export function comparePanel(player, kept) {
       const points = new PointSource(key, meta, player.signal, () => player.later());
       player.stage2 = new Stage(player.second, meta, null);
       player.other = { key, meta, points, rows: compared.rows };
-      player.timeline.distances = compared.distances;
+      Object.assign(player.timeline, { distances: compared.distances, rows: compared.rows });
       result.append(...describe(compared));
     } catch (error) {
       if (!player.signal.aborted) result.append(h("p", { class: "reason" }, error.message));

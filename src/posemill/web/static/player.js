@@ -15,7 +15,8 @@ const ICONS = {
   first: "M2 2h2v12H2zM14 2v12L5 8z", last: "M12 2h2v12h-2zM2 2v12l9-6z",
   back: "M12 2v12L3 8z", on: "M4 2v12l9-6z",
 };
-const kept = { speed: 1, hidden: new Set(), hasPicture: true, mode: "over" };
+// What stays when a clip is left or drawn anew, in another language; `last` is where it was.
+const kept = { speed: 1, hidden: new Set(), hasPicture: true, mode: "over", last: null };
 
 export async function showClip({ main, key, values, signal, crumbs }) {
   const name = { split: values.get("split") || "", id: values.get("id") || "" };
@@ -43,9 +44,13 @@ function rate({ fps, play_fps: played }) {
 class Player {
   constructor(main, key, meta, run, signal, values) {
     Object.assign(this, { main, key, meta, run, signal, values });
-    this.frame = 0;
+    const address = location.hash;
+    const last = kept.last?.address === address ? kept.last : null;
+    this.frame = last ? last.frame : Number(values.get("frame")) || 0;
     this.isPlaying = false;
     this.other = null; // {key, meta, points}
+    this.otherKey = last ? last.otherKey : values.get("other") || "";
+    signal.addEventListener("abort", () => { kept.last = { address, frame: this.frame, otherKey: this.otherKey }; });
     const redraw = () => this.later();
     this.points = new PointSource(key, meta, signal, redraw);
     this.pictures = new PictureSource(key, meta, signal, redraw);
@@ -76,7 +81,7 @@ class Player {
     addEventListener("keydown", (event) => this.onKey(event), { signal: this.signal });
     addEventListener("resize", () => this.later(), { signal: this.signal });
     this.signal.addEventListener("abort", () => { this.isPlaying = false; tip(null); });
-    this.seek(Math.min(Number(this.values.get("frame")) || 0, meta.num_frames - 1));
+    this.seek(this.frame);
     this.canvas.focus({ preventScroll: true });
   }
 

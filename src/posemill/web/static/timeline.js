@@ -13,6 +13,7 @@ export class Timeline {
     Object.assign(this, { canvas, meta, onSeek });
     this.frame = 0;
     this.distances = null;
+    this.rows = null; // of the other run, -1 for a frame that it has not
     this.hidden = new Set();
     const seek = (event) => this.onSeek(this.frameAt(event));
     canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); this.isHeld = true; seek(event); });
@@ -117,6 +118,7 @@ export class Timeline {
     context.beginPath();
     let isDown = false;
     this.distances.forEach((value, frame) => {
+      if (this.rows?.[frame] < 0) return; // one of every few was taken there: the line goes on
       if (!Number.isFinite(value)) { isDown = false; return; }
       const x = left + (wide * (frame + 0.5)) / this.distances.length;
       const y = top + CURVE - 3 - ((CURVE - 6) * value) / most;

@@ -43,7 +43,7 @@ export const ZH = {
   "Do you want this?": "确定要这样做吗？", "Really? It changes what runs on the server's machine.": "真的吗？这会改变服务器上运行的内容。", "yes": "是", "yes, do it": "是，执行", "cancel": "取消",
   "close": "关闭", "one moment …": "请稍候 …", "Stop": "停止", "Retry what failed": "重试失败项",
   // Kinds, states, parts, phases, orders.
-  "extraction": "提取", "prepared": "预处理数据", "training": "训练", "sweep": "扫描", "sweeps": "扫描", "import": "导入", "merge": "合并", "frames run": "取帧",
+  "extraction": "提取", "prepared": "预处理数据", "training": "训练", "sweep": "参数搜索", "sweeps": "参数搜索", "import": "导入", "merge": "合并", "frames run": "取帧",
   "stopped": "已停止", "unknown": "未知", "broken": "损坏", "waiting": "等待", "over it": "叠加", "beside it": "并排",
   "pose": "姿态", "body": "身体", "face": "面部", "left hand": "左手", "right hand": "右手", "feet": "脚",
   "starting": "启动", "reading": "读取", "finding keypoints": "查找关键点", "writing": "写入",
