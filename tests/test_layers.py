@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,12 +58,14 @@ WRAPPED = {
 }
 
 
+@cache
 def imports_of(path: Path) -> list[tuple[str, bool]]:
     """Return (module, is at module level) for every import in a file."""
     tree = ast.parse(path.read_text())
+    top_level = set(tree.body)
     found = []
     for node in ast.walk(tree):
-        at_top = node in tree.body
+        at_top = node in top_level
         if isinstance(node, ast.Import):
             found += [(alias.name, at_top) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
