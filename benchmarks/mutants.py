@@ -201,7 +201,10 @@ def tests_of(tree: Path, path: str) -> list[list[str]]:
     if relative.stem == "__init__" or not (tree / own).exists():
         while not any(folder.glob("test_*.py")):
             folder = folder.parent
-    wanted = re.compile(rf"posemill\.{re.escape(module)}\b")
+    package, _, name = f"posemill.{module}".rpartition(".")
+    wanted = re.compile(
+        rf"posemill\.{re.escape(module)}\b|from {re.escape(package)} import .*\b{name}\b"
+    )
     importing = [name for name, text in _test_texts(tree).items() if wanted.search(text)]
     beside = [found.relative_to(tree).as_posix() for found in sorted(folder.glob("test_*.py"))]
     stages, seen = [], set[str]()

@@ -209,3 +209,20 @@ def test_an_etag_that_looks_like_an_md5_and_is_none_is_no_damage(s3_bucket, monk
     monkeypatch.setattr(type(storage), "look", lambda *args: look(*args)._replace(version=etag))
     monkeypatch.setattr(type(storage), "read_pieces", lambda self, key, _: read(self, key, None))
     assert fetched(f"{s3_bucket}/a.npz").read_bytes() == b"content"
+
+
+def test_the_profile_of_aws_is_read_where_there_is_one_and_no_keys_are_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    objects = pytest.importorskip("posemill.storage.objects", reason="needs the extra cloud")
+    pytest.importorskip("boto3", reason="reads profiles")
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert objects._profile() == {}
+    (tmp_path / ".aws").mkdir()
+    keys = "aws_access_key_id = a\naws_secret_access_key = b\n"
+    (tmp_path / ".aws" / "credentials").write_text(f"[default]\n{keys}[mine]\n{keys}")
+    assert list(objects._profile()) == ["credential_provider"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    assert objects._profile() == {}

@@ -41,6 +41,7 @@ def test_an_extraction_shows_splits_reasons_log_and_the_command_that_continues_i
 ) -> None:
     entry = entry_of("fake")
     run = client.get(f"/api/runs/{entry.key}").json()
+    assert {each["in_flight"] for each in run["splits"]} == {0}
     assert [(each["split"], each["frames_out"]) for each in run["splits"]] == [
         ("train", 9), ("dev", 5),
     ]  # fmt: skip
