@@ -210,6 +210,7 @@ def make_jobs(paths: list[Path], beside: str, base: Path) -> list[Job]:
         "TMPDIR": str(base),
         SHARED: str(base / "shared"),
     }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile anew
     jobs = [Job(beside, shlex.split(beside), base / "beside", environment)] if beside else []
     shards = split_files(files, seconds, number)
     for index, shard in enumerate(shards, 1):
