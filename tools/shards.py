@@ -34,7 +34,7 @@ from pathlib import Path
 import pytest
 
 TESTS, DURATIONS = Path("tests"), Path("tests/durations.json")  # in the current folder
-NOTES, SHARED = "POSEMILL_TEST_NOTES", "POSEMILL_TEST_SHARED"  # variables of the environment
+NOTES = "POSEMILL_TEST_NOTES"  # a variable of the environment
 SLOTS = 2
 SHARD_SECONDS = 50.0  # as long as the linters take
 NEW_FILE_SECONDS = 2.0  # of a file without a recorded duration
@@ -203,12 +203,10 @@ def make_jobs(paths: list[Path], beside: str, base: Path) -> list[Job]:
     total = sum(seconds.get(file, NEW_FILE_SECONDS) for file in files)
     # The same number of jobs for each slot: both end together.
     number = max(1, SLOTS * round(total / SHARD_SECONDS / SLOTS) - bool(beside))
-    (base / "shared").mkdir()
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",  # threads of two shards on two cores would wait for each other
         "TMPDIR": str(base),
-        SHARED: str(base / "shared"),
     }
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile anew
     jobs = [Job(beside, shlex.split(beside), base / "beside", environment)] if beside else []
