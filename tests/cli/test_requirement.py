@@ -87,6 +87,11 @@ def load(path):
         return pickle.load(f)
 
 
+def load_npz(path):
+    with np.load(path) as arrays:  # without allow_pickle
+        return dict(arrays)
+
+
 def check_pkl(path, splits):
     """Check keys, counts, shapes and names of a result file; return it."""
     data = load(path)
@@ -172,7 +177,7 @@ def check_prepared():
     assert code == 0, said
     assert "phoenix_keypoints_full.run" in said  # whose labels and sizes are taken
     for split, count in COUNTS.items():
-        arrays = np.load(f"model_input_data/{split}_keypoints.npz")  # without allow_pickle
+        arrays = load_npz(f"model_input_data/{split}_keypoints.npz")
         assert arrays["keypoints"].shape == (count, 143, 3)
         assert arrays["video_ids"].shape == arrays["image_paths"].shape == (count,)
         assert arrays["labels"].tolist() == list(CLIPS[split].values())
@@ -181,7 +186,7 @@ def check_prepared():
         assert (stats["num_frames"], stats["num_clips"]) == (count, len(CLIPS[split]))
     parts = load("phoenix_keypoints_full.pkl")["train"]["keypoints"]
     first = np.concatenate([parts[0][name] for name in ("face", "left_hand", "right_hand", "pose")])
-    arrays = np.load("model_input_data/train_keypoints.npz")
+    arrays = load_npz("model_input_data/train_keypoints.npz")
     np.testing.assert_array_equal(arrays["keypoints"][0], first)
 
 
