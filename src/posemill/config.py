@@ -133,7 +133,7 @@ class ExtractConfig(Settings, command="extract"):
     )
     memory_limit_mb: int | None = setting(
         "Of one worker; one that grows past it is replaced; 0: no limit.", default=None, least=0,
-        metavar="MB", auto="its share of 80 % of the memory, at least 1 GB",
+        metavar="MB", auto="its share of 80 % of the memory, at least 512 MB",
     )  # fmt: skip
     max_tries: int = setting(
         "A frame that takes its worker down as often is given up.", default=3, least=1

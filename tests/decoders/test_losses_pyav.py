@@ -14,7 +14,7 @@ import av.logging
 import numpy as np
 import pytest
 
-from posemill.decoders import open_video
+from posemill.decoders import losses_pyav, open_video
 from posemill.decoders.losses_pyav import DamageError, LossWatch
 from posemill.errors import DecodeError
 from posemill.terminal import counted
@@ -192,3 +192,12 @@ def test_a_line_of_the_log_makes_the_next_64_frames_suspicious() -> None:
             DamageError, match=r"about 2 frames are missing here \(here: broken by 63\)"
         ):
             watch.check(gap)
+
+
+def test_ffmpeg_stays_loud_as_long_as_any_thread_listens():
+    before = av.logging.get_level()
+    with losses_pyav._LOUD:
+        with losses_pyav._LOUD:
+            pass
+        assert av.logging.get_level() == av.logging.ERROR
+    assert av.logging.get_level() == before

@@ -7,6 +7,7 @@ without an error; the log has a line, and the times of the frames have a gap, or
 from __future__ import annotations
 
 import statistics
+import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,35 @@ Log = tuple[int, str, str]  # level, who said it, what
 
 class DamageError(Exception):
     """The stream cannot be read any further; all frames before have been given out."""
+
+
+class _LoudLog:
+    """FFmpeg's log, which the whole process has in common, loud as long as any thread listens."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._num_inside = 0
+        self._before: tuple[int | None, bool] = (None, True)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._num_inside:
+                self._before = av.logging.get_level(), av.logging.get_skip_repeated()
+                av.logging.set_level(av.logging.ERROR)
+                # Else PyAV keeps back a line that is like the last one: the second reading of a
+                # damaged file would be taken for whole.
+                av.logging.set_skip_repeated(False)
+            self._num_inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._num_inside -= 1
+            if not self._num_inside:
+                av.logging.set_level(self._before[0])
+                av.logging.set_skip_repeated(self._before[1])
+
+
+_LOUD = _LoudLog()
 
 
 class LossWatch:
@@ -76,17 +106,8 @@ class LossWatch:
 
         What is left in the list at the end of the block is heard.
         """
-        before, skips_repeated = av.logging.get_level(), av.logging.get_skip_repeated()
-        av.logging.set_level(av.logging.ERROR)
-        # Else PyAV keeps back a line that is like the last one: the second reading of a damaged
-        # file would be taken for whole.
-        av.logging.set_skip_repeated(False)
-        try:
-            with av.logging.Capture(local=True) as logs:
-                yield logs
-        finally:
-            av.logging.set_level(before)
-            av.logging.set_skip_repeated(skips_repeated)
+        with _LOUD, av.logging.Capture(local=True) as logs:
+            yield logs
         self.hear(logs)
 
     def hear(self, logs: list[Log]) -> None:

@@ -82,7 +82,8 @@ class Lease:
         storage: The place.
         owner: See `LeaseState`; a lease of the same owner is taken over at once.
         live: Asked at each renewal what is to be told.
-        on_wait: Called once with the holder, when its silence has to be waited for.
+        on_wait: Called several times a second with the holder and the seconds that are left, while
+            its silence is waited for; what it raises ends the wait.
 
     Raises:
         RunError: Somebody else works there.
@@ -122,11 +123,14 @@ class Lease:
         self, last: LeaseState, on_wait: Callable[[LeaseState, float], None] | None
     ) -> None:
         """Return when a lease was not written for long enough; raise as soon as it was."""
-        if on_wait is not None:
-            on_wait(last, PATIENCE_SECONDS)
-        started = time.monotonic()
-        while time.monotonic() - started < PATIENCE_SECONDS:
-            time.sleep(min(1.0, PATIENCE_SECONDS / 8))
+        started, looked_at = time.monotonic(), 0.0
+        while (passed := time.monotonic() - started) < PATIENCE_SECONDS:
+            if on_wait is not None:
+                on_wait(last, PATIENCE_SECONDS - passed)
+            time.sleep(min(0.2, PATIENCE_SECONDS / 8))
+            if time.monotonic() - looked_at < min(1.0, PATIENCE_SECONDS / 8):
+                continue
+            looked_at = time.monotonic()
             now = read_lease(self._storage)
             if now is None or now.is_released:
                 return

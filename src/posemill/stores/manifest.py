@@ -157,7 +157,7 @@ def _mode_of_all(source: Mapping[str, Any]) -> str:
     tracking = source.get("tracking")
     if tracking is None:  # nothing had to be decided
         return "image" if source.get("layout") == "pictures" else "video"
-    if not tracking.get("num_alone"):
+    if not isinstance(tracking, Mapping) or not tracking.get("num_alone"):
         return "video"
     return "auto" if tracking.get("num_tracked") else "image"
 

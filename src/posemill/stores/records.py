@@ -14,6 +14,7 @@ import gzip
 import json
 import sqlite3
 import uuid
+import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -27,6 +28,7 @@ PREFIX = "records/"
 _VERSION = 1
 _AT_ONCE = 16  # requests side by side; a page of records is in memory
 _PAGE = 256
+_MOST_BYTES = 256 << 20  # of one record, unpacked
 
 
 class RecordLog:
@@ -85,10 +87,12 @@ class RecordLog:
 
     def _parse(self, content: bytes, number: int) -> dict[str, Any]:
         try:
-            record = parse_json(gzip.decompress(content))
+            record = parse_json(_unpack(content))
             if record["posemill_record"] != _VERSION or record["number"] != number:
                 raise ValueError(f"version {record['posemill_record']}, number {record['number']}")
-        except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
+            if not isinstance(record["rows"], dict) or not isinstance(record["gone"], dict):
+                raise TypeError("its rows are no tables")
+        except (ValueError, KeyError, TypeError, zlib.error) as error:
             raise RunError(
                 f"{self.storage.name_of(_key(number))} is damaged, or of another version of "
                 f"posemill ({error}); put back a copy of it"
@@ -210,6 +214,17 @@ def _keys(database: sqlite3.Connection, table: str) -> list[str]:
     ).fetchall()
     is_keyed = "WITHOUT ROWID" in sql.upper() or [kind for _, kind in rows] == ["INTEGER"]
     return [name for name, _ in rows] if is_keyed else ["rowid"]
+
+
+def _unpack(content: bytes) -> bytes:
+    """Return the text of a record; a stranger's may be a few bytes that become gigabytes."""
+    unpacker = zlib.decompressobj(wbits=31)  # gzip
+    text = unpacker.decompress(content, _MOST_BYTES)
+    if unpacker.unconsumed_tail:
+        raise ValueError(f"it is larger than {_MOST_BYTES >> 20} MB")
+    if not unpacker.eof:
+        raise ValueError("it is cut off")
+    return text
 
 
 def _to_json(value: Any) -> Any:

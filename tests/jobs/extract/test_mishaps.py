@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import zlib
+from contextlib import closing
 from pathlib import Path
 
 import cv2
@@ -293,3 +295,14 @@ def test_a_skeleton_or_mode_the_engine_has_not_is_said(make_tree, config_for):
     tree = make_tree({"a": 2})
     with pytest.raises(ConfigError, match=r"unknown skeleton 'coco-18'.* did you mean 'coco-17'"):
         extract(config_for(tree, skeleton="coco-18"))
+
+
+def test_an_emptied_ledger_is_not_called_safe(make_tree, config_for, tmp_path):
+    tree = make_tree({"train/a": 4})
+    extract(config_for(tree))
+    with closing(sqlite3.connect(tmp_path / "run" / "ledger.sqlite")) as database:
+        for table in ("clips", "pieces"):
+            database.execute(f"DROP TABLE {table}")
+    with pytest.raises(RunError, match=r"ledger\.sqlite is damaged: no such table") as caught:
+        extract(config_for(tree))
+    assert "safe" not in str(caught.value)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +16,7 @@ import pytest
 import posemill
 from posemill.api.run_status import status, stop
 from posemill.config import FramesConfig
-from posemill.errors import ConfigError, RunError, StorageError
+from posemill.errors import ConfigError, RunError, StoppedError, StorageError
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import read_status
@@ -462,3 +466,41 @@ def test_a_run_of_a_gpu_does_not_go_on_on_a_cpu(tree, config_for, tmp_path):
     dataclasses.replace(begun, options=options).write(tmp_path / "run")
     with pytest.raises(RunError, match="device: the run has 'cuda', now it is 'cpu'"):
         extract(config_for(tree))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"gone": None}, "its rows are no tables"),
+        ({"rows": "x" * (257 << 20)}, "larger than 256 MB"),
+    ],
+)
+def test_a_stranger_s_record_is_told_and_not_unpacked_without_end(
+    change, said, tree, config_for, tmp_path
+):
+    place = tmp_path / "nfs" / "run"
+    extract(config_for(tree, place, storage="shared"))
+    last = max((place / "records").iterdir())
+    record = json.loads(gzip.decompress(last.read_bytes())) | change
+    number = record["number"] + 1
+    content = json.dumps(record | {"number": number}).encode()
+    (place / "records" / f"{number:010d}.json.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(RunError, match=said):
+        open_run(place)
+
+
+def test_a_signal_ends_the_wait_for_another_machine_s_lease(
+    tree, config_for, on_machine, tmp_path, monkeypatch
+):
+    config = config_for(tree, tmp_path / "nfs" / "run", storage="shared")
+    with monkeypatch.context() as patch:
+        die_after(patch, 1)
+        with pytest.raises(Killed):
+            extract(config)
+    on_machine(2)
+    monkeypatch.setattr(lease, "PATIENCE_SECONDS", 60.0)
+    threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
+    with pytest.raises(StoppedError):
+        extract(config)
+    assert time.monotonic() - started < 20

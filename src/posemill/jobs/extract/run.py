@@ -17,7 +17,7 @@ from typing import Any, cast
 from posemill.config import ExtractConfig, JobConfig, size_of
 from posemill.decoders import find_decoder
 from posemill.decoders.sampling import Sampling, fewer_frames
-from posemill.errors import DeviceError, RunError
+from posemill.errors import DeviceError, RunError, StoppedError
 from posemill.estimators.devices import list_gpus
 from posemill.executors import Limits, find_executor, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
@@ -45,6 +45,7 @@ from posemill.skeletons import get_skeleton
 from posemill.sources import ClipList, find_clips
 from posemill.sources.tracking import Tracking
 from posemill.storage import uri_of
+from posemill.storage.lease import LeaseState
 from posemill.stores.commits import SplitCounts
 from posemill.stores.compaction import compact
 from posemill.stores.lock import RunLock
@@ -54,11 +55,12 @@ from posemill.stores.replica import (
     ShardFolder,
     folder_to_see,
     local_run,
+    place_name,
     shards_place,
     writing,
 )
 from posemill.stores.writer import remove_uncommitted
-from posemill.terminal import counted
+from posemill.terminal import counted, warn_once
 from posemill.weights.pull import verified_files
 
 
@@ -322,7 +324,7 @@ def run_job(
         manifest = job.manifest(clips)  # before the folder: an engine that is refused leaves none
         folder.mkdir(parents=True, exist_ok=True)
         stack.enter_context(RunLock(folder))
-        records = stack.enter_context(writing(folder))
+        records = stack.enter_context(writing(folder, on_wait=_Wait(folder, signals)))
         ledger, clips = open_ledger(
             folder, job, clips, manifest=manifest, signals=signals, on_count=on_count,
             records=records,
@@ -349,16 +351,35 @@ def run_job(
         return dataclasses.replace(summary, num_frames_now=num_now, seconds=seconds)
 
 
+class _Wait:
+    """Says once that another machine's lease is waited for; ends the wait when a signal comes."""
+
+    def __init__(self, folder: Path, signals: StopSignals) -> None:
+        self._folder, self._signals = folder, signals
+        self._is_said = False
+
+    def __call__(self, holder: LeaseState, seconds: float) -> None:
+        if not self._is_said:
+            self._is_said = True
+            warn_once(
+                f"{place_name(self._folder)} was last worked on by {holder}, which did not give it "
+                f"back; waiting {seconds:.0f} s to see whether it still works"
+            )
+        if self._signals.received:
+            raise StoppedError(self._signals.received, place_name(self._folder))
+
+
 @contextmanager
 def _storage_errors(folder: Path) -> Iterator[None]:
     """Turn what a full or broken disk throws into an error that says what to do."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        is_full = "full" in str(error) or "I/O" in str(error)
-        code = errno.ENOSPC if is_full else errno.EIO
-        raise RunError(_say_disk(OSError(code, str(error)), folder)) from error
     except sqlite3.DatabaseError as error:
+        # "no such table": a ledger that was emptied, of which nothing is safe.
+        if isinstance(error, sqlite3.OperationalError) and "such" not in str(error):
+            is_full = "full" in str(error) or "I/O" in str(error)
+            code = errno.ENOSPC if is_full else errno.EIO
+            raise RunError(_say_disk(OSError(code, str(error)), folder)) from error
         raise RunError(
             f"{folder / LEDGER_NAME} is damaged: {error}; put back a copy of it, or extract into "
             "another folder"
