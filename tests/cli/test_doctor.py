@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posemill.cli.app import build_app
-from posemill.inspection import doctor
+from posemill.inspection import doctor, trials
 from posemill.inspection.doctor import Diagnosis
 from posemill.jobs.extract import workers
 
@@ -51,10 +51,17 @@ models         2 of 3 ready
 """
 
 
+def nothing_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare the processes that try libraries: these tests are about what is printed."""
+    monkeypatch.setattr(trials, "try_libraries", dict)
+    monkeypatch.setattr("posemill.cli.doctor._try_bf16", lambda: None)
+
+
 def doctor_says(
     monkeypatch: pytest.MonkeyPatch, found: Diagnosis, *flags: str, colours: bool = False
 ) -> Any:
-    monkeypatch.setattr(doctor, "diagnose", lambda address: found)
+    nothing_tried(monkeypatch)
+    monkeypatch.setattr(doctor, "diagnose", lambda address, tried: found)
     monkeypatch.setattr(workers, "usual_workers", lambda: (3, "as many as fit"))
     return CliRunner().invoke(build_app(), ["doctor", *flags], color=colours)
 
@@ -113,6 +120,8 @@ def test_a_ray_cluster_that_does_not_answer_is_a_problem() -> None:
 def test_what_a_ray_cluster_has_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     about = {"address": "auto", "machines": 2, "cpus": 8.0, "free_cpus": 7.5, "gpus": 1.0,
              "free_gpus": 0.0}  # fmt: skip
-    monkeypatch.setattr(doctor, "diagnose", lambda address: replace(FOUND, cluster=about))
+    nothing_tried(monkeypatch)
+    found = replace(FOUND, cluster=about)
+    monkeypatch.setattr(doctor, "diagnose", lambda address, tried: found)
     shown = CliRunner().invoke(build_app(), ["doctor"]).stdout
     assert "ray cluster    auto: 2 machines, 8 CPUs (7.5 free), 1 GPUs (0 free)" in shown

@@ -73,7 +73,7 @@ def test_the_other_spellings_work_and_splits_take_several_words(tree, tmp_path):
     assert result.exit_code == 0
     splits = json.loads(result.stdout)["splits"]
     assert [(each["split"], each["frames_out"]) for each in splits] == [("train", 10), ("dev", 5)]
-    assert (tmp_path / "deep" / "scratch").is_dir()
+    assert not (tmp_path / "deep" / "scratch").exists(), "it was made, and nothing is left in it"
 
 
 def test_failures_end_with_code_1_and_a_table_of_reasons(tree, tmp_path):

@@ -120,7 +120,7 @@ def test_a_folder_of_splits_is_read_as_one(tmp_path: Path) -> None:
     [
         ({"points": np.ones(3)}, "expected an array 'keypoints' .*found points"),
         ({"keypoints": np.ones((2, 143))}, r"expected keypoints \(frames, points, dims\)"),
-        ({"keypoints": np.ones((2, 15, 2))}, r"expected \[17, 18, 26, 133, 143, 543, 553\]"),
+        ({"keypoints": np.ones((2, 15, 2))}, r"expected \[17, 18, 26, 33, .*, 543, 553\]"),
         ({"keypoints": np.ones((2, 143, 4))}, r"expected numbers of shape \(frames, keypoints"),
         ({"keypoints": np.ones((0, 143, 3))}, "holds no clips; expected at least one"),
         ({"keypoints": np.ones((2, 143, 3)), "mask": np.ones((2, 1), bool)},

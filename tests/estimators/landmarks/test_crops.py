@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic import sampling
+from posemill.estimators.landmarks import sampling
 from posemill.estimators.landmarks.crops import Cropper, corners_of
 from posemill.estimators.landmarks.rects import Rect, f32
 from posemill.estimators.landmarks.sampling import SampleGrid

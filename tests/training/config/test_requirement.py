@@ -98,7 +98,9 @@ def test_the_settings_of_the_requirement_are_flags_as_they_are_written(
 ) -> None:
     seen: list[Any] = []
 
-    def look(config: Any, *, keep_maths: bool = False, **settings: Any) -> Any:
+    def look(
+        config: Any, *, keep_maths: bool = False, overwrite: bool = False, **settings: Any
+    ) -> Any:
         settings.pop("out", None)
         seen.append(config if command == "train" else resolve_config(None, settings))
         raise KeyboardInterrupt

@@ -44,7 +44,7 @@ def test_an_evaluation_computes_as_the_training_did_where_the_device_can(
     scores = posemill.evaluate(result.out)
     assert scores["precision"] == "bf16"
     assert scores["loss"] == pytest.approx(result.scores["test"]["loss"], rel=1e-6)
-    monkeypatch.setattr("posemill.training.loop.precision.cpu_has_fast_bf16", lambda: False)
+    monkeypatch.setattr("posemill.training.runs.inference.cpu_has_fast_bf16", lambda: False)
     assert posemill.evaluate(result.out)["precision"] == "fp32", "emulated it would take long"
     facts = json.loads((result.out / "run.json").read_text()) | {"precision": "fp16"}
     (result.out / "run.json").write_text(json.dumps(facts))

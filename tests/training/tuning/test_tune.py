@@ -76,8 +76,10 @@ def test_what_was_found_is_written_with_the_reason_and_trains(
     given = read_config(quick)
     assert read_config(tmp_path / "tuned.toml") == {**given, "cache": "ram"}
     assert posemill.train(tmp_path / "tuned.toml", out=str(tmp_path / "trained")).scores
-    with pytest.raises(ConfigError, match=r"tuned.toml is there already; choose another out"):
+    (tmp_path / "tuned.toml").write_text("lr = 1.0\n")
+    with pytest.raises(ConfigError, match=r"tuned\.toml.*overwrite"):
         posemill.tune(quick, out=tmp_path / "tuned.toml")
+    assert (tmp_path / "tuned.toml").read_text() == "lr = 1.0\n"
 
 
 @pytest.mark.parametrize(("after", "is_kept"), [(101.0, False), (102.0, True), (50.0, False)])
