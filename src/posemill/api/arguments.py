@@ -57,6 +57,8 @@ def expect_folder(out: AnyPath, *, kind: str) -> None:
         kind: What is written, for the message: `a run`.
     """
     path = Path(out)
+    if uri_of(out) is not None:
+        return  # at a URI there are no folders, only keys
     if path.suffix.lower() in _FILE_ENDINGS and not path.is_dir():
         raise ConfigError(
             f"{path}: {kind} is a folder, and {path.suffix} is the ending of a file; give a name "

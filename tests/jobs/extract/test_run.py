@@ -399,6 +399,13 @@ def test_a_run_continues_from_any_thread(make_tree, config_for, tmp_path):
     assert codes == [0]
 
 
-def test_a_folder_for_temporary_files_is_made_with_those_above_it(make_tree, config_for, tmp_path):
-    extract(config_for(make_tree({"train/a": 2}), "run", temp_dir=tmp_path / "new" / "scratch"))
-    assert (tmp_path / "new" / "scratch").is_dir()
+def test_a_folder_for_temporary_files_that_was_made_goes_when_it_is_empty(
+    make_tree, config_for, tmp_path
+):
+    scratch = tmp_path / "new" / "scratch"
+    extract(config_for(make_tree({"train/a": 2}), "run", temp_dir=scratch))
+    assert not scratch.exists()
+    scratch.mkdir(parents=True)
+    (scratch / "notes.txt").write_text("mine")
+    extract(config_for(make_tree({"train/b": 2}), "other", temp_dir=scratch))
+    assert (scratch / "notes.txt").read_text() == "mine"

@@ -85,7 +85,7 @@ def test_the_file_of_a_run_says_its_speed(tmp_path, monkeypatch):
     assert read_live(tmp_path) == {
         "counts": None, "in_flight": {"dev": 4}, "frames_per_second": 2.5, "seconds_left": 30.0,
         "elapsed_seconds": 8.0, "num_workers": 3, "done_by_split": {"train": 43, "dev": 13},
-        "written_at": 1234.5,
+        "news": [], "written_at": 1234.5,
     }  # fmt: skip
     # Written over by a shorter one.
     write_live(tmp_path, live_note(Snapshot(())))

@@ -226,8 +226,8 @@ class Extraction(FrameJob):
                 raise
             raise DeviceError(
                 f"--num-gpus {self.config.num_gpus}: this machine has no NVIDIA GPU that its "
-                f"driver lists; --workers {number} instead runs {number} processes side by side "
-                "on the CPU"
+                f"driver lists; --workers {number} instead uses {counted(number, 'processes')} on "
+                "the CPU"
             ) from error
 
     def decide(self, clips: ClipList) -> ClipList:
