@@ -36,7 +36,8 @@ def test_translations_are_chinese() -> None:
     same = {"GB", "sha256", "auto, cpu, cuda or cuda:N.", "[default: {}]", "View of {0}: {1}, {2}",
             "{0} frames  {1}", "posemill: {0}", "posemill: {0}{1}", "gpus",
             "cpu, cuda:N or tensorrt:N.", "video_sampling: {0}",
-            '{0}<img src="{1}">'}  # fmt: skip
+            '{0}<img src="{1}">', "posemill.evaluate({0!r}, model=…, data=…)",
+            "precision bf16"}  # fmt: skip
     plain = [text for text, said in MESSAGES.items() if not re.search("[\u4e00-\u9fff]", said)]
     assert set(plain) <= same
 
