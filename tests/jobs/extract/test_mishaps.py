@@ -188,7 +188,7 @@ def test_what_no_worker_can_do_ends_the_run_with_its_reason(make_tree, config_fo
         extract(config_for(tree, memory_limit_mb=1))
     with pytest.raises(ConfigError, match="unknown engine 'x'"):
         extract(config_for(tree, "other", engine="x"))
-    with pytest.raises((ConfigError, DeviceError), match="cuda:0|no NVIDIA GPU"):
+    with pytest.raises((ConfigError, DeviceError), match=r"cuda:0|no NVIDIA GPU"):
         extract(ExtractConfig(tree, tmp_path / "gpu", engine="fake", num_gpus=1))
     with pytest.raises(ConfigError, match="unknown decoder 'vhs'; known: pyav"):
         extract(config_for(tree, decoder="vhs"))
