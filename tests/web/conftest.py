@@ -193,6 +193,6 @@ def write_prepared() -> Callable[[Path, dict[str, list[str]]], None]:
                 name: make_person(4, split=split, label=f"{split} {name}") for name in clip_ids
             }
             write_people(run, people)
-            posemill.prepare(run, folder, progress=False)
+            posemill.prepare(run, folder, overwrite=True, progress=False)
 
     return write
