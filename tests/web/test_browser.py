@@ -375,7 +375,7 @@ def test_a_page_of_a_million_frames_takes_little_of_the_server(
         page.wait_for_selector("#measured:text-is('10,000 clips')")
         page.wait_for_selector("canvas.thumb[data-drawn='1']")  # by now all is imported
         for ask in (
-            lambda: page.select_option("#filter-sort", "worst"),
+            lambda: page.select_option("#filter-sort", "order"),
             lambda: page.click("#page-next"),
             lambda: page.fill("#filter-search", "099"),
             lambda: page.select_option("#filter-split", "dev"),
