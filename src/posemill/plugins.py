@@ -109,6 +109,14 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     return ConfigError(f"unknown {kind} {name!r}; known: {', '.join(known)}{hint(name, known)}")
 
 
+def not_among(field: str, value: object, choices: Iterable[str]) -> ConfigError:
+    """Return the error for a value that is none of a field's, with the one likely meant."""
+    choices = list(choices)
+    return ConfigError(
+        f"{field}: expected {' | '.join(choices)}, got {value!r}{hint(str(value), choices)}"
+    )
+
+
 def hint(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the known name that is nearest; empty if none is near."""
     import difflib

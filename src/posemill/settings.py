@@ -36,7 +36,7 @@ from typing import (
 )
 
 from posemill.errors import ConfigError
-from posemill.plugins import hint
+from posemill.plugins import hint, not_among
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
@@ -187,10 +187,7 @@ def _check_choice(field: Field, value: Any) -> None:
         return
     choices = field.choices()
     if value not in choices:
-        raise ConfigError(
-            f"{field.flat}: expected {' | '.join(choices)}, got {value!r}"
-            f"{hint(str(value), choices)}"
-        )
+        raise not_among(field.flat, value, choices)
 
 
 def _check_limits(field: Field, value: float) -> None:

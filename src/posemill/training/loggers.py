@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from posemill.errors import import_optional
+from posemill.plugins import hint
 
 _METHODS = ("start", "log", "close")
 
@@ -132,7 +133,10 @@ def make_loggers(given: Iterable[Any]) -> tuple[Logger, ...]:
     found = []
     for one in given:
         if isinstance(one, str) and one not in _NAMED:
-            raise ValueError(f"loggers: expected {', '.join(_NAMED)} or an object, got {one!r}")
+            raise ValueError(
+                f"loggers: expected {', '.join(_NAMED)} or an object, got {one!r}"
+                f"{hint(one, _NAMED)}"
+            )
         logger = _NAMED[one]() if isinstance(one, str) else one
         missing = [name for name in _METHODS if not callable(getattr(logger, name, None))]
         if missing:

@@ -113,9 +113,9 @@ def test_the_stride_is_known_before_building(
         ("mlp", {"frames": 0}, "mlp: expected frames >= 1"),
         ("transformer", {"width": 10}, r"expected width a multiple of 2 \* num_heads"),
         ("stgcn", {"widths": [3]}, "stgcn: expected a stride for each width"),
-        ("tcn_bilstm", {"features": ["colour"]}, "features: expected of points, motion"),
-        ("mlp", {"features": ["distances"]}, "mlp: features: expected of points"),
-        ("stgcn", {"features": ["colour"]}, "stgcn: features: expected of points"),
+        ("tcn_bilstm", {"features": ["colour"]}, r"features: expected points \| motion"),
+        ("mlp", {"features": ["distances"]}, "mlp: features: expected points"),
+        ("stgcn", {"features": ["colour"]}, "stgcn: features: expected points"),
     ],
 )
 def test_wrong_names_are_refused_with_the_near_one(

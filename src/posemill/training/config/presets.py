@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from posemill.errors import ConfigError
+from posemill.plugins import not_among
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "high-performance": {
@@ -88,7 +88,7 @@ def preset_values(name: str, *, kind: str = "keypoints") -> Mapping[str, Any]:
         kind: Of the data: `keypoints`, `video` or `two_streams`.
     """
     if name not in PRESETS:
-        raise ConfigError(f"preset: expected {' | '.join(PRESETS)}, got {name!r}")
+        raise not_among("preset", name, PRESETS)
     if kind == "keypoints":
         return PRESETS[name]
     found = {**PRESETS[name], **_OF_VIDEO[name]}

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ConfigError
+from posemill.plugins import not_among
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
 from posemill.training.data.cache import Transform
@@ -81,9 +82,7 @@ def preparation(
         max_frames: Resample longer clips to so many frames; 0: no limit.
     """
     if normalize not in NORMALIZATIONS:
-        raise ConfigError(
-            f"normalize: expected one of {', '.join(NORMALIZATIONS)}, got {normalize!r}"
-        )
+        raise not_among("normalize", normalize, NORMALIZATIONS)
     if normalize == "auto":
         normalize = "parts" if skeleton_name else "whole"
     if normalize == "parts" and skeleton_name is None:

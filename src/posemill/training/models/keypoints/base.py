@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from posemill.errors import ConfigError
+from posemill.plugins import not_among
 from posemill.skeletons import get_skeleton
 from posemill.training.data.normalize import groups_of
 from posemill.training.models.base import Model
@@ -94,7 +94,7 @@ def features_per_point(model: str, kinds: Sequence[str], num_dims: int) -> int:
     sizes = {"points": num_dims, "motion": num_dims, "fast_motion": num_dims, "presence": 1}
     for name in kinds:
         if name not in sizes:
-            raise ConfigError(f"{model}: features: expected of {', '.join(sizes)}, got {name!r}")
+            raise not_among(f"{model}: features", name, sizes)
     return sum(sizes[name] for name in set(kinds))
 
 
@@ -131,7 +131,7 @@ class FrameEncoder(nn.Module):
         super().__init__()
         for name in features:
             if name not in FEATURES:
-                raise ConfigError(f"features: expected of {', '.join(FEATURES)}, got {name!r}")
+                raise not_among("features", name, FEATURES)
         self.features = tuple(features)
         self.ranges, self.hands = shape.ranges, shape.hands
         widths = [self._width_of(stop - start, shape.num_dims) for start, stop in self.ranges]

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from posemill.errors import ConfigError
+from posemill.plugins import not_among
 from posemill.training.models.base import CtcOutput, ModelOutput, pool_time, steps_mask
 from posemill.training.models.keypoints.tcn_bilstm import TimeConv
 from posemill.training.models.video.base import VideoShape
@@ -109,5 +109,5 @@ def build_head(
 ) -> Head:
     """Return a new head."""
     if name not in HEADS:
-        raise ConfigError(f"head: expected one of {', '.join(HEADS)}, got {name!r}")
+        raise not_among("head", name, HEADS)
     return HEADS[name](shape, num_features, width, dropout)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from posemill.errors import ConfigError
+from posemill.plugins import not_among
 from posemill.training.extra import naming_the_extra
 
 with naming_the_extra():
@@ -47,9 +48,7 @@ def temporal_shift(
 def check_shift(model: str, divisor: int, order: str) -> None:
     """Refuse options of the shift that it does not have."""
     if order not in SHIFT_ORDERS:
-        raise ConfigError(
-            f"{model}: shift_order: expected one of {', '.join(SHIFT_ORDERS)}, got {order!r}"
-        )
+        raise not_among("shift_order", order, SHIFT_ORDERS)
     if divisor < 2:
         raise ConfigError(f"{model}: shift_divisor: expected 2 or more, got {divisor}")
 
