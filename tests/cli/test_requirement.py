@@ -235,6 +235,21 @@ def test_a_dry_run_names_the_mode_and_why(folder):
     assert not Path("phoenix_keypoints_full.run").exists()
 
 
+@pytest.mark.skipif(bool(list_gpus()), reason="this machine has a GPU")
+def test_a_dry_run_says_that_there_is_no_gpu_as_the_run_does(folder):
+    path = folder / DATASET.split("datasets/")[1]
+    line = f"posemill extract {path} --out run --engine fake --num_gpus 4 --num_workers_per_gpu 2"
+    sentence = (
+        "--num-gpus 4: this machine has no NVIDIA GPU that its driver lists; --workers 8 instead "
+        "uses 8 processes on the CPU"
+    )
+    code, said = run(line)
+    assert (code, sentence in said) == (2, True), said
+    code, said = run(f"{line} --dry-run")
+    assert (code, f"note: {sentence}" in said) == (0, True), said
+    assert "would start a run" in said  # another machine may have them
+
+
 def test_workers_per_gpu_without_gpus_are_said_to_have_no_effect(folder):
     path = folder / DATASET.split("datasets/")[1]
     _, said = run(f"posemill extract {path} --out run --dry-run --num_workers_per_gpu 2")
@@ -244,7 +259,9 @@ def test_workers_per_gpu_without_gpus_are_said_to_have_no_effect(folder):
 @pytest.mark.parametrize(
     "line",
     ["extract tree --out {}", "frames tree --out {}", "merge tree --out {}",
-     "prepare old.pkl --out {}", "import old.pkl --out {}", "visualize old.pkl --out {}"],
+     "prepare old.pkl --out {}", "import old.pkl --out {}", "visualize old.pkl --out {}",
+     "train --data old.pkl --out {}", "train --data old.pkl --leave-out signer --out {}",
+     "sweep sweep.toml --out {}", "sweep sweep.toml --dry-run --out {}"],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["a.txt", "a.npy"])
 def test_a_folder_is_not_called_as_a_file(line, name, tmp_path, monkeypatch):
@@ -253,6 +270,7 @@ def test_a_folder_is_not_called_as_a_file(line, name, tmp_path, monkeypatch):
     frame = {part: np.zeros(shape) for part, shape in SHAPES.items()}
     old = {"train": {"keypoints": [frame], "image_paths": ["a/0.png"], "video_ids": ["a"]}}
     Path("old.pkl").write_bytes(pickle.dumps(old))
+    Path("sweep.toml").write_text("[grid]\nlr = [0.1]\n")
     code, said = run(f"posemill {line.format(name)}")
     assert (code, f"{name}: " in said, "--out a" in said) == (2, True, True), said
     assert not Path(name).exists()

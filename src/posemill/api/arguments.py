@@ -8,18 +8,13 @@ from pathlib import Path
 
 from posemill.errors import ConfigError, RunError
 from posemill.files import near_path
+from posemill.outputs import expect_folder
 from posemill.storage import uri_of
 from posemill.terminal import quoted
 
 AnyPath = os.PathLike[str] | str
 Names = str | Iterable[str] | None
 Size = str | tuple[int, int] | None
-# Of files that nobody means as a folder; 2014.T or v1.0 are names like any other.
-_FILE_ENDINGS = frozenset(
-    ".txt .npy .npz .pkl .pickle .json .jsonl .csv .tsv .mat .h5 .hdf5 .parquet .tar .zip .gz .xml "
-    ".html .toml .yaml .yml .log .md .mp4 .avi .mov .mkv .webm .gif .png .jpg .jpeg .pt .pth "
-    ".onnx .bin .xlsx".split()
-)
 
 
 def names_of(names: Names) -> list[str] | None:
@@ -47,23 +42,6 @@ def here(out: AnyPath) -> Path:
             "merge, import, frames); give a path, and copy what was written"
         )
     return Path(out)
-
-
-def expect_folder(out: AnyPath, *, kind: str) -> None:
-    """Raise where a folder that is to be written has the name of a file, as `a.txt`.
-
-    Args:
-        out: The path; a folder that is there may have any name.
-        kind: What is written, for the message: `a run`.
-    """
-    path = Path(out)
-    if uri_of(out) is not None:
-        return  # at a URI there are no folders, only keys
-    if path.suffix.lower() in _FILE_ENDINGS and not path.is_dir():
-        raise ConfigError(
-            f"{path}: {kind} is a folder, and {path.suffix} is the ending of a file; give a name "
-            f"without it: --out {quoted(path.with_suffix(''))}"
-        )
 
 
 def run_and_file(out: AnyPath) -> tuple[Path, Path | None]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from posemill.api.arguments import AnyPath, Names, Size, expect_folder, here, names_of, parse_size
+from posemill.api.arguments import AnyPath, Names, Size, here, names_of, parse_size
 from posemill.api.progress import track
 from posemill.clips.inputs import ClipInput, open_inputs
 from posemill.errors import ConfigError
@@ -24,6 +24,7 @@ from posemill.jobs.convert.between import (
     merge_clips,
 )
 from posemill.jobs.convert.prepare import Prepared
+from posemill.outputs import expect_folder
 from posemill.terminal import counted, quoted, warn_caller
 
 _NAMED = 5  # clips of an unfinished run, in a warning

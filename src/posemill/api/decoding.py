@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from posemill.api.arguments import AnyPath, expect_folder
+from posemill.api.arguments import AnyPath
 from posemill.api.progress import show_progress
 from posemill.api.run_progress import ProgressView
 from posemill.config import FramesConfig
@@ -16,6 +16,7 @@ from posemill.files import near_path
 from posemill.inspection.decoding import DecodeReport, installed_decoders, measure_decoders
 from posemill.jobs.extract.workers import WorkerPlan
 from posemill.jobs.frames.run import FramesSummary, write_frames
+from posemill.outputs import expect_folder
 from posemill.sources import ClipList, find_clips
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from posemill.api.arguments import AnyPath, Names, Size, expect_folder, here, names_of, parse_size
+from posemill.api.arguments import AnyPath, Names, Size, here, names_of, parse_size
 from posemill.api.progress import is_notebook, show_progress, track
 from posemill.clips.inputs import ClipInput, open_inputs
 from posemill.errors import PosemillError
@@ -29,7 +29,7 @@ from posemill.inspection.drawing.lettering import lacks_font
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.showing import open_viewer, png_bytes
 from posemill.inspection.report.build import measure_all, write_report
-from posemill.outputs import Outputs
+from posemill.outputs import Outputs, expect_folder
 from posemill.records import Frame, PoseClip
 from posemill.skeletons import full_name
 from posemill.stores.reader import open_run

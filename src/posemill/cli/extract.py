@@ -178,7 +178,7 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
         with_tracking,
     )
     from posemill.jobs.extract.plan import check_rate, describe_mode
-    from posemill.jobs.extract.workers import plan_workers
+    from posemill.jobs.extract.workers import missing_gpus, plan_workers
     from posemill.sources import find_clips
     from posemill.storage import uri_of
     from posemill.stores.replica import local_run
@@ -197,6 +197,9 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
         found = count_frames(clips, view.count, decoder=config.decoder, sampling=sampling)
         clips = dataclasses.replace(clips, clips=found)
     _print_plan(config, clips, plan_workers(config))
+    sentence = "" if config.ray_address else missing_gpus(config)
+    if sentence:
+        say(f"note: {sentence}", err=True)
     if as_json:
         splits = {name: dataclasses.asdict(totals) for name, totals in clips.totals.items()}
         mode = describe_mode(config, settled(config).mode, clips)

@@ -312,6 +312,8 @@ def test_a_run_of_fit_scores_and_predicts_with_the_model_it_is_given(
         said = posemill.predict(result.out, data, model=nn.Linear(1, 1))
         expected = model(line.tensors[0]).detach()
         assert torch.allclose(torch.stack(said), expected, atol=1e-6)
+    with pytest.raises(ConfigError, match=r"only predictions of runs of train.* are drawn"):
+        posemill.predict(result.out, line, model=nn.Linear(1, 1), pictures="seen")
 
 
 def test_figures_show_curves_confusion_and_samples(fit: Fit) -> None:
@@ -346,6 +348,26 @@ def test_a_cache_says_at_the_end_what_it_saved(fit: Fit, line: TensorDataset) ->
 def test_a_misspelt_setting_is_named(fit: Fit, line: TensorDataset) -> None:
     with pytest.raises(ConfigError, match="unknown setting 'epoch'; did you mean 'epochs'"):
         fit(linear(), line, epoch=3)
+
+
+def test_a_misspelt_name_of_a_choice_is_named(fit: Fit, line: TensorDataset) -> None:
+    for setting, typed, meant in (
+        ("scheduler", "cosin", "cosine"), ("optimizer", "sgdd", "sgd"),
+        ("loggers", "tensorbord", "tensorboard"), ("precision", "fp6", "fp16"),
+    ):  # fmt: skip
+        with pytest.raises(
+            (ConfigError, ValueError), match=rf"{setting}: .*; did you mean '{meant}'\?"
+        ):
+            fit(nn.Linear(1, 1), line, **{setting: typed})
+
+
+def test_a_run_is_not_called_as_a_file(
+    fit: Fit, line: TensorDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"a\.pt: a run is a folder, and \.pt is the ending of"):
+        fit(nn.Linear(1, 1), line, out="a.pt")
+    assert not Path("a.pt").exists()
 
 
 def test_continuing_needs_the_folder_of_the_run(fit: Fit, line: TensorDataset) -> None:

@@ -18,7 +18,6 @@ from posemill.config import ExtractConfig, JobConfig, size_of
 from posemill.decoders import find_decoder
 from posemill.decoders.sampling import Sampling, fewer_frames
 from posemill.errors import DeviceError, RunError, StoppedError
-from posemill.estimators.devices import list_gpus
 from posemill.executors import Limits, find_executor, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.keypoints import KeypointSettings
@@ -36,7 +35,7 @@ from posemill.jobs.extract.plan import PlannedUnit, check_rate, plan_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.jobs.extract.snapshot import Snapshot, failed_text
 from posemill.jobs.extract.worker import MakeWorker
-from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, plan_workers
+from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, missing_gpus, plan_workers
 from posemill.machine.disk import disk_message
 from posemill.machine.live_files import now_text
 from posemill.machine.processes import thread_variables
@@ -221,14 +220,9 @@ class Extraction(FrameJob):
         try:
             return extract_manifest(self.config, clips)
         except DeviceError as error:
-            number = self.config.num_gpus * self.config.num_workers_per_gpu
-            if not number or list_gpus():
-                raise
-            raise DeviceError(
-                f"--num-gpus {self.config.num_gpus}: this machine has no NVIDIA GPU that its "
-                f"driver lists; --workers {number} instead uses {counted(number, 'processes')} on "
-                "the CPU"
-            ) from error
+            if sentence := missing_gpus(self.config):
+                raise DeviceError(sentence) from error
+            raise
 
     def decide(self, clips: ClipList) -> ClipList:
         """Return the clips with the decision which folders are video."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from posemill.config import ExtractConfig, JobConfig
+from posemill.estimators.devices import list_gpus
 from posemill.machine.limits import count_cores, memory_limit
 from posemill.terminal import counted
 
@@ -34,6 +35,17 @@ class WorkerPlan:
         limit = f", at most {self.memory_bytes >> 20} MB each" if self.memory_bytes else ""
         note = f" ({self.note})" if self.note else ""
         return f"{what} x 1 thread on {', '.join(self.devices)}{limit}{note}"
+
+
+def missing_gpus(config: JobConfig) -> str:
+    """Return what to say where GPUs are asked for and this machine has none; empty otherwise."""
+    number = config.num_gpus * config.num_workers_per_gpu
+    if not number or list_gpus():
+        return ""
+    return (
+        f"--num-gpus {config.num_gpus}: this machine has no NVIDIA GPU that its driver lists; "
+        f"--workers {number} instead uses {counted(number, 'processes')} on the CPU"
+    )
 
 
 def plan_workers(config: JobConfig) -> WorkerPlan:

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from posemill.errors import ConfigError
+from posemill.outputs import expect_folder
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.fitting.data_sets import settings_of_loader
@@ -65,6 +66,7 @@ def fit(
             "example out='runs/fit1'"
         )
     if chosen.out:
+        expect_folder(chosen.out, kind="a run")
         result = run_training(make, Resolved.of(chosen))
     else:
         folder = _new_folder()

@@ -14,6 +14,7 @@ from torch import nn
 
 from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.machine.live_files import LogFile
+from posemill.outputs import expect_folder
 from posemill.terminal import counted
 from posemill.training.caching.dataset_cache import describe_uses, live_uses
 from posemill.training.config.changes import describe_changes
@@ -78,6 +79,7 @@ def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
         resolved = config
     if not resolved.config.out:
         raise ConfigError("out: expected the folder of the run, for example runs/train1; got none")
+    expect_folder(resolved.config.out, kind="a run")
     if resolved.config.leave_out and "=" not in resolved.config.leave_out:
         found = leave_each_out(resolved)
         scores = {row["group"]: {found["score"]: row[found["score"]]} for row in found["groups"]

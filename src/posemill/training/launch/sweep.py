@@ -33,6 +33,7 @@ import numpy as np
 
 from posemill.errors import ConfigError, RunError
 from posemill.files import parse_json
+from posemill.outputs import expect_folder
 from posemill.provenance import load_toml
 from posemill.settings import find_field
 from posemill.training.config.changes import decides_learning
@@ -135,6 +136,7 @@ def read_sweep(path: Path, *, out: str = "") -> Sweep:
     folder = Path(out or table.get("out", ""))
     if not (out or table.get("out")):
         raise ConfigError(f"{path}: expected out = 'folder' in the file, or --out")
+    expect_folder(folder, kind="a sweep")
     config = path.parent / table["config"] if table.get("config") else None
     settings = TrainConfig.flatten(table.get("settings", {}), where=str(path))
     shared = {**(read_config(config) if config else {}), **settings}
