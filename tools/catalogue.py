@@ -52,13 +52,14 @@ MODULES = (
     "training/video/problems.py", "training/models/video/*.py",
     "training/data/*.py", "training/tasks/building.py", "training/tasks/*_kind.py",
     "training/runs/checkpoints.py", "testing/synthetic.py",
-    "training/runs/inference.py", "training/runs/live.py", "training/runs/logs.py",
-    "training/runs/run_folder.py", "training/runs/status.py", "web/server.py",
+    "training/runs/inference.py", "training/runs/figure_predictions.py", "training/runs/live.py",
+    "training/runs/logs.py", "training/runs/run_folder.py", "training/runs/status.py",
+    "web/server.py",
 )  # fmt: skip
 # What is printed out of tables, or put together of them.
 WORDS = (
     *PARTS, "one", "several", "model", "media", "ready", "missing", "damaged", "a number",
-    "a word", "a video", "a folder", "measured", "all", "never",
+    "a word", "a video", "a folder", "a run", "a sweep", "measured", "all", "never",
     "Presence", "Failures", "Jump", "Badness", "good", "fair", "weak", "bad", "setting", "value",
     "{0} cannot be written: {1}; choose another place",
     "{0} is not the folder of a training (no run.json)",

@@ -50,6 +50,34 @@ def test_train_takes_the_flags_as_keywords_and_predict_several_sources(
     assert [each.label for each in drawn] == [many[3].label, many[4].label]
 
 
+def test_a_picture_of_a_prediction_is_replaced_by_its_own_source_only(
+    trained: Any, run: Path, tmp_path: Path
+) -> None:
+    folder, data = tmp_path / "pictures", tmp_path / "data" / "dev_keypoints.npz"
+    folder.mkdir()
+    note = folder / "note.txt"
+    note.write_text("mine")
+    picture = folder / "c.png"
+    posemill.predict(trained, data, pictures=folder)
+    drawn = picture.read_bytes()
+    posemill.predict(trained, [data], pictures=folder)  # the same again
+    clip = posemill.open_run(run)["c"]
+    for other in (run, clip, iter([data])):
+        with pytest.raises(ConfigError, match=r"c\.png is there already.* by overwrite=True"):
+            posemill.predict(trained, other, pictures=folder)
+    picture.write_bytes(b"mine")
+    with pytest.raises(ConfigError, match=r"c\.png is there already.* by overwrite=True"):
+        posemill.predict(trained, data, pictures=folder)
+    assert picture.read_bytes() == b"mine"
+    posemill.predict(trained, data, pictures=folder, overwrite=True)
+    assert picture.read_bytes() == drawn
+    with pytest.raises(ConfigError, match=r"c\.png is the picture of two clips"):
+        posemill.predict(trained, [data, clip], pictures=folder, overwrite=True)
+    with pytest.raises(ConfigError, match=r"note\.txt is a file; expected a folder for pictures"):
+        posemill.predict(trained, data, pictures=note, overwrite=True)
+    assert note.read_text() == "mine"
+
+
 def test_what_predict_cannot_use_is_said(
     trained: Any, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,7 +128,13 @@ def test_train_evaluate_and_predict_from_the_command_line(
     assert "accuracy" in run("evaluate", tmp_path / "run")
     found = json.loads(run("predict", tmp_path / "run", tmp_path / "test_keypoints.npz", "--json"))
     assert [entry["label"] for entry in found] == ["a", "b"] * 3
-    assert "test5" in run("predict", tmp_path / "run", tmp_path / "test_keypoints.npz")
+    words = ["predict", tmp_path / "run", tmp_path / "test_keypoints.npz"]
+    assert "test5" in run(*words)
+    picture = tmp_path / "seen" / "test5.png"
+    picture.parent.mkdir()
+    picture.write_bytes(b"mine")
+    run(*words, "--pictures", tmp_path / "seen", "--overwrite")
+    assert picture.read_bytes().startswith(b"\x89PNG")
     again = json.loads(run("train", config, "--no-figures", "--resume", "--json"))
     assert again["scores"]["test"]["accuracy"] == 1.0
     english = run("logs", tmp_path / "run")

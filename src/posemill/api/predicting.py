@@ -9,11 +9,13 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from posemill.api.arguments import AnyPath
 from posemill.api.progress import show_progress
 from posemill.errors import ConfigError
 from posemill.jobs.new_clips import clips_like
+from posemill.outputs import Outputs
 from posemill.records import PoseClip
 from posemill.terminal import warn_caller
 from posemill.training import front
@@ -30,6 +32,7 @@ def predict(
     engine_device: str = "cpu",
     threads: int = 1,
     pictures: AnyPath | None = None,
+    overwrite: bool = False,
     model: Any = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
     forward: Callable[[Any, Any], Any] | None = None,
@@ -51,14 +54,20 @@ def predict(
         device: For the model: `auto`, `cpu`, `cuda` or `cuda:N`.
         engine_device: For the engine: `cpu` or `cuda:N`.
         threads: Of the engine.
-        pictures: New folder for a picture of each clip with what is said of it.
+        pictures: Folder for a picture of each clip with what is said of it; of a run of `train`.
+        overwrite: Replace pictures that posemill did not draw for this run and source.
         model: Of a run of `fit`: a model of the same class and sizes, which gets the weights.
         collate_fn: Of a run of `fit`: as `fit` was given it.
         forward: Likewise.
         progress: Bars on a terminal or a line in a notebook; False for none.
     """
-    folder, drawn = Path(run), None if pictures is None else _new_folder(Path(pictures))
+    folder = Path(run)
     if front.is_of_fit(folder):
+        if pictures is not None:
+            raise ConfigError(
+                f"{folder} was trained by fit(): only predictions of runs of train() are drawn; "
+                "leave pictures out"
+            )
         said = front.predict_samples(
             folder, model, source, collate_fn=collate_fn, forward=forward, device=device
         )
@@ -68,6 +77,10 @@ def predict(
             f"{folder} was trained by train() and says itself what its model is: leave model out"
         )
     items = [source] if isinstance(source, str | os.PathLike | PoseClip) else source
+    drawn = None
+    if pictures is not None:
+        outputs = Outputs(folder, *_paths_of(source), overwrite=overwrite)
+        drawn = front.pictures_in(Path(pictures), outputs)
     ask = partial(front.predict, folder, device=device, pictures=drawn)
     kind = front.input_of(folder)
     if kind == "video":
@@ -87,10 +100,11 @@ def predict(
     return found
 
 
-def _new_folder(path: Path) -> Path:
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(f"{path} is there already; choose another folder with --pictures")
-    return path
+def _paths_of(source: AnyPath | PoseClip | Iterable[AnyPath | PoseClip]) -> list[AnyPath]:
+    """Return what tells a source from another; clips in memory have no path and are never alike."""
+    items = source if isinstance(source, list | tuple) else [source]
+    paths = [item for item in items if isinstance(item, str | os.PathLike)]
+    return paths if len(paths) == len(items) else [uuid4().hex]
 
 
 def _with_videos(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from posemill.cli.options import AsJson, ShowConfig, old_flags, with_config_flags
+from posemill.cli.options import AsJson, Overwrite, ShowConfig, old_flags, with_config_flags
 from posemill.cli.printing import (
     print_config,
     print_json,
@@ -171,8 +171,9 @@ def predict(
     threads: Annotated[int, typer.Option(min=1, help="Threads of the engine.")] = 1,
     pictures: Annotated[
         Path | None,
-        typer.Option(help="New folder for a picture of each clip with what is said of it."),
+        typer.Option(help="Folder for a picture of each clip with what is said of it."),
     ] = None,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what a trained model sees in clips; for one of keypoints the engine finds them first."""
@@ -181,7 +182,7 @@ def predict(
     with warnings_as_notes() as unread:
         found = run_prediction(
             run, sources, device=device, engine_device=engine_device, threads=threads,
-            pictures=pictures,
+            pictures=pictures, overwrite=overwrite,
         )  # fmt: skip
     if as_json:
         print_json([entry.to_dict() for entry in found])

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from posemill.training.launch.start import TrainResult
+    from posemill.training.runs.figure_predictions import PredictionPictures
     from posemill.training.runs.inference import Prediction
     from posemill.training.tuning.tune import Tuned
 
@@ -228,11 +229,19 @@ def predict(
     clips: Iterable[Any] | Path | str,
     *,
     device: str = "auto",
-    pictures: Path | None = None,
+    pictures: PredictionPictures | None = None,
 ) -> Iterator[Prediction]:
     """Yield what a run's best model says about each clip; see `training.inference.predict`."""
     found: Iterator[Prediction] = _find("runs.inference", "predict")(
         run, clips, device=device, pictures=pictures
+    )
+    return found
+
+
+def pictures_in(folder: Path, outputs: Outputs) -> PredictionPictures:
+    """Return the folder for the pictures that `predict` draws."""
+    found: PredictionPictures = _find("runs.figure_predictions", "PredictionPictures")(
+        folder, outputs
     )
     return found
 

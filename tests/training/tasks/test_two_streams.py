@@ -204,8 +204,8 @@ def test_new_videos_are_looked_at_in_both_streams(
     drawn = sorted((tmp_path / "pictures").iterdir())
     assert [path.name for path in drawn] == ["clip0.png", "clip5.png"]
     assert all(cv2.imread(str(path)).std() > 1 for path in drawn)
-    with pytest.raises(ConfigError, match="is there already; choose another folder with"):
-        predict(tmp_path / "run", videos, pictures=tmp_path / "pictures")
+    with pytest.raises(ConfigError, match=r"clip0\.png is there already"):
+        predict(tmp_path / "run", videos[:1], pictures=tmp_path / "pictures")
 
 
 @pytest.mark.parametrize(

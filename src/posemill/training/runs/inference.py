@@ -25,7 +25,7 @@ from posemill.training.loop.precision import (
     cpu_has_fast_bf16,
     precision_of_run,
 )
-from posemill.training.runs.figure_predictions import draw_prediction
+from posemill.training.runs.figure_predictions import PredictionPictures
 from posemill.training.runs.run_folder import RunFolder
 from posemill.training.tasks.building import describe_too_short, make_scored
 from posemill.training.tasks.ctc_decoding import decode_beam, decode_greedy
@@ -181,7 +181,7 @@ def predict(
     clips: Iterable[Any] | Path | str,
     *,
     device: str = "auto",
-    pictures: Path | None = None,
+    pictures: PredictionPictures | None = None,
 ) -> Iterator[Prediction]:
     """Yield what a run's best model says about each clip.
 
@@ -192,7 +192,7 @@ def predict(
             paths of videos, of folders and lists of them, or of what `frames` wrote; for one of
             both pairs of a `PoseClip` and the path of its video.
         device: Where to compute.
-        pictures: Folder for a picture of each clip with what is said of it; a new one.
+        pictures: For a picture of each clip with what is said of it.
     """
     config, facts = config_of(run), RunFolder(run).read_facts()
     chosen = choose_device(device)
@@ -209,7 +209,7 @@ def predict(
         else:
             said = _read_class(clip.clip_id, output, names)
         if pictures is not None:
-            draw_prediction(pictures, clip, said.title(), facts.get("skeleton_name"))
+            pictures.draw(clip, said.title(), facts.get("skeleton_name"))
         yield said
 
 
