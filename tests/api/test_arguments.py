@@ -73,7 +73,7 @@ DEFAULTS = {
     },
     "report": {"out": "report.html", "overwrite": False},
     "compare": {"overwrite": False},
-    "predict": {"device": "auto", "engine_device": "cpu", "threads": 1},
+    "predict": {"device": "auto", "engine_device": "cpu", "threads": 1, "overwrite": False},
 }
 
 
