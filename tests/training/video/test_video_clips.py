@@ -373,4 +373,4 @@ def test_one_unreadable_clip_among_many_costs_little() -> None:
     started = time.process_time()
     item = clips.replacement(4, make=lambda index, _: {"index": index})
     assert item["index"] == 6
-    assert time.process_time() - started < 0.5, "it was 4 s"
+    assert time.process_time() - started < 0.5
