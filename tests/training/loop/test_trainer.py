@@ -199,11 +199,11 @@ def test_a_training_cut_before_its_first_evaluation_and_not_continued_has_the_la
 
 def test_the_folder_must_be_free(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    (tmp_path / "mine" / "thesis").write_text("x")
     with pytest.raises(RunError, match="holds files that are not a training"):
         train(settings(out=str(tmp_path / "mine")))
     with pytest.raises(RunError, match="is a file; --out names a folder"):
-        train(settings(out=str(tmp_path / "mine" / "thesis.txt")))
+        train(settings(out=str(tmp_path / "mine" / "thesis")))
 
 
 def test_training_learns_and_leaves_all_files(settings: Settings) -> None:
