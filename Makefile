@@ -13,7 +13,7 @@ help:
 	@echo "make lint         the linters only"
 	@echo "make durations    the tests, and how long each file took: tests/durations.json"
 	@echo "make format       put the sources in shape"
-	@echo "make bench        every figure of docs/benchmarks.md, short form; on a quiet machine"
+	@echo "make bench        every figure of docs/all_benchmarks.md, short form; on a quiet machine"
 	@echo "                  BENCH='--only NAME', '--list', '--json', '--write' (the page's tables)"
 	@echo "make catalogue    bring the Chinese words in step with the sources, and compile them"
 	@echo "make browser      Chromium for the tests of the page, on Debian; skipped where it is there"
@@ -49,9 +49,9 @@ demo: .venv/.base
 test: .venv/.ready
 	$(BIN)/python -m tools.shards --beside "$(MAKE) --no-print-directory lint"
 
-# On a quiet machine, after tests have become slower or quicker.
+# After tests have become slower or quicker.
 durations: .venv/.ready
-	$(BIN)/python -m tools.shards --record
+	$(BIN)/python -m tools.shards --record --slowest 100
 
 lint: .venv/.ready
 	$(BIN)/ruff check .
@@ -83,6 +83,7 @@ catalogue: .venv/.ready
 
 # The pictures of the page in README and docs.
 screenshots: .venv/.ready
+	$(BIN)/python -m tools.moving_picture
 	$(BIN)/python -m tools.screenshots --out docs/images/web --looks "" --pages home clips compare training
 
 # Strict (mkdocs.yml): a broken link fails. The variable spares a notice of the theme's makers.

@@ -1,4 +1,4 @@
-"""Every figure of docs/benchmarks.md: a new one is one more `Figure` here, and no other place.
+"""Every figure of docs/all_benchmarks.md: a new one is one more `Figure` here, and no other place.
 
 A `Benchmark` is a module of this folder and the arguments of its short form; it prints a JSON
 object of `measuring.Measured` by key. A `Figure` is one key of it, and a row of a table.
@@ -387,3 +387,34 @@ FIGURES = [
     Figure("start-up", "the same in instructions", START_UP, "help_instructions",
            unit=" million", digits=0),
 ]  # fmt: skip
+
+# What docs/benchmarks.md shows: the name of a figure, and what it is without the row above it.
+HEADLINES = {
+    "against_stock.image_ratio": "Holistic on pictures: CPU time of stock MediaPipe / ours",
+    "against_stock.video_ratio": "Holistic on video: CPU time of stock MediaPipe / ours",
+    "against_stock.peak_mb": "memory of an extracting process",
+    "extract_against_common.common_wall": "a MediaPipe detector built per picture in a process "
+    "pool / ours, wall time",
+    "extract_against_common.pose_format_wall": "pose-format's `videos_to_poses` / ours, wall time",
+    "openpose_against_loop.wall": "OpenPose detector built per picture in a pool / ours, wall time",
+    "openpose_against_loop.wall_onnx": "the same against ours with ONNX Runtime, wall time",
+    "against_rtmlib.usual_cpu": "RTMPose: CPU time of rtmlib / ours",
+    "extract_scaling.two_of_one": "extraction, two workers / one",
+    "scale.coordinator_ms": "1,000 simulated workers: CPU time of the coordinator per task",
+    "faults.killed_runs_that_differ": "runs that differ after kills at random moments",
+    "decoders.sparse_340_12_kept_opencv": "8 frames of a 340 x 256 video: CPU time of OpenCV / "
+    "ours",
+    "decoders.sparse_720_12_kept_torchcodec": "8 frames of a 720p video: CPU time of torchcodec / "
+    "ours",
+    "decoders.h264_340_all_opencv": "every frame of a 340 x 256 video: CPU time of OpenCV / ours",
+    "frames.pack": "8 frames of a video: CPU time from the video / from a pack of `frames`",
+    "looking.view_seconds": "`view` of a million frames, CPU time",
+    "train_throughput.plain": "our training loop / a plain PyTorch loop, samples per second",
+    "train_throughput.fabric": "our training loop / Lightning Fabric, samples per second",
+    "train_modes.processes_of_one": "training, two processes / one process with one thread",
+    "usual_script_sign_videos6.usual": "training from 288 px videos: CPU time of the usual script "
+    "/ ours",
+    "usual_script.usual": "training from 120 px videos: CPU time of the usual script / ours",
+    "shift.large": "temporal shift, forward and backward: pad + cat / ours",
+    "start_up.help_seconds": "`posemill --help`, CPU time",
+}

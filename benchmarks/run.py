@@ -1,12 +1,12 @@
-"""Every figure of docs/benchmarks.md in its short form, as one table: `make bench`.
+"""Every figure of docs/all_benchmarks.md in its short form, as one table: `make bench`.
 
     python -m benchmarks.run [--only NAME …] [--list] [--shown] [--json] [--write]
 
 Each benchmark runs in a process of its own, one after the other; under 20 minutes on two quiet
 cores. What was measured is kept in `.bench/results.json` after every benchmark, so Ctrl-C loses
 only the one under way, and `--only` renews some rows of it. `--shown` measures nothing and shows
-what is kept; `--write` writes the tables of docs/benchmarks.md from it, where what was not measured
-stays as it was.
+what is kept; `--write` writes the tables of docs/all_benchmarks.md from it, where what was not
+measured stays as it was, and the headlines of docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.figures import FIGURES, Benchmark, Figure
+from benchmarks.figures import FIGURES, HEADLINES, Benchmark, Figure
 from benchmarks.shared import instructions
-from benchmarks.shared.document import HEADER, NOT_YET, Row, write_tables
+from benchmarks.shared.document import HEADER, NOT_YET, Row, write_headlines, write_tables
 from benchmarks.shared.measuring import NOT_HERE, describe_extensions, describe_machine, say
 from posemill.files import atomic_path
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / ".bench" / "results.json"
+ALL_TABLES = ROOT / "docs" / "all_benchmarks.md"
 PAGE = ROOT / "docs" / "benchmarks.md"
 TIME_LIMIT_SECONDS = 900
 
@@ -65,8 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         print_table(shown, kept)
     if options.write:
-        PAGE.write_text(write_tables(PAGE.read_text(), rows, describe_machine()))
-        say(f"wrote the tables of {PAGE.relative_to(ROOT)}")
+        tables = write_tables(ALL_TABLES.read_text(), rows, describe_machine())
+        ALL_TABLES.write_text(tables)
+        PAGE.write_text(write_headlines(PAGE.read_text(), tables, HEADLINES))
+        say(f"wrote {ALL_TABLES.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}")
     if interrupted:
         return 130
     return int(any(row.problem.startswith("failed") for row in shown))

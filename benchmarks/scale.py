@@ -12,6 +12,8 @@ wait for it are idle, as they would be.
 
 Half of the frames are done by one machine (cache folder), which then is gone; another one, which
 knows nothing, goes on with the run to its end. A third one builds the ledger from the records.
+Last, another run with 64 workers on two machines, of which one goes away with its 32 in the middle:
+as many frames are missing at its end as `frames_missing` says.
 """
 
 from __future__ import annotations
@@ -35,24 +37,25 @@ from unittest.mock import patch
 
 from benchmarks.shared.measuring import Measured, make_parser, report, run_alone, say
 from posemill.config import ExtractConfig
-from posemill.executors import Event, Finished, MakeFunction, Message
+from posemill.executors import Died, Event, Finished, MakeFunction, Message
 from posemill.jobs.extract import run as extract_run
-from posemill.jobs.extract.messages import Commit, Task, Unit, UnitProgress
+from posemill.jobs.extract.messages import Task, Unit
+from posemill.places import Storage, open_storage
 from posemill.records import Clip
+from posemill.runs.events import Committed, Piece, Shard, UnitProgress
+from posemill.runs.home import RunHome
+from posemill.runs.manifest import LEDGER_NAME
+from posemill.runs.reader import open_run
+from posemill.runs.records import PREFIX
 from posemill.sources.clip_list import ClipList, Collector
-from posemill.storage import open_storage
-from posemill.stores.commits import Piece, Shard
-from posemill.stores.manifest import LEDGER_NAME
-from posemill.stores.records import PREFIX
-from posemill.stores.replica import ShardFolder, local_run
 
 _STATE_BYTES = 8876  # of the tracker of `holistic` within a clip
-_CLOCKS = ("jobs.extract.coordinator", "jobs.extract.ledger", "machine.live_files")
+_CLOCKS = ("jobs.extract.coordinator", "runs.log", "machine.live_files")
 _REBUILD = """
 import sys, time
-from posemill.stores.replica import local_run
+from posemill.runs.home import RunHome
 begun = time.perf_counter(), time.process_time()
-local_run(sys.argv[1])
+RunHome.at(sys.argv[1])
 print(time.perf_counter() - begun[0], time.process_time() - begun[1])
 """
 
@@ -81,8 +84,8 @@ class _Piece:
     at: float
     worker: int
     task: Task = field(compare=False)
-    commit: Commit = field(compare=False)
-    rest: Iterator[tuple[int, Commit]] = field(compare=False)
+    commit: Committed = field(compare=False)
+    rest: Iterator[tuple[int, Committed]] = field(compare=False)
 
 
 class SimulatedExecutor:
@@ -92,16 +95,25 @@ class SimulatedExecutor:
         num_workers: How many.
         clock: Moved on.
         speed: Frames per second of a worker, on average.
-        stop_after: Frames after which the machine is gone.
+        stop_after: Frames after which the coordinator's machine is gone.
+        half_until: Frames after which the second half of the workers is gone, with their machine.
     """
 
-    def __init__(self, num_workers: int, clock: Clock, speed: float, stop_after: int) -> None:
+    def __init__(
+        self,
+        num_workers: int,
+        clock: Clock,
+        speed: float,
+        *,
+        stop_after: int = sys.maxsize,
+        half_until: int = sys.maxsize,
+    ) -> None:
         rng = random.Random(num_workers)
         self.num_workers = num_workers
         self.clock = clock
         # Machines differ, and so do frames: the fastest worker is half again the slowest.
         self._seconds = [rng.uniform(0.8, 1.2) / speed for _ in range(num_workers)]
-        self._stop_after = stop_after
+        self._stop_after, self._half_until = stop_after, half_until
         self._busy: dict[int, Task] = {}
         self._free_since = dict.fromkeys(range(num_workers), clock.now)
         self.began_at = 0.0  # by the real clock
@@ -113,7 +125,7 @@ class SimulatedExecutor:
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
     ) -> Iterator[Event]:
         """Yield what happens, see `Executor.run`."""
-        shards = ShardFolder(make_function.settings.folder)  # type: ignore[attr-defined]
+        place = open_storage(make_function.settings.folder)  # type: ignore[attr-defined]
         under_way: list[_Piece] = []
         while True:
             for worker in list(self._free_since):
@@ -124,7 +136,7 @@ class SimulatedExecutor:
                 self.num_tasks += 1
                 self.waited_seconds += self.clock.now - self._free_since.pop(worker)
                 self._busy[worker] = task
-                self._go_on(under_way, worker, task, _pieces_of(task, shards))
+                self._go_on(under_way, worker, task, _pieces_of(task, place))
             if not under_way:
                 break
             piece = heapq.heappop(under_way)
@@ -133,6 +145,11 @@ class SimulatedExecutor:
             yield from self._told(Message(piece.task, piece.commit))
             if self.num_frames >= self._stop_after:
                 raise MachineGoneError
+            if self.num_frames >= self._half_until:
+                self._half_until = sys.maxsize
+                yield from self._lose_half(under_way)
+                if piece.worker not in self._busy:
+                    continue
             if not self._go_on(under_way, piece.worker, piece.task, piece.rest, since=piece.at):
                 self._free_since[piece.worker] = piece.at
                 del self._busy[piece.worker]
@@ -145,7 +162,7 @@ class SimulatedExecutor:
         under_way: list[_Piece],
         worker: int,
         task: Task,
-        rest: Iterator[tuple[int, Commit]],
+        rest: Iterator[tuple[int, Committed]],
         *,
         since: float | None = None,
     ) -> bool:
@@ -157,6 +174,19 @@ class SimulatedExecutor:
         at = (self.clock.now if since is None else since) + seconds
         heapq.heappush(under_way, _Piece(at, worker, task, commit, rest))
         return True
+
+    def _lose_half(self, under_way: list[_Piece]) -> Iterator[Event]:
+        """End the second half of the workers for good, as a machine does that goes away."""
+        for worker in range(self.num_workers // 2, self.num_workers):
+            self._free_since.pop(worker, None)
+            task = self._busy.pop(worker, None)
+            if task is not None:
+                reason = "its machine is gone"
+                yield from self._told(
+                    Died(task, (0, 0, 2, 0), reason, worker, is_from_outside=True)
+                )
+        under_way[:] = [piece for piece in under_way if piece.worker in self._busy]
+        heapq.heapify(under_way)
 
     def _told(self, event: Event) -> Iterator[Event]:
         begun = time.thread_time()
@@ -184,7 +214,7 @@ class SimulatedExecutor:
         return [(task, (0, 0, 2, 0)) for task in self._busy.values()]
 
 
-def _pieces_of(task: Task, shards: ShardFolder) -> Iterator[tuple[int, Commit]]:
+def _pieces_of(task: Task, place: Storage) -> Iterator[tuple[int, Committed]]:
     """Yield the commits of a task as `Worker` makes them, and how many frames each takes."""
     done: list[UnitProgress] = []
     pieces: list[Piece] = []
@@ -201,9 +231,9 @@ def _pieces_of(task: Task, shards: ShardFolder) -> Iterator[tuple[int, Commit]]:
             is_last = at == stop and position == len(task.units) - 1
             if num_rows == task.piece_frames or is_last:
                 name = f"{task.name}-{num_shards:04d}.parquet"
-                shards.write(name, name.encode())
+                place.put(f"shards/{name}", name.encode())
                 shard = Shard(name, num_rows, len(name), tuple(pieces))
-                yield num_rows, Commit(shard, tuple(done))
+                yield num_rows, Committed(shard, tuple(done))
                 done, pieces, num_rows, num_shards = [], [], 0, num_shards + 1
 
 
@@ -228,12 +258,19 @@ def make_clips(num_frames: int, clip_frames: int) -> ClipList:
 
 
 def half_run(
-    options: argparse.Namespace, clips: ClipList, machine: Path, stop_after: int
+    options: argparse.Namespace,
+    clips: ClipList,
+    machine: Path,
+    stop_after: int,
+    *,
+    half_until: int = sys.maxsize,
 ) -> tuple[SimulatedExecutor, float]:
     """Work on the run from a machine; return its executor, and seconds till its first task."""
     os.environ["POSEMILL_CACHE"] = str(machine)
     clock = Clock()
-    executor = SimulatedExecutor(options.workers, clock, options.speed, stop_after)
+    executor = SimulatedExecutor(
+        options.workers, clock, options.speed, stop_after=stop_after, half_until=half_until
+    )
     config = ExtractConfig(
         Path("/data"), options.place, engine="fake", mode="video", layout="frames",
         executor="threads", workers=options.workers, task_frames=options.task_frames,
@@ -267,7 +304,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Measured]:
     os.environ["POSEMILL_CACHE"] = str(scratch / "third")
     rebuilt = run_alone([sys.executable, "-c", _REBUILD, options.place])
     rebuild_seconds, rebuild_cpu = map(float, rebuilt.stdout.split())
-    ledger = local_run(options.place) / LEDGER_NAME
+    ledger = RunHome.at(options.place).work / LEDGER_NAME
     sizes = [entry.num_bytes for entry in open_storage(options.place).entries(PREFIX)]
 
     num_tasks = sum(each.num_tasks for each in halves)
@@ -301,7 +338,22 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Measured]:
         "again_seconds": Measured(again_seconds, note="the same command when all is done"),
         "idle_at_the_end": Measured(shares[0], note=f"of {last.ended:.0f} s of all workers"),
         "idle_before": Measured(shares[1], note="waiting for the coordinator"),
+        "frames_missing": lose_a_machine(options, scratch),
     }
+
+
+def lose_a_machine(options: argparse.Namespace, scratch: Path) -> Measured:
+    """Return how many frames are missing in a run whose second machine went away in the middle."""
+    options = argparse.Namespace(**vars(options))
+    options.place, options.workers = (scratch / "bucket" / "two-machines").as_uri(), 64
+    clips = make_clips(options.frames, options.clip_frames)
+    executor, _ = half_run(
+        options, clips, scratch / "fourth", sys.maxsize, half_until=options.frames // 2
+    )
+    run = open_run(options.place)
+    done = run.num_frames if run.is_finished else 0
+    note = f"{done:,} there, {executor.num_frames:,} done by 64 workers, 32 of them till the middle"
+    return Measured(options.frames - done, note=note)
 
 
 def peak_mb() -> float:

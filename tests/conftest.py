@@ -23,6 +23,7 @@ from posemill.weights.pull import ensure_media, ensure_model
 
 sys.path.append(str(Path(__file__).parent))  # for made_up_people, s3_fixtures
 from s3_fixtures import s3_bucket, s3_server  # noqa: F401
+from warm_python import WarmPython
 
 os.environ["POSEMILL_LANG"] = "en"  # whatever the machine speaks
 # A deadline per example fails on a busy machine, where nothing is wrong with the code.
@@ -129,6 +130,21 @@ def start_process() -> Iterator[Callable[..., psutil.Popen]]:
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+@pytest.fixture(scope="session")
+def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
+    """A Python that has loaded torch, for processes of tests that use `warm_children`."""
+    python = WarmPython(tmp_path_factory.mktemp("warm"), os.environ)
+    yield python
+    python.close()
+
+
+@pytest.fixture
+def warm_children(warm_python: WarmPython) -> Iterator[None]:
+    """What the test, or posemill in it, starts by `sys.executable` has loaded torch already."""
+    with warm_python.used():
+        yield
 
 
 @pytest.fixture(autouse=True)

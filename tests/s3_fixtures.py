@@ -30,7 +30,7 @@ def s3_server() -> Iterator[tuple[str, int]]:
 @pytest.fixture
 def s3_bucket(s3_server: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The URI of a new bucket; the environment says how to reach it."""
-    from posemill.storage import _open
+    from posemill.places import _open
 
     url, name = f"http://127.0.0.1:{s3_server[1]}", f"bucket-{next(_NUMBERS)}"
     for key, value in {**KEYS, "AWS_ENDPOINT_URL": url}.items():

@@ -57,8 +57,10 @@ def test_the_walk_goes_from_a_file_to_a_checkpoint_and_no_path_is_left_unchecked
     walk = walk_of(PAGE.read_text(encoding="utf-8"))
     numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", walk, re.M)]
     assert numbers == list(range(1, len(numbers) + 1))
+    extraction = walk.partition("### `posemill prepare`")[0]
+    assert len(re.findall(r"^\| \d+ \|", extraction, re.M)) <= 12
     assert ("sources/__init__.py", "find_clips") in HOPS
-    assert ("training/runs/checkpoints.py", "CheckpointFolder.save") in HOPS
+    assert ("training/record/checkpoints.py", "CheckpointFolder.save") in HOPS
     written = re.findall(r"`([\w/]+\.py)`", walk.replace("`tests/test_architecture.py`", ""))
     assert sorted(written) == sorted(path for path, _ in HOP.findall(walk))
 

@@ -15,9 +15,15 @@ import pytest
 from posemill.archives import open_npz
 from posemill.errors import FormatError
 from posemill.formats import get_format
-from posemill.npz_clips import content_key, read_frames, read_npz_clips, split_by_name
+from posemill.npz_clips import (
+    content_key,
+    read_frames,
+    read_npz_clips,
+    read_npz_header,
+    split_by_name,
+)
 from posemill.training.config.data_settings import DataSettings
-from posemill.training.data.datasets import load_sets
+from posemill.training.data.keypoint_clips import load_keypoints
 from posemill.training.data.readers import read_clips
 
 pytest.importorskip("torch")
@@ -46,8 +52,8 @@ def through_training(path: Path) -> list[Seen]:
         str(path), str(labels), task="ctc", normalize="none", skeleton="none", cache="none",
         cache_folder=str(path.parent / "cache"),
     )  # fmt: skip
-    sets = load_sets(options)
-    samples = {(split, name): made[index] for split, made in sets.items()
+    sets = load_keypoints(options)
+    samples = {(split, name): made.sample(index) for split, made in sets.items()
                for index, name in enumerate(made.clip_ids)}  # fmt: skip
     seen = []
     for name, split, label in zip(raw.clip_ids, raw.splits, raw.labels, strict=True):
@@ -203,3 +209,14 @@ def test_short_and_empty_clips_and_archives_have_their_place(tmp_path: Path) -> 
     np.savez(path, keypoints=POINTS[:0], video_ids=[])
     clips = read_npz_clips(open_npz(path))
     assert (len(clips), clips.offsets.tolist()) == (0, [0])
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_the_header_is_read_in_any_shape_and_is_empty_for_another_maker(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    np.savez(tmp_path / "ours.npz", meta=np.full(shape, '{"recipe": {"centre": true}}'))
+    np.savez(tmp_path / "other.npz", keypoints=np.zeros(3))
+    header = read_npz_header(open_npz(tmp_path / "ours.npz"))
+    assert header == {"recipe": {"centre": True}}
+    assert read_npz_header(open_npz(tmp_path / "other.npz")) == {}

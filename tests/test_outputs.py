@@ -22,7 +22,7 @@ def write(path, outputs, text="ours"):
 
 def refuses(path, outputs):
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="--overwrite") as caught:
+    with pytest.raises(ConfigError, match="overwrite=True") as caught:
         outputs.claim_file(path)
     assert str(path) in str(caught.value)
     assert path.read_bytes() == before
@@ -85,7 +85,7 @@ def test_a_link_stays_and_so_does_what_it_leads_to(tmp_path):
     (tmp_path / "x.pkl").symlink_to("lab.pkl")
     assert refuses(tmp_path / "x.pkl", Outputs(tmp_path / "run"))
     (tmp_path / "gone.pkl").symlink_to("nowhere")
-    with pytest.raises(ConfigError, match="--overwrite"):
+    with pytest.raises(ConfigError, match="overwrite=True"):
         Outputs(tmp_path / "run").claim_file(tmp_path / "gone.pkl")
 
 
@@ -117,10 +117,10 @@ def test_a_whole_folder_is_ours_as_long_as_nothing_in_it_changed(folder):
     outputs = Outputs("run")
     outputs.record(folder)
     Outputs("run").claim_folder(folder, marker="mark")
-    with pytest.raises(ConfigError, match="--overwrite"):
+    with pytest.raises(ConfigError, match="overwrite=True"):
         Outputs("other").claim_folder(folder, marker="mark")
     (folder / "train" / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=f"{folder}.*--overwrite"):
+    with pytest.raises(ConfigError, match=f"{folder}.*overwrite=True"):
         Outputs("run").claim_folder(folder, marker="mark")
     Outputs("run", overwrite=True).claim_folder(folder, marker="mark")
 

@@ -122,7 +122,7 @@ def test_values_of_the_machine_may_have_no_reason() -> None:
 def test_only_what_was_given_and_is_no_default_is_said_to_have_no_effect() -> None:
     reasons = {"limit": "no GPU", "inner_share": "it is alone", "is_on": "never"}
     assert describe_unused(Whole("a", limit=3, inner_share=0.25), reasons) == [
-        "--max 3.0 has no effect: no GPU", "--inner-share 0.25 has no effect: it is alone",
+        "limit=3.0 has no effect: no GPU", "inner_share=0.25 has no effect: it is alone",
     ]  # fmt: skip
     assert describe_unused(Whole("a", is_on=False, inner_share=0.5), reasons) == []
 

@@ -189,3 +189,15 @@ def test_an_extraction_takes_text_one_split_and_a_number_of_points() -> None:
         ExtractConfig("videos", "run", keep="144")
     with pytest.raises(ConfigError, match=r"unknown setting .worker.; did you mean .workers.\?"):
         ExtractConfig("videos", "run", worker=3)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**400, 1 << 63])
+def test_numbers_that_are_not_finite_are_refused(value: float) -> None:
+    with pytest.raises(ConfigError, match="fps: expected a finite number"):
+        ExtractConfig(Path("a"), Path("b"), fps=value)
+
+
+def test_an_integer_of_thousands_of_digits_in_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(f"stride = {'1' * 5000}\n")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        resolve(ExtractConfig, tmp_path / "a.toml", {})

@@ -14,14 +14,14 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from babel.messages import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 from posemill.decoders.opening import REASONS
-from posemill.language import DOMAIN, FOLDER, split_help
+from posemill.language import DOMAIN, FOLDER
 from posemill.skeletons import get_skeleton, skeleton_names
 from posemill.skeletons.palette import part_label
 from posemill.training.loop.timing import PARTS
@@ -31,35 +31,37 @@ FILE = FOLDER / "zh_CN" / "LC_MESSAGES" / f"{DOMAIN}.po"
 # What the commands of the README print, and the errors one meets first. Files of a stranger that
 # are cut or malicious, and graphs of networks, speak English: formats/shared/*, weights/*_graph.py.
 MODULES = (
-    "cli/*.py", "api/*.py", "settings.py", "provenance.py", "plugins.py", "errors.py", "outputs.py",
+    "commands/*.py", "settings.py", "provenance.py", "plugins.py", "errors.py", "outputs.py",
     "sources/*.py", "decoders/*.py", "decoders/choice/*.py", "clips/*.py", "formats/*.py",
     "formats/shared/contract.py",
-    "formats/shared/folders.py", "formats/shared/pixels.py", "stores/manifest.py",
-    "stores/lock.py", "stores/reader.py", "stores/frame_index.py", "executors/processes.py",
+    "formats/shared/folders.py", "formats/shared/pixels.py", "runs/manifest.py",
+    "runs/lock.py", "runs/reader.py", "runs/frame_index.py", "executors/processes.py",
     "tables.py",
     "machine/disk.py", "machine/gpus.py", "machine/limits.py", "machine/trials.py",
     "inspection/doctor.py", "inspection/decoding.py", "inspection/quality.py",
     "inspection/report/build.py", "inspection/report/findings.py",
     "estimators/__init__.py", "estimators/declaration.py", "estimators/devices.py",
     "estimators/face.py", "estimators/hands.py", "estimators/pose.py",
-    "estimators/landmarks/crop_network.py", "estimators/litert_network.py",
+    "estimators/landmarks/body_finder.py", "estimators/landmarks/crop_network.py",
+    "estimators/litert_network.py",
     "estimators/onnx_network.py", "estimators/runtime.py", "estimators/stock_mediapipe.py",
     "estimators/*/engine.py", "estimators/openpose/networks.py", "estimators/wholebody/*.py",
     "weights/pull.py", "weights/packages.py", "weights/npm.py", "weights/wheels.py",
     "jobs/*.py", "jobs/extract/*.py", "jobs/convert/*.py", "jobs/frames/*.py",
-    "training/*.py", "training/launch/*.py", "training/loop/*.py", "training/config/*.py",
+    "training/*.py", "training/launch/leave_out.py", "training/launch/rank.py",
+    "training/launch/start.py", "training/launch/sweep*.py", "training/loop/*.py",
+    "training/config/*.py",
     "training/tuning/*.py", "training/multigrid/*.py", "training/video/sets.py",
     "training/video/problems.py", "training/models/video/*.py",
     "training/data/*.py", "training/tasks/building.py", "training/tasks/*_kind.py",
-    "training/runs/checkpoints.py", "testing/synthetic.py",
-    "training/runs/inference.py", "training/runs/figure_predictions.py", "training/runs/live.py",
-    "training/runs/logs.py", "training/runs/run_folder.py", "training/runs/status.py",
-    "web/server.py",
+    "training/record/*.py", "testing/synthetic.py",
+    "training/runs/inference.py", "training/runs/figure_predictions.py", "training/runs/status.py",
+    "web/server.py", "web/actions.py",
 )  # fmt: skip
 # What is printed out of tables, or put together of them.
 WORDS = (
     *PARTS, "one", "several", "model", "media", "ready", "missing", "damaged", "a number",
-    "a word", "a video", "a folder", "a run", "a sweep", "measured", "all", "never",
+    "a word", "a video", "a folder", "a run", "a sweep", "measured", "all", "never", "; ",
     "Presence", "Failures", "Jump", "Badness", "good", "fair", "weak", "bad", "setting", "value",
     "{0} cannot be written: {1}; choose another place",
     "{0} is not the folder of a training (no run.json)",
@@ -69,20 +71,12 @@ WORDS = (
     *(f"{{0!r}}: {reason}: {{1}}" for reason in REASONS),
 )  # fmt: skip
 _HEADER = "# Chinese words of posemill; make catalogue brings them in step with the sources."
-# What click, typer and the system say.
+# Words of help and errors, and what the system says.
 FOREIGN = (
-    "Arguments", "Options", "Commands", "Error", "Aborted.", "Aborted!", "required", "[required]",
-    "[default: {}]", "default: {default}", "Show this message and exit.",
-    "Try [blue]'{command_path} {help_option}'[/] for help.", "Missing command.",
-    "No such command {0!r}.", "No such command {0!r}. Did you mean {1}?", "No such option: {0}",
-    "No such option: {0} (Possible options: {1})", "No such option: {0} Did you mean {1}?",
-    "Missing argument {0!r}.", "Missing option {0!r}.", "Invalid value for {0}: {1}",
-    "Option {0!r} requires an argument.", "Got unexpected extra argument ({0})",
-    "Got unexpected extra arguments ({0})", "{0!r} is not a valid {1}.",
-    "{0} is not in the range {1}.", "Usage: ",
-    "expected a whole number, got {0!r}", "expected a number, got {0!r}",
+    "Arguments", "Options", "Commands", "required", "One of: {0}.",
+    "Usage: ",
     "No such file or directory", "Permission denied", "No space left on device",
-    "Is a directory", "Not a directory", "Usage:",
+    "Is a directory", "Not a directory",
 )  # fmt: skip
 _SENTENCE = re.compile(r"[a-z]{2,}[,;:]? [^\W\d_]|[a-z]{2,}[:;,]? [{(]|\}[:;,]? [a-z]{2,}|^; [a-z]")
 _WORD = re.compile(r"^(?!.*_)(?=.*[A-Za-z]{2})")
@@ -103,7 +97,7 @@ _WORDS = {"print_table": 0, "print_lines": 0, "word": 0, "show_progress": 0, "tr
 def find_messages() -> dict[str, str]:
     """Return every msgid with the place it was found at, in order."""
     found: dict[str, str] = {}
-    found.update(dict.fromkeys(FOREIGN, "click") | dict.fromkeys(WORDS, "words"))
+    found.update(dict.fromkeys(FOREIGN, "line") | dict.fromkeys(WORDS, "words"))
     for name in skeleton_names():
         found.update((part_label(part), "parts") for part in get_skeleton(name).part_names)
     for text in sorted(_help_texts()):
@@ -117,22 +111,16 @@ def find_messages() -> dict[str, str]:
 
 def _help_texts() -> Iterator[str]:
     """Yield the help of every command and every flag, as it is translated."""
-    import typer.main
+    from posemill.commands.help_page import ABOUT, default_of
+    from posemill.commands.line import load_commands
 
-    from posemill.cli.app import build_app
-
-    waiting: list[Any] = [typer.main.get_command(build_app())]
-    while waiting:
-        command = waiting.pop()
-        waiting += getattr(command, "commands", {}).values()
-        texts = [command.help or ""]
-        texts += [each.help for each in command.params if getattr(each, "help", None)]
-        yield from (panel for each in command.params
-                    if (panel := getattr(each, "rich_help_panel", None)))  # fmt: skip
-        for text in texts:
-            sentence, default, _ = split_help(text)
-            yield sentence
-            if " " in default and not default.endswith(", by the preset"):
+    commands, groups = load_commands()
+    yield from (ABOUT, *groups.values())
+    for command in commands.values():
+        yield command.help
+        for each in command.fields.values():
+            yield from filter(None, (each.help, each.group))
+            if " " in (default := default_of(each)):
                 yield default
 
 
@@ -149,9 +137,17 @@ def _sentences(tree: ast.Module) -> Iterator[str]:
                 and _WORD.search(text := _text(each))
                 and not _NO_MESSAGE.search(text)
             )
+        if isinstance(node, ast.Call) and _name(node.func) == "Message":
+            text = _text(node.args[0])
+            if _WORD.search(re.sub(r"\{\w+(!\w)?(:[^|}]*)?\}", "", text)):
+                yield text
         text = _text(node)
         if _SENTENCE.search(text) and not _NO_MESSAGE.search(text):
             yield text
+
+
+def _name(function: ast.expr) -> str:
+    return getattr(function, "id", "") or getattr(function, "attr", "")
 
 
 def _places_of_words(node: ast.AST) -> Iterator[ast.AST]:
@@ -181,7 +177,7 @@ def _skipped(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.Subscript):
         yield from ast.walk(node.slice)
     if isinstance(node, ast.Call):
-        is_help = getattr(node.func, "attr", "") in ("Option", "Argument")
+        is_help = getattr(node.func, "id", "") in ("setting", "Command")
         yield from ast.walk(node) if is_help else node.args[1:] if _is_count(node) else []
     if isinstance(node, (ast.AnnAssign, ast.arg)) and node.annotation is not None:
         yield from ast.walk(node.annotation)

@@ -1,6 +1,6 @@
 """The hook of `mkdocs.yml`: pages made of the code, and of the files that lie beside docs/.
 
-The front pages are the READMEs, the reference is made of `posemill.__all__` and of typer's tree of
+The front pages are the READMEs, the reference is made of `posemill.__all__` and of the declared
 commands, so that nothing of them is written twice. Links that lead out of docs/ on the disk lead to
 those pages on the site.
 """
@@ -16,11 +16,9 @@ from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 from typing import Any
 
-import typer
-
 import posemill
-from posemill.cli.app import build_app, say_help
-from posemill.cli.help_page import sections
+from posemill.commands.help_page import ABOUT, group_sections, sections_of, usage_of
+from posemill.commands.line import load_commands
 from posemill.language import SETTING, word
 
 ROOT = Path(__file__).parent.parent
@@ -140,25 +138,21 @@ def _names_page(title: str, names: list[str]) -> str:
 
 def commands_page() -> str:
     """Return every command with its arguments, options, defaults and help, as a page."""
+    commands, groups = load_commands()
     lines = [f"# {word('Commands')}", ""]
-    for ctx in _contexts(typer.main.get_command(build_app()), None):
-        command: Any = ctx.command
-        say_help(command)
-        usage = command.get_usage(ctx).replace("Usage: ", "", 1)
-        anchor = ctx.command_path.replace(" ", "-")
-        lines += [f"## {ctx.command_path} {{#{anchor}}}", "", _plain(command.help), ""]
-        lines += ["```text", " ".join(usage.split()), "```", ""]
-        lines += _tables(sections(command, ctx))
+    lines += _command("posemill", "posemill [OPTIONS] COMMAND", word(ABOUT),
+                      group_sections(commands, groups))  # fmt: skip
+    for name, command in commands.items():
+        usage, about = usage_of(command), word(command.help)
+        lines += _command(f"posemill {name}", usage, about, sections_of(command))
     return "\n".join(lines)
 
 
-def _contexts(command: Any, parent: Any) -> Iterator[Any]:
-    """Yield a context of a command and of all below it, as typer walks them."""
-    ctx = command.context_class(command, parent=parent, info_name=command.name)
-    yield ctx
-    for each in getattr(command, "commands", {}).values():
-        if not each.hidden:
-            yield from _contexts(each, ctx)
+def _command(
+    path: str, usage: str, about: str, parts: Mapping[str, list[tuple[str, str]]]
+) -> list[str]:
+    head = [f"## {path} {{#{path.replace(' ', '-')}}}", "", _plain(about), ""]
+    return [*head, "```text", usage, "```", "", *_tables(parts)]
 
 
 def _tables(parts: Mapping[str, list[tuple[str, str]]]) -> Iterator[str]:

@@ -1,12 +1,15 @@
-"""Run the tests in shards of even duration, two at a time, each in a process of its own.
+"""Run the tests in shards of even duration, three at a time, each in a process of its own.
 
-    python -m tools.shards [--record] [--beside COMMAND] [PATH …]    (in the folder of the project)
+    python -m tools.shards [--record] [--slowest N] [--beside COMMAND] [PATH …]
+
+in the folder of the project.
 
 A shard is a list of neighbouring test files: what a folder's tests share is made once. If a shard
 dies (a signal, a time limit), the test it was in has failed, and a new process runs the tests after
-it. The last line is `N passed, N failed, N skipped`; the exit code is 0 if nothing failed.
-`--record` writes the seconds of each file to tests/durations.json, from which the next run cuts its
-shards. `--beside` runs a command, such as the linters, as one of the jobs.
+it. It ends with `N passed, N failed, N skipped`; the exit code is 0 if nothing failed.
+`--record` writes the CPU seconds of each file, those of its children included, to
+tests/durations.json, from which the next run cuts its shards. `--beside` runs a command, such as
+the linters, as one of the jobs.
 
 This module is also the plugin (`-p tools.shards`) that notes the outcome of each test of a shard.
 """
@@ -24,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -35,8 +38,8 @@ import pytest
 
 TESTS, DURATIONS = Path("tests"), Path("tests/durations.json")  # in the current folder
 NOTES = "POSEMILL_TEST_NOTES"  # a variable of the environment
-SLOTS = 2
-SHARD_SECONDS = 50.0  # as long as the linters take
+SLOTS = 3  # on two cores: some tests wait, and meanwhile others run
+SHARD_SECONDS = 40.0  # of CPU
 NEW_FILE_SECONDS = 2.0  # of a file without a recorded duration
 SILENT_SECONDS = 900.0  # above the time limit of a test: ends what hangs outside of tests
 MEMORY_FOLDER, MEMORY_BYTES = Path("/dev/shm"), 4 * 2**30
@@ -47,12 +50,12 @@ NO_TESTS = 5  # an exit code of pytest
 
 
 class NoteTaker:
-    """Notes the outcome of each test, as a line of JSON: name, outcome, seconds."""
+    """Notes the outcome of each test, as a line of JSON: name, outcome, seconds of CPU."""
 
     def __init__(self, path: Path) -> None:
         self._known = read_notes(path)
         self._file = path.open("a", encoding="utf-8")
-        self._outcome, self._started_at = "", 0.0
+        self._outcome, self._cpu_before = "", 0.0
 
     def _note(self, name: str, outcome: str, seconds: float = 0.0) -> None:
         self._file.write(json.dumps([name, outcome, round(seconds, 3)]) + "\n")
@@ -69,7 +72,7 @@ class NoteTaker:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Note the test before it can take the process down."""
-        self._outcome, self._started_at = "passed", time.monotonic()
+        self._outcome, self._cpu_before = "passed", cpu_seconds()
         self._note(nodeid, DIED)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -79,11 +82,22 @@ class NoteTaker:
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Note the outcome of the test."""
-        self._note(nodeid, self._outcome, time.monotonic() - self._started_at)
+        self._note(nodeid, self._outcome, cpu_seconds() - self._cpu_before)
 
     def pytest_sessionfinish(self) -> None:
         """Note that the process came to its end."""
         self._note(END, "finished")
+
+
+def cpu_seconds() -> float:
+    """Return what this process and its children have taken; other work changes it little."""
+    ticks = 0
+    for listing in Path("/proc/self/task").glob("*/children"):  # those that have not ended
+        for pid in listing.read_text().split():
+            with suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, fields[11:15]))  # its own, and of its ended children
+    return sum(os.times()[:4]) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -112,6 +126,7 @@ class Job:
     counts: Counter[str] = field(default_factory=Counter)
     has_failed: bool = False
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
 
 
 class Runner:
@@ -150,15 +165,19 @@ class Runner:
                 stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
         self._processes.add(process)
-        notes, started_at = job.folder / "notes", time.time()
+        notes, started_at, is_killed = job.folder / "notes", time.time(), False
         while True:
-            try:
-                code = process.wait(timeout=5.0)
+            # Not `process.wait`: it does not tell what the process has taken.
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
                 break
-            except subprocess.TimeoutExpired:
-                noted_at = notes.stat().st_mtime if notes.exists() else started_at
-                if time.time() - max(noted_at, started_at) > SILENT_SECONDS:
-                    kill_group(process)
+            noted_at = notes.stat().st_mtime if notes.exists() else started_at
+            if not is_killed and time.time() - max(noted_at, started_at) > SILENT_SECONDS:
+                kill_group(process)
+                is_killed = True
+            time.sleep(0.1)
+        process.returncode = code = os.waitstatus_to_exitcode(status)
+        job.cpu_seconds += usage.ru_utime + usage.ru_stime
         kill_group(process)  # what its tests have left
         self._processes.discard(process)
         return code
@@ -201,8 +220,7 @@ def make_jobs(paths: list[Path], beside: str, base: Path) -> list[Job]:
     })  # fmt: skip
     seconds = read_durations()
     total = sum(seconds.get(file, NEW_FILE_SECONDS) for file in files)
-    # The same number of jobs for each slot: both end together.
-    number = max(1, SLOTS * round(total / SHARD_SECONDS / SLOTS) - bool(beside))
+    number = max(1, round(total / SHARD_SECONDS))
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",  # threads of two shards on two cores would wait for each other
@@ -211,6 +229,8 @@ def make_jobs(paths: list[Path], beside: str, base: Path) -> list[Job]:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile anew
     jobs = [Job(beside, shlex.split(beside), base / "beside", environment)] if beside else []
     shards = split_files(files, seconds, number)
+    # The longest first: what is left at the end is short, and all slots end at about the same time.
+    shards.sort(key=lambda shard: -sum(seconds.get(file, NEW_FILE_SECONDS) for file in shard))
     for index, shard in enumerate(shards, 1):
         folder = base / str(index)
         pytest_command = [sys.executable, "-m", "pytest", "-q"]
@@ -229,13 +249,21 @@ def read_durations() -> dict[str, float]:
     return dict(json.loads(DURATIONS.read_text())) if DURATIONS.exists() else {}
 
 
+def seconds_by_test(jobs: list[Job]) -> dict[str, float]:
+    """Return the seconds of each test by its name."""
+    return {
+        name: seconds
+        for job in jobs
+        for name, (_, seconds) in read_notes(job.folder / "notes").items()
+        if name != END
+    }
+
+
 def record_durations(jobs: list[Job]) -> None:
     """Write the seconds of each file that has run, and forget files that are gone."""
-    seconds: dict[str, float] = {}
-    for job in jobs:
-        for name, (_, taken) in read_notes(job.folder / "notes").items():
-            file = name.partition("::")[0]
-            seconds[file] = seconds.get(file, 0.0) + taken
+    seconds: dict[str, float] = defaultdict(float)
+    for name, taken in seconds_by_test(jobs).items():
+        seconds[name.partition("::")[0]] += taken
     all_seconds = read_durations() | {file: round(value, 1) for file, value in seconds.items()}
     rows = {file: all_seconds[file] for file in sorted(all_seconds) if Path(file).is_file()}
     DURATIONS.write_text(json.dumps(rows, indent=0) + "\n")
@@ -250,7 +278,8 @@ def run_all(jobs: list[Job]) -> bool:
                 job = future.result()
                 tests = f"{in_words(job.counts)} in " if NOTES in job.environment else ""
                 verdict = "FAILED" if job.has_failed else "ok"
-                say(f"{verdict:6} {job.name}: {tests}{job.seconds:.0f} s")
+                taken = f"{job.seconds:.0f} s, {job.cpu_seconds:.0f} s of CPU"
+                say(f"{verdict:6} {job.name}: {tests}{taken}")
         finally:
             runner.stop()  # nothing is left to stop but after an error or Ctrl-C
     for job in [job for job in jobs if job.has_failed]:
@@ -258,6 +287,8 @@ def run_all(jobs: list[Job]) -> bool:
         say(f"\n##### {job.name}\n{DOTS.sub('', output)}")
         for death in job.deaths:
             say(f"the process died: {death}")
+    cpu = sum(job.cpu_seconds for job in jobs)
+    say(f"{cpu // 60:.0f}:{cpu % 60:02.0f} minutes of CPU")
     say(in_words(sum((job.counts for job in jobs), Counter())))
     return not any(job.has_failed for job in jobs)
 
@@ -279,6 +310,7 @@ def main() -> int:
     parser.add_argument("paths", nargs="*", type=Path, default=[TESTS])
     parser.add_argument("--record", action="store_true", help="write tests/durations.json anew")
     parser.add_argument("--beside", default="", help="a command to run as one of the jobs")
+    parser.add_argument("--slowest", type=int, default=0, help="show so many tests by their CPU")
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's `&` ignores the first
         signal.signal(number, signal.default_int_handler)
@@ -292,6 +324,9 @@ def main() -> int:
         except KeyboardInterrupt:
             say("interrupted")
             return 130
+        seconds = seconds_by_test(jobs)
+        for name in sorted(seconds, key=lambda name: -seconds[name])[: options.slowest]:
+            say(f"{seconds[name]:7.1f} s  {name}")
         if options.record:
             record_durations(jobs)
     return 0 if is_good else 1

@@ -15,12 +15,19 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.shared.measuring import make_parser, over_rounds, report, run_alone
-from posemill.jobs.extract.ledger import Ledger
-from posemill.jobs.extract.messages import Commit, Lost, UnitProgress
-from posemill.jobs.extract.plan import PlannedUnit
+from posemill.jobs.extract.opening import planned_clips
 from posemill.records import Clip
-from posemill.stores.commits import Piece, Shard
-from posemill.stores.manifest import Manifest
+from posemill.runs.events import (
+    Committed,
+    Lost,
+    Piece,
+    Planned,
+    PlannedUnit,
+    Shard,
+    UnitProgress,
+)
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import Manifest
 
 
 def main() -> None:
@@ -52,11 +59,9 @@ def build(folder: Path, num_clips: int, num_frames: int, failed_every: int) -> N
         Clip(f"clip-{number:06d}", f"/data/{number}", "frames", splits[number % 10], num_frames)
         for number in range(num_clips)
     ]
-    ledger = Ledger(folder)
-    ledger.add_plan(
-        clips,
-        (PlannedUnit(n, 0, None, True, False, num_frames) for n in range(1, num_clips + 1)),
-    )
+    events = EventLog(folder)
+    units = (PlannedUnit(n, 0, None, True, False, num_frames) for n in range(1, num_clips + 1))
+    events.record(Planned("run", planned_clips(clips, clips), tuple(units)))
     for number, clip in enumerate(clips[:-1], start=1):
         lost = tuple(
             Lost(index, 1, f"{clip.path}/{index}.png", "truncated", f"{clip.path}: truncated")
@@ -65,9 +70,9 @@ def build(folder: Path, num_clips: int, num_frames: int, failed_every: int) -> N
         rows = num_frames - len(lost)
         shard = Shard(f"{number}.parquet", rows, 1, (Piece(number, 0, 0, rows, number),))
         unit = UnitProgress(number, number, clip.split, num_frames, None, True, rows, lost)
-        ledger.apply(Commit(shard, (unit,)))
-    ledger.flush()
-    ledger.close()
+        events.append(Committed(shard, (unit,)))
+    events.flush()
+    events.close()
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ Kills: coordinators of an extraction with made-up keypoints are ended by SIGKILL
 and begun again, each run until it ends by itself; then its rows are compared with those of an
 unbroken run, bit by bit. Terms: extractions with two worker processes are run below `timeout -s
 TERM` and begun again; every frame that was shown as done must be in the run. Damage: copies of
-small videos (MP4, MKV, AVI, WebM where the encoder is there) with some bytes changed or the end cut
-off; each frame must have its row, be named in a reason, or belong to a clip with one. Prints how
-many of each, and how many differ (wanted: none).
+small videos of many containers (where the encoder is there) with some bytes changed, zeroed or
+taken out, or the end cut off; each frame must have its row, be named in a reason, or belong to a
+clip with one. Prints how many of each, and how many differ (wanted: none; MPEG-TS, MPEG-PS and
+WMV have damage that leaves no trace but a gap of one frame).
 """
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -29,7 +29,7 @@ import numpy as np
 import posemill
 from benchmarks.shared.measuring import Measured, make_parser, report
 from posemill.jobs.extract.status import read_status
-from posemill.stores.reader import Run
+from posemill.runs.reader import Run
 
 # Imports everything once, forks a coordinator for each line it reads and kills it after as many
 # seconds: a kill costs milliseconds, so that many moments can be tried.
@@ -60,7 +60,20 @@ if __name__ == "__main__":
                      on_progress=lambda snapshot: print(snapshot.frames_done, flush=True))
 """
 _CLIPS = {"train/a": 70, "train/b": 5, "dev/c": 40, "test/d": 33}
-_KINDS = {"mp4": "libx264", "mkv": "libx264", "avi": "mpeg4", "webm": "libvpx-vp9"}
+_KINDS = {
+    "mp4": "libx264",
+    "mkv": "libx264",
+    "avi": "mpeg4",
+    "webm": "libvpx-vp9",
+    "gif": "gif",
+    "wmv": "wmv2",
+    "flv": "flv1",
+    "ts": "mpeg2video",
+    "m2ts": "libx264",
+    "mpg": "mpeg1video",
+    "mov": "mpeg4",
+}
+_PIXELS = {"gif": "rgb8"}
 _FRAMES = 40
 
 
@@ -156,14 +169,7 @@ def damage_videos(folder: Path, number: int, rng: random.Random) -> dict[str, Me
     source.mkdir()
     for index in range(number):
         kind = rng.choice(list(whole))
-        content = bytearray(whole[kind])
-        if rng.random() < 0.3:
-            del content[rng.randrange(len(content) // 4, len(content)) :]
-        else:
-            for _ in range(rng.randrange(1, 6)):
-                start = rng.randrange(len(content))
-                content[start : start + rng.randrange(1, 40)] = os.urandom(rng.randrange(1, 40))
-        (source / f"{index:04d}.{kind}").write_bytes(content)
+        (source / f"{index:04d}.{kind}").write_bytes(damage(whole[kind], rng))
     posemill.extract(source, out=folder / "damaged", engine="fake", workers=2, progress=False)
     run = posemill.open_run(folder / "damaged")
     kept = {clip.clip_id: len(clip) for clip in run}
@@ -178,6 +184,26 @@ def damage_videos(folder: Path, number: int, rng: random.Random) -> dict[str, Me
     }
 
 
+def damage(whole: bytes, rng: random.Random) -> bytes:
+    """Return a file with its end cut off, bits turned, bytes taken out, zeroed or made up."""
+    content, how = bytearray(whole), rng.randrange(5)
+    start, length = rng.randrange(len(content)), rng.randrange(1, max(2, len(content) // 10))
+    if how == 0:
+        del content[max(start, len(content) // 4) :]
+    elif how == 1:
+        for _ in range(rng.randrange(1, 6)):
+            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    elif how == 2:
+        del content[start : start + length]
+    elif how == 3:
+        content[start : start + 400] = bytes(len(content[start : start + 400]))
+    else:
+        for _ in range(rng.randrange(1, 6)):
+            start = rng.randrange(len(content))
+            content[start : start + rng.randrange(1, 40)] = rng.randbytes(rng.randrange(1, 40))
+    return bytes(content)
+
+
 def _length(kept: dict[str, int], name: str) -> int:
     return kept.get(name, kept.get(name.rpartition(".")[0], 0))
 
@@ -188,11 +214,13 @@ def _video(folder: Path, kind: str, codec: str) -> bytes:
     try:
         with av.open(str(path), "w") as container:
             stream: Any = container.add_stream(codec, rate=25)
-            stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+            pixels = _PIXELS.get(kind, "yuv420p")
+            stream.width, stream.height, stream.pix_fmt = 96, 64, pixels
             for index in range(_FRAMES):
                 picture = np.full((64, 96, 3), 60, np.uint8)
                 picture[16:48, 2 * index : 2 * index + 16] = (250, 5 * index, 40)
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, "rgb24")))
+                frame = av.VideoFrame.from_ndarray(picture, "rgb24").reformat(format=pixels)
+                container.mux(stream.encode(frame))
             container.mux(stream.encode(None))
     except (av.FFmpegError, ValueError):
         return b""

@@ -34,7 +34,7 @@ from benchmarks.shared.measuring import (
     report,
     run_alone,
 )
-from posemill.stores.manifest import MANIFEST_NAME
+from posemill.runs.manifest import MANIFEST_NAME
 
 
 def run_prepare(run: Path, out: Path) -> None:

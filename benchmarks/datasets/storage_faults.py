@@ -32,8 +32,8 @@ import posemill
 from benchmarks.datasets.faults import make_frames, rows_of
 from benchmarks.shared.fault_proxy import FaultProxy
 from benchmarks.shared.measuring import Measured, make_parser, report
-from posemill.storage import open_storage
-from posemill.stores.records import PREFIX
+from posemill.places import open_storage
+from posemill.runs.records import PREFIX
 
 # As in `faults`, with machines. A stopped child is woken up after the next one, and waited for.
 _FORKER = """
@@ -42,7 +42,7 @@ from pathlib import Path
 from posemill.config import ExtractConfig
 from posemill.errors import RunError, StorageError
 from posemill.jobs.extract.run import extract
-from posemill.storage import lease
+from posemill.places import lease
 lease.RENEW_SECONDS, lease.PATIENCE_SECONDS = 0.2, 1.5
 
 def begin(out, machine):

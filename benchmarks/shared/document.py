@@ -1,15 +1,16 @@
-"""The tables of docs/benchmarks.md, written between markers; the text around them is by hand."""
+"""The tables of docs/all_benchmarks.md and the headlines of docs/benchmarks.md, between markers."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.figures import Figure
+from benchmarks.figures import FIGURES, Figure
 
 HEADER = ("what", "command", "wanted", "measured", "spread", "held", "when")
+HEADLINE_HEADER = ("what", "measured", "spread", "command", "when")
 NOT_YET = "not run yet"
 
 
@@ -56,8 +57,20 @@ def write_tables(text: str, rows: Sequence[Row], machine: dict[str, str]) -> str
     return text
 
 
+def write_headlines(page: str, all_tables: str, headlines: Mapping[str, str]) -> str:
+    """Return the short page with the rows of some figures, as the page of all tables has them."""
+    rows = []
+    for figure in FIGURES:
+        [section] = _marked(figure.section).findall(all_tables)
+        cells = _read_cells(section).get((figure.what, 0))
+        if figure.name in headlines and cells:
+            _, command, _, measured, spread, _, when = cells
+            rows.append((headlines[figure.name], measured, spread, command, when))
+    return _replace(page, "headlines", lambda _: _table(HEADLINE_HEADER, rows))
+
+
 def _replace(text: str, name: str, write: Callable[[str], str]) -> str:
-    marked = re.compile(rf"<!-- bench:{name} -->\n(.*?)<!-- /bench -->", re.S)
+    marked = _marked(name)
     found = marked.findall(text)
     if len(found) != 1:
         raise ValueError(
@@ -68,6 +81,10 @@ def _replace(text: str, name: str, write: Callable[[str], str]) -> str:
     return marked.sub(lambda _: table, text)
 
 
+def _marked(name: str) -> re.Pattern[str]:
+    return re.compile(rf"<!-- bench:{name} -->\n(.*?)<!-- /bench -->", re.S)
+
+
 def _figures(rows: Sequence[Row], before: str) -> str:
     old = _read_cells(before)
     cells, last, seen = [], "", Counter[str]()
@@ -76,7 +93,9 @@ def _figures(rows: Sequence[Row], before: str) -> str:
         place = own[0], seen[own[0]]
         seen[own[0]] += 1
         if row.problem == NOT_YET:
-            own = old.get(place, own)
+            if place not in old:
+                continue  # the page shows what was measured
+            own = old[place]
         shown = "same" if own[1] == last else own[1]
         last = own[1]
         cells.append((own[0], shown, *own[2:]))

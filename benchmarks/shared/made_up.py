@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from posemill.records import PoseClip
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
 from posemill.skeletons import get_skeleton
-from posemill.stores.manifest import Manifest
-from posemill.stores.writer import RunWriter
 
 CLIP_FRAMES = 112  # the median of PHOENIX-2014-T
 

@@ -49,12 +49,10 @@ from posemill.machine.allocator import return_freed_memory
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.data.normalize import preparation
-from posemill.training.loop.distributed import World
 from posemill.training.loop.optimizers import build_optimizer
-from posemill.training.loop.precision import choose_precision
-from posemill.training.loop.rank import numeric_settings
 from posemill.training.loop.trainer import Trainer
-from posemill.training.runs.run_folder import RunFolder
+from posemill.training.record.run_folder import RunFolder
+from posemill.training.runtime import Runtime, numeric_settings
 from posemill.training.tasks.building import build_workload
 from posemill.training.tasks.workload import Workload
 
@@ -109,9 +107,7 @@ class Arms:
         self.number += 1
         folder = RunFolder(self.folder / f"run{self.number}")
         folder.make()
-        trainer = Trainer(self.fresh(), self.config, world=World(), device=CPU,
-                          precision=choose_precision(self.config.precision, CPU),
-                          folder=folder)  # fmt: skip
+        trainer = Trainer(self.fresh(), self.config, Runtime.of(self.config), folder)
         with numeric_settings(self.config):  # as `train_rank` does
             trainer.run()
         return_freed_memory()
@@ -138,7 +134,7 @@ class Arms:
 
     def batches(self) -> Iterator[Any]:
         """Our batches, for the other frameworks."""
-        loader = EpochLoader(self.workload.train, self.config, World(), shuffle=True)
+        loader = EpochLoader(self.workload.train, self.config, Runtime(), shuffle=True)
         return loader.batches()
 
     def fabric(self) -> list[float]:
@@ -151,7 +147,7 @@ class Arms:
         model.train()
         losses, waiting = [], []
         for step, batch in enumerate(self.batches()):
-            total, count = plain.loss(plain.forward(model, batch), batch)
+            total, count = plain.task.loss(plain.task.call(model, batch), batch)
             loss = total / count
             optimizer.zero_grad(set_to_none=True)
             fabric.backward(loss)
@@ -176,7 +172,7 @@ class Arms:
         model.train()
         losses, waiting = [], []
         for step, batch in enumerate(self.batches()):
-            total, count = plain.loss(plain.forward(model, batch), batch)
+            total, count = plain.task.loss(plain.task.call(model, batch), batch)
             loss = total / count
             optimizer.zero_grad()
             accelerator.backward(loss)

@@ -12,36 +12,35 @@ if TYPE_CHECKING:
     from posemill import framework as framework
     from posemill import python as python
     from posemill import solutions
-    from posemill.api.converting import export, import_run, merge, prepare
-    from posemill.api.decoding import bench_decode, frames
-    from posemill.api.extracting import extract
-    from posemill.api.landmarking import landmarks
-    from posemill.api.looking import compare, plot, report, show, visualize
-    from posemill.api.predicting import predict
-    from posemill.api.run_status import advise, status
-    from posemill.api.viewing import view
     from posemill.archives import open_npz
+    from posemill.clips.smoothing import smooth
+    from posemill.commands.data import export, import_run, merge, prepare
+    from posemill.commands.extract import extract, landmarks
+    from posemill.commands.frames import bench_decode, frames
+    from posemill.commands.look import compare, view
+    from posemill.commands.pictures import plot, report, show, visualize
+    from posemill.commands.runs import advise, status
+    from posemill.commands.train import predict
     from posemill.config import ExtractConfig, FramesConfig
     from posemill.errors import PosemillError
     from posemill.inspection.drawing.frame_picture import draw
     from posemill.records import Clip, PoseClip
+    from posemill.runs.reader import Run, open_run
     from posemill.skeletons import SKELETON_NAMES, Skeleton, get_skeleton
     from posemill.solutions.holistic import Holistic
-    from posemill.stores.reader import Run, open_run
     from posemill.training.caching.dataset_cache import cache_dataset
     from posemill.training.config.train_config import TrainConfig
     from posemill.training.data.torch_data import KeypointDataset
     from posemill.training.front import evaluate, fit, load_model, train, tune
-    from posemill.training.models.video.shift import temporal_shift
+    from posemill.training.models.video.frames import temporal_shift
     from posemill.training.multigrid.schedule import Multigrid
-    from posemill.training.video.augment import ClipAugment
-    from posemill.training.video.transform import ClipTransform
+    from posemill.training.video.transform import ClipAugment, ClipTransform
     from posemill.training.video.video_clips import VideoClips
 
 # Public name -> module that has it. Imported at first use: `import posemill` stays light.
 _PUBLIC = {
     "Clip": "posemill.records",
-    "ClipAugment": "posemill.training.video.augment",
+    "ClipAugment": "posemill.training.video.transform",
     "ClipTransform": "posemill.training.video.transform",
     "Holistic": "posemill.solutions.holistic",
     "ExtractConfig": "posemill.config",
@@ -50,39 +49,40 @@ _PUBLIC = {
     "Multigrid": "posemill.training.multigrid.schedule",
     "PoseClip": "posemill.records",
     "PosemillError": "posemill.errors",
-    "Run": "posemill.stores.reader",
+    "Run": "posemill.runs.reader",
     "SKELETON_NAMES": "posemill.skeletons",
     "Skeleton": "posemill.skeletons",
     "TrainConfig": "posemill.training.config.train_config",
     "VideoClips": "posemill.training.video.video_clips",
-    "advise": "posemill.api.run_status",
-    "bench_decode": "posemill.api.decoding",
+    "advise": "posemill.commands.runs",
+    "bench_decode": "posemill.commands.frames",
     "cache_dataset": "posemill.training.caching.dataset_cache",
-    "compare": "posemill.api.looking",
+    "compare": "posemill.commands.look",
     "draw": "posemill.inspection.drawing.frame_picture",
     "evaluate": "posemill.training.front",
-    "export": "posemill.api.converting",
-    "extract": "posemill.api.extracting",
+    "export": "posemill.commands.data",
+    "extract": "posemill.commands.extract",
     "fit": "posemill.training.front",
-    "frames": "posemill.api.decoding",
+    "frames": "posemill.commands.frames",
     "get_skeleton": "posemill.skeletons",
-    "import_run": "posemill.api.converting",
-    "landmarks": "posemill.api.landmarking",
+    "import_run": "posemill.commands.data",
+    "landmarks": "posemill.commands.extract",
     "load_model": "posemill.training.front",
-    "merge": "posemill.api.converting",
+    "merge": "posemill.commands.data",
     "open_npz": "posemill.archives",
-    "open_run": "posemill.stores.reader",
-    "plot": "posemill.api.looking",
-    "predict": "posemill.api.predicting",
-    "prepare": "posemill.api.converting",
-    "report": "posemill.api.looking",
-    "show": "posemill.api.looking",
-    "status": "posemill.api.run_status",
-    "temporal_shift": "posemill.training.models.video.shift",
+    "open_run": "posemill.runs.reader",
+    "plot": "posemill.commands.pictures",
+    "predict": "posemill.commands.train",
+    "prepare": "posemill.commands.data",
+    "report": "posemill.commands.pictures",
+    "show": "posemill.commands.pictures",
+    "smooth": "posemill.clips.smoothing",
+    "status": "posemill.commands.runs",
+    "temporal_shift": "posemill.training.models.video.frames",
     "train": "posemill.training.front",
     "tune": "posemill.training.front",
-    "view": "posemill.api.viewing",
-    "visualize": "posemill.api.looking",
+    "view": "posemill.commands.look",
+    "visualize": "posemill.commands.pictures",
 }
 
 # Folders that stand for those of mediapipe: `import posemill as mp`, `mp.solutions.holistic`.
@@ -127,6 +127,7 @@ __all__ = [
     "prepare",
     "report",
     "show",
+    "smooth",
     "solutions",
     "status",
     "temporal_shift",
@@ -144,7 +145,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'posemill' has no attribute {name!r}{_hint(name)}")
     value = getattr(import_module(_PUBLIC[name]), name)
     if isinstance(value, FunctionType):
-        value = import_module("posemill.api.spelling").for_python(value)
+        value = import_module("posemill.commands.spelling").for_python(value)
     globals()[name] = value
     return value
 

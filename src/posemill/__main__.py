@@ -1,6 +1,6 @@
 """`python -m posemill` is the same as `posemill`."""
 
-from posemill.cli.app import main
+from posemill.commands.line import main
 
 if __name__ == "__main__":
     main()

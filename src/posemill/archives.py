@@ -50,11 +50,16 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                 for entry in archive.infolist():
                     self._entries[entry.filename.removesuffix(".npy")] = entry
         except OSError as error:
-            raise FormatError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+            raise FormatError(
+                "{path}: cannot be read: {reason}", path=self.path, reason=error.strerror or error
+            ) from error
         except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError) as error:
             raise FormatError(
-                f"{self.path}: expected a whole .npz (a zip archive), got {self._size} bytes that "
-                f"are not one ({error}); was it cut off?"
+                "{path}: expected a whole .npz (a zip archive), got {size} bytes that are not one "
+                "({error}); was it cut off?",
+                path=self.path,
+                size=self._size,
+                error=error,
             ) from error
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
@@ -94,16 +99,21 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                             pass
         except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, RuntimeError,
                 NotImplementedError, struct.error) as error:  # fmt: skip
-            raise FormatError(f"{self.path}: damaged: {error}") from error
+            raise FormatError("{path}: damaged: {error}", path=self.path, error=error) from error
 
     def _check_size(self, name: str, entry: zipfile.ZipInfo) -> None:
         if entry.flag_bits & 1:
-            raise FormatError(f"{self.path}: '{name}' is encrypted; expected a plain .npz")
+            raise FormatError(
+                "{path}: '{name}' is encrypted; expected a plain .npz", path=self.path, name=name
+            )
         if entry.compress_type == zipfile.ZIP_STORED:
             if entry.file_size > self._size:
                 raise FormatError(
-                    f"{self.path}: '{name}' claims {entry.file_size} bytes, the file has "
-                    f"{self._size}"
+                    "{path}: '{name}' claims {file_size} bytes, the file has {size}",
+                    path=self.path,
+                    name=name,
+                    file_size=entry.file_size,
+                    size=self._size,
                 )
             return
         packed = sum(
@@ -111,9 +121,13 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
         )
         if packed > max(_BOMB_BYTES, _BOMB_RATIO * self._size):
             raise FormatError(
-                f"{self.path}: would unpack from {self._size} to {packed} bytes; refused (more "
-                f"than {_BOMB_RATIO} times). If it is to be trusted, save its arrays with "
-                "numpy.savez, which does not pack them"
+                "{path}: would unpack from {size} to {packed} bytes; refused (more than "
+                "{bomb_ratio} times). If it is to be trusted, save its arrays with numpy.savez, "
+                "which does not pack them",
+                path=self.path,
+                size=self._size,
+                packed=packed,
+                bomb_ratio=_BOMB_RATIO,
             )
 
     def _check_memory(self, name: str, entry: zipfile.ZipInfo) -> None:
@@ -121,9 +135,12 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
         free = free_memory()
         if entry.file_size > _BOMB_BYTES and entry.file_size > _MEMORY_SHARE * free:
             raise FormatError(
-                f"{self.path}: '{name}' would unpack to {entry.file_size} bytes, and {free} are "
-                "free; save it with numpy.savez, which does not pack it: then it is read piece "
-                "by piece"
+                "{path}: '{name}' would unpack to {file_size} bytes, and {free} are free; save it "
+                "with numpy.savez, which does not pack it: then it is read piece by piece",
+                path=self.path,
+                name=name,
+                file_size=entry.file_size,
+                free=free,
             )
 
     def _open(self, name: str, entry: zipfile.ZipInfo) -> npt.NDArray[Any]:
@@ -135,25 +152,33 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                 num_bytes = _count(shape) * dtype.itemsize
                 if num_bytes + header_bytes != entry.file_size:
                     raise FormatError(
-                        f"{self.path}: '{name}' of shape {shape} {dtype} needs {num_bytes} bytes, "
-                        f"the archive has {entry.file_size - header_bytes}"
+                        "{path}: '{name}' of shape {shape} {dtype} needs {num_bytes} bytes, the "
+                        "archive has {file_size}",
+                        path=self.path,
+                        name=name,
+                        shape=shape,
+                        dtype=dtype,
+                        num_bytes=num_bytes,
+                        file_size=entry.file_size - header_bytes,
                     )
                 order: Any = "F" if is_fortran else "C"
                 if entry.compress_type != zipfile.ZIP_STORED or not num_bytes:
                     self._check_memory(name, entry)
                     data = member.read(num_bytes)
                     if len(data) != num_bytes:
-                        raise FormatError(f"{self.path}: '{name}' is cut off")
+                        raise FormatError("{path}: '{name}' is cut off", path=self.path, name=name)
                     loaded: npt.NDArray[Any] = np.ndarray(shape, dtype, data, order=order)
                     return loaded
             start = self._data_start(entry) + header_bytes
             if start + num_bytes > self._size:
-                raise FormatError(f"{self.path}: '{name}' is cut off")
+                raise FormatError("{path}: '{name}' is cut off", path=self.path, name=name)
             mapped: npt.NDArray[Any] = np.memmap(self.path, dtype, "r", start, shape, order=order)
             return mapped
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError,
                 NotImplementedError, struct.error, *_BAD_HEADER) as error:  # fmt: skip
-            raise FormatError(f"{self.path}: '{name}' cannot be read: {error}") from error
+            raise FormatError(
+                "{path}: '{name}' cannot be read: {error}", path=self.path, name=name, error=error
+            ) from error
 
     def _data_start(self, entry: zipfile.ZipInfo) -> int:
         with self.path.open("rb") as handle:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from posemill.errors import ConfigError
+from posemill.places import uri_of
 from posemill.settings import Settings, setting
-from posemill.skeletons import full_name
-from posemill.storage import uri_of
 
 
 def skeleton_of(value: object) -> str:
     """Return the whole name of a skeleton (143 is short for one), or `auto`."""
+    from posemill.skeletons import full_name
+
     return "auto" if value == "auto" else full_name(str(value))
 
 
@@ -52,7 +53,7 @@ class ExtractConfig(Settings, command="extract"):
 
     source: Path = setting(
         "Frame tree, videos, pictures, one file, a list, PHOENIX-2014-T.",
-        flags=("--dataset-path",), metavar="SOURCE",
+        flags=("--dataset-path",), metavar="SOURCE", argument=True,
     )  # fmt: skip
     out: Path = setting(
         "The run's folder; the same settings with the same folder continue.",
@@ -199,7 +200,7 @@ class FramesConfig(Settings, command="frames"):
 
     source: Path = setting(
         "Videos, one of them, a list of them; frames too.",
-        flags=("--dataset-path",), metavar="SOURCE",
+        flags=("--dataset-path",), metavar="SOURCE", argument=True,
     )  # fmt: skip
     out: Path = setting(
         "The folder of the frames, or a URI; the same settings with the same folder continue.",
@@ -218,7 +219,7 @@ class FramesConfig(Settings, command="frames"):
     fps: float | None = setting(
         "Keep as many frames of a second.", default=None, above=0, auto="all"
     )
-    every: int = setting("Keep every Nth frame.", default=1, least=1)
+    stride: int = _as_in_extract("stride")
     format: str = setting(
         "What the pictures are; png loses nothing and takes six times the disk.", default="jpg",
         choices=("jpg", "png", "webp"),
@@ -248,8 +249,8 @@ class FramesConfig(Settings, command="frames"):
                 f"pack: packs are written in place, into a folder of this machine, not {uri}; "
                 "leave --pack out, or give a path"
             )
-        if self.fps is not None and self.every > 1:
-            raise ConfigError("fps and every both say which frames to keep: give one of them")
+        if self.fps is not None and self.stride > 1:
+            raise ConfigError("fps and stride both say which frames to keep: give one of them")
         width, height = size_of(self.size) or (0, 0)
         if self.short_side and (not width or width != height):
             raise ConfigError(
@@ -273,7 +274,7 @@ class FramesConfig(Settings, command="frames"):
             "size": self.size,
             "short_side": self.short_side,
             "fps": self.fps,
-            "every": self.every,
+            "stride": self.stride,
             "format": "rgb" if self.pack else self.format,
             "quality": None if self.pack or self.format == "png" else self.quality,
             "decoder": self.decoder,

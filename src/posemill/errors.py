@@ -18,14 +18,33 @@ The caller's own mistakes in Python (a wrong shape, a wrong type) are `ValueErro
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib import import_module
 from typing import Any
 
+from posemill.messages import Message
+
 
 class PosemillError(Exception):
-    """Base of all errors: the message says what was expected, what came and what to do."""
+    """Base of all errors: the message says what was expected, what came and what to do.
+
+    Args:
+        template: The sentence, with holes for the values: see `posemill.messages`.
+        values: What fills them.
+    """
 
     exit_code = 2
+    in_file: Collection[str] = ()  # settings that a file gave, so they have no flags
+
+    def __init__(self, template: str = "", /, **values: object) -> None:
+        super().__init__(Message(template, **values))
+
+    # Not `message`: torch makes errors of its loader processes anew by `type(message=…)` then.
+    @property
+    def sentence(self) -> Message:
+        """The sentence with its template and values."""
+        message: Message = self.args[0]
+        return message
 
 
 class MissingExtraError(PosemillError):
@@ -38,7 +57,8 @@ def import_optional(package: str) -> Any:
         return import_module(package)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"this needs {package!r}, which is not installed; run: pip install {package}"
+            "this needs {package!r}, which is not installed; run: pip install {package}",
+            package=package,
         ) from error
 
 
@@ -58,15 +78,22 @@ class DecodeError(PosemillError):
     """A picture or a video that cannot be read; the message names the file and the reason.
 
     Args:
-        message: The whole sentence, with the file's name.
+        template: The whole sentence, with the file's name.
         reason: One of a few fixed short words (`truncated`, `empty file`, …), to count by.
         frame_index: For a video, how many frames came out before; None where no frame could.
+        values: What fills the template.
     """
 
     def __init__(
-        self, message: str, *, reason: str = "unreadable", frame_index: int | None = None
+        self,
+        template: str,
+        /,
+        *,
+        reason: str = "unreadable",
+        frame_index: int | None = None,
+        **values: object,
     ) -> None:
-        super().__init__(message)
+        super().__init__(template, **values)
         self.reason = reason
         self.frame_index = frame_index
 
@@ -85,16 +112,16 @@ class StoppedError(RunError):
     """
 
     def __init__(self, signal_number: int, folder: object, *, num_lost: int = 0) -> None:
-        message = (
-            f"stopped by signal {signal_number}; everything done so far is in {folder}, "
+        template = (
+            "stopped by signal {signal_number}; everything done so far is in {folder}, "
             "the same command continues"
         )
         if num_lost:
-            message = (
-                f"stopped by signal {signal_number}; {num_lost} frames could not be saved in time, "
-                f"all others are in {folder}, the same command continues and does them again"
+            template = (
+                "stopped by signal {signal_number}; {num_lost:frame|frames} could not be saved in "
+                "time, all others are in {folder}, the same command continues and does them again"
             )
-        super().__init__(message)
+        super().__init__(template, signal_number=signal_number, folder=folder, num_lost=num_lost)
         self.exit_code = 128 + signal_number
 
 

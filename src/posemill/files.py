@@ -92,8 +92,9 @@ def refuse_pipe(path: Path) -> None:
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise FormatError(
-            f"{path}: not a file: it is a pipe, a socket or a device; save what comes out of it "
-            "in a file"
+            "{path}: not a file: it is a pipe, a socket or a device; save what comes out of it in "
+            "a file",
+            path=path,
         )
 
 
@@ -111,9 +112,12 @@ def check_own_parts(folder: Path, files: Iterable[str], folders: Iterable[str]) 
         if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
             what = "a link" if stat.S_ISLNK(mode) else "something else"
             raise RunError(
-                f"{path} is {what}, expected {'a folder' if is_folder else 'a file'}; a run keeps "
-                "all its parts in its own folder, so nothing of it is read or changed: put the "
-                "part itself there, or choose another folder"
+                "{path} is {what}, expected {expected}; a run keeps all its parts in its own "
+                "folder, so nothing of it is read or changed: put the part itself there, or "
+                "choose another folder",
+                path=path,
+                what=what,
+                expected="a folder" if is_folder else "a file",
             )
 
 

@@ -117,7 +117,12 @@ def read_frames(arrays: MappedNpz, rows: slice) -> NpzFrames:
         mask = find_points(points, arrays["mask"][rows] if "mask" in arrays else None)
         scores = check_scores(arrays["scores"][rows] if "scores" in arrays else mask, mask)
     except ValueError as error:
-        raise FormatError(f"{arrays.path}, frames from {rows.start or 0}: {error}") from error
+        raise FormatError(
+            "{path}, frames from {start}: {error}",
+            path=arrays.path,
+            start=rows.start or 0,
+            error=error,
+        ) from error
     index = arrays["frame_index"][rows] if "frame_index" in arrays else np.arange(len(points))
     return NpzFrames(points, mask, scores, index.astype(np.int64))
 
@@ -133,11 +138,16 @@ def _read_object(arrays: MappedNpz, name: str, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{arrays.path}: expected JSON in '{name}' ({error})") from error
+        raise FormatError(
+            "{path}: expected JSON in '{name}' ({error})", path=arrays.path, name=name, error=error
+        ) from error
     if not isinstance(found, dict):
         what = "header" if name == "meta" else name
         raise FormatError(
-            f"{arrays.path}: expected an object as {what}, got {type(found).__name__}"
+            "{path}: expected an object as {what}, got {kind}",
+            path=arrays.path,
+            what=what,
+            kind=type(found).__name__,
         )
     return found
 
@@ -166,8 +176,11 @@ def expect_together(path: Path, ids: Sequence[object], starts: Sequence[int]) ->
     for name, start in zip(ids, starts, strict=True):
         if name in seen:
             raise FormatError(
-                f"{path}: expected the frames of a clip behind each other, but {str(name)[:80]!r} "
-                f"of video_ids begins again at frame {start}; sort the frames by clip"
+                "{path}: expected the frames of a clip behind each other, but {name!r} of "
+                "video_ids begins again at frame {start}; sort the frames by clip",
+                path=path,
+                name=str(name)[:80],
+                start=start,
             )
         seen.add(name)
 
@@ -175,14 +188,18 @@ def expect_together(path: Path, ids: Sequence[object], starts: Sequence[int]) ->
 def _keypoints(arrays: MappedNpz) -> Array:
     if "keypoints" not in arrays:
         raise FormatError(
-            f"{arrays.path}: expected an array 'keypoints' (frames, points, dims), found "
-            f"{', '.join(sorted(arrays)) or 'nothing'}"
+            "{path}: expected an array 'keypoints' (frames, points, dims), found {arrays}",
+            path=arrays.path,
+            arrays=", ".join(sorted(arrays)) or "nothing",
         )
     keypoints = arrays["keypoints"]
     if keypoints.ndim != 3 or keypoints.dtype.kind not in "fiu":
         raise FormatError(
-            f"{arrays.path}: expected keypoints (frames, points, dims) of numbers, got "
-            f"{keypoints.dtype} {keypoints.shape}"
+            "{path}: expected keypoints (frames, points, dims) of numbers, got {keypoints_dtype} "
+            "{keypoints_shape}",
+            path=arrays.path,
+            keypoints_dtype=keypoints.dtype,
+            keypoints_shape=keypoints.shape,
         )
     return keypoints
 
@@ -199,8 +216,14 @@ def _frame_arrays(arrays: MappedNpz, keypoints: Array, *, has_clip_ids: bool) ->
             continue  # one per clip
         if array.shape != expected or not _is_of_kind(array, kinds):
             raise FormatError(
-                f"{arrays.path}: expected '{name}' of shape {expected} (kind {kinds}), got "
-                f"{array.dtype} {array.shape}"
+                "{path}: expected '{name}' of shape {expected} (kind {kinds}), got {array_dtype} "
+                "{array_shape}",
+                path=arrays.path,
+                name=name,
+                expected=expected,
+                kinds=kinds,
+                array_dtype=array.dtype,
+                array_shape=array.shape,
             )
         found[name] = array
     return found
@@ -215,12 +238,16 @@ def _offsets(arrays: MappedNpz, frames: Mapping[str, Array], num_frames: int) ->
         lengths = arrays["lengths"]
         if lengths.ndim != 1 or not _is_of_kind(lengths, "iu") or (lengths < 0).any():
             raise FormatError(
-                f"{arrays.path}: expected 'lengths' of whole numbers, got {lengths!r}"
+                "{path}: expected 'lengths' of whole numbers, got {lengths!r}",
+                path=arrays.path,
+                lengths=lengths,
             )
         if sum(lengths.tolist()) != num_frames:
             raise FormatError(
-                f"{arrays.path}: lengths add up to {sum(lengths.tolist())}, keypoints has "
-                f"{num_frames} frames"
+                "{path}: lengths add up to {total}, keypoints has {num_frames} frames",
+                path=arrays.path,
+                total=sum(lengths.tolist()),
+                num_frames=num_frames,
             )
         return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     if not num_frames:
@@ -272,9 +299,15 @@ def _clip_texts(arrays: MappedNpz, name: str, offsets: IntArray) -> tuple[str, .
             array = array[offsets[:-1]]
     if array.shape != (count,) or not _is_of_kind(array, kinds):
         raise FormatError(
-            f"{arrays.path}: expected '{name}' for {count} clips (kind {kinds}), got {array.dtype} "
-            f"{array.shape}; clips begin where 'lengths' (one per clip) or 'video_ids' (one per "
-            "frame) say"
+            "{path}: expected '{name}' for {count} clips (kind {kinds}), got {array_dtype} "
+            "{array_shape}; clips begin where 'lengths' (one per clip) or 'video_ids' (one per "
+            "frame) say",
+            path=arrays.path,
+            name=name,
+            count=count,
+            kinds=kinds,
+            array_dtype=array.dtype,
+            array_shape=array.shape,
         )
     return tuple(map(str, array.tolist()))
 
@@ -289,7 +322,9 @@ def _expect_once(arrays: MappedNpz, ids: Sequence[str], splits: Sequence[str]) -
     for key in zip(splits, ids, strict=True):
         if key in seen:
             raise FormatError(
-                f"{arrays.path}: expected every clip once, but {key[1][:80]!r} of clip_ids comes "
-                "again; give its clips names of their own"
+                "{path}: expected every clip once, but {key!r} of clip_ids comes again; give its "
+                "clips names of their own",
+                path=arrays.path,
+                key=key[1][:80],
             )
         seen.add(key)

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from posemill.errors import ConfigError
 from posemill.files import atomic_path, cache_folder
-from posemill.storage import uri_of
-from posemill.terminal import quoted
+from posemill.places import uri_of
 
 # Of files that nobody means as a folder; 2014.T or v1.0 are names like any other.
 _FILE_ENDINGS = frozenset(
@@ -39,8 +38,12 @@ def expect_folder(out: os.PathLike[str] | str, *, kind: str) -> None:
         return  # at a URI there are no folders, only keys
     if path.suffix.lower() in _FILE_ENDINGS and not path.is_dir():
         raise ConfigError(
-            f"{path}: {kind} is a folder, and {path.suffix} is the ending of a file; give a name "
-            f"without it: --out {quoted(path.with_suffix(''))}"
+            "{path}: {kind} is a folder, and {suffix} is the ending of a file; give a name "
+            "without it: {--out} {with_suffix!q}",
+            path=path,
+            kind=kind,
+            suffix=path.suffix,
+            with_suffix=path.with_suffix(""),
         )
 
 
@@ -64,11 +67,12 @@ class Outputs:
             ConfigError: A folder is there, or a file that is not ours and stays.
         """
         if path.is_dir():
-            raise ConfigError(f"{path} is a folder; expected the name of a file")
+            raise ConfigError("{path} is a folder; expected the name of a file", path=path)
         if os.path.lexists(path) and not self._is_replaceable(path):
             raise ConfigError(
-                f"{path} is there already, and posemill did not write it for this source; choose "
-                "another name, or replace it by --overwrite"
+                "{path} is there already, and posemill did not write it for this source; choose "
+                "another name, or replace it by {--overwrite:True}",
+                path=path,
             )
 
     def claim_folder(self, path: Path, *, marker: str) -> None:
@@ -83,18 +87,23 @@ class Outputs:
         """
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             what = "a link" if path.is_symlink() else "a file"
-            raise ConfigError(f"{path} is {what}, expected a folder; choose another name")
+            raise ConfigError(
+                "{path} is {what}, expected a folder; choose another name", path=path, what=what
+            )
         if not path.exists() or not any(path.iterdir()):
             return
         if not (path / marker).is_file():
             raise ConfigError(
-                f"{path} is there already and was not written by posemill (it has no {marker}); "
-                "choose another name or remove it"
+                "{path} is there already and was not written by posemill (it has no {marker}); "
+                "choose another name or remove it",
+                path=path,
+                marker=marker,
             )
         if not self._is_replaceable(path):
             raise ConfigError(
-                f"{path} is there already, and posemill did not write all that is in it for this "
-                "source; choose another name, or replace the whole folder by --overwrite"
+                "{path} is there already, and posemill did not write all that is in it for this "
+                "source; choose another name, or replace the whole folder by {--overwrite:True}",
+                path=path,
             )
 
     def record(self, path: Path) -> None:

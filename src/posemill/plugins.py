@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from posemill.errors import ConfigError, MissingExtraError, PosemillError
+from posemill.messages import Message, Option
 from posemill.terminal import warn_once
 
 Table = Mapping[str, str]
@@ -72,17 +73,28 @@ def load(kind: str, table: Table, name: str, *, extra: str = "") -> Any:
         raise unknown(kind, name, names_of(kind, table))
     if len(found) > 1:
         who = " and ".join(f"{package} ({value})" for value, package in found.items())
-        raise ConfigError(f"two packages bring a {kind} {name!r}: {who}; uninstall one of them")
+        raise ConfigError(
+            "two packages bring a {kind} {name!r}: {who}; uninstall one of them",
+            kind=kind,
+            name=name,
+            who=who,
+        )
     ((value, package),) = found.items()
-    what = f"{kind} {name!r} of the package {package!r}"
+    what = Message(
+        "{kind} {name!r} of the package {package!r}", kind=kind, name=name, package=package
+    )
     try:
         return _import(what, value)
     except PosemillError:
         raise
     except Exception as error:  # whatever the module of a stranger raises
         raise ConfigError(
-            f"{what} cannot be imported ({type(error).__name__}: {error}); update it, or run: "
-            f"pip uninstall {package}"
+            "{what} cannot be imported ({kind}: {error}); update it, or run: pip uninstall "
+            "{package}",
+            what=what,
+            kind=type(error).__name__,
+            error=error,
+            package=package,
         ) from error
 
 
@@ -93,27 +105,43 @@ def _import(what: str, value: str, package: str = "") -> Any:
         found = import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or f"{module}.".startswith(f"{error.name}."):
-            raise ConfigError(f"{what}: there is no module {module!r}") from error
+            raise ConfigError(
+                "{what}: there is no module {module!r}", what=what, module=module
+            ) from error
         raise MissingExtraError(
-            f"{what} needs {error.name!r}, which is not installed; run: "
-            f"pip install {package or error.name.split('.')[0]}"
+            "{what} needs {name!r}, which is not installed; run: pip install {package}",
+            what=what,
+            name=error.name,
+            package=package or error.name.split(".")[0],
         ) from error
     if not hasattr(found, attribute):
-        raise ConfigError(f"{what}: {module!r} has no {attribute!r}")
+        raise ConfigError(
+            "{what}: {module!r} has no {attribute!r}", what=what, module=module, attribute=attribute
+        )
     return getattr(found, attribute)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     """Return the error for a name that is not known, with the one that was likely meant."""
     known = list(known)
-    return ConfigError(f"unknown {kind} {name!r}; known: {', '.join(known)}{hint(name, known)}")
+    return ConfigError(
+        "unknown {kind} {name!r}; known: {known}{hint}",
+        kind=kind,
+        name=name,
+        known=", ".join(known),
+        hint=hint(name, known),
+    )
 
 
 def not_among(field: str, value: object, choices: Iterable[str]) -> ConfigError:
     """Return the error for a value that is none of a field's, with the one likely meant."""
     choices = list(choices)
     return ConfigError(
-        f"{field}: expected {' | '.join(choices)}, got {value!r}{hint(str(value), choices)}"
+        "{field}: expected {choices}, got {value!r}{hint}",
+        field=Option(field),
+        choices=" | ".join(choices),
+        value=value,
+        hint=hint(str(value), choices),
     )
 
 
@@ -122,4 +150,4 @@ def hint(name: str, known: Iterable[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return Message("; did you mean {near!r}?", near=near[0]) if near else ""

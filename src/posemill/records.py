@@ -25,6 +25,7 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 NORMALIZATIONS = ("none", "shoulders", "bbox")
+SMOOTHINGS = ("none", "one-euro", "gaussian", "savgol")
 # Splits in their usual order; all that folders and files are recognised by.
 SPLIT_NAMES = ("train", "dev", "val", "valid", "validation", "test")
 _ALIASES = dict.fromkeys(("val", "valid", "validation"), "dev")
@@ -164,6 +165,7 @@ class PoseClip:
             have no place in the picture any more, and are not normalised again.
         fps: Rows of a second: of a video every second frame of which was taken, half of its own.
         interpolated: Gaps of up to this many frames were closed by straight lines.
+        smoothed: `none`, or the filter that smoothed the points along time.
         run_folder: Of the run it was read from, which knows the pictures; empty for a clip of a
             file.
         others: The people beside the one whose points these are; None where one was looked for.
@@ -182,6 +184,7 @@ class PoseClip:
     extra: Mapping[str, Any] = field(default_factory=dict)
     normalized: str = "none"
     interpolated: int = 0
+    smoothed: str = "none"
     run_folder: str = ""
     others: OtherPeople | None = None
 
@@ -228,7 +231,7 @@ class PoseClip:
 
     def _repr_html_(self) -> str:
         # For notebooks. This module may not know who draws: found when it is asked for.
-        return str(import_module("posemill.api.notebooks").clip_html(self))
+        return str(import_module("posemill.commands.pictures").clip_html(self))
 
     def __len__(self) -> int:
         return len(self.points)
@@ -354,7 +357,12 @@ def fields_of_recipe(recipe: Any) -> dict[str, Any]:
         )
     if not isinstance(interpolated, int) or interpolated < 0:
         raise ValueError(f"interpolate: expected 0 or more frames, got {interpolated!r:.80}")
-    return {"normalized": normalized, "interpolated": interpolated}
+    smoothed = recipe.get("smooth", "none")
+    if smoothed not in SMOOTHINGS:
+        raise ValueError(
+            f"unknown smoothing {str(smoothed)[:80]!r}; known: {', '.join(SMOOTHINGS)}"
+        )
+    return {"normalized": normalized, "interpolated": interpolated, "smoothed": smoothed}
 
 
 def _as_layout(

@@ -20,12 +20,13 @@ import dataclasses
 import inspect
 import os
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     ClassVar,
     TypeVar,
@@ -36,6 +37,7 @@ from typing import (
 )
 
 from posemill.errors import ConfigError
+from posemill.messages import Message, Option
 from posemill.plugins import hint, not_among
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ else:
 
 # Names to choose from: written here, or "module:table", read when they are needed.
 Choices = tuple[str, ...] | str
+# Numbers are stored in 64 bits sooner or later.
+_TOO_LARGE = 1 << 63
 
 
 def setting(
@@ -66,8 +70,10 @@ def setting(
     flags: tuple[str, ...] = (),
     metavar: str = "",
     auto: str = "",
+    argument: bool = False,
+    bare: str = "",
 ) -> Any:
-    """Return a field of a `Settings` class.
+    """Return a field of a `Settings` class, or what is said of a parameter of a command.
 
     Args:
         help: A sentence for `--help`.
@@ -83,12 +89,25 @@ def setting(
         flags: Spellings on the command line; made of the flat name by default.
         metavar: What stands for the value in `--help`.
         auto: What it is where not given, in words, for `--help`: None, 0 or `auto` say little.
+        argument: On the command line it stands without a flag; its `flags` work too.
+        bare: What the flag means where no value follows it.
     """
     meta = {
-        "help": help, "flat": flat, "choices": choices, "is_open": is_open, "least": least,
-        "most": most, "above": above, "convert": convert, "old": old, "flags": flags,
-        "metavar": metavar, "auto": auto,
-    }  # fmt: skip
+        "help": help,
+        "flat": flat,
+        "choices": choices,
+        "is_open": is_open,
+        "least": least,
+        "most": most,
+        "above": above,
+        "convert": convert,
+        "old": old,
+        "flags": flags,
+        "metavar": metavar,
+        "auto": auto,
+        "argument": argument,
+        "bare": bare,
+    }
     if isinstance(default, (list, dict)):
         return dataclasses.field(default_factory=lambda: type(default)(default), metadata=meta)
     return dataclasses.field(default=default, metadata=meta)
@@ -102,7 +121,8 @@ class Field:
         name: In its own class.
         flat: Among all fields of the configuration.
         group: Name of its group; empty at the top level.
-        kind: `str`, `int`, `float`, `bool`, `Path`, `tuple[str, ...]`, `list[float]` or `dict`.
+        kind: `str`, `int`, `float`, `bool`, `Path`, `tuple[str, ...]`, `list[float]`, `dict`, or
+            `object` where `convert` alone knows what it may be.
         is_optional: Whether None is allowed.
         default: Its default; `dataclasses.MISSING` where it is required.
         meta: The arguments of `setting`.
@@ -137,6 +157,9 @@ class Field:
             value = self.meta["convert"](value)
         if value is None and self.is_optional:
             return None
+        if isinstance(value, (int, float)) and not abs(value) < _TOO_LARGE:  # NaN is not either
+            got = value if isinstance(value, float) else "one with too many digits"
+            raise ConfigError(f"{self.flat}: expected a finite number, got {got}")
         value = _in_type(self, value)
         _check_choice(self, value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -155,26 +178,37 @@ def load_choices(choices: Choices) -> tuple[str, ...]:
 
 def _in_type(field: Field, value: Any) -> Any:
     kind = field.kind
+    if kind is object:
+        return value
     if kind is Path and isinstance(value, (str, os.PathLike)):
         return Path(value)
     if kind is str and isinstance(value, os.PathLike):
         return os.fspath(value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if kind is tuple and isinstance(value, str):
+    if kind is tuple and isinstance(value, (str, os.PathLike)):
         return (value,)  # one name, not its letters
     if kind is list and isinstance(value, (list, tuple)):
         value = [float(each) if type(each) is int else each for each in value]
-    if kind is tuple and isinstance(value, list):
+    if kind is tuple and isinstance(value, Iterable) and not isinstance(value, Mapping):
         value = tuple(value)
     if kind is dict and isinstance(value, Mapping):
         value = dict(value)
-    inner = {tuple: str, list: float, dict: object}.get(kind, object)
+    inner: Any = {tuple: (str, os.PathLike), list: float}.get(kind, object)
     fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if not fits or (kind is not str and not all(isinstance(e, inner) for e in _entries(value))):
-        what = {tuple: "a name or a list of names", list: "list of numbers", Path: "path"}
+        what = {
+            tuple: Message("a name or a list of names"),
+            list: Message("list of numbers"),
+            Path: "path",
+        }
         expected = what.get(kind, kind.__name__)
-        raise ConfigError(f"{field.flat}: expected {expected}, got {value!r}")
+        raise ConfigError(
+            "{setting}: expected {expected}, got {value!r}",
+            setting=Option(field.flat),
+            expected=expected,
+            value=value,
+        )
     return value
 
 
@@ -192,11 +226,25 @@ def _check_choice(field: Field, value: Any) -> None:
 
 def _check_limits(field: Field, value: float) -> None:
     least, most, above = (field.meta[name] for name in ("least", "most", "above"))
-    limits = f"at least {least}" if most is None else f"{least} to {most}"
+    limits = (
+        Message("at least {least}", least=least)
+        if most is None
+        else Message("{least} to {most}", least=least, most=most)
+    )
     if above is not None and not value > above:
-        raise ConfigError(f"{field.flat}: expected more than {above}, got {value}")
+        raise ConfigError(
+            "{setting}: expected more than {above}, got {value}",
+            setting=Option(field.flat),
+            above=above,
+            value=value,
+        )
     if (least is not None and not value >= least) or (most is not None and not value <= most):
-        raise ConfigError(f"{field.flat}: expected {limits}, got {value}")
+        raise ConfigError(
+            "{setting}: expected {limits}, got {value}",
+            setting=Option(field.flat),
+            limits=limits,
+            value=value,
+        )
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(setting,))
@@ -212,6 +260,7 @@ class Settings:
     __signature__: ClassVar[inspect.Signature]
     if TYPE_CHECKING:
         _given: frozenset[str]
+        _asked: Mapping[str, Any]
 
     def __init_subclass__(
         cls, *, command: str = "", flat_prefix: str = "", words: type[Settings] | None = None
@@ -244,8 +293,14 @@ class Settings:
         cls = type(self)
         names = [each.name for each in dataclasses.fields(self)]  # type: ignore[arg-type]
         if len(args) > len(names):
-            raise ConfigError(f"expected at most {len(names)} values, got {len(args)}")
-        given = cls.settle(cls.flatten({**dict(zip(names, args, strict=False)), **values}))
+            raise ConfigError(
+                "expected at most {num_names} values, got {num_args}",
+                num_names=len(names),
+                num_args=len(args),
+            )
+        asked = cls.flatten({**dict(zip(names, args, strict=False)), **values})
+        object.__setattr__(self, "_asked", asked)
+        given = cls.settle(asked)
         chosen = {**cls.preset_values(given), **given}
         object.__setattr__(self, "_given", frozenset(given))
         groups: dict[str, dict[str, Any]] = {}
@@ -270,6 +325,11 @@ class Settings:
     def given(self) -> frozenset[str]:
         """Flat names of what the maker gave; the rest are defaults and the preset's."""
         return self._given
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """What the maker gave, by flat name, `words` as they were."""
+        return self._asked
 
     def value(self, field: Field) -> Any:
         """Return the value of one of `all_fields`."""
@@ -320,8 +380,12 @@ class Settings:
         names: dict[str, str] = {}
         for name, value, field in _walk(cls, cls.translate(values), where):
             if before := names.get(field.flat):
-                raise ConfigError(f"{where}{': ' if where else ''}{before} and {name} say the "
-                                  "same thing: give one of them")  # fmt: skip
+                raise ConfigError(
+                    "{where}{before} and {name} say the same thing: give one of them",
+                    where=f"{where}: " if where else "",
+                    before=before,
+                    name=name,
+                )
             flat[field.flat], names[field.flat] = value, name
         return flat
 
@@ -342,7 +406,11 @@ def _value(cls: type[Settings], field: Field, chosen: Mapping[str, Any]) -> Any:
     if field.flat in chosen:
         return chosen[field.flat]
     if field.default is dataclasses.MISSING:
-        raise ConfigError(f"{field.flat} is missing; see posemill {cls._command} --help")
+        raise ConfigError(
+            "{setting} is missing; see posemill {command} --help",
+            setting=Option(field.flat),
+            command=cls._command,
+        )
     return field.default  # a list or a table is copied by the check
 
 
@@ -362,8 +430,15 @@ def _walk(
         else:
             known = [*cls.all_fields(), *(each.name for each in cls.all_fields().values())]
             known += cls.words()
-            near = hint(name, known) or f"; see: posemill {cls._command} --help"
-            raise ConfigError(f"{where}{': ' if where else ''}unknown setting {name!r}{near}")
+            near = hint(name, known) or Message(
+                "; see: posemill {command} --help", command=cls._command
+            )
+            raise ConfigError(
+                "{where}unknown setting {name!r}{near}",
+                where=f"{where}: " if where else "",
+                name=name,
+                near=near,
+            )
 
 
 def find_field(cls: type[Settings], name: str, *, group: str = "") -> Field | None:
@@ -378,19 +453,45 @@ def _fields_of(cls: type[Settings], types_: Mapping[str, Any]) -> Iterator[Field
             for inner in declared.all_fields().values():
                 yield dataclasses.replace(inner, group=each.name)
             continue
-        kinds = [kind for kind in _union(declared) if kind is not type(None)]
         default: Any = each.default
         if each.default_factory is not dataclasses.MISSING:
             default = each.default_factory()
-        yield Field(
-            name=each.name,
-            flat=each.metadata["flat"] or cls._flat_prefix + each.name,
-            group="",
-            kind=_plain(kinds[0]),
-            is_optional=len(kinds) < len(_union(declared)),
-            default=default,
-            meta=each.metadata,
-        )
+        flat = each.metadata["flat"] or cls._flat_prefix + each.name
+        yield dataclasses.replace(field_of(each.name, declared, default, each.metadata), flat=flat)
+
+
+def field_of(name: str, declared: Any, default: Any, meta: Mapping[str, Any]) -> Field:
+    """Return what is known of a field, or of a parameter of a command.
+
+    Args:
+        name: Its name.
+        declared: Its type.
+        default: Its default; `dataclasses.MISSING` where it is required.
+        meta: The arguments of `setting`.
+    """
+    members = [_plain(member) for member in _union(declared)]
+    kinds = [member for member in members if member is not type(None)]
+    several = {Iterable, Sequence, tuple} & set(kinds)
+    kind = Path if os.PathLike in kinds else tuple if several else kinds[0]
+    if several and os.PathLike in kinds:
+        kind = tuple
+    return Field(
+        name=name,
+        flat=name,
+        group="",
+        kind=object if kind is Any else kind,
+        is_optional=len(kinds) < len(members),
+        default=default,
+        meta=meta,
+    )
+
+
+def load_field(name: str, annotation: Any, default: Any) -> Field | None:
+    """Return the field of a parameter: `Annotated[type, setting(…)]`; None where it is none."""
+    if get_origin(annotation) is not Annotated:
+        return None
+    declared, said = get_args(annotation)[:2]
+    return field_of(name, declared, default, said.metadata)
 
 
 def _parameter(field: Field) -> inspect.Parameter:

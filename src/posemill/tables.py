@@ -91,7 +91,9 @@ def read_table(
         try:
             yield from _read(handle, names)
         except UnicodeError as error:
-            raise TableError(f"is not {encoding.upper()} text: {error}") from error
+            raise TableError(
+                "is not {encoding} text: {error}", encoding=encoding.upper(), error=error
+            ) from error
 
 
 def _read(lines: Iterable[str], names: Sequence[str]) -> Iterator[Line]:
@@ -110,7 +112,7 @@ def split_lines(
         first, skipped = next(lines, ""), 1
     delimiter, header = _split_header(first, names, told[1] if told else "")
     if len({plain_name(name) for name in header}) < len(header):
-        raise TableError(f"line {skipped + 1}: a column twice in {header}")
+        raise TableError("line {line}: a column twice in {header}", line=skipped + 1, header=header)
     return header, _rows(_fields_of(lines, delimiter), header, skipped + 1)
 
 
@@ -122,12 +124,17 @@ def _rows(reader: Any, header: list[str], skipped: int) -> Iterator[tuple[int, l
                 continue
             if any(field.strip() for field in fields[len(header) :]) or len(fields) < len(header):
                 raise TableError(
-                    f"line {number}: expected {len(header)} fields as in the first line, got "
-                    f"{len(fields)}"
+                    "line {number}: expected {num_columns} fields as in the first line, got "
+                    "{num_fields}",
+                    number=number,
+                    num_columns=len(header),
+                    num_fields=len(fields),
                 )
             yield number, fields
     except csv.Error as error:
-        raise TableError(f"line {skipped + reader.line_num}: {error}") from error
+        raise TableError(
+            "line {line}: {error}", line=skipped + reader.line_num, error=error
+        ) from error
 
 
 def _fields_of(lines: Iterable[str], delimiter: str) -> Any:
@@ -156,6 +163,8 @@ def _split_header(first: str, names: Sequence[str], told: str) -> tuple[str, lis
             return delimiter, [known.get(plain_name(name), name) for name in found]
         columns = max(columns, found, key=len)
     raise TableError(
-        f"line 1: expected a column {names[0]!r}, got {columns}; columns are separated by a comma, "
-        "a semicolon or a tab"
+        "line 1: expected a column {names!r}, got {columns}; columns are separated by a comma, a "
+        "semicolon or a tab",
+        names=names[0],
+        columns=columns,
     )

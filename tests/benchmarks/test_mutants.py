@@ -69,10 +69,10 @@ def test_texts_and_types_are_left_alone(mutants: Any, source: str) -> None:
 
 
 def test_the_mirrored_tests_come_first_and_then_those_that_import(mutants: Any) -> None:
-    stages = mutants.tests_of(ROOT, "src/posemill/stores/lock.py")
-    assert stages[0] == ["tests/stores/test_lock.py"]
+    stages = mutants.tests_of(ROOT, "src/posemill/runs/lock.py")
+    assert stages[0] == ["tests/runs/test_lock.py"]
     assert "tests/jobs/extract/test_status.py" in stages[1]
-    assert "tests/stores/test_run.py" in stages[2]
+    assert "tests/runs/test_run.py" in stages[2]
     named = [name for stage in stages for name in stage]
     assert len(set(named)) == len(named)
     (alone, *_) = mutants.tests_of(ROOT, "src/posemill/geometry.py")

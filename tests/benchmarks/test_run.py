@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import run
-from benchmarks.figures import FIGURES, Benchmark, Figure
-from benchmarks.shared.document import Row, write_tables
+from benchmarks.figures import FIGURES, HEADLINES, Benchmark, Figure
+from benchmarks.shared.document import Row, write_headlines, write_tables
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "benchmarks"
@@ -146,9 +146,20 @@ def test_tables_are_written_between_the_markers_and_the_text_stays() -> None:
 
 
 def test_the_page_has_a_place_for_every_figure() -> None:
-    rows = [Row(figure, problem="not run yet") for figure in FIGURES]
-    written = write_tables((ROOT / "docs" / "benchmarks.md").read_text(), rows, {})
+    rows = [Row(figure, 1.0) for figure in FIGURES]
+    written = write_tables((ROOT / "docs" / "all_benchmarks.md").read_text(), rows, {})
     assert all(figure.what in written for figure in FIGURES)
+
+
+def test_the_headlines_are_those_of_the_page_of_all_tables() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    tables = (ROOT / "docs" / "all_benchmarks.md").read_text()
+    assert write_headlines(page, tables, HEADLINES) == page
+    assert set(HEADLINES) <= {figure.name for figure in FIGURES}
+    empty = write_tables(tables, [Row(figure, 7.0) for figure in FIGURES], {})
+    changed = write_headlines(page, empty, HEADLINES)
+    assert changed.count("**7.00**") > 10
+    assert all(what in changed for what in HEADLINES.values())
 
 
 def test_figures_have_names_of_their_own_and_modules_that_exist() -> None:

@@ -33,6 +33,17 @@ def test_the_simulation_ends_with_every_frame_and_says_what_it_took(options, tmp
     assert all(found[name].value > 0 for name in seconds)
 
 
+def test_of_64_workers_on_two_machines_half_go_away_and_the_run_ends_complete(options, tmp_path):
+    found = scale.lose_a_machine(options, tmp_path)
+    assert found.value == 0
+    run = posemill.open_run((tmp_path / "bucket" / "two-machines").as_uri())
+    assert run.is_finished
+    assert not run.failures()
+    # What was under way on the machine that went away was done again, and counts once.
+    assert sum(count.frames_out for count in run.counts) == 6000
+    assert len(run.clip_ids()) == len(scale.make_clips(6000, 115))
+
+
 def test_long_clips_are_committed_in_pieces_and_go_on_behind_them(options, tmp_path):
     options.clip_frames = 3000
     clips = scale.make_clips(6000, 3000)

@@ -21,9 +21,9 @@ from posemill.errors import (
 from posemill.formats import FORMATS, Recipe, get_format
 from posemill.inspection.summary import describe, summarize
 from posemill.records import PoseClip
-from posemill.stores.commits import Failure
-from posemill.stores.manifest import Manifest
-from posemill.stores.writer import RunWriter
+from posemill.runs.manifest import Manifest
+from posemill.runs.queries import Failure
+from posemill.runs.writer import RunWriter
 
 Maker = Callable[..., PoseClip]
 
@@ -210,7 +210,7 @@ def test_a_split_that_has_no_clips_yet_can_be_looked_at_and_not_converted(
     writer.finish()
     source = ClipInput(tmp_path / "run")
     assert [clip.clip_id for clip in source.clips_so_far()] == ["a"]
-    with pytest.raises(RunError, match=r"split 'dev' holds no clips; .* \(--splits train\)"):
+    with pytest.raises(RunError, match=r"split 'dev' holds no clips; .* \(splits=.train.\)"):
         list(source.clips())
 
 

@@ -199,5 +199,37 @@ def test_ffmpeg_stays_loud_as_long_as_any_thread_listens():
     with losses_pyav._LOUD:
         with losses_pyav._LOUD:
             pass
-        assert av.logging.get_level() == av.logging.ERROR
+        assert av.logging.get_level() == av.logging.INFO
     assert av.logging.get_level() == before
+
+
+def test_a_stream_without_a_known_end_that_stops_after_a_fault_is_not_whole() -> None:
+    watch = watch_of("matroska,webm", "vp9")
+    watch.check(frame_at(0))
+    with watch.listen():
+        av.logging.log(av.logging.ERROR, "matroska,webm", "no block here")
+    with pytest.raises(DamageError, match=r"ends after a fault .*no block here"):
+        watch.finish()
+
+
+@pytest.mark.parametrize("level", [av.logging.WARNING, av.logging.INFO])
+def test_only_asf_is_heard_below_errors(level: int) -> None:
+    for name, is_heard in (("asf", True), ("h264", False)):
+        watch = watch_of()
+        with watch.listen():
+            av.logging.log(level, name, f"freeing a part {level} {name}")
+        assert watch.has_heard == is_heard
+
+
+def test_what_is_logged_while_a_file_is_opened_makes_a_gap_suspicious(tmp_path: Path) -> None:
+    path = tmp_path / "a.wmv"
+    write(path, "wmv2", None)
+    assert read(path) == (NUM_FRAMES, "")
+    whole = path.read_bytes()
+    # The third frame in stream 1, from its byte 0 on: now of stream 5, which is not there.
+    changed = whole.replace(b"\x01\x03\0\0\0\0\x08", b"\x05\x03\0\0\0\0\x08")
+    assert changed != whole
+    path.write_bytes(changed)
+    number, error = read(path)
+    assert number == 2
+    assert "about 1 frame is missing here" in error

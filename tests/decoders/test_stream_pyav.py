@@ -10,7 +10,13 @@ import av
 import numpy as np
 import pytest
 
-from posemill.decoders.stream_pyav import Clock, DamageError, describe, read_orientation
+from posemill.decoders.stream_pyav import (
+    Clock,
+    DamageError,
+    describe,
+    read_orientation,
+    resize_rgb,
+)
 
 
 def clock(
@@ -87,3 +93,11 @@ def test_an_error_is_told_in_the_words_of_ffmpeg() -> None:
     assert describe(error) == "Invalid data"
     logged = av.error.InvalidDataError(1, "Invalid data", "a.mp4", (16, "h264", " no frame! "))
     assert describe(logged) == "no frame!"
+
+
+def test_a_frame_of_the_wanted_size_is_not_touched_and_another_one_is_scaled() -> None:
+    pixels = np.full((4, 6, 3), 77, np.uint8)
+    assert resize_rgb(pixels, (6, 4)) is pixels
+    scaled = resize_rgb(pixels, (4, 6))
+    assert scaled.shape == (6, 4, 3)
+    assert (scaled == 77).all()

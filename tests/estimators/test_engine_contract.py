@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -25,8 +25,29 @@ NO_PICTURES = {
 }
 
 
+@pytest.fixture(scope="module")
+def engines() -> Iterator[Callable[[str, dict[str, Any]], Estimator]]:
+    """Return a function that opens an engine; with the same options it is the same one."""
+    opened: dict[str, Estimator] = {}
+
+    def get(name: str, options: dict[str, Any]) -> Estimator:
+        key = f"{name} {options}"
+        if key not in opened:
+            opened[key] = open_estimator(name, **options)
+        return opened[key]
+
+    yield get
+    for engine in opened.values():
+        engine.close()
+
+
 class OurContract(EngineContract):
     """What all of ours do beside it."""
+
+    @pytest.fixture
+    def engine(self, engines: Callable[[str, dict[str, Any]], Estimator]) -> Estimator:
+        """One for all tests: what an earlier one left behind must not show."""
+        return engines(self.name, dict(self.options))
 
     def test_what_is_no_picture_is_refused_with_its_shape(
         self, engine: Estimator, frames: list[Frame]

@@ -339,12 +339,13 @@ def test_ps_shows_which_worker_a_process_is(functions):
 
 
 def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_workers(functions):
-    executor = ProcessExecutor(2, Limits(timeout_seconds=1))
-    tasks = iter([("plain", 0), ("plain", 1), ("plain", 2), ("plain", 3)])
+    # Long enough that a worker of a busy machine is not taken for silent.
+    executor = ProcessExecutor(2, Limits(timeout_seconds=3))
+    tasks = iter([("plain", 0), ("plain", 1)])
     kinds = []
     for event in executor.run(functions.make_function, lambda: next(tasks, None)):
         kinds.append(type(event))
         if isinstance(event, Message):
-            time.sleep(1.6)  # as a commit to a store that does not answer
+            time.sleep(3.6)  # as a commit to a store that does not answer
     assert Died not in kinds
-    assert kinds.count(Finished) == 4
+    assert kinds.count(Finished) == 2

@@ -145,7 +145,7 @@ def test_a_folder_of_splits_is_read_as_one(tmp_path: Path) -> None:
         ({"keypoints": np.ones((5, 143, 3)), "video_ids": np.array(["a", "b", "b", "a", "b"])},
          r"behind each other, but 'a' of video_ids begins again at frame 3; sort the frames"),
         ({"keypoints": np.full((2, 143, 3), 365.0)},
-         r"got pixels \(their median is 365\) .*not known; give it by --size WIDTHxHEIGHT"),
+         r"got pixels \(their median is 365\) .*not known; give it by size=.WIDTHxHEIGHT"),
         ({"keypoints": np.full((2, 18, 2), 365), "sizes_wh": np.array([[640, 480], [0, 0]])},
          r"got pixels \(their median is 365\)"),
         ({"keypoints": np.array([[{}]], object)}, "Python objects; unpickling it could run code"),
@@ -276,3 +276,19 @@ def test_what_it_holds_is_declared() -> None:
         layouts=("holistic-143", "any"),
         has_mask=True,
     )
+
+
+@pytest.mark.parametrize("name", ["A.NPZ", "B.Pkl", "C.POSE", "D.JSON"])
+def test_endings_in_capitals_are_known(tmp_path: Path, name: str) -> None:
+    from posemill.formats import detect_format, format_for, get_format
+
+    written = {"A.NPZ": "npz", "B.Pkl": "pkl", "C.POSE": "pose", "D.JSON": "coco"}[name]
+    skeleton = "coco-17" if written == "coco" else "holistic-143"
+    clips = [make_clip(1, skeleton=skeleton)]
+    target = tmp_path / name.lower()
+    get_format(written).write(clips, target, recipe=Recipe())
+    target.rename(tmp_path / name)
+    found = detect_format(tmp_path / name)
+    assert found.name == written
+    assert len(list(found.read(tmp_path / name))) == 1
+    assert written in ("coco", "pose") or format_for(tmp_path / name) == written

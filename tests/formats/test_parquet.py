@@ -127,6 +127,23 @@ def test_a_row_group_larger_than_the_free_memory_is_refused(
         list(PARQUET.read(tmp_path / "a.parquet"))
 
 
+def test_a_clip_that_takes_more_memory_than_is_free_is_refused_before_it_is_all_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clip = make_clip(1, skeleton="openpose-18", frames=2)
+    PARQUET.write([clip], tmp_path / "a.parquet", recipe=Recipe())
+    one = pq.read_table(tmp_path / "a.parquet").slice(0, 1)
+    with pq.ParquetWriter(tmp_path / "a.parquet", one.schema, compression="zstd") as writer:
+        for _ in range(5):
+            writer.write_table(pa.concat_tables([one] * 1000).combine_chunks())
+    monkeypatch.setattr("posemill.formats.parquet._BOMB_BYTES", 1 << 20)
+    assert len(next(PARQUET.read(tmp_path / "a.parquet"))) == 5000
+    monkeypatch.setattr("posemill.formats.parquet.free_memory", lambda: 3 << 20)
+    said = r"clip 'clip_1' has so many frames that 3145728 bytes of free memory are too few"
+    with pytest.raises(FormatError, match=said):
+        list(PARQUET.read(tmp_path / "a.parquet"))
+
+
 def test_what_it_holds_is_declared() -> None:
     assert_declares(
         PARQUET,

@@ -13,8 +13,8 @@ import posemill
 from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError, FormatError
 from posemill.records import OtherPeople, PoseClip
-from posemill.stores.manifest import Manifest
-from posemill.stores.writer import RunWriter
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
 
 SIZE = np.array([200, 100], np.int32)
 

@@ -110,7 +110,7 @@ def test_pixels_of_another_maker_are_divided_by_the_size_that_is_given(tmp_path:
 
 def test_pixels_of_pictures_whose_size_is_not_known_are_refused(tmp_path: Path) -> None:
     path = dump(tmp_path / "a.pkl", in_pixels(make_clip(1), 640, 480))
-    message = r"a\.pkl: expected x and y divided .* got pixels \(their median is \d+\) of .*--size"
+    message = r"a\.pkl: expected x and y divided .* got pixels \(their median is \d+\) of .*size="
     with pytest.raises(FormatError, match=message):
         list(PKL.read(path))
 
@@ -142,3 +142,19 @@ def test_what_it_holds_is_declared() -> None:
             "clips without frames",
         ),
     )
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_paths_that_speak_of_annotations_make_no_pyskl(tmp_path: Path, protocol: int) -> None:
+    from posemill.formats import detect_format
+
+    parts = {"pose": np.zeros((33, 3)), "face": None, "left_hand": None, "right_hand": None}
+    pyskl = {"split": {"train": ["x"]}, "annotations": [{"frame_dir": "x"}]}
+    (tmp_path / "b.pkl").write_bytes(pickle.dumps(pyskl, protocol=protocol))
+    assert detect_format(tmp_path / "b.pkl").name == "pyskl"
+    clip = {"keypoints": [parts], "image_paths": ["data/annotations/1.png"], "video_ids": ["a"]}
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps({"train": clip}, protocol=protocol))
+    assert detect_format(tmp_path / "a.pkl").name == "pkl"
+    clip = {"image_paths": ["data/annotations/1.png"], "video_ids": ["a"], "keypoints": [parts]}
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps({"train": clip}, protocol=protocol))
+    assert detect_format(tmp_path / "a.pkl").name == "pkl"

@@ -100,7 +100,7 @@ def test_a_size_given_by_the_user_stands_in_for_a_missing_one(tmp_path: Path) ->
 
 def test_pictures_of_unknown_size_cannot_become_pixels(tmp_path: Path) -> None:
     clip = make_clip(1, skeleton="coco-133", size_wh=(0, 0))
-    with pytest.raises(FormatError, match=r"pyskl holds pixels, but the picture size of .*--size"):
+    with pytest.raises(FormatError, match=r"pyskl holds pixels, but the picture size of .*size"):
         PYSKL.write([clip], tmp_path / "a.pkl", recipe=Recipe())
 
 

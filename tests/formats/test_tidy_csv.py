@@ -50,7 +50,7 @@ def foreign(names: list[str], *, separator: str = ",", order: str = "clip frame 
         foreign([f"joint {number}" for number in range(18)]),
         "\ufeff" + foreign(NAMES),
     ],
-    ids=["plain", "semicolon", "tab", "numbers", "other names", "marked"],
+    ids=["plain", "semicolon", "tab", "numbers", "numbered names", "marked"],
 )
 def test_tables_of_others_are_read(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(text, encoding="utf-8")
@@ -108,7 +108,7 @@ def test_the_ending_of_a_file_names_its_format(name: str, expected: str) -> None
 def test_an_ending_that_names_none_or_several_is_said() -> None:
     with pytest.raises(FormatError, match=r"a\.json: '\.json' could be .*coco; give the format by"):
         format_for(Path("a.json"))
-    with pytest.raises(FormatError, match=r"out: its ending names none; give the format by --to"):
+    with pytest.raises(FormatError, match=r"out: its ending names none; give the format by to"):
         format_for(Path("out"))
 
 
@@ -138,6 +138,22 @@ def test_names_of_another_skeleton_with_as_many_points_are_refused(tmp_path: Pat
         list(CSV.read(path))
     numbered = write_table(tmp_path / "numbers.csv", list(map(str, range(17))), [("a", 0)])
     assert [clip.skeleton_name for clip in CSV.read(numbered)] == ["coco-17"]
+
+
+def test_names_that_are_none_of_ours_are_refused_instead_of_read_by_place(tmp_path: Path) -> None:
+    names = ["Pelvis", "RHip", "RKnee", "RAnkle", "LHip", "LKnee", "LAnkle", "Spine1", "Neck2",
+             "Head2", "Site", "LShoulder", "LElbow2", "LWrist2", "RShoulder2", "RElbow2",
+             "RWrist2"]  # fmt: skip
+    path = write_table(tmp_path / "others.csv", names, [("a", 0)])
+    with pytest.raises(FormatError, match="'pelvis'"):
+        list(CSV.read(path))
+
+
+def test_names_choose_among_skeletons_with_as_many_points(tmp_path: Path) -> None:
+    for skeleton in ("coco-17", "openpose-18", "holistic-143"):
+        names = list(reversed(get_skeleton(skeleton).point_names))
+        path = write_table(tmp_path / f"{skeleton}.csv", names, [("a", 0)])
+        assert [clip.skeleton_name for clip in CSV.read(path)] == [skeleton]
 
 
 def test_a_table_sorted_by_frame_is_refused_instead_of_giving_clips_twice(tmp_path: Path) -> None:

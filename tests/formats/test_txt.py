@@ -56,7 +56,7 @@ def test_a_folder_of_another_maker_needs_a_size(tmp_path: Path) -> None:
     assert (clip.split, clip.clip_id, len(clip)) == ("dev", "clip", 3)
     assert clip.mask[:, 0].tolist() == [True, False, False]  # 9 comes before 10
     np.testing.assert_allclose(clip.points[0, 0], (10.5 / 256, 5 / 128, 0))
-    with pytest.raises(FormatError, match="sizes are not known; give one by --size"):
+    with pytest.raises(FormatError, match="sizes are not known; give one by size"):
         list(TXT.read(path))
 
 
@@ -173,3 +173,21 @@ def test_pictures_that_are_clips_of_their_own_have_their_files_side_by_side(
         np.testing.assert_allclose(back.points[..., :2], clip.points[..., :2], atol=1e-5)
     TXT.write(clips[:2], tmp_path / "other", recipe=Recipe(replace={"a": "b"}))
     assert (tmp_path / "other/b/x.txt").read_bytes() == files[1].read_bytes()
+
+
+def test_a_folder_with_a_readme_is_no_text_of_frames(tmp_path: Path) -> None:
+    (tmp_path / "README.txt").write_text("What lies here.\n")
+    with pytest.raises(FormatError, match="none of the formats known"):
+        detect_format(tmp_path)
+    folder_with(tmp_path, a="\n".join(LINES))
+    assert detect_format(tmp_path).name == "txt"
+
+
+def test_a_picture_whose_name_has_a_backslash_stays_in_the_folder(tmp_path: Path) -> None:
+    names = ("..\\..\\evil.png", "b.png")
+    clip = make_clip(1, skeleton="openpose-18", frames=2, image_paths=names)
+    TXT.write([clip], tmp_path / "out", recipe=Recipe())
+    written = [path.name for path in (tmp_path / "out").rglob("*.txt")]
+    assert sorted(written) == ["..%5C..%5Cevil.txt", "b.txt"]
+    (back,) = TXT.read(tmp_path / "out")
+    assert back.image_paths == names

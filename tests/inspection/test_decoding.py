@@ -8,10 +8,10 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from cli_runner import CliRunner
 
 import posemill
-from posemill.cli.app import build_app
+from posemill.commands.line import run_line
 from posemill.config import ExtractConfig, FramesConfig
 from posemill.decoders import choice, open_video
 from posemill.errors import ConfigError, DecodeError, SourceError
@@ -19,7 +19,7 @@ from posemill.inspection import decoding
 from posemill.inspection.decoding import DecodeSpeed, measure_decoders
 from posemill.jobs.extract.run import extract
 from posemill.jobs.frames.run import write_frames
-from posemill.stores.manifest import Manifest
+from posemill.runs.manifest import Manifest
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def video(tmp_path):
 
 
 def bench(*arguments):
-    return CliRunner().invoke(build_app(), ["bench", "decode", *map(str, arguments)])
+    return CliRunner().invoke(run_line, ["bench", "decode", *map(str, arguments)])
 
 
 def test_every_decoder_is_measured_in_every_way_and_the_quickest_is_remembered(video, tmp_path):

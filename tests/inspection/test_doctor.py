@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from cli_runner import CliRunner
 
 from posemill import __version__
-from posemill.cli.app import build_app
+from posemill.commands.line import run_line
 from posemill.inspection import doctor
 from posemill.inspection.doctor import diagnose, missing_by_extra
 from posemill.jobs.extract import workers
@@ -68,7 +68,7 @@ def test_the_limits_of_a_container_are_shown_with_what_sets_them(
         monkeypatch.setattr(doctor, name, lambda limit=limit: limit)
     monkeypatch.setattr(workers, "count_cores", lambda: 64)
     monkeypatch.setattr(workers, "memory_limit", lambda: memory)
-    lines = CliRunner().invoke(build_app(), ["doctor"]).stdout.splitlines()
+    lines = CliRunner().invoke(run_line, ["doctor"]).stdout.splitlines()
     said = {line[:15].strip(): line[15:].strip() for line in lines}
     assert said["usable cores"] == f"3 ({quota.reason})"
     assert said["usable memory"] == f"4.3 GB ({memory.reason})"
@@ -129,7 +129,7 @@ def test_two_builds_of_one_package_are_a_warning(monkeypatch: pytest.MonkeyPatch
 
 def test_a_missing_package_is_a_problem_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_versions(monkeypatch, pyarrow=None)
-    result = CliRunner().invoke(build_app(), ["doctor"])
+    result = CliRunner().invoke(run_line, ["doctor"])
     assert result.exit_code == 1
     assert "problem: pyarrow is not installed; run: pip install posemill" in result.stdout
 
@@ -237,13 +237,13 @@ def test_the_command_names_the_pip_command_of_a_missing_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(doctor, "_extras", lambda: {"formats": ["h5py"], "dev": []})
-    result = CliRunner().invoke(build_app(), ["doctor"])
+    result = CliRunner().invoke(run_line, ["doctor"])
     assert result.exit_code == 0, result.output
     assert "missing h5py; run: pip install 'posemill[formats]'" in result.stdout
 
 
 def test_json_holds_all_the_facts() -> None:
-    result = CliRunner().invoke(build_app(), ["doctor", "--json"])
+    result = CliRunner().invoke(run_line, ["doctor", "--json"])
     assert set(json.loads(result.stdout)) == {
         "versions", "machine", "devices", "providers", "gpus", "cache", "extras", "engines",
         "cluster", "problems", "warnings", "tried",

@@ -22,7 +22,7 @@ from posemill.inspection.summary import (
     summarize,
 )
 from posemill.records import PoseClip
-from posemill.stores.commits import Failure
+from posemill.runs.queries import Failure
 
 Maker = Callable[..., PoseClip]
 

@@ -36,7 +36,7 @@ def test_doctor_survives_a_library_that_traps_and_says_which(tmp_path: Path) -> 
     assert tried["opencv"]["seconds"]["a picture"] > 0
     (problem,) = found["problems"]
     assert problem.startswith(f"onnxruntime was tried on this machine and failed: {reason}. ")
-    assert "--engine-option runtime=litert" in problem
+    assert "engine_options={'runtime': 'litert'}" in problem
     if "bf16" in tried:
         assert set(tried["bf16"]["seconds"]) == {"fp32", "bf16"}
     # The second start tries nothing again, and shows the same in words.

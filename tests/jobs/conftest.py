@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from posemill.config import ExtractConfig
-from posemill.stores.reader import open_run
+from posemill.runs.reader import open_run
 
 RED, GREEN, BLUE = (0, 0, 255), (0, 255, 0), (255, 0, 0)  # as OpenCV has them
 

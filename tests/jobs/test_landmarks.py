@@ -163,7 +163,7 @@ def test_room_is_asked_for_before_the_work_and_nothing_is_left(tmp_path, monkeyp
     assert reserved == [560, 56, 8]
     assert list(tmp_path.iterdir()) == []
     np.savez(tmp_path / "a.npz", keypoints=np.zeros((1, 3, 3)))
-    with pytest.raises(ConfigError, match=r"a\.npz is there already, .*--overwrite"):
+    with pytest.raises(ConfigError, match=r"a\.npz is there already, .*overwrite"):
         check_out(tmp_path / "a.npz")
     check_out(tmp_path / "a.npz", overwrite=True)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from posemill import language
-from posemill.language import chosen_language, split_help, translate, word
+from posemill.language import chosen_language, translate, word
 
 NAMES = ("POSEMILL_LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 
@@ -47,10 +47,6 @@ def test_our_own_setting_goes_before_the_locale(
      "all：8 个片段，64 帧，另有 2 个长度未知的视频"),
     ("plan: 2 processes x 1 thread on cpu, at most 9642 MB each",
      "计划：2 个进程 x 1 线程，设备 cpu，每个最多 9642 MB"),
-    ("posemill: unknown setting 'epoch'; did you mean 'epochs'?",
-     "posemill：没有 'epoch' 这个设置；是不是想写 'epochs'？"),
-    ("posemill: unknown format 'p k'; known: npz, pkl",
-     "posemill：没有 'p k' 这个 format；可用：npz, pkl"),
     ("posemill: training needs 'torch'; run: pip install 'posemill[train]'",
      "posemill：训练需要 'torch'；请运行：pip install 'posemill[train]'"),
     ("posemill: a sentence nobody translated", "posemill：a sentence nobody translated"),
@@ -60,7 +56,6 @@ def test_our_own_setting_goes_before_the_locale(
     ("sizes of pictures, frame positions, label",) * 2, ("words nobody wrote, 3 failed",) * 2,
     ("continued after step 3 of 6", "从第 3 步之后继续（共 6 步）"),
     ("What the network expects of pixels.", "网络要求的像素取值方式。"),
-    ("a whole number of at least 1", "整数，不小于 1"),
     ("400 of 468 points of face (holistic-543 as holistic-143)",
      "face（holistic-543 转为 holistic-143）的 468 个点中的 400 个"),
     ("not kept: scores (1 where found); words nobody translated; clips without frames",
@@ -71,8 +66,6 @@ def test_our_own_setting_goes_before_the_locale(
      "总共约 0 秒：太短，多进程不划算"),
     ("40% of the time waits for data with no loader process on 2 cores: try --workers 1",
      "40% 的时间在等待数据（没有加载进程，2 核）：可试 --workers 1"),
-    ("'a: b.png': truncated: this PNG stops before its end; copy it again",
-     "'a: b.png'：截断：这个 PNG 没有到结尾就中断了；请重新复制"),
     ("r was begun with other options, so it cannot go on with these:\n  a: the run has 1, now it "
      "is 2\n  b: the run has 3, now it is 4\nuse the same options, or another folder",
      "r 开始时用的是别的选项，不能用这些选项继续：\n  a：该运行是 1，现在是 2\n"
@@ -102,12 +95,6 @@ def test_words_of_ours_are_translated_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert word("finished") == "finished"
 
 
-def test_help_is_taken_apart() -> None:
-    assert split_help("What. (default: a (b)) {x.y:z}") == ("What.", "a (b)", "x.y:z")
-    assert split_help("Write {split}_a.npz") == ("Write {split}_a.npz", "", "")
-    assert split_help("One. {a:b}") == ("One.", "", "a:b")
-
-
 def test_without_its_catalogue_it_speaks_english(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +120,7 @@ def test_a_chinese_process_says_help_and_usage_errors_in_chinese() -> None:
     assert "显示本帮助并退出。" in said
     wrong = run("extrct", chosen="zh")
     assert wrong.returncode == 2
-    assert "没有 'extrct' 这个命令。是不是想用 'extract'" in wrong.stderr
+    assert "没有这个命令 'extrct'；是不是想写 'extract'" in wrong.stderr
     assert "缺少参数 'RUN_OR_FILE'。" in run("view", chosen="zh").stderr
     gone = run("status", "nowhere", chosen="zh")
     assert gone.returncode == 2
@@ -143,7 +130,7 @@ def test_a_chinese_process_says_help_and_usage_errors_in_chinese() -> None:
 def test_english_needs_no_gettext() -> None:
     code = (
         "import sys; from posemill.language import translate; translate('all well');"
-        "assert 'posemill.cli.help_page' not in sys.modules;"
+        "assert 'posemill.commands.help_page' not in sys.modules;"
         "import posemill.language as l; assert not l._load.cache_info().currsize"
     )
     environment = {**os.environ, "POSEMILL_LANG": "en"}
@@ -152,8 +139,8 @@ def test_english_needs_no_gettext() -> None:
 
 def test_the_list_of_commands_loads_no_table() -> None:
     code = (
-        "import sys; from typer.testing import CliRunner; from posemill.cli.app import build_app;"
-        "assert CliRunner().invoke(build_app(), ['--help']).exit_code == 0;"
+        "import sys; from posemill.commands.line import run_line;"
+        "assert run_line(['--help']) == 0;"
         "assert 'numpy' not in sys.modules"
     )
     for chosen in ("en", "zh"):

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from posemill.errors import DecodeError
+from posemill.jobs.extract.reading import read_clip
 from posemill.records import Clip
 from posemill.sources import find_clips
 from posemill.sources.frames import (
     count_frames,
     frame_path,
     list_frames,
-    read_clip,
     with_frame_count,
 )
 
@@ -56,14 +56,6 @@ def test_a_bad_frame_is_an_error_in_its_place_and_the_rest_comes(
     assert paths[1] == str(tmp_path / "a" / "1.png")
 
 
-def test_a_given_list_of_names_is_used(tmp_path: Path, make_tree: MakeTree) -> None:
-    make_tree(tmp_path, "a/0.png", "a/1.png")
-    [clip] = find_clips(tmp_path)
-    [(index, path, content)] = read_clip(clip, names=["gone.png"])
-    assert isinstance(content, DecodeError)
-    assert (index, path, content.reason) == (0, str(tmp_path / "a" / "gone.png"), "missing")
-
-
 def test_a_single_picture_is_its_own_list(tmp_path: Path, make_tree: MakeTree) -> None:
     make_tree(tmp_path, "x.txt", "me.png")
     [clip] = find_clips(tmp_path / "me.png")
@@ -82,6 +74,27 @@ def test_a_video_and_a_window_of_it_are_read(
     assert brightness(window) == list(enumerate(value for _, value in whole[3:7]))
     assert brightness(window, start_index=2) == [(2, whole[5][1]), (3, whole[6][1])]
     assert {path for _, path, _ in read_clip(window)} == {None}
+
+
+def test_a_clip_at_a_uri_is_read_as_on_a_disk(
+    tmp_path: Path, make_tree: MakeTree, make_video: Callable[..., Path]
+) -> None:
+    make_tree(tmp_path, "a/0.png", "a/1.png")
+    (tmp_path / "a" / "1.png").write_bytes(b"")
+    video = make_video(tmp_path / "b.mp4")
+    for path, kind in ((tmp_path / "a", "frames"), (video, "video")):
+        here = Clip("x", str(path), kind)  # type: ignore[arg-type]
+        there = Clip("x", f"file://{path}", kind)  # type: ignore[arg-type]
+        assert brightness(there) == brightness(here)
+    gone = Clip("x", f"file://{tmp_path}/gone", "frames")
+    assert brightness(gone) == [(0, "missing")]
+
+
+def test_a_video_that_ends_before_it_is_noticed(
+    tmp_path: Path, make_video: Callable[..., Path]
+) -> None:
+    clip = Clip("a", str(make_video(tmp_path / "a.mp4")), "video", num_frames=12)
+    assert brightness(clip)[-1] == (10, "ends too early")
 
 
 def test_a_cut_video_ends_with_its_error(tmp_path: Path, make_video: Callable[..., Path]) -> None:

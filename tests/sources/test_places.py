@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from posemill.errors import ConfigError, SourceError, StorageError
+from posemill.places import ChangedError, Entry, Storage, open_storage, split_uri
 from posemill.sources import find_clips
+from posemill.sources import scratch as scratch_module
 from posemill.sources.places import list_place
 from posemill.sources.scratch import Scratch
-from posemill.storage import ChangedError, open_storage
 
 
 @pytest.fixture(params=["file", "s3"])
@@ -86,7 +89,7 @@ def test_scratch_holds_no_more_than_its_bounds_and_nothing_afterwards(uri, tmp_p
     fill(uri, [f"{number}.mp4" for number in range(6)])
     scratch = Scratch(most_bytes=12)  # of 5 bytes each
     names = [(f"{uri}/{number}.mp4", "") for number in range(6)]
-    scratch.ahead(names)
+    scratch.ahead((*name, None) for name in names)
     for future in list(scratch._ahead.values()):
         future.result()
     folder = scratch._make_folder()
@@ -120,3 +123,74 @@ def test_cutting_long_videos_needs_them_here(uri, tmp_path):
     config = ExtractConfig(uri, tmp_path / "run", split_long_seconds=5.0)
     with pytest.raises(ConfigError, match=r"--split-long needs the lengths of videos before"):
         list(plan_units(find_clips(uri), config))
+
+
+class SlowStorage(Storage):
+    """Gives an object in four pieces, with a pause before each; counts what it is asked."""
+
+    def __init__(self, pause_seconds: float = 0.0) -> None:
+        super().__init__("slow://place")
+        self.asked: list[str] = []
+        self.pause_seconds = pause_seconds
+
+    def look(self, key):
+        self.asked.append("look")
+        return Entry(key, 4, "1", 0.0)
+
+    def read_pieces(self, key, version):
+        self.asked.append("read")
+        for _ in range(4):
+            time.sleep(self.pause_seconds)
+            yield b"x"
+
+    put = create = get = get_range = entries = delete = None
+
+
+@pytest.fixture
+def slow(monkeypatch, tmp_path):
+    monkeypatch.setattr(SlowStorage, "__abstractmethods__", frozenset())
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    storage = SlowStorage()
+    monkeypatch.setattr(scratch_module, "split_uri", lambda uri: (storage, uri))
+    return storage
+
+
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_a_long_fetch_says_that_it_goes_on(slow, monkeypatch, is_ahead):
+    slow.pause_seconds = 0.1
+    monkeypatch.setattr(scratch_module, "_LOOK_SECONDS", 0.02)
+    said = []
+    scratch = Scratch()
+    if is_ahead:
+        scratch.ahead([("a.mp4", "", None)])
+    with scratch.file("a.mp4", on_progress=lambda: said.append(1)) as path:
+        assert path.read_bytes() == b"xxxx"
+    assert 2 <= len(said) <= 4, "once for each piece, whatever the time between two looks"
+
+
+def test_a_picture_whose_size_is_known_is_asked_for_once_and_not_flushed(slow, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda _: pytest.fail("it is flushed to the disk"))
+    scratch = Scratch()
+    scratch.ahead([("a.png", "", 4)])
+    with scratch.file("a.png") as path:
+        assert path.read_bytes() == b"xxxx"
+    assert slow.asked == ["read"]
+
+
+def test_folders_of_another_pid_namespace_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = Scratch()._make_folder()
+    host = folder.name.removeprefix("posemill-scratch-").split("-")[0]
+    other = tmp_path / f"posemill-scratch-{host}-123-999999999-x"
+    other.mkdir()
+    Scratch()._make_folder()
+    assert other.exists()
+
+
+def test_all_objects_of_a_bucket_share_one_client(monkeypatch):
+    opened = []
+    monkeypatch.setattr("posemill.places.open_storage", lambda place: opened.append(place))
+    for name in ("a/1.png", "b/2.png", "c/d/3.png"):
+        _, key = split_uri(f"s3://bucket/{name}")
+        assert key == name
+    assert set(opened) == {"s3://bucket"}

@@ -12,7 +12,7 @@ from posemill.testing import synthetic
 from posemill.testing.synthetic import CorpusOptions, make_clips, write_corpus, write_keypoints
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.annotations import read_annotations
-from posemill.training.data.datasets import load_sets
+from posemill.training.data.keypoint_clips import load_keypoints
 
 as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 
@@ -21,7 +21,7 @@ SMALL = CorpusOptions(num_glosses=6, num_clips={"train": 6, "dev": 2}, seed=4)
 
 def test_a_corpus_is_read_like_the_real_one(tmp_path: Path) -> None:
     assert write_corpus(tmp_path, SMALL) == {"train": 6, "dev": 2}
-    sets = load_sets(
+    sets = load_keypoints(
         as_they_are(
             str(tmp_path / "keypoints"), str(tmp_path), task="ctc", cache_folder=str(tmp_path / "c")
         ),
@@ -135,7 +135,7 @@ def test_the_real_annotations_are_read_by_the_same_options(shared: Path, tmp_pat
         str(tmp_path / "keypoints"), str(real), task="ctc", short_clips="drop",
         cache_folder=str(tmp_path / "cache"),
     )  # fmt: skip
-    sets = load_sets(options, time_stride=4)
+    sets = load_keypoints(options, time_stride=4)
     assert len(sets["dev"]) == 5
     found = read_annotations(real)
     first = sets["train"]

@@ -24,17 +24,19 @@ def test_every_sentence_of_the_commands_is_translated() -> None:
 
 
 def test_no_placeholder_and_no_flag_differs() -> None:
-    token = re.compile(r"\{[^{}]*\}|--[a-z][\w-]*|`[^`]+`")
+    token = re.compile(r"\{--[^{}]*(?:\{\w+\})?\}|\{\w+(?=!r|!q|[:}])|--[a-z][\w-]*|`[^`]+`")
     for english, chinese in MESSAGES.items():
         # A plural has no place in Chinese: `{0} clip{1} failed`.
-        lost = {"{1}"} if re.search(r"(clip|frame)\{1\}", english) else set()
+        lost = {"{1"} if re.search(r"(clip|frame)\{1\}", english) else set()
         assert set(token.findall(english)) - set(token.findall(chinese)) == lost, english
         assert set(token.findall(chinese)) <= set(token.findall(english)), english
 
 
 def test_translations_are_chinese() -> None:
     same = {"GB", "sha256", "auto, cpu, cuda or cuda:N.", "[default: {}]", "View of {0}: {1}, {2}",
-            "{0} frames  {1}", "posemill: {0}", "posemill: {0}{1}", "gpus",
+            "{0} frames  {1}", "posemill: {0}", "posemill: {text}", "posemill: {message}",
+            "posemill: {error}", "; ",
+            "posemill: {0}{1}", "gpus",
             "cpu, cuda:N or tensorrt:N.", "video_sampling: {0}",
             '{0}<img src="{1}">', "posemill.evaluate({0!r}, model=…, data=…)",
             "precision bf16"}  # fmt: skip

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import posemill
-from posemill.cli.app import build_app
+from posemill.commands.line import load_commands
+from posemill.commands.spelling import flags_of
 from tools.docs_site import BESIDE, SOURCE, beside_pages, led, reference_pages
 
 yaml = pytest.importorskip("yaml", reason="PyYAML reads mkdocs.yml; it comes with the extra dev")
@@ -92,20 +92,18 @@ def test_the_reference_has_every_public_name_once(reference: dict[str, str]) -> 
 def test_the_reference_has_every_command_with_every_flag(
     page: str, reference: dict[str, str]
 ) -> None:
-    def leaves(command: Any, path: str) -> list[tuple[str, Any]]:
-        below = getattr(command, "commands", {})
-        return [(path, command)] + [
-            one for name, each in below.items() for one in leaves(each, f"{path} {name}")
-        ]
-
     text = reference[page]
-    found = leaves(typer.main.get_command(build_app()), "posemill")
-    assert len(found) > 25
-    for path, command in found:
+    commands = load_commands()[0]
+    assert len(commands) > 25
+    for name, command in commands.items():
+        path = f"posemill {name}"
         part = re.search(rf"^## {path} \{{#.*?(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
         assert part, path
-        flags = [each.opts[0] for each in command.params
-                 if each.param_type_name == "option" and not each.hidden]  # fmt: skip
+        flags = [
+            flags_of(field)[0]
+            for field in command.fields.values()
+            if field.meta["flags"] or not field.meta["argument"]
+        ]
         rows = [line for line in part[0].splitlines() if line.startswith("| `")]
         assert [flag for flag in flags if not any(flag in row for row in rows)] == [], path
 
@@ -141,6 +139,6 @@ def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path: Pat
     assert (
         'href="../../reference/commands.html" hreflang="en"' in pages["zh/reference/commands.html"]
     )
-    assert 'id="posemill.api.extracting.extract"' in pages["reference/functions.html"]
+    assert 'id="posemill.commands.extract.extract"' in pages["reference/functions.html"]
     assert 'id="posemill-extract"' in pages["reference/commands.html"]
     assert (tmp_path / "search" / "search_index.js").is_file()

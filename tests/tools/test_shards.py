@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,6 +45,14 @@ import pytest
 @pytest.mark.timeout(1)
 def test_hang(): time.sleep(60)
 def test_after(): pass
+"""
+BUSY = """
+import subprocess, sys, time
+
+def test_it():
+    loop = "import time\\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-c", loop], check=True)
+    time.sleep(0.3)
 """
 
 
@@ -109,16 +118,20 @@ def test_shards_that_die_fail_and_hang_are_named_and_the_others_go_on(project: P
 def test_a_good_run_prints_no_more_than_its_counts_and_can_record_its_durations(
     project: Path,
 ) -> None:
-    write_tests(project, gone="", long="import time\n\ndef test_it(): time.sleep(0.3)")
+    write_tests(project, gone="", long=BUSY)
     (project / "tests" / "test_gone.py").unlink()
     (project / "tests" / "test_new.py").write_text("def test_it(): pass")
-    code, text = run(project, "--record", "--beside", "echo never shown")
+    code, text = run(project, "--record", "--slowest=1", "--beside", "echo never shown")
     assert code == 0
-    assert [line.split(":")[0] for line in sorted(text.splitlines())] == [
-        "2 passed, 0 failed, 0 skipped",
+    *lines, cpu, counts, slowest = text.splitlines()
+    assert [line.split(":")[0] for line in sorted(lines)] == [
         "ok     echo never shown",
-        "ok     shard 1 of 1, tests/test_long.py to tests/test_new.py",
+        "ok     shard 1 of 2, tests/test_long.py to tests/test_long.py",
+        "ok     shard 2 of 2, tests/test_new.py to tests/test_new.py",
     ]
+    assert re.fullmatch("0:[0-5][0-9] minutes of CPU", cpu)
+    assert counts == "2 passed, 0 failed, 0 skipped"
+    assert slowest.split()[2:] == ["tests/test_long.py::test_it"]
     seconds = json.loads((project / "tests" / "durations.json").read_text())
     assert sorted(seconds) == ["tests/test_long.py", "tests/test_new.py"]
     assert 0.3 <= seconds["tests/test_long.py"] < 60

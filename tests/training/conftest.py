@@ -30,7 +30,10 @@ def _one_thread() -> None:
     """OpenMP threads that wait for each other make tests slow on a busy machine."""
     import torch
 
+    from posemill.training.lazy_dynamo import load_dynamo_late
+
     torch.set_num_threads(1)
+    load_dynamo_late()  # for tests that use torch's optimizers without a training
 
 
 @pytest.fixture(scope="session")

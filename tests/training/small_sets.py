@@ -1,13 +1,17 @@
-"""Sets of samples in memory, for tests."""
+"""Sets of samples in memory, and states of checkpoints to compare, for tests."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+import torch
 
+from posemill.training.data.batches import Batch, Draw
 from posemill.training.data.cache import RamStore
-from posemill.training.data.datasets import KeypointSet, Sample
+from posemill.training.data.clips import Clips, Picture
+from posemill.training.data.keypoint_clips import KeypointClips, Sample
 
 
 def make_set(
@@ -16,7 +20,7 @@ def make_set(
     *,
     skeleton_name: str | None = None,
     task: str = "classify",
-) -> KeypointSet:
+) -> KeypointClips:
     """Return a set of samples that are already in memory, as they are."""
     offsets = np.cumsum([0, *(len(sample.points) for sample in samples)], dtype=np.int64)
     store = RamStore(
@@ -24,12 +28,44 @@ def make_set(
         np.concatenate([sample.mask for sample in samples]).astype(bool),
         offsets,
     )
-    return KeypointSet(
+    return KeypointClips(
         store,
         np.arange(len(samples)),
         tuple(sample.target for sample in samples),
-        tuple(f"sample{index}" for index in range(len(samples))),
+        tuple(("train", f"sample{index}") for index in range(len(samples))),
         tuple(class_names),
         skeleton_name,
         task,
     )
+
+
+def assert_same_state(first: Any, second: Any, where: str = "state") -> None:
+    """Fail unless two states of checkpoints have the same values, bit for bit."""
+    assert type(first) is type(second), where
+    if isinstance(first, torch.Tensor):
+        assert torch.equal(first, second), where
+    elif isinstance(first, dict):
+        assert first.keys() == second.keys(), where
+        for key, value in first.items():
+            assert_same_state(value, second[key], f"{where}.{key}")
+    elif isinstance(first, list | tuple):
+        assert len(first) == len(second), where
+        for index, (one, other) in enumerate(zip(first, second, strict=True)):
+            assert_same_state(one, other, f"{where}[{index}]")
+    else:
+        assert first == second, where
+
+
+class BareClips(Clips):
+    """Clips of which only the number is known, and perhaps a picture."""
+
+    def __init__(
+        self, count: int, picture: Callable[[int], Picture | None] = lambda _: None
+    ) -> None:
+        self.lengths, self._picture = np.ones(count, np.int64), picture
+
+    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
+        raise AssertionError("nobody asks for batches")
+
+    def picture(self, index: int) -> Picture | None:
+        return self._picture(index)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_python import WarmPython
+
+from posemill.machine.trials import Outcome
+from posemill.training.bf16 import Bf16Trial
 
 Settings = Callable[..., dict[str, Any]]
 
@@ -60,18 +63,19 @@ class Finder(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Finder())
 """
 
+TESTS = Path(__file__).parents[1]  # where cli_runner is
 # What a user does in a day; prints what each command said.
 DAY = """
 import json, os, sys
 from pathlib import Path
-from typer.testing import CliRunner
-from posemill.cli.app import build_app
+from cli_runner import CliRunner
+from posemill.commands.line import run_line
 
 said = {}
 
 
 def posemill(*arguments):
-    result = CliRunner().invoke(build_app(), [str(word) for word in arguments])
+    result = CliRunner().invoke(run_line, [str(word) for word in arguments])
     assert result.exit_code == 0, (arguments, result.output, result.exception)
     return result.output
 
@@ -99,18 +103,28 @@ json.dump(said, sys.stdout)
 """
 
 
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
+    """A Python that has loaded torch on such a processor, and has not computed."""
+    folder = tmp_path_factory.mktemp("path")
+    (folder / "sitecustomize.py").write_text(PROCESSOR)
+    path = f"{folder}{os.pathsep}{TESTS}"
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    python = WarmPython(folder, environment)
+    yield python
+    python.close()
+
+
 @pytest.fixture
-def planted(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def planted(tmp_path: Path, warm: WarmPython) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Return a function that runs Python on a processor with a fault."""
-    (tmp_path / "path").mkdir()
-    (tmp_path / "path" / "sitecustomize.py").write_text(PROCESSOR)
 
     def run(fault: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        own = {"PLANTED_FAULT": fault, "POSEMILL_CACHE": str(tmp_path / "cache"),
-               "PYTHONPATH": str(tmp_path / "path"), "OMP_NUM_THREADS": "1"}  # fmt: skip
+        planted = {"PLANTED_FAULT": fault, "POSEMILL_CACHE": str(tmp_path / "cache")}
+        environment = {**warm.environment, **planted, **variables}
         return subprocess.run(
-            [sys.executable, *arguments], env={**os.environ, **own, **variables}, cwd=tmp_path,
-            capture_output=True, text=True, check=False,
+            [warm.executable, *arguments], env=environment, cwd=tmp_path, capture_output=True,
+            text=True, check=False,
         )  # fmt: skip
 
     return run
@@ -120,7 +134,7 @@ def planted(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 def _base(clips_folder: Path, tmp_path: Path) -> None:
     given = {"data": str(clips_folder), "labels": str(clips_folder / "labels.csv"), "epochs": 1,
              "batch_size": 8, "parallel": "single", "model": "tcn_bilstm", "tensorboard": False,
-             "figures": False, "seed": 3, "normalize": "none"}  # fmt: skip
+             "figures": False, "seed": 3, "normalize": "none", "num_workers": 0}  # fmt: skip
     lines = [f"{name} = {json.dumps(value)}" for name, value in given.items()]
     (tmp_path / "base.toml").write_text("\n".join(lines))
 
@@ -254,3 +268,25 @@ def test_a_run_of_bf16_is_continued_and_scored_in_fp32_where_bf16_fails(
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["precision"] == "fp32"
     assert summary["precision_reason"].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("trial", "works", "seconds", "sentence"),
+    [
+        (Bf16Trial(Outcome(True, seconds={"bf16": 1.0})), True, 1.0, ""),
+        (Bf16Trial(Outcome(False, "SIGILL")), False, None, "failed: SIGILL"),
+        (Bf16Trial(Outcome(False, "SIGILL"), Outcome(False, "an error")), False, None,
+         "failed: SIGILL"),
+        (Bf16Trial(Outcome(False, "SIGILL"), Outcome(True, seconds={"bf16": 2.0})), False, 2.0,
+         "start the program with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_trial_is_what_came_of_it(
+    trial: Bf16Trial, works: bool, seconds: float | None, sentence: str
+) -> None:
+    assert trial.works is works
+    assert trial.outcome.seconds.get("bf16") == seconds
+    assert trial.describe().endswith(sentence)
+    assert bool(trial.describe()) is not works
+    assert (trial.describe_machine() == trial.describe()) is not trial.needs_amx_off
+    assert trial.needs_amx_off is (seconds == 2.0)

@@ -18,7 +18,7 @@ class Block:
         if name.split(".")[0] == "torch":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Block())
-from posemill.cli.app import main
+from posemill.commands.line import main
 """
 SENTENCE = "training needs 'torch'; run: pip install 'posemill[train]'"
 

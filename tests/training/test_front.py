@@ -11,8 +11,7 @@ from posemill.errors import ConfigError
 from posemill.training import front
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.fitting import fit
-from posemill.training.launch import start
+from posemill.training.launch import fit, start
 from posemill.training.runs import inference
 
 
@@ -30,8 +29,12 @@ class Recorder:
 @pytest.fixture
 def behind(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder()
-    for module, names in {start: ("train", "load_model"), fit: ("fit",),
-                          inference: ("evaluate", "predict", "data_of")}.items():  # fmt: skip
+    doors = {
+        start: ("train",),
+        fit: ("fit",),
+        inference: ("load_model", "evaluate", "predict", "data_of"),
+    }
+    for module, names in doors.items():
         for name in names:
             monkeypatch.setattr(module, name, recorder)
     return recorder

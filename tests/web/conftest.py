@@ -17,8 +17,8 @@ from made_up_people import make_person
 
 import posemill
 from posemill.records import PoseClip
-from posemill.stores.manifest import Manifest
-from posemill.stores.writer import RunWriter
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
 
 pytest.importorskip("starlette", reason="the extra 'web' is not installed")
 from starlette.testclient import TestClient

@@ -28,7 +28,6 @@ from posemill.web.app import STATIC, make_app
 from posemill.web.guard import COOKIE, Guard, is_own_host
 from posemill.web.library import Entry, Library
 from posemill.web.media import Media
-from posemill.web.ranges import MOST_BYTES, answer_range, parse_range
 from posemill.web.server import make_server, serve
 
 Find = Callable[[str], Entry]
@@ -236,25 +235,55 @@ def test_originals_that_a_link_leads_out_to_are_not_opened(tmp_path: Path, tree:
         assert (frame is not None) is is_there
 
 
-def test_a_video_is_sent_in_bounded_parts(tmp_path: Path) -> None:
+def test_a_video_is_sent_whole_or_in_the_parts_that_are_asked_for(
+    client: TestClient, entry_of: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "long.mp4"
-    path.write_bytes(bytes(range(256)) * (MOST_BYTES // 256 + 100))
-    size = path.stat().st_size
-    assert parse_range("bytes=5-9", size) == (5, 10)
-    assert parse_range("bytes=-7", size) == (size - 7, size)
-    assert parse_range("bytes=0-1,4-5", size) == (0, size)
-    part = answer_range(path, "bytes=256-259")
-    assert (part.status_code, bytes(part.body)) == (206, b"\0\1\2\3")
+    content = bytes(range(256)) * (5 << 12)  # 5 MB
+    path.write_bytes(content)
+    size = len(content)
+    monkeypatch.setattr(Media, "ask", lambda *_: str(path))
+    address = f"/api/runs/{entry_of('fake').key}/video?split=train&id=a"
+    whole = client.get(address)
+    assert (whole.status_code, whole.headers["content-type"]) == (200, "video/mp4")
+    assert whole.content == content
+    head = client.head(address)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == str(size)
+
+    def asked(header: str) -> Any:
+        return client.get(address, headers={"range": header})
+
+    part = asked("bytes=256-259")
+    assert (part.status_code, part.content) == (206, b"\0\1\2\3")
     assert part.headers["content-range"] == f"bytes 256-259/{size}"
-    for asked in (None, "bytes=0-", "bytes=0-99999999999999999", "nonsense"):
-        whole = answer_range(path, asked)
-        assert whole.status_code == 206
-        assert len(whole.body) == MOST_BYTES
-    for asked in (f"bytes={size}-", "bytes=9-5", "bytes=999999999999999999-"):
-        assert answer_range(path, asked).status_code == 416
-    (tmp_path / "link.mp4").symlink_to(path)
-    with pytest.raises(OSError, match="symbolic links"):
-        answer_range(tmp_path / "link.mp4", None)
+    assert asked("bytes=-7").content == content[-7:]
+    assert asked(f"bytes={size - 3}-").content == content[-3:]
+    assert asked("bytes=0-99999999999999999").content == content
+    several = asked("bytes=0-1,300-301")
+    assert several.status_code == 206
+    assert several.headers["content-type"].startswith("multipart/byteranges")
+    assert b"\0\1" in several.content
+    assert f"content-range: bytes 300-301/{size}".encode() in several.content.lower()
+    for beyond in (f"bytes={size}-", "bytes=999999999999999999-"):
+        assert asked(beyond).status_code == 416
+    for malformed in ("nonsense", "bytes=9-5", "bytes=x-y", "bytes="):
+        assert asked(malformed).status_code in (200, 400)
+    target = path.rename(tmp_path / "elsewhere.mp4")
+    path.symlink_to(target)
+    assert client.get(address).status_code == 404
+
+
+def test_a_fault_of_our_own_is_no_question_that_cannot_be_answered(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(library: Any) -> None:
+        raise TypeError("a fault of ours")
+
+    monkeypatch.setattr(Library, "entries", fail)
+    answer = client.get("/api/runs")
+    assert (answer.status_code, answer.json()) == (500, {"reason": "TypeError: a fault of ours"})
+    assert "a fault of ours" in caplog.text
 
 
 def test_files_that_change_or_vanish_while_they_are_served_are_no_failure_of_the_server(
@@ -330,7 +359,7 @@ def test_hostile_notes_of_a_running_job_are_a_reason_not_a_failure(
 ) -> None:
     import shutil
 
-    from posemill.stores.lock import RunLock
+    from posemill.runs.lock import RunLock
 
     shutil.copytree(runs / "fake", tmp_path / "run")
     for note in ({"workers": "x"}, {"workers": [1, {"task": {}}]}, {"frames_per_second": "fast"}):
@@ -552,5 +581,5 @@ def test_a_folder_that_is_not_there_and_a_port_that_is_taken_are_said(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(PosemillError, match=r"cannot listen on .*; choose another by --port"):
+        with pytest.raises(PosemillError, match=r"cannot listen on .*; choose another by port"):
             serve([runs], port=taken.getsockname()[1])

@@ -24,9 +24,9 @@ from made_up_trainings import write_training
 
 import posemill
 from posemill.machine.processes import python_command
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
 from posemill.skeletons.palette import COLOURS, point_keys
-from posemill.stores.manifest import Manifest
-from posemill.stores.writer import RunWriter
 from posemill.web.clip_index import index_path, mark_of, open_index
 from posemill.web.library import Library
 from posemill.web.measuring import _copy_records
@@ -176,6 +176,30 @@ def test_the_player_draws_the_points_of_the_frame_it_names_in_their_colours(
     page.wait_for_selector("#compared table")
     assert "6.24" in page.locator("#compared tr", has_text="pose").inner_text()
     page.wait_for_selector("#stage[data-ready='1']")
+
+
+def test_keypoints_that_do_not_come_are_said_and_asked_for_again(
+    browser: Any, served: str, open_page: Callable[..., Any]
+) -> None:
+    key = key_of(open_page(), "people")
+    context = browser.new_context(locale="en-GB")
+    page = context.new_page()
+    asked: list[str] = []
+
+    def fail_once(route: Any) -> None:
+        asked.append(route.request.url)
+        if len(asked) > 1:
+            route.continue_()
+        else:
+            route.fulfill(status=404, json={"reason": "the shard is gone"})
+
+    page.route("**/points?*", fail_once)
+    name = urlencode({"split": "train", "id": "swaying"})
+    page.goto(f"{served}#/clip/{key}?{name}")
+    page.wait_for_selector(".note:has-text('the shard is gone')")
+    page.wait_for_selector("#stage[data-ready='1']")
+    assert page.locator(".note", has_text="the shard is gone").count() == 0
+    context.close()
 
 
 def test_the_player_keeps_frame_and_comparison_in_another_language(

@@ -54,11 +54,11 @@ def test_an_extraction_shows_splits_reasons_log_and_the_command_that_continues_i
     assert words[words.index("--dataset-path") + 1] == str(tree)
     assert words[words.index("--engine") + 1] == "fake"
     # The very command goes on with the run, and finds nothing left to do.
-    from typer.testing import CliRunner
+    from cli_runner import CliRunner
 
-    from posemill.cli.app import build_app
+    from posemill.commands.line import run_line
 
-    again = CliRunner().invoke(build_app(), [*words[1:], "--executor", "serial"])
+    again = CliRunner().invoke(run_line, [*words[1:], "--executor", "serial"])
     assert again.exit_code == 1  # a frame failed before, and stays so
     assert "truncated" in again.output or "cannot be read" in again.output
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,24 @@ def test_a_training_shows_curves_time_advice_and_what_was_confused(
         question = {"split": "dev", "label": "yes", "predicted": "no"}
         cell = client.get(f"/api/runs/{rows['one']['key']}/predictions", params=question).json()
         assert [row["clip_id"] for row in cell] == ["b"]
+
+
+def test_a_relative_path_means_the_data_beside_the_training_and_not_of_another_project(
+    tmp_path: Path, runs: Path
+) -> None:
+    for name in ("a_other", "mine"):
+        shutil.copytree(runs / "prepared", tmp_path / name / "data")
+        write_training(tmp_path / name / "runs" / "first", data="data")
+    write_training(tmp_path / "lost" / "first", data="data")
+    with TestClient(make_app([tmp_path])) as client:
+        rows = {row["name"]: row["key"] for row in client.get("/api/runs").json()["runs"]}
+
+        def data_of(name: str) -> str:
+            return str(client.get(f"/api/runs/{rows[name]}").json()["data_key"])
+
+        assert data_of("mine/runs/first") == rows["mine/data"]
+        assert data_of("a_other/runs/first") == rows["a_other/data"]
+        assert data_of("lost/first") == ""
 
 
 def test_a_sweep_is_a_row_for_each_training_with_the_key_of_its_page(trained: Path) -> None:

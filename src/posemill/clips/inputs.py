@@ -18,16 +18,16 @@ from posemill.errors import FormatError, PosemillError, RunError
 from posemill.files import near_path
 from posemill.formats import detect_format, get_format
 from posemill.formats.shared.contract import Format, Size
+from posemill.messages import Message
+from posemill.places import uri_of
 from posemill.plugins import hint
 from posemill.records import PoseClip, fields_of_recipe, match_splits, usual_split
-from posemill.storage import uri_of
-from posemill.stores.columns import part_for
-from posemill.stores.commits import Failure
-from posemill.stores.manifest import MANIFEST_NAME
-from posemill.stores.reader import Run, open_run
-from posemill.stores.replica import local_copy
-from posemill.stores.shards import BlockPlan
-from posemill.terminal import quoted
+from posemill.runs.columns import part_for
+from posemill.runs.home import local_copy
+from posemill.runs.manifest import MANIFEST_NAME
+from posemill.runs.queries import Failure
+from posemill.runs.reader import Run, open_run
+from posemill.runs.shards import BlockPlan
 
 ClipName = tuple[str, str]  # split, clip_id
 Item = TypeVar("Item", PoseClip, ClipBlock)
@@ -40,7 +40,7 @@ class Outline:
     Args:
         num_present: In how many frames each part was found, parts as in the skeleton.
         sizes_wh: How many frames have each width and height, in pixels.
-        normalized: As in `PoseClip`, as is `interpolated`.
+        normalized: As in `PoseClip`, as are `interpolated` and `smoothed`.
         num_clips: More than one: it stands for so many clips, of which all but the id is the same.
     """
 
@@ -52,6 +52,7 @@ class Outline:
     sizes_wh: Mapping[tuple[int, int], int]
     normalized: str = "none"
     interpolated: int = 0
+    smoothed: str = "none"
     num_clips: int = 1
 
 
@@ -88,8 +89,9 @@ class ClipInput:
         self.path = path = local_copy(path)
         if not path.exists():
             raise PosemillError(
-                f"{path}: no such file or folder; expected a run or an exported file"
-                + near_path(path)
+                "{path}: no such file or folder; expected a run or an exported file{near}",
+                path=path,
+                near=near_path(path),
             )
         if format_name is None and (path / MANIFEST_NAME).is_file():
             self.run = open_run(path)
@@ -102,8 +104,10 @@ class ClipInput:
         if not run.num_frames and not run.failures():
             yet = " yet" * (not run.is_finished)
             raise RunError(
-                f"{self.name}: the run holds no keypoints{yet}; see how far it is with: "
-                f"posemill status {quoted(self.name)}"
+                "{name}: the run holds no keypoints{yet}; see how far it is with: posemill status "
+                "{name!q}",
+                name=self.name,
+                yet=yet,
             )
         if self._splits is None:
             return
@@ -111,8 +115,11 @@ class ClipInput:
         self._splits = tuple(found)
         if unknown:
             raise RunError(
-                f"{self.name} has no split {', '.join(map(repr, unknown))}; it has "
-                f"{', '.join(run.splits) or 'none'}{hint(unknown[0], run.splits)}"
+                "{name} has no split {unknown}; it has {splits}{hint}",
+                name=self.name,
+                unknown=", ".join(map(repr, unknown)),
+                splits=", ".join(run.splits) or "none",
+                hint=hint(unknown[0], run.splits),
             )
 
     @cached_property
@@ -185,7 +192,7 @@ class ClipInput:
                 yield Outline(
                     clip.split, clip.clip_id, clip.skeleton_name, len(clip),
                     tuple(clip.present.sum(0).tolist()), _count_sizes(clip.sizes_wh),
-                    clip.normalized, clip.interpolated,
+                    clip.normalized, clip.interpolated, clip.smoothed,
                 )  # fmt: skip
             return
         for split in self._splits or self.run.splits:
@@ -242,19 +249,31 @@ class ClipInput:
         if not seen and not there:
             advice = ""
             if self.failures():
-                advice = f"; what failed, and why: posemill view {quoted(self.name)}"
-            what = f"holds no clips{_of_splits(self._splits)}; expected some"
+                advice = Message("; what failed, and why: posemill view {name!q}", name=self.name)
+            what = Message(
+                "holds no clips{of_splits}; expected some", of_splits=_of_splits(self._splits)
+            )
             raise kind(f"{self.name}: {what}{advice}")
         _, missing = match_splits(self.splits or (), seen)
         if missing and self.run is None:
             raise kind(
-                f"{self.name} has no split {', '.join(map(repr, missing))}; it has "
-                f"{', '.join(there)}{hint(missing[0], there)}"
+                Message(
+                    "{name} has no split {missing}; it has {there}{hint}",
+                    name=self.name,
+                    missing=", ".join(map(repr, missing)),
+                    there=", ".join(there),
+                    hint=hint(missing[0], there),
+                )
             )
         if missing:
             raise kind(
-                f"{self.name}: split {', '.join(map(repr, missing))} holds no clips; expected "
-                f"some: leave it out (--splits {' '.join(sorted(seen))})"
+                Message(
+                    "{name}: split {missing} holds no clips; expected some: leave it out "
+                    "({--splits:{seen}})",
+                    name=self.name,
+                    missing=", ".join(map(repr, missing)),
+                    seen=" ".join(sorted(seen)),
+                )
             )
 
     def _all_clips(self, layout: str | None) -> Iterator[PoseClip]:
@@ -409,4 +428,4 @@ def _has_loose_pictures(source: Mapping[str, Any]) -> bool:
 
 
 def _of_splits(splits: tuple[str, ...] | None) -> str:
-    return f" of split {', '.join(map(repr, splits))}" if splits else ""
+    return Message(" of split {splits}", splits=", ".join(map(repr, splits))) if splits else ""

@@ -23,7 +23,9 @@ def parse_person(text: str | int) -> str | int:
         return word
     if word.isascii() and word.isdecimal() and int(word) > 0:
         return int(word)
-    raise ConfigError(f"person: expected main, all, or a number from 1 on, got {text!r}")
+    raise ConfigError(
+        "{--person}: expected main, all, or a number from 1 on, got {text!r}", text=text
+    )
 
 
 def choose_person(clip: PoseClip, person: str | int) -> PoseClip:

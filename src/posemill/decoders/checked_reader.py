@@ -19,6 +19,7 @@ from posemill.decoders.losses_pyav import LossWatch
 from posemill.decoders.opening import StrPath, TargetSize, raise_decode_error
 from posemill.decoders.stream_pyav import resize_rgb, scaled_wh
 from posemill.decoders.video_pyav import PyavReader
+from posemill.messages import Message
 from posemill.records import Frame
 
 
@@ -37,13 +38,28 @@ class CheckedReader(PyavReader, ABC):
         self._library_threads, self._target_size = threads, target_size
         try:
             if not self.path.isprintable():
-                self._refuse("its name is not plain text")  # OpenCV would crash on stray bytes
+                self._refuse(
+                    Message("its name is not plain text")
+                )  # OpenCV would crash on stray bytes
             if self.is_cut:
-                self._refuse("it is cut off, and this decoder does not say where frames are lost")
+                self._refuse(
+                    Message("it is cut off, and this decoder does not say where frames are lost")
+                )
             if self.index().has_corrupt:
-                self._refuse("packets of it are damaged, and this decoder does not say where")
+                self._refuse(
+                    Message("packets of it are damaged, and this decoder does not say where")
+                )
+            if self.bits_per_channel > 8:
+                self._refuse(
+                    Message(
+                        "it has more than 8 bits a colour channel, which this decoder rounds "
+                        "otherwise"
+                    )
+                )
             if self._has_other_sizes():
-                self._refuse("its frames change their size, and this decoder gives them one")
+                self._refuse(
+                    Message("its frames change their size, and this decoder gives them one")
+                )
             self._first, self._stop = self.window()
             self._start()
         except BaseException:
@@ -86,7 +102,9 @@ class CheckedReader(PyavReader, ABC):
     def _refuse(self, why: str) -> NoReturn:
         """Raise the error for a file that this library is not to be trusted with."""
         raise_decode_error(
-            self.path, "unsupported", f"decoder {self.name!r}: {why}; use the decoder 'pyav'"
+            self.path,
+            "unsupported",
+            Message("decoder {name!r}: {why}; use the decoder 'pyav'", name=self.name, why=why),
         )
 
     def _damaged(self, number: int, why: str, cause: BaseException | None = None) -> NoReturn:
@@ -95,7 +113,7 @@ class CheckedReader(PyavReader, ABC):
         raise_decode_error(
             self.path,
             "corrupt",
-            f"{good} frames could be read, then: {why}",
+            Message("{good} frames could be read, then: {why}", good=good, why=why),
             frame_index=good,
             cause=cause,
         )
@@ -104,11 +122,13 @@ class CheckedReader(PyavReader, ABC):
         """Refuse a file on which libraries that go to a frame by its time were seen to miss."""
         index = self.index()
         if not index.is_sure:
-            self._refuse("its frames cannot be told by their times alone")
+            self._refuse(Message("its frames cannot be told by their times alone"))
         if index.has_open_keys:
-            self._refuse("its key frames are not whole by themselves (open GOP, intra refresh)")
+            self._refuse(
+                Message("its key frames are not whole by themselves (open GOP, intra refresh)")
+            )
         if index.has_hidden:
-            self._refuse("an edit list hides a part of it")
+            self._refuse(Message("an edit list hides a part of it"))
 
     @abstractmethod
     def _start(self) -> None:

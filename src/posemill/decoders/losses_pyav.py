@@ -2,6 +2,7 @@
 
 A demuxer that meets nonsense looks for the next place it understands. What lay between is gone
 without an error; the log has a line, and the times of the frames have a gap, or end too early.
+The first packets are read while a file is opened: what is logged then counts as well.
 """
 
 from __future__ import annotations
@@ -9,22 +10,26 @@ from __future__ import annotations
 import statistics
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import av
 import av.logging
 
-from posemill.terminal import counted
+from posemill.messages import Message
 
 # How many frames may come between a line of the log and the gap: decoders hold some back.
 _SUSPICIOUS_FRAMES = 64
+# How many frames FFmpeg may have read when a file is open: some seconds of it.
+_FRAMES_AT_OPENING = 512
 # Times are rounded, and soft telecine shows a frame for half of another's time.
 _GAP = 1.75
 # Containers whose frames follow each other at one rate, so that a gap alone tells of a loss.
 _STEADY_CONTAINERS = frozenset(["mpeg", "mpegts"])
-_TELLING_CONTAINERS = frozenset(["matroska", "asf"])
+_TELLING_CONTAINERS = frozenset(["matroska", "asf", "flv"])
+# Of these the end counts from 0 on, whenever the first frame is shown.
+_ENDS_FROM_ZERO = frozenset(["matroska", "flv"])
 _STEADY_CODECS = frozenset(["mpeg1video", "mpeg2video"])
 # A jump in time as long is a cut between two recordings.
 _CUT_SECONDS = 2.0
@@ -48,7 +53,7 @@ class _LoudLog:
         with self._lock:
             if not self._num_inside:
                 self._before = av.logging.get_level(), av.logging.get_skip_repeated()
-                av.logging.set_level(av.logging.ERROR)
+                av.logging.set_level(av.logging.INFO)
                 # Else PyAV keeps back a line that is like the last one: the second reading of a
                 # damaged file would be taken for whole.
                 av.logging.set_skip_repeated(False)
@@ -65,15 +70,34 @@ class _LoudLog:
 _LOUD = _LoudLog()
 
 
+@contextmanager
+def listening() -> Iterator[list[Log]]:
+    """Take what FFmpeg logs about damage inside the block, in this thread, and print nothing.
+
+    The list is filled at the end of the block; until then it holds lines of all levels.
+    """
+    with _LOUD, av.logging.Capture(local=True) as logs:
+        yield logs
+    logs[:] = filter(_is_about_damage, logs)
+
+
+def _is_about_damage(log: Log) -> bool:
+    level, name, _ = log
+    # ASF says only in passing that it threw away a part of a frame.
+    return level <= (av.logging.INFO if name == "asf" else av.logging.ERROR)
+
+
 class LossWatch:
     """Follows one pass over a stream and says where frames are missing.
 
     Args:
         container: Open, for its duration and format.
         stream: Its video stream.
+        heard_at_opening: What was logged when the container was opened, where the pass begins with
+            its first frame.
     """
 
-    def __init__(self, container: Any, stream: Any) -> None:
+    def __init__(self, container: Any, stream: Any, heard_at_opening: Sequence[Log] = ()) -> None:
         self._stream = stream
         self._seconds = float(stream.time_base or 0)
         rate = stream.average_rate or stream.guessed_rate
@@ -92,27 +116,34 @@ class LossWatch:
         # about the video where there is no sound. A damaged head may name the video twice.
         is_silent = all(each.type == "video" for each in container.streams)
         self._says_end = is_silent and not _TELLING_CONTAINERS.isdisjoint(names)
-        if "matroska" in names and is_silent and container.duration is not None:
+        counts_from_zero = is_silent and not _ENDS_FROM_ZERO.isdisjoint(names)
+        if counts_from_zero and container.duration is not None:
             self._end = container.duration / av.time_base
+        # Where each picture stands alone, what the decoder logs is about this very picture.
+        self._stands_alone = codec == "gif"
+        self._is_raw_mjpeg = "mjpeg" in names
         self._num_packets = 0
         self._num_frames = 0
         self._num_missing = 0
         self._said = ""
         self._suspicious = 0
+        self.hear(heard_at_opening)
+        if heard_at_opening:
+            self._suspicious = _FRAMES_AT_OPENING
 
     @contextmanager
     def listen(self) -> Iterator[list[Log]]:
-        """Take what FFmpeg logs as an error inside the block, of this thread, and print nothing.
+        """Take what FFmpeg logs inside the block, of this thread, and print nothing.
 
         What is left in the list at the end of the block is heard.
         """
-        with _LOUD, av.logging.Capture(local=True) as logs:
+        with listening() as logs:
             yield logs
         self.hear(logs)
 
-    def hear(self, logs: list[Log]) -> None:
+    def hear(self, logs: Sequence[Log]) -> None:
         """Look with suspicion at the frames that follow these lines of the log."""
-        for _, name, message in logs:
+        for _, name, message in filter(_is_about_damage, logs):
             self._said, self._suspicious = f"{name}: {message.strip()}", _SUSPICIOUS_FRAMES
 
     @property
@@ -131,7 +162,9 @@ class LossWatch:
             frame: The one that is shown next.
         """
         if frame.is_corrupt:
-            raise DamageError("the decoder marks the picture as corrupt")
+            raise DamageError(Message("the decoder marks the picture as corrupt"))
+        if self._stands_alone and self._said:
+            raise DamageError(Message("the picture is broken ({said})", said=self._said))
         self._num_frames += 1
         if frame.pts is None or not self._seconds:
             return
@@ -140,8 +173,10 @@ class LossWatch:
         if delta > _GAP * self._usual > 0:
             missing = round(delta / self._usual) - 1
             if self._suspicious:
-                about = counted(missing, "frames are")
-                raise DamageError(f"about {about} missing here ({self._said})")
+                about = Message("{num_frames:frame is|frames are}", num_frames=missing)
+                raise DamageError(
+                    Message("about {about} missing here ({said})", about=about, said=self._said)
+                )
             if self._is_steady and delta * self._seconds < _CUT_SECONDS:
                 self._num_missing += missing
         if delta > 0:
@@ -164,16 +199,38 @@ class LossWatch:
             is_even = all(abs(each - usual) < 0.1 * usual for each in self._deltas)
             is_short = usual > 0 and left > (1 + _GAP) * usual
             if is_short and (self._suspicious or (self._says_end and is_even)):
-                about = counted(round(left / usual) - 1, "frames are")
-                why = self._said if self._suspicious else f"the file says it lasts {self._end:g} s"
-                return f"about {about} missing here ({why})"
+                about = Message(
+                    "{num_frames:frame is|frames are}", num_frames=round(left / usual) - 1
+                )
+                why = (
+                    self._said
+                    if self._suspicious
+                    else Message("the file says it lasts {end:g} s", end=self._end)
+                )
+                return Message("about {about} missing here ({why})", about=about, why=why)
+        if self._suspicious and self._end is None:
+            return Message("the stream ends after a fault ({said})", said=self._said)
+        if self._said and self._is_raw_mjpeg:
+            return Message("a picture before is broken ({said})", said=self._said)
         if self._said and self._num_frames < self._num_packets:
             missing = self._num_packets - self._num_frames
-            return f"{missing} of {self._num_packets} frames did not come ({self._said})"
+            return Message(
+                "{missing} of {num_packets} frames did not come ({said})",
+                missing=missing,
+                num_packets=self._num_packets,
+                said=self._said,
+            )
         if self._num_missing:
-            return f"{counted(self._num_missing, 'frames are')} missing by the times of the others"
+            return Message(
+                "{num_frames:frame is|frames are} missing by the times of the others",
+                num_frames=self._num_missing,
+            )
         if self._promised > self._num_packets > 0:
-            return f"the file says it has {self._promised} frames, {self._num_packets} are there"
+            return Message(
+                "the file says it has {promised} frames, {num_packets} are there",
+                promised=self._promised,
+                num_packets=self._num_packets,
+            )
         return ""
 
 

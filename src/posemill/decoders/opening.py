@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from posemill.errors import DecodeError
+from posemill.messages import Message
 
 StrPath = str | os.PathLike[str]
 # Of frames that are resized: (width, height), or the length of the shorter side; None: as stored.
@@ -101,7 +102,12 @@ def raise_decode_error(
 ) -> NoReturn:
     """Raise the DecodeError for that file: `'a.png': truncated: no end marker …`."""
     raise DecodeError(
-        f"{shown(path)}: {reason}: {detail}", reason=reason, frame_index=frame_index
+        "{path}: {why}: {detail}",
+        path=shown(path),
+        why=Message(reason),
+        detail=detail,
+        reason=reason,
+        frame_index=frame_index,
     ) from cause
 
 
@@ -118,11 +124,15 @@ def open_regular(path: StrPath) -> tuple[int, int]:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a socket or a device"
-            raise_decode_error(path, "not a file", f"it is {kind}")
+            kind = (
+                "a folder"
+                if stat.S_ISDIR(status.st_mode)
+                else Message("a pipe, a socket or a device")
+            )
+            raise_decode_error(path, "not a file", Message("it is {kind}", kind=kind))
         if not status.st_size:
             raise_decode_error(
-                path, "empty file", "it has 0 bytes; copy it again from where it came"
+                path, "empty file", Message("it has 0 bytes; copy it again from where it came")
             )
     except DecodeError:
         os.close(descriptor)
@@ -137,17 +147,29 @@ def raise_for_os_error(path: StrPath, error: OSError) -> NoReturn:
         if os.path.islink(path):  # noqa: PTH114  (bytes that are no UTF-8 stay as they are)
             target = shown(os.readlink(path))  # noqa: PTH115
             raise_decode_error(
-                path, "broken link", f"it points to {target}, which is not there", cause=error
+                path,
+                "broken link",
+                Message("it points to {target}, which is not there", target=target),
+                cause=error,
             )
-        raise_decode_error(path, "missing", "no such file", cause=error)
+        raise_decode_error(path, "missing", Message("no such file"), cause=error)
     if isinstance(error, PermissionError):
-        raise_decode_error(path, "no permission", f"{said}; check its mode and owner", cause=error)
+        raise_decode_error(
+            path,
+            "no permission",
+            Message("{details}; check its mode and owner", details=said),
+            cause=error,
+        )
     if isinstance(error, IsADirectoryError):
-        raise_decode_error(path, "not a file", "it is a folder", cause=error)
+        raise_decode_error(path, "not a file", Message("it is a folder"), cause=error)
     if error.errno == errno.ELOOP:
-        raise_decode_error(path, "broken link", "links that point at each other", cause=error)
+        raise_decode_error(
+            path, "broken link", Message("links that point at each other"), cause=error
+        )
     if error.errno == errno.ENXIO:
-        raise_decode_error(path, "not a file", "it is a pipe, a socket or a device", cause=error)
+        raise_decode_error(
+            path, "not a file", Message("it is a pipe, a socket or a device"), cause=error
+        )
     raise_decode_error(path, "unreadable", said, cause=error)
 
 

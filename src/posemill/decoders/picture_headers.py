@@ -6,6 +6,8 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
+from posemill.messages import Message
+
 
 class Header(NamedTuple):
     """What a picture's first bytes promise.
@@ -68,7 +70,7 @@ def _read_jpeg(data: bytes) -> _Found:
     while True:
         position = data.find(b"\xff", position)  # over padding, as libjpeg does
         if position < 0:
-            raise ShortHeaderError("no more markers")
+            raise ShortHeaderError(Message("no more markers"))
         marker = data[position + 1]
         if marker in (0xFF, 0x01) or 0xD0 <= marker <= 0xD8:
             position += 1 if marker == 0xFF else 2
@@ -80,10 +82,10 @@ def _read_jpeg(data: bytes) -> _Found:
         if marker == 0xDA:
             break
         if marker == 0xD9:
-            raise ShortHeaderError("ends before any picture data")
+            raise ShortHeaderError(Message("ends before any picture data"))
         position += 2 + length
     if size_wh is None:
-        raise ShortHeaderError("picture data before the size")
+        raise ShortHeaderError(Message("picture data before the size"))
     # In picture data 0xFF is followed by 0 or a restart marker, so an end marker after this point
     # is the real one; those of thumbnails lie before it. Searched from the end, where it is.
     return size_wh, data.rfind(b"\xff\xd9", position) >= 0
@@ -91,7 +93,7 @@ def _read_jpeg(data: bytes) -> _Found:
 
 def _read_png(data: bytes) -> _Found:
     if data[12:16] != b"IHDR":
-        raise ShortHeaderError("the first chunk is not IHDR")
+        raise ShortHeaderError(Message("the first chunk is not IHDR"))
     width, height = struct.unpack_from(">II", data, 16)
     position = 8
     while position + 8 <= len(data):
@@ -128,7 +130,7 @@ def _read_webp(data: bytes) -> _Found:
     elif kind == b"VP8 ":
         width, height = (value & 0x3FFF for value in struct.unpack_from("<HH", data, 26))
     else:
-        raise ShortHeaderError(f"unknown first chunk {kind!r}")
+        raise ShortHeaderError(Message("unknown first chunk {kind!r}", kind=kind))
     return (width, height), len(data) >= length + 8
 
 
@@ -146,10 +148,10 @@ def _read_tiff(data: bytes) -> _Found:
             value = position + index * entry + (12 if is_big else 8)
             code = {3: "H", 4: "I", 16: "Q"}.get(kind)
             if code is None:
-                raise ShortHeaderError(f"size stored as type {kind}")
+                raise ShortHeaderError(Message("size stored as type {kind}", kind=kind))
             (found[tag],) = struct.unpack_from(order + code, data, value)
     if len(found) < 2:
-        raise ShortHeaderError("no width and height among its tags")
+        raise ShortHeaderError(Message("no width and height among its tags"))
     return (found[256], found[257]), True
 
 

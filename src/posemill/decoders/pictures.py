@@ -19,6 +19,7 @@ from posemill.decoders.opening import (
 )
 from posemill.decoders.picture_headers import Header, ShortHeaderError, read_header, sniff_format
 from posemill.errors import DecodeError
+from posemill.messages import Message
 from posemill.records import Frame
 
 
@@ -84,8 +85,11 @@ def encode_picture(frame: Frame, format: str, *, quality: int = 90) -> bytes:
     if not is_done:
         height, width = frame.shape[:2]
         raise DecodeError(
-            f"{width} x {height} pixels cannot be written as {format}; make them smaller with "
-            "--size, or choose --format png",
+            "{width} x {height} pixels cannot be written as {format}; make them smaller with "
+            "{--size}, or choose {--format:png}",
+            width=width,
+            height=height,
+            format=format,
             reason="too large",
         )
     return data.tobytes()
@@ -148,20 +152,33 @@ def _read_checked(path: StrPath, max_pixels: int) -> tuple[bytes, Header]:
         header = read_header(data, name)
     except ShortHeaderError as error:
         raise_decode_error(
-            path, "truncated", f"the header of this {name} has no size ({error})", cause=error
+            path,
+            "truncated",
+            Message("the header of this {name} has no size ({error})", name=name, error=error),
+            cause=error,
         )
     width, height = header.size_wh
     if not width or not height:
-        raise_decode_error(path, "zero size", f"{width} x {height} pixels")
+        raise_decode_error(
+            path, "zero size", Message("{width} x {height} pixels", width=width, height=height)
+        )
     if width * height > max_pixels:
         megapixels, limit = width * height / 1e6, max_pixels / 1e6
         raise_decode_error(
             path,
             "too large",
-            f"{width} x {height} is {megapixels:,.0f} megapixels, allowed are {limit:,.0f}",
+            Message(
+                "{width} x {height} is {megapixels:,.0f} megapixels, allowed are {limit:,.0f}",
+                width=width,
+                height=height,
+                megapixels=megapixels,
+                limit=limit,
+            ),
         )
     if not header.has_end:
-        raise_decode_error(path, "truncated", f"this {name} stops before its end; copy it again")
+        raise_decode_error(
+            path, "truncated", Message("this {name} stops before its end; copy it again", name=name)
+        )
     return data, header
 
 
@@ -172,11 +189,15 @@ def _read_bytes(path: StrPath, max_pixels: int) -> tuple[bytes, str]:
         data = os.read(descriptor, 16)
         name = sniff_format(data)
         if name is None:
-            known = "known are JPEG, PNG, GIF, BMP, WebP, TIFF"
-            raise_decode_error(path, "not an image", f"it starts with {data[:8]!r}; {known}")
+            known = Message("known are JPEG, PNG, GIF, BMP, WebP, TIFF")
+            raise_decode_error(
+                path,
+                "not an image",
+                Message("it starts with {data!r}; {known}", data=data[:8], known=known),
+            )
         # 8 bytes a pixel is what 16-bit RGBA takes without any compression.
         if size > 8 * max_pixels + (1 << 20):
-            raise_decode_error(path, "too large", f"a file of {size:,} bytes")
+            raise_decode_error(path, "too large", Message("a file of {size:,} bytes", size=size))
         while more := os.read(descriptor, max(0, size - len(data))):
             data += more
         return data, name
@@ -191,11 +212,16 @@ def _decode_as(path: StrPath, data: bytes, name: str, flags: int) -> Frame:
         picture = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error as error:
         raise_decode_error(
-            path, "corrupt", f"this {name} cannot be decoded ({error.err})", cause=error
+            path,
+            "corrupt",
+            Message("this {name} cannot be decoded ({err})", name=name, err=error.err),
+            cause=error,
         )
     if picture is None:
         _say_unsupported(path, data, name)
-        raise_decode_error(path, "corrupt", f"this {name} cannot be decoded; copy it again")
+        raise_decode_error(
+            path, "corrupt", Message("this {name} cannot be decoded; copy it again", name=name)
+        )
     return cast(Frame, picture)
 
 
@@ -220,6 +246,11 @@ def _say_unsupported(path: StrPath, data: bytes, name: str) -> None:
         raise_decode_error(
             path,
             "unsupported",
-            f"this {name} is whole, but has {channels} x {plain.dtype} a pixel; save it with 8 or "
-            "16 bits a colour",
+            Message(
+                "this {name} is whole, but has {channels} x {plain_dtype} a pixel; save it with 8 "
+                "or 16 bits a colour",
+                name=name,
+                channels=channels,
+                plain_dtype=plain.dtype,
+            ),
         )

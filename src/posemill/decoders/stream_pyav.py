@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, cast
@@ -26,6 +26,7 @@ from posemill.decoders.packet_index import (
     make_index,
 )
 from posemill.decoders.pictures import keep_freed_memory
+from posemill.messages import Message
 from posemill.records import Frame
 
 # Packets decoded between two looks at FFmpeg's log: a look costs as much as a small frame's copy.
@@ -36,16 +37,23 @@ _TRIED = 32
 _USUAL_DELAYS = range(1, 5)
 
 
-def decode_frames(container: Any, stream: Any) -> Iterator[Any]:
+def decode_frames(
+    container: Any, stream: Any, heard_at_opening: Sequence[Log] = ()
+) -> Iterator[Any]:
     """Yield the stream's frames from where the container stands, in the order they are shown.
 
     Decoders go on after damage with pictures that are grey, smeared or of another moment; this
     stops at the first one they admit.
 
+    Args:
+        container: Open, at the place to begin.
+        stream: Its video stream.
+        heard_at_opening: See `LossWatch`.
+
     Raises:
         DamageError: After the last frame that is whole.
     """
-    watch = LossWatch(container, stream)
+    watch = LossWatch(container, stream, heard_at_opening)
     packets = _PacketDecoder(container.demux(stream), watch)
     at_once = 1
     while not packets.is_over:
@@ -100,14 +108,16 @@ class _PacketDecoder:
         self.last_good_pts = -math.inf if packet.pts is None else packet.pts
         self._has_key = self._has_key or packet.is_keyframe
         if packet.is_corrupt:
-            raise DamageError("a packet is cut off or marked as corrupt")
+            raise DamageError(Message("a packet is cut off or marked as corrupt"))
         if self._has_key and packet.size and not packet.is_discard:
             self._watch.take_packet()
         frames: list[Any] = packet.decode()
         return frames
 
 
-def read_index(container: Any, stream: Any, *, is_exact: bool) -> PacketIndex:
+def read_index(
+    container: Any, stream: Any, *, is_exact: bool, heard_at_opening: Sequence[Log] = ()
+) -> PacketIndex:
     """Return where the frames lie, by reading all packets without decoding them.
 
     Damage ends them in silence: what can be read is what can be counted.
@@ -116,12 +126,13 @@ def read_index(container: Any, stream: Any, *, is_exact: bool) -> PacketIndex:
         container: Just opened; of no use to others afterwards.
         stream: Its video stream.
         is_exact: Whether the times of this kind of file can be trusted.
+        heard_at_opening: See `LossWatch`.
     """
     packets: list[tuple[int | None, int]] = []
     times: list[int | None] = []
     has_key = False
     check_keys = is_exact and stream.codec_context.name == "h264"
-    watch = LossWatch(container, stream)
+    watch = LossWatch(container, stream, heard_at_opening)
     with watch.listen(), suppress(av.error.FFmpegError):
         for packet in container.demux(stream):
             if not packet.size:

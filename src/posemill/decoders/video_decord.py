@@ -8,6 +8,7 @@ from typing import ClassVar
 import decord
 
 from posemill.decoders.checked_reader import CheckedReader
+from posemill.messages import Message
 from posemill.records import Frame
 
 _BATCH = 16  # frames asked for at a time when reading on: bounds the memory
@@ -22,15 +23,23 @@ class DecordReader(CheckedReader):
         self._refuse_unless_sure()
         index = self.index()
         if index.has_leading:
-            self._refuse("frames are stored after a key frame that is shown later (open GOP)")
+            self._refuse(
+                Message("frames are stored after a key frame that is shown later (open GOP)")
+            )
         if self.orientation != (False, None):
-            self._refuse("it is turned or mirrored, which decord does not always see")
+            self._refuse(Message("it is turned or mirrored, which decord does not always see"))
         try:
             self._decoder = decord.VideoReader(self.path, num_threads=self._library_threads)
         except (decord.DECORDError, RuntimeError) as error:
-            self._refuse(f"decord says: {error}")
+            self._refuse(Message("decord says: {error}", error=error))
         if len(self._decoder) != len(index.seconds):
-            self._refuse(f"decord counts {len(self._decoder)} frames, not {len(index.seconds)}")
+            self._refuse(
+                Message(
+                    "decord counts {num_counted} frames, not {num_frames}",
+                    num_counted=len(self._decoder),
+                    num_frames=len(index.seconds),
+                )
+            )
 
     def _read(self, numbers: list[int]) -> Iterator[Frame]:
         for start in range(0, len(numbers), _BATCH):
@@ -38,5 +47,5 @@ class DecordReader(CheckedReader):
             try:
                 batch = self._decoder.get_batch(some).asnumpy()
             except (decord.DECORDError, RuntimeError, IndexError) as error:
-                self._damaged(some[0], f"decord says: {error}", error)
+                self._damaged(some[0], Message("decord says: {error}", error=error), error)
             yield from batch.copy()

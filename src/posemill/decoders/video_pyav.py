@@ -7,6 +7,7 @@ import operator
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from posemill.decoders.container_ends import missing_bytes
 from posemill.decoders.jump_pyav import can_jump, find_target, first_time_at, jump, timed
-from posemill.decoders.losses_pyav import DamageError
+from posemill.decoders.losses_pyav import DamageError, Log, listening
 from posemill.decoders.opening import (
     StrPath,
     TargetSize,
@@ -36,8 +37,8 @@ from posemill.decoders.packet_index import (
 from posemill.decoders.sparse_pyav import SparseDecoder
 from posemill.decoders.stream_pyav import Converter, decode_frames, describe, read_index
 from posemill.errors import DecodeError
+from posemill.messages import Message
 from posemill.records import Frame
-from posemill.terminal import counted
 
 # A frame less than this before a bound of the window counts as on it: bounds are decimals (0.12),
 # times are fractions (3/25).
@@ -55,6 +56,7 @@ class _FirstFrame(NamedTuple):
     is_interlaced: bool
     orientation: tuple[bool, int | None]
     is_askew: bool
+    bits_per_channel: int
 
 
 class PyavReader:
@@ -93,7 +95,7 @@ class PyavReader:
         descriptor, _ = open_regular(self.path)
         with os.fdopen(descriptor, "rb") as handle:
             self._identity = identity_of(handle.fileno())
-            self.is_cut = missing_bytes(handle) > 0
+        self._heard_at_opening: list[Log] = []
         self._container, self._stream = self._open()
         self._is_fresh = True
         self.codec: str = self._stream.codec_context.codec.canonical_name
@@ -122,6 +124,15 @@ class PyavReader:
         if self._sparse is not None:
             self._sparse.container.close()
 
+    @cached_property
+    def is_cut(self) -> bool:
+        """Whether a part of the file is missing, or cannot be reached: asked for at its end."""
+        try:
+            with open(self.path, "rb") as handle:  # noqa: PTH123
+                return missing_bytes(handle) > 0
+        except OSError:
+            return False  # gone since it was opened: the demuxer has its own words for that
+
     @property
     def size_wh(self) -> tuple[int, int]:
         """Width and height of the first frame in pixels, turned as the rotation tag says."""
@@ -131,6 +142,11 @@ class PyavReader:
     def is_interlaced(self) -> bool:
         """Whether the first frame is made of two fields."""
         return self._look().is_interlaced
+
+    @property
+    def bits_per_channel(self) -> int:
+        """Of the first frame's colours as they are stored, 8 in most videos."""
+        return self._look().bits_per_channel
 
     @property
     def orientation(self) -> tuple[bool, int | None]:
@@ -218,7 +234,11 @@ class PyavReader:
 
     def raise_no_frames(self) -> NoReturn:
         """Raise the error for a video, or a window of one, in which there is nothing."""
-        detail = "no frame within the window asked for" if self._has_window else "none inside"
+        detail = (
+            Message("no frame within the window asked for")
+            if self._has_window
+            else Message("none inside")
+        )
         raise_decode_error(self.path, "no frames", detail, frame_index=0)
 
     def index(self, *, keep: bool = False) -> PacketIndex:
@@ -232,7 +252,12 @@ class PyavReader:
         if self._index is None:
             container, stream = self._open()
             with container:
-                self._index = read_index(container, stream, is_exact=can_jump(container, stream))
+                self._index = read_index(
+                    container,
+                    stream,
+                    is_exact=can_jump(container, stream),
+                    heard_at_opening=self._heard_at_opening,
+                )
             if keep:
                 keep_index(self.path, self._identity, self._index)
         return self._index
@@ -245,7 +270,11 @@ class PyavReader:
 
     def _convert(self, frame: Any) -> Frame:
         if frame.width * frame.height > self._max_pixels:
-            raise DamageError(f"a frame of {frame.width} x {frame.height} pixels")
+            raise DamageError(
+                Message(
+                    "a frame of {width} x {height} pixels", width=frame.width, height=frame.height
+                )
+            )
         return self._converter.to_rgb(frame)
 
     def _read_frames(self, start_index: int, stride: int) -> Iterator[Frame]:
@@ -265,19 +294,31 @@ class PyavReader:
                 if seconds < self._start_seconds:
                     continue
                 if frame.width * frame.height > self._max_pixels:
-                    raise DamageError(f"a frame of {frame.width} x {frame.height} pixels")
+                    raise DamageError(
+                        Message(
+                            "a frame of {width} x {height} pixels",
+                            width=frame.width,
+                            height=frame.height,
+                        )
+                    )
                 if number >= start_index:
                     yield number, frame
                 number += 1
             else:
                 if self.is_cut:
-                    raise DamageError("the file is cut off, or broken inside; copy it again")
+                    raise DamageError(
+                        Message("the file is cut off, or broken inside; copy it again")
+                    )
         except DamageError as error:
             reason = "truncated" if self.is_cut else "corrupt"
             raise_decode_error(
                 self.path,
                 reason,
-                f"{counted(number, 'frames')} could be read, then: {error}",
+                Message(
+                    "{num_frames:frame|frames} could be read, then: {error}",
+                    num_frames=number,
+                    error=error,
+                ),
                 frame_index=number,
                 cause=error,
             )
@@ -302,7 +343,8 @@ class PyavReader:
             if container is not self._container:
                 container.close()
             container, stream = self._take()
-        return container, 0, timed(container, stream, decode_frames(container, stream))
+        frames = decode_frames(container, stream, self._heard_at_opening)
+        return container, 0, timed(container, stream, frames)
 
     def _find_target(self, container: Any, stream: Any, start_index: int) -> int | None:
         """Return the time to jump to; None where reading from the start is as good or better."""
@@ -328,12 +370,18 @@ class PyavReader:
     def _open(self) -> tuple[Any, Any]:
         """Return a new container and its video stream."""
         try:
-            container = av.open(
-                self.path, metadata_errors="ignore", options={"protocol_whitelist": "file"}
-            )
+            with listening() as self._heard_at_opening:
+                container = av.open(
+                    self.path, metadata_errors="ignore", options={"protocol_whitelist": "file"}
+                )
         except av.error.FFmpegError as error:
             reason = "truncated" if self.is_cut else "not a video"
-            raise_decode_error(self.path, reason, f"FFmpeg says: {describe(error)}", cause=error)
+            raise_decode_error(
+                self.path,
+                reason,
+                Message("FFmpeg says: {describe}", describe=describe(error)),
+                cause=error,
+            )
         try:
             stream = self._choose_stream(container)
         except DecodeError:
@@ -347,20 +395,28 @@ class PyavReader:
     def _choose_stream(self, container: Any) -> Any:
         """Return the stream a player would show; the cover picture of a song is none."""
         if container.format.name in _PLAYLISTS:
-            raise_decode_error(self.path, "not a video", "it is a list of other files")
+            raise_decode_error(self.path, "not a video", Message("it is a list of other files"))
         best = container.streams.best("video")
         if best is None or best.disposition & Disposition.attached_pic:
             others = ", ".join(sorted({each.type for each in container.streams})) or "nothing"
-            raise_decode_error(self.path, "no video stream", f"the file holds {others}")
+            raise_decode_error(
+                self.path, "no video stream", Message("the file holds {others}", others=others)
+            )
         context = best.codec_context
         if context is None:
             raise_decode_error(
-                self.path, "not a video", "its codec is not part of this build of FFmpeg"
+                self.path, "not a video", Message("its codec is not part of this build of FFmpeg")
             )
         if context.width * context.height > self._max_pixels:
             size = f"{context.width} x {context.height}"
             raise_decode_error(
-                self.path, "too large", f"{size}; allowed are {self._max_pixels:,} pixels"
+                self.path,
+                "too large",
+                Message(
+                    "{size}; allowed are {max_pixels:,} pixels",
+                    size=size,
+                    max_pixels=self._max_pixels,
+                ),
             )
         return best
 
@@ -384,11 +440,15 @@ class PyavReader:
                 frame = next(decode_frames(container, stream), None)
             except DamageError as error:
                 raise_decode_error(
-                    self.path, "corrupt", f"no frame could be read: {error}", cause=error
+                    self.path,
+                    "corrupt",
+                    Message("no frame could be read: {error}", error=error),
+                    cause=error,
                 )
             if frame is None:
-                raise_decode_error(self.path, "no frames", "none inside", frame_index=0)
+                raise_decode_error(self.path, "no frames", Message("none inside"), frame_index=0)
             size_wh, orientation = self._converter.look(frame)
             is_interlaced, is_askew = bool(frame.interlaced_frame), frame.rotation % 90 != 0
-            self._first_seen = _FirstFrame(size_wh, is_interlaced, orientation, is_askew)
+            bits = max(component.bits for component in frame.format.components)
+            self._first_seen = _FirstFrame(size_wh, is_interlaced, orientation, is_askew, bits)
         return self._first_seen

@@ -137,6 +137,7 @@ def _find(name: str) -> Any:
     found = plugins.load("engine", ESTIMATORS, name)
     if not isinstance(getattr(found, "info", None), EngineInfo):
         raise ConfigError(
-            f"engine {name!r} does not say what it gives: its class has no EngineInfo as 'info'"
+            "engine {name!r} does not say what it gives: its class has no EngineInfo as 'info'",
+            name=name,
         )
     return found

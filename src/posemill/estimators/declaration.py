@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from posemill.errors import ConfigError, DeviceError
+from posemill.messages import Message
 from posemill.plugins import hint
 from posemill.skeletons import Skeleton
 
@@ -51,13 +52,21 @@ class EngineOption:
         if self.choices:
             if value not in self.choices:
                 raise ConfigError(
-                    f"unknown {self.name} {value!r}; known: {', '.join(self.choices)}"
-                    f"{hint(str(value), self.choices)}"
+                    "unknown {name} {value!r}; known: {choices}{hint}",
+                    name=self.name,
+                    value=value,
+                    choices=", ".join(self.choices),
+                    hint=hint(str(value), self.choices),
                 )
         elif value is None and self.default is None:
             return
         elif not _is_a(value, self.kind) or not self._is_within(value):
-            raise ConfigError(f"{self.name}: expected {self.expected}, got {value!r}")
+            raise ConfigError(
+                "{name}: expected {expected}, got {value!r}",
+                name=self.name,
+                expected=self.expected,
+                value=value,
+            )
 
     @property
     def expected(self) -> str:
@@ -65,10 +74,13 @@ class EngineOption:
         if self.choices:
             return ", ".join(self.choices)
         if self.least is not None and self.most is not None:
-            return f"{self.least:g} to {self.most:g}"
-        limit = f" of at least {self.least:g}" if self.least is not None else ""
-        limit += f" of at most {self.most:g}" if self.most is not None else ""
-        return _KINDS[self.kind] + limit
+            return Message("{least:g} to {most:g}", least=self.least, most=self.most)
+        kind = Message(_KINDS[self.kind])
+        if self.least is not None:
+            return Message("{kind} of at least {least:g}", kind=kind, least=self.least)
+        if self.most is not None:
+            return Message("{kind} of at most {most:g}", kind=kind, most=self.most)
+        return kind
 
     def _is_within(self, value: Any) -> bool:
         # Written so that NaN, which compares as false, is outside.
@@ -144,25 +156,45 @@ class EngineInfo:
         for name, value in options.items():
             if name not in known:
                 raise ConfigError(
-                    f"engine {engine!r} has no option {name!r}; it has "
-                    f"{', '.join(known) or 'none'}{hint(name, known)}"
+                    "engine {engine!r} has no option {name!r}; it has {known}{hint}",
+                    engine=engine,
+                    name=name,
+                    known=", ".join(known) or "none",
+                    hint=hint(name, known),
                 )
             known[name].check(value)
+
+    def all_options(self, engine: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options, checked, with the defaults of those that are not given."""
+        self.check_options(engine, options)
+        return {option.name: option.default for option in self.options} | dict(options)
 
     def check_device(self, engine: str, device: str) -> None:
         """Raise a `DeviceError` for a kind of device the engine does not know."""
         if device.split(":")[0] in self.devices:
             return
         if self.devices == ("cpu",):
-            raise DeviceError(f"engine {engine!r} runs on the cpu only, not on {device!r}")
+            raise DeviceError(
+                "engine {engine!r} runs on the cpu only, not on {device!r}",
+                engine=engine,
+                device=device,
+            )
         expected = ", ".join(each if each == "cpu" else f"{each}:N" for each in self.devices)
-        raise DeviceError(f"engine {engine!r}: unknown device {device!r}; expected {expected}")
+        raise DeviceError(
+            "engine {engine!r}: unknown device {device!r}; expected {expected}",
+            engine=engine,
+            device=device,
+            expected=expected,
+        )
 
     def check_mode(self, engine: str, mode: str) -> None:
         """Raise a `ConfigError` for a mode the engine has not; `auto` takes what there is."""
         if mode != "auto" and mode not in self.modes:
             raise ConfigError(
-                f"engine {engine!r} has no {mode} mode; it has {', '.join(self.modes)}"
+                "engine {engine!r} has no {mode} mode; it has {modes}",
+                engine=engine,
+                mode=mode,
+                modes=", ".join(self.modes),
             )
 
     def skeleton_to_store(self, engine: str, name: str | None = None) -> str:
@@ -171,8 +203,11 @@ class EngineInfo:
             return self.skeleton_names[0]
         if name not in self.skeleton_names:
             raise ConfigError(
-                f"engine {engine!r} gives {', '.join(self.skeleton_names)}, not {name!r}"
-                f"{hint(name, self.skeleton_names)}"
+                "engine {engine!r} gives {skeleton_names}, not {name!r}{hint}",
+                engine=engine,
+                skeleton_names=", ".join(self.skeleton_names),
+                name=name,
+                hint=hint(name, self.skeleton_names),
             )
         return name
 

@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from posemill.errors import MissingExtraError
+from posemill.messages import Message
 
 # They install the same module: the plain one, where both are, hides the one for GPUs.
 _ONNX_RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
@@ -20,8 +21,11 @@ def import_onnxruntime(device: str = "cpu") -> Any:
     except ModuleNotFoundError as error:
         extra = "onnx" if device == "cpu" else "gpu"
         raise MissingExtraError(
-            f"runtime=onnxruntime (device {device}) needs {error.name!r}; run: "
-            f"pip install 'posemill[{extra}]'"
+            "runtime=onnxruntime (device {device}) needs {name!r}; run: pip install "
+            "'posemill[{extra}]'",
+            device=device,
+            name=error.name,
+            extra=extra,
         ) from error
     return onnxruntime
 
@@ -45,18 +49,20 @@ def say_how_to_use_gpus(installed: list[str]) -> str:
         installed: What `list_onnx_runtimes` found.
     """
     if len(installed) > 1:
-        return (
-            f"{' and '.join(installed)} are both installed, and the plain one hides the one for "
-            f"GPUs; run: pip uninstall {' '.join(installed)}, then: pip install 'posemill[gpu]'"
+        return Message(
+            "{installed} are both installed, and the plain one hides the one for GPUs; run: pip "
+            "uninstall {names}, then: pip install 'posemill[gpu]'",
+            installed=" and ".join(installed),
+            names=" ".join(installed),
         )
     if installed == ["onnxruntime"]:
-        return (
-            "onnxruntime is for the CPU only; run: pip uninstall onnxruntime, then: "
-            "pip install 'posemill[gpu]'"
+        return Message(
+            "onnxruntime is for the CPU only; run: pip uninstall onnxruntime, then: pip install "
+            "'posemill[gpu]'"
         )
     if installed:
-        return "check the NVIDIA driver and the CUDA libraries"
-    return "ONNX Runtime is not installed; run: pip install 'posemill[gpu]'"
+        return Message("check the NVIDIA driver and the CUDA libraries")
+    return Message("ONNX Runtime is not installed; run: pip install 'posemill[gpu]'")
 
 
 def list_providers() -> list[str]:

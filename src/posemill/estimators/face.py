@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from posemill.estimators.landmarks import face
 from posemill.estimators.landmarks.crop_network import (
     REFINED_FACE,
     RUNTIME_OPTION,
+    Part,
     confidence_options,
 )
 from posemill.estimators.landmarks.detection import Detection, Detector, project_detection
@@ -22,18 +23,8 @@ from posemill.records import FloatArray, Frame, Keypoints
 from posemill.skeletons import get_skeleton
 
 
-class FaceEstimator(InstanceFinder[FloatArray]):
-    """Faces of a picture, each with 468 points, or 478 with the irises.
-
-    Args:
-        device: `cpu`, `cuda:N` or `tensorrt:N`.
-        threads: Threads inside one network call. OpenCV's are set to the same number.
-        runtime: `litert` (CPU only), `onnxruntime`, or `auto`: LiteRT on a CPU.
-        max_num_faces: Faces are looked for while fewer are followed.
-        refine_landmarks: Whether lips, eyes and irises are looked at a second time: 478 points.
-        min_detection_confidence: Of the detector.
-        min_tracking_confidence: Of a face's landmarks; below it there is no face.
-    """
+class FaceEstimator(InstanceFinder[Part]):
+    """Faces of a picture, each with 468 points, or 478 with the irises."""
 
     name = "face"
     info = EngineInfo(
@@ -45,40 +36,30 @@ class FaceEstimator(InstanceFinder[FloatArray]):
         brought_by="ai-edge-litert",
         options=(
             RUNTIME_OPTION,
-            EngineOption("max_num_faces", int, 1, "Look for faces while fewer are followed.",
-                         least=1),
-            EngineOption("refine_landmarks", bool, False,
-                         "Look at lips, eyes and irises a second time: 478 points.",
-                         skeletons=("face-478", "face-468", "face-68")),
+            EngineOption(
+                "max_num_faces", int, 1, "Look for faces while fewer are followed.", least=1
+            ),
+            EngineOption(
+                "refine_landmarks",
+                bool,
+                False,
+                "Look at lips, eyes and irises a second time: 478 points.",
+                skeletons=("face-478", "face-468", "face-68"),
+            ),
             *confidence_options("Of the detector.", "Of a face; below it there is none."),
         ),
-    )  # fmt: skip
+    )
 
-    def __init__(
-        self,
-        *,
-        device: str = "cpu",
-        threads: int = 1,
-        runtime: str = "auto",
-        max_num_faces: int = 1,
-        refine_landmarks: bool = False,
-        min_detection_confidence: float = 0.5,
-        min_tracking_confidence: float = 0.5,
-    ) -> None:
-        options = {
-            "runtime": runtime, "max_num_faces": max_num_faces,
-            "refine_landmarks": bool(refine_landmarks),
-            "min_detection_confidence": min_detection_confidence,
-            "min_tracking_confidence": min_tracking_confidence,
-        }  # fmt: skip
-        super().__init__(options, device=device, threads=threads)
-        self.max_instances = max_num_faces
-        self._min_score = min_tracking_confidence
+    def __init__(self, *, device: str = "cpu", threads: int = 1, **options: Any) -> None:
+        super().__init__(device=device, threads=threads, **options)
+        self.max_instances = self.options["max_num_faces"]
         self._detector = self._open("face_detection_short_range", repeats_border=False)
-        network = REFINED_FACE if refine_landmarks else "face_landmark"
+        network = REFINED_FACE if self.options["refine_landmarks"] else "face_landmark"
         self._landmarks = self._open(network, stretches=True)
         self._find = Detector(
-            face.DETECTOR_SIZE, face.DETECTOR_STRIDES, min_score=min_detection_confidence
+            face.DETECTOR_SIZE,
+            face.DETECTOR_STRIDES,
+            min_score=self.options["min_detection_confidence"],
         )
 
     def estimate(
@@ -91,18 +72,21 @@ class FaceEstimator(InstanceFinder[FloatArray]):
     def _rect_from_detection(self, detection: Detection, size: Size) -> Rect:
         return face.rect_from_detection(project_detection(detection, size), size)
 
-    def _read(self, outputs: list[FloatArray], rect: Rect, size: Size) -> FloatArray | None:
-        return face.read_face(outputs, rect, min_score=self._min_score)
+    def _read(self, outputs: list[FloatArray], rect: Rect, size: Size) -> Part | None:
+        return face.read_face(outputs, rect, min_score=self.options["min_tracking_confidence"])
 
-    def _next_rect(self, instance: FloatArray, size: Size) -> Rect:
-        return face.rect_of_landmarks(instance, size)
+    def _next_rect(self, instance: Part, size: Size) -> Rect:
+        return face.rect_of_landmarks(instance.points, size)
 
 
 def keypoints_of_faces(
-    frames: Sequence[Frame], found: Sequence[Sequence[FloatArray]], skeleton_name: str
+    frames: Sequence[Frame], found: Sequence[Sequence[Part]], skeleton_name: str
 ) -> Keypoints:
     """Return the faces of each frame, the largest first."""
     num_points = get_skeleton(skeleton_name).num_points
-    faces = [np.array(points, np.float32).reshape(-1, num_points, 3) for points in found]
-    people = [(points, np.ones(points.shape[:2], np.float32)) for points in faces]
+    people = []
+    for faces in found:
+        points = np.array([each.points for each in faces], np.float32).reshape(-1, num_points, 3)
+        scores = np.array([[each.score] * num_points for each in faces], np.float32)
+        people.append((points, scores.reshape(-1, num_points)))
     return gather_people(frames, people, num_points)

@@ -53,6 +53,7 @@ _MISHAPS = {
     "leak": _leak,
     "explode": _explode,
     "error": _fail,
+    "stick": _fail,
 }
 
 
@@ -81,7 +82,8 @@ class FakeEstimator:
         seconds_per_frame: Sleeps as long for each frame.
         mishaps: What happens at a frame of exactly one colour: `{"ff0000": "segfault"}`. One of
             `segfault`, `hang`, `leak` (64 MB that are never freed), `explode` (as much memory as
-            there is, bit by bit) and `error` (an exception).
+            there is, bit by bit), `error` (an exception) and `stick` (an exception at this frame
+            and at all that follow, as after an error of CUDA).
     """
 
     info = EngineInfo(
@@ -104,8 +106,13 @@ class FakeEstimator:
         self.info.check_device("fake", device)
         self._mishaps = dict(mishaps or {})
         if unknown := set(self._mishaps.values()) - set(_MISHAPS):
-            raise ConfigError(f"engine 'fake': unknown mishaps {unknown}; known: {set(_MISHAPS)}")
+            raise ConfigError(
+                "engine 'fake': unknown mishaps {unknown}; known: {mishaps}",
+                unknown=unknown,
+                mishaps=set(_MISHAPS),
+            )
         self.threads = threads
+        self._is_stuck = False
         self.seconds_per_frame = seconds_per_frame
         self._ramp = np.linspace(
             0, 1, get_skeleton(self.info.skeleton_names[0]).num_points, dtype=np.float32
@@ -144,9 +151,12 @@ class FakeEstimator:
         return Keypoints(points, scores, sizes_wh)
 
     def _meet_mishap(self, frame: Frame) -> None:
+        if self._is_stuck:
+            _fail()
         first = frame[0, 0]
         mishap = self._mishaps.get(bytes(first).hex())
         if mishap is not None and (frame == first).all():
+            self._is_stuck = mishap == "stick"
             _MISHAPS[mishap]()
 
     def identity(self) -> dict[str, str]:

@@ -18,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import DeviceError, MissingExtraError
+from posemill.estimators.litert_scalings import split_scalings
 from posemill.estimators.runtime import has_litert_here
+from posemill.messages import Message
 from posemill.weights.networks import NETWORKS, load_tflite
 
 _GREETING = b"INFO: Created TensorFlow Lite XNNPACK delegate for CPU."
@@ -33,10 +35,14 @@ class LiteRTNetwork:
 
     def __init__(self, name: str, *, device: str = "cpu", threads: int = 1) -> None:
         if device != "cpu":
-            raise DeviceError(f"runtime 'litert' runs on the cpu only, not on {device!r}")
+            raise DeviceError(
+                "runtime 'litert' runs on the cpu only, not on {device!r}", device=device
+            )
         spec = NETWORKS[name]
         interpreter_class = _interpreter_class()
         model = load_tflite(name)
+        if spec.splits_scalings:
+            model = split_scalings(model)
         with _without_greeting():
             self._interpreter = interpreter_class(model_content=model, num_threads=threads)
             self._interpreter.allocate_tensors()
@@ -75,13 +81,15 @@ def _interpreter_class() -> Any:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:  # not installed, or not for this system
         remedy = (
-            "run: pip install ai-edge-litert, or"
+            Message("run: pip install ai-edge-litert, or")
             if has_litert_here()
-            else "there is none for Macs with Intel processors;"
+            else Message("there is none for Macs with Intel processors;")
         )
         raise MissingExtraError(
-            f"runtime=litert needs the package ai-edge-litert ({error}); {remedy} ask for "
-            f"runtime=onnxruntime after: pip install 'posemill[onnx]'"
+            "runtime=litert needs the package ai-edge-litert ({error}); {remedy} ask for "
+            "runtime=onnxruntime after: pip install 'posemill[onnx]'",
+            error=error,
+            remedy=remedy,
         ) from error
     return Interpreter
 

@@ -5,6 +5,7 @@ Never another device than the one asked for: a GPU that is not there is an error
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -19,9 +20,11 @@ from posemill.estimators.devices import (
     list_onnx_runtimes,
     say_how_to_use_gpus,
 )
+from posemill.messages import Message
 from posemill.weights.networks import load_onnx
 
 _GPU_PROVIDERS = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
+_MOST_VALUES = 1 << 26  # of an output, for each picture
 
 
 class OnnxNetwork:
@@ -77,15 +80,36 @@ def open_session(
     for dimension, size in fixed.items():
         options.add_free_dimension_override_by_name(dimension, size)
     try:
+        if not isinstance(model, bytes):
+            _check_outputs(onnxruntime, model, name)
         session = onnxruntime.InferenceSession(model, options, providers=[provider])
     except onnxruntime_errors() as error:
         raise _load_error(name, device, error, is_ours=isinstance(model, bytes)) from error
     if session.get_providers()[0] != (provider if kind == "cpu" else provider[0]):
         raise DeviceError(
-            f"asked for {device}, but ONNX Runtime put {name} on "
-            f"{session.get_providers()[0]}; check the driver and the CUDA libraries"
+            "asked for {device}, but ONNX Runtime put {name} on {provider}; check the driver "
+            "and the CUDA libraries",
+            device=device,
+            name=name,
+            provider=session.get_providers()[0],
         )
     return session
+
+
+def _check_outputs(onnxruntime: Any, model: str, name: str) -> None:
+    """Refuse a stranger's file whose outputs would fill the memory."""
+    # Outputs that do not depend on the picture are computed while a file is loaded, but for this.
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    plain = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    for output in plain.get_outputs():
+        sizes = [size for size in output.shape if isinstance(size, int)]
+        if math.prod(sizes) > _MOST_VALUES:
+            raise WeightsError(
+                f"{name}: its output {output.name} has {math.prod(sizes):,} numbers, allowed are "
+                f"{_MOST_VALUES:,}; keypoints and maps are smaller: is this the right file?"
+            )
 
 
 def check_device_is_there(device: str) -> Any:
@@ -108,7 +132,9 @@ def _parse_device(device: str) -> tuple[str, int]:
         return "cpu", 0
     match = re.fullmatch(r"(cuda|tensorrt)(?::(\d+))?", device)
     if not match:
-        raise DeviceError(f"unknown device {device!r}; expected cpu, cuda:N or tensorrt:N")
+        raise DeviceError(
+            "unknown device {device!r}; expected cpu, cuda:N or tensorrt:N", device=device
+        )
     return match[1], int(match[2] or 0)
 
 
@@ -119,8 +145,11 @@ def _provider_of(kind: str, number: int, available: Sequence[str]) -> Any:
     provider = _GPU_PROVIDERS[kind]
     if provider not in available:
         raise DeviceError(
-            f"device {kind}:{number} asked for, but ONNX Runtime has {', '.join(available)} only: "
-            f"{say_how_to_use_gpus(list_onnx_runtimes())}"
+            "device {kind}:{number} asked for, but ONNX Runtime has {available} only: {remedy}",
+            kind=kind,
+            number=number,
+            available=", ".join(available),
+            remedy=say_how_to_use_gpus(list_onnx_runtimes()),
         )
     options: dict[str, Any] = {"device_id": number}
     if kind == "cuda":
@@ -132,10 +161,23 @@ def _provider_of(kind: str, number: int, available: Sequence[str]) -> Any:
 def _load_error(name: str, device: str, error: Exception, *, is_ours: bool) -> Exception:
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if device != "cpu":
-        return DeviceError(f"ONNX Runtime cannot use {device} for {name}: {reason}")
+        return DeviceError(
+            "ONNX Runtime cannot use {device} for {name}: {reason}",
+            device=device,
+            name=name,
+            reason=reason,
+        )
     remedy = (
-        "delete the folder `onnx` in the cache folder that `posemill doctor` names, and try again"
+        Message(
+            "delete the folder `onnx` in the cache folder that `posemill doctor` names, and try "
+            "again"
+        )
         if is_ours
-        else "expected a whole .onnx file: copy or export it again"
+        else Message("expected a whole .onnx file: copy or export it again")
     )
-    return WeightsError(f"ONNX Runtime cannot load {name} ({reason}); {remedy}")
+    return WeightsError(
+        "ONNX Runtime cannot load {name} ({reason}); {remedy}",
+        name=name,
+        reason=reason,
+        remedy=remedy,
+    )

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ConfigError
-from posemill.language import translate
+from posemill.messages import Message, render
 
 
 class Network(Protocol):
@@ -54,7 +54,11 @@ def choose_runtime(runtime: str, device: str) -> str:
     if runtime in RUNTIMES:
         return runtime
     if runtime != "auto":
-        raise ConfigError(f"unknown runtime {runtime!r}; known: auto, {', '.join(RUNTIMES)}")
+        raise ConfigError(
+            "unknown runtime {runtime!r}; known: auto, {runtimes}",
+            runtime=runtime,
+            runtimes=", ".join(RUNTIMES),
+        )
     if device != "cpu":
         return "onnxruntime"
     has_litert, has_onnxruntime = (find_spec(package) for package in _PACKAGES.values())
@@ -70,9 +74,11 @@ def has_litert_here() -> bool:
 def tell_that_litert_is_missing() -> None:
     """Say, once in a process, that the networks run on something else."""
     if sys.stderr is not None:  # as in a process that was started without one
-        said = translate(
-            "posemill: ai-edge-litert is not installed, the networks run on ONNX Runtime; "
-            "posemill doctor says what that means"
+        said = render(
+            Message(
+                "posemill: ai-edge-litert is not installed, the networks run on ONNX Runtime; "
+                "posemill doctor says what that means"
+            )
         )
         sys.stderr.write(f"{said}\n")
         sys.stderr.flush()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
+from typing import Any
 
 import cv2
 import numpy as np
 
 from posemill.estimators import checked_frames
+from posemill.estimators.landmarks.sampling import fixed_places
 from posemill.estimators.runtime import open_network
 from posemill.records import FloatArray, Frame
 
@@ -28,26 +29,29 @@ class SelfieSegmenter:
     def __init__(self, *, landscape: bool, threads: int = 1) -> None:
         name = "selfie_segmentation_landscape" if landscape else "selfie_segmentation"
         self._size = _SIZES[name]
+        cv2.setNumThreads(threads)
+        width, height = self._size
+        self._pixels = np.zeros((1, height, width, 3), np.uint8)
+        # Where pictures are sampled depends on nothing but their shape.
+        self._places: tuple[tuple[int, ...], tuple[Any, Any]] | None = None
         self._network = open_network(name, runtime="litert", device="cpu", threads=threads)
 
     def find(self, frame: Frame) -> FloatArray:
         """Return the mask `(height, width)`, 0..1, of an RGB picture."""
         (picture,) = checked_frames([frame])
-        (small,) = self._network.run(self._shrink(picture)[None])
+        self._shrink(picture, self._pixels[0])
+        (small,) = self._network.run(self._pixels)
         height, width = picture.shape[:2]
         return enlarge_evenly(small.reshape(self._size[::-1]), (width, height))
 
-    def _shrink(self, picture: Frame) -> Frame:
-        """Return the whole picture, stretched to the network's input without a half-pixel shift."""
+    def _shrink(self, picture: Frame, out: Frame) -> None:
+        """Write the whole picture, stretched to the network's input without a half-pixel shift."""
         height, width = picture.shape[:2]
-        to_crop = cv2.getPerspectiveTransform(_corners(width, height), _corners(*self._size))
-        return np.asarray(
-            cv2.warpPerspective(
-                picture, to_crop, self._size, flags=cv2.INTER_LINEAR,
-                borderMode=cv2.BORDER_CONSTANT,
-            ),
-            np.uint8,
-        )  # fmt: skip
+        corners = [(0, height), (0, 0), (width, 0), (width, height)]
+        if self._places is None or self._places[0] != picture.shape:
+            self._places = picture.shape, fixed_places(corners, self._size)
+        whole, rest = self._places[1]
+        cv2.remap(picture, whole, rest, cv2.INTER_LINEAR, dst=out, borderMode=cv2.BORDER_CONSTANT)
 
     def close(self) -> None:
         """Free the network."""
@@ -55,35 +59,15 @@ class SelfieSegmenter:
             del self._network
 
 
-def _corners(width: int, height: int) -> FloatArray:
-    return np.array([(0, height), (0, 0), (width, 0), (width, height)], np.float32)
-
-
 def enlarge_evenly(small: FloatArray, size_wh: tuple[int, int]) -> FloatArray:
     """Return a map in another size, bilinear between the middles of its cells.
 
-    As OpenCV's `resize` without Intel's library, which rounds in another way.
+    Intel's library inside of OpenCV rounds in another way, so it is left out for this thread.
     """
-    (left, right, share_x), (top, bottom, share_y) = (
-        _neighbours(old, new) for old, new in zip(small.shape[::-1], size_wh, strict=True)
-    )
-    one = np.float32(1)
-    wide = small.take(left, axis=1)
-    wide *= one - share_x
-    wide += small.take(right, axis=1) * share_x
-    upper, lower = wide.take(top, axis=0), wide.take(bottom, axis=0)
-    upper *= (one - share_y)[:, None]
-    lower *= share_y[:, None]
-    upper += lower
-    return upper
-
-
-@functools.lru_cache(maxsize=8)
-def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, FloatArray]:
-    """Return the two old cells that each new one lies between, and its share of the second."""
-    places = ((np.arange(new) + 0.5) * (old / new) - 0.5).astype(np.float32)
-    first = np.floor(places).astype(np.intp)
-    share = places - first.astype(np.float32)
-    share[(first < 0) | (first >= old - 1)] = 0
-    first = np.clip(first, 0, old - 1)
-    return first, np.minimum(first + 1, old - 1), share
+    uses_intel = cv2.ipp.useIPP()
+    cv2.ipp.setUseIPP(False)
+    try:
+        large = cv2.resize(small, size_wh, interpolation=cv2.INTER_LINEAR)
+    finally:
+        cv2.ipp.setUseIPP(uses_intel)
+    return np.asarray(large, np.float32)

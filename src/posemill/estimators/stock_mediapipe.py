@@ -6,7 +6,7 @@ import contextlib
 import sys
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar, cast
@@ -18,8 +18,10 @@ from posemill.estimators import ClipState, EngineInfo
 from posemill.estimators.face import FaceEstimator, keypoints_of_faces
 from posemill.estimators.hands import HandsEstimator, keypoints_of_hands
 from posemill.estimators.holistic.engine import HolisticEstimator
+from posemill.estimators.landmarks.crop_network import Part
 from posemill.estimators.landmarks.hand import Hand
 from posemill.estimators.pose import PoseEstimator
+from posemill.messages import Message
 from posemill.records import FloatArray, Frame, Keypoints
 from posemill.skeletons import get_skeleton
 
@@ -60,8 +62,9 @@ class StockEstimator(ABC):
     of the one before. In video mode each clip has an object of its own.
 
     Args:
-        options: The keywords of the class but `static_image_mode`.
         device: `cpu`.
+        threads: Unused: it takes as many as there are cores.
+        options: The keywords of the class but `static_image_mode`, see `info.options`.
     """
 
     name: ClassVar[str]
@@ -69,15 +72,14 @@ class StockEstimator(ABC):
     our_name: ClassVar[str]
     info: EngineInfo
 
-    def __init__(self, options: Mapping[str, Any], *, device: str) -> None:
+    def __init__(self, *, device: str = "cpu", threads: int = 1, **options: Any) -> None:
         self.info.check_device(self.name, device)
-        self.info.check_options(self.name, options)
-        self.info = self.info.with_options(options)
-        self._options = dict(options)
+        self._options = self.info.all_options(self.name, options)
+        self.info = self.info.with_options(self._options)
         self._class, self.version = self._load()
         self._alone: Any = None
         self._free: list[Any] = []  # objects of clips that are over
-        if options.get("model_complexity", 1) != 1:
+        if self._options.get("model_complexity", 1) != 1:
             # mediapipe fetches those networks: now, not in the workers
             self._free.append(self._open(static=False))
 
@@ -91,9 +93,11 @@ class StockEstimator(ABC):
                 return self._class(static_image_mode=static, **self._options)
         except OSError as error:
             raise WeightsError(
-                f"mediapipe could not fetch its network for model_complexity="
-                f"{self._options.get('model_complexity')} ({error}); it needs a network "
-                f"connection the first time and a package folder it may write to"
+                "mediapipe could not fetch its network for model_complexity={complexity} "
+                "({error}); it needs a network connection the first time and a package folder it "
+                "may write to",
+                complexity=self._options.get("model_complexity"),
+                error=error,
             ) from error
 
     def new_state(self) -> StockState:
@@ -143,30 +147,46 @@ class StockEstimator(ABC):
             MissingExtraError: There is no mediapipe, or none that has it or can be imported.
         """
         module, class_name = f"{_MODULES}.{self.solution[0]}", self.solution[1]
-        remedy = (
+        remedy = Message(
             "run: pip install 'posemill[mediapipe]' (Python 3.12 or older, numpy below 2: best in "
-            f"an environment of its own), or use --engine {self.our_name}, which gives the same "
-            f"points"
+            "an environment of its own), or use {--engine:{our_name}}, which gives the same points",
+            our_name=self.our_name,
         )
         try:
             installed = version("mediapipe")
         except PackageNotFoundError as error:
             raise MissingExtraError(
-                f"engine {self.name!r} needs mediapipe {_LAST} or older, which is not installed; "
-                f"{remedy}"
+                "engine {name!r} needs mediapipe {last} or older, which is not installed; {remedy}",
+                name=self.name,
+                last=_LAST,
+                remedy=remedy,
             ) from error
         try:
             return getattr(import_module(module), class_name), installed
         except ImportError as error:
             if error.name is not None and f"{module}.".startswith(f"{error.name}."):
                 raise MissingExtraError(
-                    f"engine {self.name!r} needs the legacy {class_name}, which mediapipe "
-                    f"{installed} no longer has: {_LAST} was the last one; {remedy}"
+                    "engine {name!r} needs the legacy {class_name}, which mediapipe {installed} "
+                    "no longer has: {last} was the last one; {remedy}",
+                    name=self.name,
+                    class_name=class_name,
+                    installed=installed,
+                    last=_LAST,
+                    remedy=remedy,
                 ) from error
             raise MissingExtraError(
-                f"engine {self.name!r}: mediapipe {installed} is installed, but cannot be imported "
-                f"({error}; numpy is {np.__version__}); {remedy}"
+                "engine {name!r}: mediapipe {installed} is installed, but cannot be imported "
+                "({error}; numpy is {version}); {remedy}",
+                name=self.name,
+                installed=installed,
+                error=error,
+                version=np.__version__,
+                remedy=remedy,
             ) from error
+
+
+# Options of ours that the original has not.
+_OURS_ONLY = ("runtime", "parts", "hand_crop")
 
 
 def _info_like(ours: Any) -> EngineInfo:
@@ -175,7 +195,7 @@ def _info_like(ours: Any) -> EngineInfo:
         f"the same points as {ours.name} by MediaPipe itself, where {_LAST} or older is installed",
         ours.info.skeletons,
         people=ours.info.people,
-        options=tuple(option for option in ours.info.options if option.name != "runtime"),
+        options=tuple(option for option in ours.info.options if option.name not in _OURS_ONLY),
         saves_states=False,
         needs=("mediapipe",),
         brought_by="posemill[mediapipe]",
@@ -183,89 +203,30 @@ def _info_like(ours: Any) -> EngineInfo:
 
 
 class StockHolisticEstimator(StockEstimator):
-    """`mp.solutions.holistic.Holistic`; options as of `HolisticEstimator`, `threads` unused."""
+    """`mp.solutions.holistic.Holistic`."""
 
     name, our_name = "mediapipe", "holistic"
     solution = ("holistic", "Holistic")
     info = _info_like(HolisticEstimator)
 
-    def __init__(
-        self,
-        *,
-        device: str = "cpu",
-        threads: int = 1,
-        min_detection_confidence: float = 0.5,
-        min_tracking_confidence: float = 0.5,
-        smooth_landmarks: bool = True,
-        model_complexity: int = 1,
-        refine_face_landmarks: bool = False,
-    ) -> None:
-        options = {
-            "min_detection_confidence": min_detection_confidence,
-            "min_tracking_confidence": min_tracking_confidence,
-            "smooth_landmarks": smooth_landmarks,
-            "model_complexity": model_complexity,
-            "refine_face_landmarks": refine_face_landmarks,
-        }
-        super().__init__(options, device=device)
-
     def _keypoints(self, frames: Sequence[Frame], results: Sequence[Any]) -> Keypoints:
         return _one_person(frames, results, self.info.skeleton_names[0])
 
 
-class StockPoseEstimator(StockEstimator):
-    """`mp.solutions.pose.Pose`; options as of `PoseEstimator`, `threads` unused."""
+class StockPoseEstimator(StockHolisticEstimator):
+    """`mp.solutions.pose.Pose`."""
 
     name, our_name = "mediapipe-pose", "pose"
     solution = ("pose", "Pose")
     info = _info_like(PoseEstimator)
 
-    def __init__(
-        self,
-        *,
-        device: str = "cpu",
-        threads: int = 1,
-        min_detection_confidence: float = 0.5,
-        min_tracking_confidence: float = 0.5,
-        smooth_landmarks: bool = True,
-        model_complexity: int = 1,
-    ) -> None:
-        options = {
-            "min_detection_confidence": min_detection_confidence,
-            "min_tracking_confidence": min_tracking_confidence,
-            "smooth_landmarks": smooth_landmarks,
-            "model_complexity": model_complexity,
-        }
-        super().__init__(options, device=device)
-
-    def _keypoints(self, frames: Sequence[Frame], results: Sequence[Any]) -> Keypoints:
-        return _one_person(frames, results, self.info.skeleton_names[0])
-
 
 class StockHandsEstimator(StockEstimator):
-    """`mp.solutions.hands.Hands`; options as of `HandsEstimator`, `threads` unused."""
+    """`mp.solutions.hands.Hands`."""
 
     name, our_name = "mediapipe-hands", "hands"
     solution = ("hands", "Hands")
     info = _info_like(HandsEstimator)
-
-    def __init__(
-        self,
-        *,
-        device: str = "cpu",
-        threads: int = 1,
-        max_num_hands: int = 2,
-        model_complexity: int = 1,
-        min_detection_confidence: float = 0.5,
-        min_tracking_confidence: float = 0.5,
-    ) -> None:
-        options = {
-            "max_num_hands": max_num_hands,
-            "model_complexity": model_complexity,
-            "min_detection_confidence": min_detection_confidence,
-            "min_tracking_confidence": min_tracking_confidence,
-        }
-        super().__init__(options, device=device)
 
     def _keypoints(self, frames: Sequence[Frame], results: Sequence[Any]) -> Keypoints:
         found = []
@@ -275,39 +236,21 @@ class StockHandsEstimator(StockEstimator):
                 result.multi_hand_landmarks or (), result.multi_handedness or (), strict=True
             ):
                 side, points = sides.classification[0], _values_of(landmarks)[:, :3]
-                hands.append(Hand(points, points, side.index, side.score))
+                hands.append(Hand(points, 1.0, points, side.index, side.score))
             found.append(hands)
         return keypoints_of_hands(frames, found)
 
 
 class StockFaceEstimator(StockEstimator):
-    """`mp.solutions.face_mesh.FaceMesh`; options as of `FaceEstimator`, `threads` unused."""
+    """`mp.solutions.face_mesh.FaceMesh`."""
 
     name, our_name = "mediapipe-face", "face"
     solution = ("face_mesh", "FaceMesh")
     info = _info_like(FaceEstimator)
 
-    def __init__(
-        self,
-        *,
-        device: str = "cpu",
-        threads: int = 1,
-        max_num_faces: int = 1,
-        refine_landmarks: bool = False,
-        min_detection_confidence: float = 0.5,
-        min_tracking_confidence: float = 0.5,
-    ) -> None:
-        options = {
-            "max_num_faces": max_num_faces,
-            "refine_landmarks": refine_landmarks,
-            "min_detection_confidence": min_detection_confidence,
-            "min_tracking_confidence": min_tracking_confidence,
-        }
-        super().__init__(options, device=device)
-
     def _keypoints(self, frames: Sequence[Frame], results: Sequence[Any]) -> Keypoints:
         found = [
-            [_values_of(landmarks)[:, :3] for landmarks in result.multi_face_landmarks or ()]
+            [Part(_values_of(face)[:, :3], 1.0) for face in result.multi_face_landmarks or ()]
             for result in results
         ]
         return keypoints_of_faces(frames, found, self.info.skeleton_names[0])

@@ -9,6 +9,7 @@ from posemill import plugins
 from posemill.errors import FormatError
 from posemill.files import refuse_pipe
 from posemill.formats.shared.contract import ANY, Format, Recipe, Summary
+from posemill.messages import Message
 
 # name -> "module:class". `detect_format` asks them in this order.
 FORMATS = {
@@ -72,9 +73,16 @@ def format_for(out: Path) -> str:
     if ending[1:] in names:
         return ending[1:]
     if len(names) != 1:
-        what = f"{ending!r} could be {' or '.join(names)}" if names else "its ending names none"
+        what = (
+            Message("{ending!r} could be {names}", ending=ending, names=" or ".join(names))
+            if names
+            else Message("its ending names none")
+        )
         raise FormatError(
-            f"{out}: {what}; give the format by --to, one of {', '.join(names or known_formats())}"
+            "{out}: {what}; give the format by {--to}, one of {names}",
+            out=out,
+            what=what,
+            names=", ".join(names or known_formats()),
         )
     return names[0]
 
@@ -82,7 +90,7 @@ def format_for(out: Path) -> str:
 def detect_format(path: Path) -> Format:
     """Return the format a file or folder is in, by its content and name."""
     if not path.exists():
-        raise FormatError(f"{path}: no such file or folder")
+        raise FormatError("{path}: no such file or folder", path=path)
     refuse_pipe(path)
     known = known_formats()
     for _, make in plugins.load_all("format", FORMATS):
@@ -91,7 +99,11 @@ def detect_format(path: Path) -> Format:
             return form
     seen, advice = _words_on_folder(path) if path.is_dir() else ("", "")
     raise FormatError(
-        f"{path}: {seen}none of the formats known: {', '.join(known)}; {advice}name it by --from"
+        "{path}: {seen}none of the formats known: {known}; {advice}name it by {--from}",
+        path=path,
+        seen=seen,
+        known=", ".join(known),
+        advice=advice,
     )
 
 
@@ -99,7 +111,11 @@ def _words_on_folder(path: Path) -> tuple[str, str]:
     """Return what else to say of a folder that is in no format: what is in it, what to do."""
     names = sorted(each.name for each in path.iterdir())
     if not names:
-        raise FormatError(f"{path}: the folder is empty; expected a run or files of a format")
+        raise FormatError(
+            "{path}: the folder is empty; expected a run or files of a format", path=path
+        )
     shown = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "")
-    advice = "name a run or a file in it, find keypoints of pictures by posemill extract, or "
-    return f"no run (it holds {shown}), and ", advice
+    advice = Message(
+        "name a run or a file in it, find keypoints of pictures by posemill extract, or "
+    )
+    return Message("no run (it holds {shown}), and ", shown=shown), advice

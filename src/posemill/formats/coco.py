@@ -39,6 +39,7 @@ from posemill.formats.shared.folders import (
     record_of,
 )
 from posemill.formats.shared.json_text import is_line_list, load_json, numbers, read_line_list
+from posemill.messages import Message
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.terminal import warn_once
@@ -59,12 +60,12 @@ class CocoFormat:
     holds_people = True
     losses: tuple[str, ...] = (
         "z",
-        "x and y beyond a thousandth of a pixel; scores beyond a millionth",
+        Message("x and y beyond a thousandth of a pixel; scores beyond a millionth"),
     )
 
     def sniff(self, path: Path) -> bool:
         """Return True for a JSON file that speaks of images, annotations or categories early."""
-        if path.suffix != ".json" or not path.is_file():
+        if path.suffix.lower() != ".json" or not path.is_file():
             return False
         with path.open("rb") as handle:
             start = handle.read(1 << 16)
@@ -112,7 +113,7 @@ class CocoFormat:
                 return
             content = load_json(path)
             if not isinstance(content, dict) or not isinstance(content.get("images"), list):
-                raise FormatError(f"{path}: expected an object with a list 'images'")
+                raise FormatError("{path}: expected an object with a list 'images'", path=path)
             is_ours = _has_our_videos(content)
             yield from (
                 _read_ours(path, *_sorted(content)) if is_ours else _read_plain(path, content)
@@ -246,7 +247,13 @@ def _read_plain(path: Path, content: dict[str, Any]) -> Iterator[PoseClip]:
     expect_clips(path, len(content["images"]))
     known = {image["id"] for image in content["images"]}
     if lost := sum(len(found) for image, found in people.items() if image not in known):
-        warn_once(f"{path}: {lost} annotations are of pictures that are not in it; left out")
+        warn_once(
+            Message(
+                "{path}: {lost} annotations are of pictures that are not in it; left out",
+                path=path,
+                lost=lost,
+            )
+        )
     ids = _picture_ids([str(image["file_name"]) for image in content["images"]])
     for image, clip_id in zip(content["images"], ids, strict=True):
         # The largest first; a picture without any gives a clip without points.

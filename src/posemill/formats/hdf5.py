@@ -114,8 +114,12 @@ class Hdf5Format:
                 start = int(clips["offsets"][index])
                 if not 0 <= start <= start + length <= len(sets["keypoints"]):
                     raise FormatError(
-                        f"{path}: clip {index} is frames {start} to {start + length} of "
-                        f"{len(sets['keypoints'])}"
+                        "{path}: clip {index} is frames {start} to {end} of {num_keypoints}",
+                        path=path,
+                        index=index,
+                        start=start,
+                        end=start + length,
+                        num_keypoints=len(sets["keypoints"]),
                     )
                 rows = slice(start, start + length)
                 texts = {name: _text(clips[name][index]) for name in ("clip_ids", "splits")}
@@ -206,17 +210,29 @@ def _open_sets(path: Path, file: Any, h5py: Any) -> dict[str, Any]:
     if missing:
         found = ", ".join(sorted(str(name)[:40] for name in file)[:20]) or "nothing"
         raise FormatError(
-            f"{path}: expected the datasets {', '.join(wanted)}; missing: {', '.join(missing)}; "
-            f"found: {found}"
+            "{path}: expected the datasets {wanted}; missing: {missing}; found: {found}",
+            path=path,
+            wanted=", ".join(wanted),
+            missing=", ".join(missing),
+            found=found,
         )
     size = path.stat().st_size
     for name in wanted:
         data = file[name]
         # Our chunks are not packed, so a set cannot be much larger than the file.
         if data.size * data.dtype.itemsize > 2 * size + (1 << 20):
-            raise FormatError(f"{path}: '{name}' {data.shape} is larger than the file")
+            raise FormatError(
+                "{path}: '{name}' {data_shape} is larger than the file",
+                path=path,
+                name=name,
+                data_shape=data.shape,
+            )
         if data.external or data.is_virtual:
-            raise FormatError(f"{path}: the data of '{name}' is in another file; expected it here")
+            raise FormatError(
+                "{path}: the data of '{name}' is in another file; expected it here",
+                path=path,
+                name=name,
+            )
     return {name: file[name] for name in wanted}
 
 
@@ -227,12 +243,24 @@ def _check_sets(path: Path, sets: dict[str, Any]) -> None:
         got = sets[name]
         if got.shape != shape or got.dtype.kind != np.dtype(dtype).kind:
             raise FormatError(
-                f"{path}: expected '{name}' {np.dtype(dtype)} {shape}, got {got.dtype} {got.shape}"
+                "{path}: expected '{name}' {dtype} {shape}, got {got_dtype} {got_shape}",
+                path=path,
+                name=name,
+                dtype=np.dtype(dtype),
+                shape=shape,
+                got_dtype=got.dtype,
+                got_shape=got.shape,
             )
     for name, kinds in {"image_paths": "O", **_CLIP_SETS}.items():
         count = frames if name == "image_paths" else len(sets["lengths"])
         if sets[name].shape != (count,) or sets[name].dtype.kind not in kinds:
-            raise FormatError(f"{path}: expected {count} of '{name}', got {sets[name].shape}")
+            raise FormatError(
+                "{path}: expected {count} of '{name}', got {shape}",
+                path=path,
+                count=count,
+                name=name,
+                shape=sets[name].shape,
+            )
 
 
 def _text(value: Any) -> str:

@@ -39,6 +39,7 @@ from posemill.formats.shared.contract import (
 )
 from posemill.formats.shared.folders import new_folder
 from posemill.geometry import fill_missing
+from posemill.messages import Message
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton, is_skeleton
 from posemill.terminal import warn_once
@@ -93,7 +94,9 @@ class HuggingFaceFormat:
                     writer.close()
             _write_card(folder, check.name, summary, whole)
         if _RESERVED.keys() & summary.splits:
-            summary.losses = ("the split name 'all', which Hugging Face reserves: it is 'full'",)
+            summary.losses = (
+                Message("the split name 'all', which Hugging Face reserves: it is 'full'"),
+            )
         return summary
 
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
@@ -101,7 +104,7 @@ class HuggingFaceFormat:
         with reading(path, self.name, pa.ArrowException):
             files = sorted(path.glob("data/*-of-*.parquet"))
             if not files:
-                raise FormatError(f"{path}: expected data/{{split}}-00000-of-00001.parquet")
+                raise FormatError("{path}: expected data/{split}-00000-of-00001.parquet", path=path)
             count = 0
             for file in files:
                 for clip in _read_file(file):
@@ -116,14 +119,16 @@ class _SplitWriter:
     def __init__(self, folder: Path, clip: PoseClip, header: Mapping[str, Any]) -> None:
         if not clip.split.replace("_", "").isalnum():
             raise FormatError(
-                f"split {clip.split!r}: Hugging Face allows letters, digits and underscores only"
+                "split {split!r}: Hugging Face allows letters, digits and underscores only",
+                split=clip.split,
             )
         (folder / "data").mkdir(exist_ok=True)
         path = folder / "data" / f"{_written_split(clip.split)}-00000-of-00001.parquet"
         if path.exists():
             raise FormatError(
-                f"split {clip.split!r}: 'all' is reserved by Hugging Face and written as 'full', "
-                "and here is a split 'full' too; write one of the two (--splits)"
+                "split {split!r}: 'all' is reserved by Hugging Face and written as 'full', and "
+                "here is a split 'full' too; write one of the two ({--splits})",
+                split=clip.split,
             )
         self._schema = _schema(json.dumps(header))
         self._writer = pq.ParquetWriter(
@@ -230,7 +235,12 @@ def _read_file(path: Path) -> Iterator[PoseClip]:
         for field in expected:
             known = field.name in file.schema_arrow.names
             if not known or file.schema_arrow.field(field.name).type != field.type:
-                raise FormatError(f"{path}: expected column '{field.name}' {field.type}")
+                raise FormatError(
+                    "{path}: expected column '{name}' {type}",
+                    path=path,
+                    name=field.name,
+                    type=field.type,
+                )
         check_unpacked_size(path, file)
         num_lost = 0
         for batch in file.iter_batches(16):
@@ -240,7 +250,13 @@ def _read_file(path: Path) -> Iterator[PoseClip]:
                 else:
                     yield _clip_of(path, batch.slice(row, 1), split, header)
         if num_lost:
-            warn_once(f"{path}: {num_lost} rows have no clip_id; they are left out")
+            warn_once(
+                Message(
+                    "{path}: {num_lost} rows have no clip_id; they are left out",
+                    path=path,
+                    num_lost=num_lost,
+                )
+            )
     finally:
         file.close()
 

@@ -60,8 +60,10 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
     path, name = arrays.path, _named(arrays)
     if name is None:
         raise FormatError(
-            f"{path}: its skeleton is {str(arrays['skeleton'])[:80]!r}, which is not known here; "
-            "install the package of the engine that brings it"
+            "{path}: its skeleton is {skeleton!r}, which is not known here; install the package "
+            "of the engine that brings it",
+            path=path,
+            skeleton=str(arrays["skeleton"])[:80],
         )
     skeleton = get_skeleton(name)
     first = arrays[skeleton.part_names[0]]
@@ -78,7 +80,9 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
     if "size_wh" in arrays:
         if arrays["size_wh"].dtype.kind not in "iu":
             raise FormatError(
-                f"{path}: expected 'size_wh' of whole numbers, got {arrays['size_wh'].dtype}"
+                "{path}: expected 'size_wh' of whole numbers, got {dtype}",
+                path=path,
+                dtype=arrays["size_wh"].dtype,
             )
         sizes = arrays["size_wh"].astype(np.int32)
     paths = tuple(map(str, arrays["image_paths"].reshape(-1))) if "image_paths" in arrays else ()
@@ -97,7 +101,11 @@ def _parts(
         shapes = [(frames, len(part), width) for width in widths]
         if array.shape not in shapes or array.dtype.kind != "f":
             raise FormatError(
-                f"{arrays.path}: expected '{part.name}' of shape "
-                f"{' or '.join(map(str, shapes))}, got {array.dtype} {array.shape}"
+                "{path}: expected '{name}' of shape {shapes}, got {array_dtype} {array_shape}",
+                path=arrays.path,
+                name=part.name,
+                shapes=" or ".join(map(str, shapes)),
+                array_dtype=array.dtype,
+                array_shape=array.shape,
             )
         yield part.name, np.asarray(array, np.float32)

@@ -50,7 +50,7 @@ class NpzFormat:
         """Return True for a `.npz`, or a folder with `*_keypoints.npz` in it."""
         if path.is_dir():
             return any(path.glob("*_keypoints.npz"))
-        return path.suffix == ".npz"
+        return path.suffix.lower() == ".npz"
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write one archive; see the module for its arrays."""
@@ -96,7 +96,9 @@ class NpzFormat:
         """Yield the clips, after one pass over the file to compare its checksums."""
         paths = sorted(path.glob("*_keypoints.npz")) if path.is_dir() else [path]
         if not paths:
-            raise FormatError(f"{path}: expected files named {{split}}_keypoints.npz, found none")
+            raise FormatError(
+                "{path}: expected files named {split}_keypoints.npz, found none", path=path
+            )
         for one in paths:
             with reading(one, self.name):
                 arrays = open_npz(one)

@@ -48,6 +48,7 @@ from posemill.formats.shared.json_text import (
     numbers,
     read_line_list,
 )
+from posemill.messages import Message
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 
@@ -63,7 +64,7 @@ _PARTS = {"face_keypoints_2d": ("face", 70), "hand_left_keypoints_2d": ("left_ha
 _MAX_FRAME_BYTES = 1 << 22
 # What a file of people or of our clips says early, however it is laid out.
 IS_OPENPOSE = re.compile(rb'"people"\s*:|"clips"\s*:\s*\[')
-_LOSSES = ("z", "x and y beyond a thousandth of a pixel; scores beyond a millionth")
+_LOSSES = ("z", Message("x and y beyond a thousandth of a pixel; scores beyond a millionth"))
 
 
 @cache
@@ -199,7 +200,7 @@ class OpenPoseFolderFormat:
         """Yield the clips: those of the index, or every folder with `*_keypoints.json`."""
         with reading(path, self.name):
             if not path.is_dir():
-                raise FormatError(f"{path}: expected a folder of *_keypoints.json")
+                raise FormatError("{path}: expected a folder of *_keypoints.json", path=path)
             count = 0
             for folder, record in self._folders(path):
                 files = frame_files(folder, "_keypoints.json", record)
@@ -238,7 +239,7 @@ class OpenPoseFileFormat:
 
     def sniff(self, path: Path) -> bool:
         """Return True for a JSON file whose beginning names people or our clips."""
-        if path.suffix != ".json" or not path.is_file():
+        if path.suffix.lower() != ".json" or not path.is_file():
             return False
         with path.open("rb") as handle:
             start = handle.read(4096)
@@ -257,7 +258,9 @@ class OpenPoseFileFormat:
                     str(index): {"people": people} for index, people in enumerate(_frames_of(clip))
                 }
                 record = record_of(clip) | {"skeleton": clip.skeleton_name, "frames": frames}
-                line = line_of(record, f"{path}: clip {clip.clip_id!r}")
+                line = line_of(
+                    record, Message("{path}: clip {clip_id!r}", path=path, clip_id=clip.clip_id)
+                )
                 handle.write((",\n" if summary.num_clips else "") + line)
                 summary.count(clip)
             check.finish(summary)
@@ -277,7 +280,11 @@ class OpenPoseFileFormat:
             if isinstance(content, dict):
                 content = [content] if "people" in content else _in_order(content)
             if not isinstance(content, list):
-                raise FormatError(f"{path}: expected frames with 'people', got {content!r:.80}")
+                raise FormatError(
+                    "{path}: expected frames with 'people', got {content!r:.80}",
+                    path=path,
+                    content=content,
+                )
             expect_clips(path, len(content))
             fields = {"clip_id": path.stem, "sizes_wh": same_sizes(size_wh, len(content))}
             yield _clip(path, content, fields, None)
@@ -288,7 +295,11 @@ def _read_clips(path: Path, records: Iterable[Any]) -> Iterator[PoseClip]:
     count = 0
     for record in records:
         if not isinstance(record, dict) or not isinstance(record.get("frames"), dict):
-            raise FormatError(f"{path}: expected clips with an object 'frames', got {record!r:.80}")
+            raise FormatError(
+                "{path}: expected clips with an object 'frames', got {record!r:.80}",
+                path=path,
+                record=record,
+            )
         frames = _in_order(record["frames"])
         yield _clip(path, frames, fields_of(record, len(frames)), record["skeleton"])
         count += 1

@@ -38,6 +38,7 @@ from posemill.formats.shared.contract import (
 )
 from posemill.geometry import fill_missing
 from posemill.machine.limits import free_memory
+from posemill.messages import Message
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton, is_skeleton
 from posemill.terminal import warn_once
@@ -46,6 +47,7 @@ _GROUP_ROWS = 4096
 _BATCH_ROWS = 1024
 _BOMB_BYTES, _BOMB_RATIO = 1 << 26, 300
 _MEMORY_SHARE = 0.7  # of what is free
+_COPIES = 5  # of a clip's rows, at most, until it is a `PoseClip`
 _KEY = b"posemill"
 _WORDS = ("split", "clip_id", "clip_info")
 
@@ -73,7 +75,7 @@ class ParquetFormat:
     layouts: tuple[str, ...] = ("holistic-543", ANY)
     has_pixels = False
     has_mask = True
-    losses: tuple[str, ...] = ("clips without frames",)
+    losses: tuple[str, ...] = (Message("clips without frames"),)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a file that begins as Parquet files do."""
@@ -119,7 +121,7 @@ class ParquetFormat:
                 rows = _rows(path, file)
                 for name, group in groupby(rows, key=lambda row: row[0]):
                     expect_new(path, name, seen)
-                    pieces = [piece for _, piece in group]
+                    pieces = _gather(path, name[1], (piece for _, piece in group))
                     yield _clip_of(path, pieces, header, split=name[0], clip_id=name[1])
                 expect_clips(path, len(seen))
             finally:
@@ -170,16 +172,27 @@ def _check_file(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
     header = read_header(((schema.metadata or {}).get(_KEY) or b"{}").decode())
     if not header:
         raise FormatError(
-            f"{path}: expected a table that posemill exported, got one without its header; of a "
-            "run, name the folder, not a shard"
+            "{path}: expected a table that posemill exported, got one without its header; of a "
+            "run, name the folder, not a shard",
+            path=path,
         )
     name = str(header.get("skeleton"))
     skeleton_for(get_skeleton(name).num_points if is_skeleton(name) else 0, path, name)
     expected = _schema(name, "")
     for field in expected:
         if field.name not in schema.names or schema.field(field.name).type != field.type:
-            got = schema.field(field.name).type if field.name in schema.names else "no such column"
-            raise FormatError(f"{path}: expected column '{field.name}' {field.type}, got {got}")
+            got = (
+                schema.field(field.name).type
+                if field.name in schema.names
+                else Message("no such column")
+            )
+            raise FormatError(
+                "{path}: expected column '{name}' {type}, got {got}",
+                path=path,
+                name=field.name,
+                type=field.type,
+                got=got,
+            )
     check_unpacked_size(path, file)
     return header
 
@@ -194,11 +207,19 @@ def check_unpacked_size(path: Path, file: pq.ParquetFile) -> None:
     size, free = path.stat().st_size, free_memory()
     if 4 * largest > max(_BOMB_BYTES, _MEMORY_SHARE * free):
         raise FormatError(
-            f"{path}: a row group would unpack to {4 * largest} bytes, and {free} are free; write "
-            "it with smaller row groups"
+            "{path}: a row group would unpack to {largest} bytes, and {free} are free; write it "
+            "with smaller row groups",
+            path=path,
+            largest=4 * largest,
+            free=free,
         )
     if 4 * values > max(_BOMB_BYTES, _BOMB_RATIO * size):
-        raise FormatError(f"{path}: {size} bytes would unpack to {values} values; refused")
+        raise FormatError(
+            "{path}: {size} bytes would unpack to {values} values; refused",
+            path=path,
+            size=size,
+            values=values,
+        )
 
 
 def _rows(path: Path, file: pq.ParquetFile) -> Iterator[tuple[tuple[str, str], pa.RecordBatch]]:
@@ -215,7 +236,29 @@ def _rows(path: Path, file: pq.ParquetFile) -> Iterator[tuple[tuple[str, str], p
                 yield (key[0] or "", key[1]), batch.slice(start, length)
             start += length
     if num_lost:
-        warn_once(f"{path}: {num_lost} rows have no clip_id; they are left out")
+        warn_once(
+            Message(
+                "{path}: {num_lost} rows have no clip_id; they are left out",
+                path=path,
+                num_lost=num_lost,
+            )
+        )
+
+
+def _gather(path: Path, clip_id: str, group: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return the rows of a clip; raise before they take more memory than there is."""
+    pieces: list[pa.RecordBatch] = []
+    num_bytes = 0
+    for piece in group:
+        pieces.append(piece)
+        num_bytes += piece.nbytes
+        is_large = _COPIES * num_bytes > _BOMB_BYTES
+        if is_large and _COPIES * num_bytes > _MEMORY_SHARE * ((free := free_memory()) + num_bytes):
+            raise FormatError(
+                f"{path}: clip {clip_id[:80]!r} has so many frames that {free} bytes of free "
+                "memory are too few for them; divide it into several clips"
+            )
+    return pieces
 
 
 def _clip_of(
@@ -227,11 +270,21 @@ def _clip_of(
 
     def column(name: str, *row: int) -> npt.NDArray[Any]:
         if table[name].null_count:
-            raise FormatError(f"{path}: clip {clip_id[:80]!r} has empty cells in '{name}'")
+            raise FormatError(
+                "{path}: clip {clip_id!r} has empty cells in '{name}'",
+                path=path,
+                clip_id=clip_id[:80],
+                name=name,
+            )
         values = table[name].combine_chunks()
         flat = values.flatten() if row else values
         if flat.null_count:
-            raise FormatError(f"{path}: clip {clip_id[:80]!r} has empty values in '{name}'")
+            raise FormatError(
+                "{path}: clip {clip_id!r} has empty values in '{name}'",
+                path=path,
+                clip_id=clip_id[:80],
+                name=name,
+            )
         array: npt.NDArray[Any] = flat.to_numpy(zero_copy_only=False).reshape(rows, *row)
         return array
 

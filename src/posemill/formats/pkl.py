@@ -31,6 +31,7 @@ from posemill.formats.shared.contract import (
 )
 from posemill.formats.shared.pickle_reader import array_of, has_annotations, open_pickle
 from posemill.formats.shared.pixels import LOOKED_AT, divide_pixels, median_of_pixels
+from posemill.messages import Message
 from posemill.npz_clips import expect_together
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
@@ -48,14 +49,14 @@ class PklFormat:
     has_pixels = False
     has_mask = False
     losses: tuple[str, ...] = (
-        "scores (1 where found)",
-        "picture sizes, frame positions, label, fps and extra",
-        "clips without frames",
+        Message("scores (1 where found)"),
+        Message("picture sizes, frame positions, label, fps and extra"),
+        Message("clips without frames"),
     )
 
     def sniff(self, path: Path) -> bool:
         """Return True for a pickle that is not one of pyskl's."""
-        is_pickle = path.suffix in (".pkl", ".pickle") and path.is_file()
+        is_pickle = path.suffix.lower() in (".pkl", ".pickle") and path.is_file()
         return is_pickle and not has_annotations(path)
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
@@ -86,7 +87,9 @@ class PklFormat:
         with reading(path, self.name), open_pickle(path) as content:
             if not isinstance(content, dict):
                 raise FormatError(
-                    f"{path}: expected {{split: {{'keypoints': …}}}}, got {type(content).__name__}"
+                    "{path}: expected {split: {'keypoints': …}}, got {kind}",
+                    path=path,
+                    kind=type(content).__name__,
                 )
             count = 0
             for split, lists in content.items():
@@ -131,10 +134,16 @@ def _join(waiting: dict[str, dict[str, IO[bytes]]], header: str, handle: IO[byte
 
 def _clips_of(path: Path, split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip]:
     if not isinstance(lists, dict) or not isinstance(lists.get("keypoints"), list):
-        raise FormatError(f"{path}: split {split[:80]!r}: expected a list 'keypoints'")
+        raise FormatError(
+            "{path}: split {split!r}: expected a list 'keypoints'", path=path, split=split[:80]
+        )
     frames = lists["keypoints"]
     if not frames:
-        raise FormatError(f"{path}: split {split[:80]!r} holds no frames; expected at least one")
+        raise FormatError(
+            "{path}: split {split!r} holds no frames; expected at least one",
+            path=path,
+            split=split[:80],
+        )
     paths = [str(value) for value in _strings(lists, "image_paths", len(frames))]
     ids = [str(value) for value in _strings(lists, "video_ids", len(frames))]
     if not any(ids):
@@ -176,7 +185,12 @@ def _frame(path: Path, split: str, index: int, frame: Any) -> np.ndarray[Any, An
     if frame is None:
         return points
     if not isinstance(frame, dict):
-        raise FormatError(f"{path}: {split[:80]!r} frame {index}: expected parts by name")
+        raise FormatError(
+            "{path}: {split!r} frame {index}: expected parts by name",
+            path=path,
+            split=split[:80],
+            index=index,
+        )
     for part in get_skeleton(_SKELETON).parts:
         value = frame.get(part.name)
         if value is None:
@@ -184,8 +198,15 @@ def _frame(path: Path, split: str, index: int, frame: Any) -> np.ndarray[Any, An
         array = array_of(value)
         if array.shape != (len(part), 3) or array.dtype.kind not in "fiu":
             raise FormatError(
-                f"{path}: {split[:80]!r} frame {index}: expected {part.name} ({len(part)}, 3) or "
-                f"None, got {array.dtype} {array.shape}"
+                "{path}: {split!r} frame {index}: expected {name} ({num_part}, 3) or None, got "
+                "{array_dtype} {array_shape}",
+                path=path,
+                split=split[:80],
+                index=index,
+                name=part.name,
+                num_part=len(part),
+                array_dtype=array.dtype,
+                array_shape=array.shape,
             )
         points[part.start : part.stop] = array
     return points

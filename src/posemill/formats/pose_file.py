@@ -43,6 +43,7 @@ from posemill.formats.shared.folders import (
     split_and_id,
 )
 from posemill.formats.shared.json_text import line_of, parse_json
+from posemill.messages import Message
 from posemill.records import FloatArray, OtherPeople, PoseClip
 from posemill.skeletons import Part, Skeleton, get_skeleton
 
@@ -70,20 +71,20 @@ class PoseFormat:
     has_mask = False
     holds_people = True
     losses: tuple[str, ...] = (
-        "digits beyond float32 pixels; scores below 0.000001 (they become that)",
-        "sizes of frames that differ from the first of their clip",
+        Message("digits beyond float32 pixels; scores below 0.000001 (they become that)"),
+        Message("sizes of frames that differ from the first of their clip"),
     )
 
     def sniff(self, path: Path) -> bool:
         """Return True for a `.pose` file or a folder with some."""
         if path.is_dir():
             return next(path.rglob("*.pose"), None) is not None
-        return path.suffix == ".pose"
+        return path.suffix.lower() == ".pose"
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write a file per clip; one clip to `path` itself if that ends in `.pose`."""
         summary, check = Summary(path, self.name), SkeletonCheck(self, path)
-        if path.suffix == ".pose":
+        if path.suffix.lower() == ".pose":
             return self._write_one(clips, path, recipe, check)
         with new_folder(path, self.name, recipe) as (_, index):
             for clip in clips:
@@ -106,8 +107,10 @@ class PoseFormat:
                 summary.count(clip)
                 if summary.num_clips > 1:
                     raise FormatError(
-                        f"{path}: a .pose file holds one clip, {clip.clip_id!r} is the second; "
-                        "give a folder's name to get a file per clip"
+                        "{path}: a .pose file holds one clip, {clip_id!r} is the second; give a "
+                        "folder's name to get a file per clip",
+                        path=path,
+                        clip_id=clip.clip_id,
                     )
                 temporary.write_bytes(encode_clip(clip) + encode_note(clip, recipe))
             check.finish(summary)
@@ -144,7 +147,12 @@ def encode_clip(clip: PoseClip) -> bytes:
     """Return the bytes of a `.pose` file, without a note."""
     width, height = clip.sizes_wh[0].tolist() if len(clip) else (0, 0)
     if max(width, height) > 65535:
-        raise FormatError(f"clip {clip.clip_id!r}: {width}x{height} is too large for .pose")
+        raise FormatError(
+            "clip {clip_id!r}: {width}x{height} is too large for .pose",
+            clip_id=clip.clip_id,
+            width=width,
+            height=height,
+        )
     names = next(names for names, known in _COMPONENTS.items() if known == clip.skeleton_name)
     parts = _parts(clip.skeleton)
     is_flat = clip.skeleton_name in ("openpose-18", "coco-133")
@@ -168,7 +176,11 @@ def _people_of(clip: PoseClip) -> tuple[FloatArray, FloatArray]:
         return clip.points[:, None], clip.scores[:, None]
     most = int(others.counts.max())
     if most >= 65535:
-        raise FormatError(f"clip {clip.clip_id!r}: {most + 1} people are too many for .pose")
+        raise FormatError(
+            "clip {clip_id!r}: {most} people are too many for .pose",
+            clip_id=clip.clip_id,
+            most=most + 1,
+        )
     rows = np.repeat(np.arange(len(clip)), others.counts)
     places = np.arange(len(rows)) - others.starts[rows]
     points = np.full((len(clip), 1 + most, *clip.points.shape[1:]), np.nan, np.float32)
@@ -181,7 +193,9 @@ def _people_of(clip: PoseClip) -> tuple[FloatArray, FloatArray]:
 def encode_note(clip: PoseClip, recipe: Recipe) -> bytes:
     """Return what stands behind the body: all that was done to the clip, and its record."""
     header = header_of(PoseFormat.name, clip.skeleton_name, recipe.after(clip))
-    text = line_of(header | {"clip": record_of(clip)}, f"clip {clip.clip_id!r}").encode("ascii")
+    text = line_of(
+        header | {"clip": record_of(clip)}, Message("clip {clip_id!r}", clip_id=clip.clip_id)
+    ).encode("ascii")
     return _NOTE + struct.pack("<I", len(text)) + text
 
 
@@ -231,7 +245,9 @@ class _Cursor:
     def take(self, layout: str) -> tuple[Any, ...]:
         size = struct.calcsize(layout)
         if self.at + size > len(self.data):
-            raise FormatError(f"{self.path}: cut off at byte {len(self.data)}")
+            raise FormatError(
+                "{path}: cut off at byte {num_bytes}", path=self.path, num_bytes=len(self.data)
+            )
         values = struct.unpack_from(layout, self.data, self.at)
         self.at += size
         return values
@@ -245,8 +261,11 @@ class _Cursor:
         size = 4 * math.prod(shape)
         if self.at + size > len(self.data):
             raise FormatError(
-                f"{self.path}: expected {size} bytes for {shape}, got {len(self.data) - self.at}; "
-                "was it cut off?"
+                "{path}: expected {size} bytes for {shape}, got {num_bytes}; was it cut off?",
+                path=self.path,
+                size=size,
+                shape=shape,
+                num_bytes=len(self.data) - self.at,
             )
         array = np.frombuffer(self.data, "<f4", math.prod(shape), self.at).reshape(shape)
         self.at += size
@@ -270,7 +289,9 @@ def decode_clip(path: Path, fields: Mapping[str, Any] | None = None) -> PoseClip
     cursor = _Cursor(path)
     (version,) = cursor.take("<f")
     if not abs(version - _VERSION) < 1e-3:
-        raise FormatError(f"{path}: expected .pose version 0.2, got {version:.3g}")
+        raise FormatError(
+            "{path}: expected .pose version 0.2, got {version:.3g}", path=path, version=version
+        )
     width, height, depth, num_components = cursor.take("<HHHH")
     components = [_read_component(cursor) for _ in range(num_components)]
     skeleton = _skeleton_of(path, components)
@@ -278,11 +299,17 @@ def decode_clip(path: Path, fields: Mapping[str, Any] | None = None) -> PoseClip
     dims = max((len(form) for _, _, form in components), default=1) - 1
     fps, frames, people = cursor.take("<fIH")
     if dims not in (2, 3) or not people or not math.isfinite(fps):
-        raise FormatError(f"{path}: {people} people in {dims} dimensions at {fps} frames a second")
+        raise FormatError(
+            "{path}: {people} people in {dims} dimensions at {fps} frames a second",
+            path=path,
+            people=people,
+            dims=dims,
+            fps=fps,
+        )
     data = cursor.floats(frames, people, num_points, dims)
     confidence = cursor.floats(frames, people, num_points)
     if not np.isfinite(confidence).all():
-        raise FormatError(f"{path}: a confidence is infinite or not a number")
+        raise FormatError("{path}: a confidence is infinite or not a number", path=path)
     note = cursor.note()
     if frames and people > 1 and not note:
         with np.errstate(all="ignore"):
@@ -343,7 +370,9 @@ def _skeleton_of(path: Path, components: list[tuple[str, int, str]]) -> str:
     if known is None or counts != [len(part) for part in _parts(get_skeleton(known))]:
         said = ", ".join(f"{name[:40]} ({count})" for name, count, _ in components[:8])
         raise FormatError(
-            f"{path}: its components are {said or 'none'}; expected those of "
-            f"{', '.join(PoseFormat.layouts)}"
+            "{path}: its components are {details}; expected those of {layouts}",
+            path=path,
+            details=said or "none",
+            layouts=", ".join(PoseFormat.layouts),
         )
     return known

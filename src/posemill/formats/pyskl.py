@@ -35,6 +35,7 @@ from posemill.formats.shared.contract import (
     skeleton_for,
 )
 from posemill.formats.shared.pickle_reader import array_of, has_annotations, open_pickle
+from posemill.messages import Message
 from posemill.records import PoseClip, fields_of_recipe
 
 _LEAST_SCORE = 1e-6  # a found point of score 0 would count as missing
@@ -50,14 +51,14 @@ class PysklFormat:
     has_mask = False
     losses: tuple[str, ...] = (
         "z",
-        "image paths, frame positions, fps and extra",
-        "sizes of frames that differ from the first of their clip",
-        "digits beyond float32 pixels; scores below 0.000001 (they become that)",
+        Message("image paths, frame positions, fps and extra"),
+        Message("sizes of frames that differ from the first of their clip"),
+        Message("digits beyond float32 pixels; scores below 0.000001 (they become that)"),
     )
 
     def sniff(self, path: Path) -> bool:
         """Return True for a pickle with annotations."""
-        is_pickle = path.suffix in (".pkl", ".pickle") and path.is_file()
+        is_pickle = path.suffix.lower() in (".pkl", ".pickle") and path.is_file()
         return is_pickle and has_annotations(path)
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
@@ -96,7 +97,7 @@ class PysklFormat:
         """Yield the clips; of several people, the one with the highest mean score."""
         with reading(path, self.name), open_pickle(path) as content:
             if not isinstance(content, dict) or not isinstance(content.get("annotations"), list):
-                raise FormatError(f"{path}: expected {{'split': …, 'annotations': […]}}")
+                raise FormatError("{path}: expected {'split': …, 'annotations': […]}", path=path)
             header = json.loads(str(content.get("posemill") or "{}"))
             split_of = {}
             for split, names in dict(content.get("split") or {}).items():
@@ -116,7 +117,12 @@ def _unique_names(keys: list[tuple[str, str]], path: Path) -> dict[tuple[str, st
     for key in keys:
         split, clip_id = key
         if key in names:
-            raise FormatError(f"{path}: clip {split}/{clip_id} came twice; expected it once")
+            raise FormatError(
+                "{path}: clip {split}/{clip_id} came twice; expected it once",
+                path=path,
+                split=split,
+                clip_id=clip_id,
+            )
         name = clip_id if len(split_of[clip_id]) == 1 else f"{split}/{clip_id}"
         while name != clip_id and name in taken:
             name += "_"
@@ -174,25 +180,35 @@ def _clip_of(
     size_wh: Size | None,
 ) -> PoseClip:
     if not isinstance(annotation, dict) or not {"frame_dir", "keypoint"} <= annotation.keys():
-        raise FormatError(f"{path}: expected annotations with 'frame_dir' and 'keypoint'")
+        raise FormatError("{path}: expected annotations with 'frame_dir' and 'keypoint'", path=path)
     name = str(annotation["frame_dir"])
     people = array_of(annotation["keypoint"])
     if people.ndim != 4 or people.shape[3] not in (2, 3) or not len(people):
         raise FormatError(
-            f"{path}: {name[:80]!r}: expected keypoint (people, frames, points, 2 or 3), got "
-            f"{people.shape}"
+            "{path}: {name!r}: expected keypoint (people, frames, points, 2 or 3), got "
+            "{people_shape}",
+            path=path,
+            name=name[:80],
+            people_shape=people.shape,
         )
     scores = array_of(annotation["keypoint_score"]) if "keypoint_score" in annotation else None
     if scores is not None and scores.shape != people.shape[:3]:
         raise FormatError(
-            f"{path}: {name[:80]!r}: expected keypoint_score {people.shape[:3]}, got {scores.shape}"
+            "{path}: {name!r}: expected keypoint_score {people_shape}, got {scores_shape}",
+            path=path,
+            name=name[:80],
+            people_shape=people.shape[:3],
+            scores_shape=scores.shape,
         )
     person = _main_person(people, scores)
     height, width = annotation.get("img_shape") or (size_wh or (0, 0))[::-1]
     if not (0 < int(width) < 1 << 20 and 0 < int(height) < 1 << 20):
         raise FormatError(
-            f"{path}: {name[:80]!r}: expected img_shape (height, width), got {(height, width)}; "
-            "give the size by --size"
+            "{path}: {name!r}: expected img_shape (height, width), got {shape}; give the size by "
+            "{--size}",
+            path=path,
+            name=name[:80],
+            shape=(height, width),
         )
     with np.errstate(all="ignore"):
         pixels = people[person].astype(np.float32)

@@ -36,8 +36,9 @@ from posemill.formats.shared.contract import (
 )
 from posemill.formats.shared.json_text import parse_json
 from posemill.geometry import fill_missing
+from posemill.messages import Message
 from posemill.records import PoseClip, fields_of_recipe
-from posemill.skeletons import get_skeleton
+from posemill.skeletons import SKELETON_NAMES, get_skeleton
 from posemill.tables import TableError, plain_name, split_lines
 
 _COLUMNS = ("clip", "split", "frame", "point", "x", "y", "z", "score", "info")
@@ -54,7 +55,7 @@ class CsvFormat:
     layouts: tuple[str, ...] = ("holistic-143", ANY)
     has_pixels = False
     has_mask = False
-    losses: tuple[str, ...] = ("clips without frames",)
+    losses: tuple[str, ...] = (Message("clips without frames"),)
 
     def sniff(self, path: Path) -> bool:
         """Return True for a text whose first line has the columns."""
@@ -94,7 +95,7 @@ class CsvFormat:
                     expect_new(path, name, seen)
                     yield _clip_of(path, list(rows), size_wh, split=name[0], clip_id=name[1])
             except TableError as error:
-                raise FormatError(f"{path}, {error}") from error
+                raise FormatError("{path}, {error}", path=path, error=error) from error
             expect_clips(path, len(seen))
 
 
@@ -109,8 +110,11 @@ def _rows_of(clip: PoseClip, header: dict[str, Any], recipe: Recipe) -> Iterator
         text = json.dumps(whole | info if row == 0 else info)
         if len(text) > _MAX_INFO:
             raise FormatError(
-                f"clip {clip.clip_id!r}: {len(text)} characters beside its points, expected at "
-                f"most {_MAX_INFO}; choose another format (parquet, npz …)"
+                "clip {clip_id!r}: {num_characters} characters beside its points, expected at "
+                "most {max_info}; choose another format (parquet, npz …)",
+                clip_id=clip.clip_id,
+                num_characters=len(text),
+                max_info=_MAX_INFO,
             )
         # 9 digits are enough to give a float32 back.
         values = zip(names, points[row].tolist(), clip.scores[row].tolist(), strict=True)
@@ -137,7 +141,11 @@ def _read_rows(path: Path) -> Iterator[_Row]:
         columns, lines = split_lines(_lines_of(handle), names=_COLUMNS)
         missing = [name for name in _NEEDED if name not in columns]
         if missing:
-            raise TableError(f"line 1: expected columns {', '.join(_NEEDED)}, got {columns}")
+            raise TableError(
+                "line 1: expected columns {needed}, got {columns}",
+                needed=", ".join(_NEEDED),
+                columns=columns,
+            )
         place = {name: columns.index(name) for name in _COLUMNS if name in columns}
 
         def text(fields: list[str], name: str) -> str:
@@ -154,14 +162,14 @@ def _read_rows(path: Path) -> Iterator[_Row]:
                     score, text(fields, "info"),
                 )  # fmt: skip
             except ValueError as error:
-                raise TableError(f"line {number}: {error}") from error
+                raise TableError("line {number}: {error}", number=number, error=error) from error
             yield row
 
 
 def _lines_of(handle: Any) -> Iterator[str]:
     while line := handle.readline(_MAX_LINE):
         if len(line) == _MAX_LINE:
-            raise TableError(f"a line has {_MAX_LINE} characters or more")
+            raise TableError("a line has {max_line} characters or more", max_line=_MAX_LINE)
         yield line
 
 
@@ -179,13 +187,19 @@ def _clip_of(
     infos = [_info_of(frame[0].info) for frame in frames]
     first, names = infos[0], [row.point for row in frames[0]]
     known = first.get("skeleton")
-    skeleton = skeleton_for(len(names), path, None if known is None else str(known))
+    known = skeleton_of_names(names) if known is None else str(known)
+    skeleton = skeleton_for(len(names), path, known)
     order = _order_of(path, names, skeleton)
     for frame in frames:
         if [row.point for row in frame] != names:
             raise FormatError(
-                f"{path}: clip {clip_id[:80]!r}, frame {frame[0].frame}: expected the same "
-                f"{len(names)} points in every frame, got {len(frame)}"
+                "{path}: clip {clip_id!r}, frame {frame}: expected the same {num_names} points in "
+                "every frame, got {num_frame}",
+                path=path,
+                clip_id=clip_id[:80],
+                frame=frame[0].frame,
+                num_names=len(names),
+                num_frame=len(frame),
             )
     points = np.array([[frame[at].xyz for at in order] for frame in frames])
     scores = None
@@ -209,22 +223,34 @@ def _info_of(text: str) -> dict[str, Any]:
     return found
 
 
+def skeleton_of_names(names: list[str]) -> str | None:
+    """Return the skeleton of ours whose points are called so, in any order; None for none."""
+    wanted = set(names)
+    for skeleton in SKELETON_NAMES:
+        if wanted == {plain_name(name) for name in get_skeleton(skeleton).point_names}:
+            return skeleton
+    return None
+
+
 def _order_of(path: Path, names: list[str], skeleton: str) -> list[int]:
-    """Return where each point of the skeleton stands: by its name, else by its number or place.
+    """Return where each point of the skeleton stands: by its name, else by its number.
 
     Raises:
-        FormatError: Only some of the names are those of the skeleton.
+        FormatError: The names are neither those of the skeleton nor numbers.
     """
     known = [plain_name(name) for name in get_skeleton(skeleton).point_names]
     where = {name: at for at, name in enumerate(names)}
     if where.keys() == set(known):
         return [where[name] for name in known]
-    if where.keys() == {str(number) for number in range(len(names))}:
-        return [where[str(number)] for number in range(len(names))]
-    if where.keys().isdisjoint(known):  # names that say nothing of this skeleton
-        return list(range(len(names)))
+    prefix = names[0].rstrip("0123456789")  # of `joint 0`, `joint 1` …
+    numbered = [f"{prefix}{number}" for number in range(len(names))]
+    if where.keys() == set(numbered):
+        return [where[name] for name in numbered]
     other = next(name for name in names if name not in known)
     raise FormatError(
-        f"{path}: its points are not those of {skeleton}, which has as many: {other!r} is none of "
-        "them; name the points as posemill does, or number them from 0 in its order"
+        "{path}: its points are not those of {skeleton}, which has as many: {other!r} is none of "
+        "them; name the points as posemill does, or number them from 0 in its order",
+        path=path,
+        skeleton=skeleton,
+        other=other,
     )

@@ -7,6 +7,7 @@ others hold what the lines cannot. One person a picture.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,14 @@ from posemill.formats.shared.folders import (
     split_and_id,
     to_pixels,
 )
+from posemill.messages import Message
 from posemill.records import PoseClip
 
 _SKELETON = "openpose-18"
 _POINTS = 18
 _MISSING = "-1 -1"
 _MAX_BYTES = 4096
+_SNIFFED = 100  # files: a README may lie beside those of frames
 
 
 class TxtFormat:
@@ -54,18 +57,19 @@ class TxtFormat:
     mirrors = True  # the folders of the source
     losses: tuple[str, ...] = (
         "z",
-        "scores (1 where found)",
-        "x and y beyond a thousandth of a pixel",
+        Message("scores (1 where found)"),
+        Message("x and y beyond a thousandth of a pixel"),
     )
 
     def sniff(self, path: Path) -> bool:
-        """Return True for a folder of ours, or one with text files and no JSON in it."""
+        """Return True for a folder of ours, or one with frames as text and no JSON in it."""
         if not path.is_dir():
             return False
         header = header_in(path)
         if header:
             return header.get("format") == self.name
-        return next(path.rglob("*.txt"), None) is not None and not any(path.rglob("*.json"))
+        files = islice(path.rglob("*.txt"), _SNIFFED)
+        return any(map(_is_frame, files)) and not any(path.rglob("*.json"))
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write a folder per clip."""
@@ -90,7 +94,7 @@ class TxtFormat:
         """Yield the clips: those of the index, or every folder that has text files."""
         with reading(path, self.name):
             if not path.is_dir():
-                raise FormatError(f"{path}: expected a folder of text files")
+                raise FormatError("{path}: expected a folder of text files", path=path)
             count = 0
             for folder, record in _folders(path):
                 files = frame_files(folder, ".txt", record)
@@ -123,17 +127,31 @@ def _folders(path: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
         yield folder, None
 
 
+def _is_frame(file: Path) -> bool:
+    try:
+        _read_frame(file)
+    except (OSError, ValueError, FormatError):
+        return False
+    return True
+
+
 def _read_frame(file: Path) -> npt.NDArray[np.float64]:
     """Return `(18, 2)` pixels, NaN where missing."""
     if file.stat().st_size > _MAX_BYTES:
-        raise FormatError(f"{file}: expected 18 lines 'x y', got {file.stat().st_size} bytes")
+        raise FormatError(
+            "{file}: expected 18 lines 'x y', got {num_bytes} bytes",
+            file=file,
+            num_bytes=file.stat().st_size,
+        )
     lines = file.read_text(encoding="ascii").split("\n")
     rows = [line.split() for line in lines if line.strip()]
     if len(rows) != _POINTS or any(len(row) != 2 for row in rows):
-        raise FormatError(f"{file}: expected 18 lines 'x y', got {len(rows)} lines")
+        raise FormatError(
+            "{file}: expected 18 lines 'x y', got {num_rows} lines", file=file, num_rows=len(rows)
+        )
     points = np.array([[float(x), float(y)] for x, y in rows])
     if np.isinf(points).any():
-        raise FormatError(f"{file}: a coordinate is infinite")
+        raise FormatError("{file}: a coordinate is infinite", file=file)
     missing = np.isnan(points).any(1) | (points == -1).all(1) | (points == 0).all(1)
     points[missing] = np.nan
     return points

@@ -116,13 +116,21 @@ def _members(path: Path, tar: tarfile.TarFile) -> Iterator[tuple[str, str, bytes
         if not member.isreg() or member.issparse():
             continue
         if member.size > min(size, _MAX_MEMBER_BYTES):
-            raise FormatError(f"{path}: {member.name[:80]!r} claims {member.size} of {size} bytes")
+            raise FormatError(
+                "{path}: {member_name!r} claims {size} of {num_bytes} bytes",
+                path=path,
+                member_name=member.name[:80],
+                size=member.size,
+                num_bytes=size,
+            )
         folder, _, name = member.name.rpartition("/")
         stem, _, ending = name.partition(".")
         handle = tar.extractfile(member)
         data = handle.read() if handle else b""
         if len(data) != member.size:
-            raise FormatError(f"{path}: {member.name[:80]!r} is cut off")
+            raise FormatError(
+                "{path}: {member_name!r} is cut off", path=path, member_name=member.name[:80]
+            )
         yield f"{folder}/{stem}", ending, data
 
 
@@ -131,16 +139,26 @@ def _clip_of(path: Path, key: str, sample: dict[str, bytes]) -> PoseClip:
     missing = [name for name in wanted if name not in sample]
     if missing:
         raise FormatError(
-            f"{path}: sample {key[:80]!r} has no {', '.join(missing)}; it has "
-            f"{', '.join(sorted(sample))[:200] or 'nothing'}"
+            "{path}: sample {key!r} has no {missing}; it has {members}",
+            path=path,
+            key=key[:80],
+            missing=", ".join(missing),
+            members=", ".join(sorted(sample))[:200] or "nothing",
         )
     arrays = {name: read_npy(sample[f"{name}.npy"]) for name in _ARRAYS}
     record = parse_json(sample["json"])
     points = arrays["keypoints"]
     if points.ndim != 3 or arrays["mask"].dtype != np.bool_:
-        raise FormatError(f"{path}: sample {key[:80]!r}: keypoints {points.shape}, or no mask")
+        raise FormatError(
+            "{path}: sample {key!r}: keypoints {points_shape}, or no mask",
+            path=path,
+            key=key[:80],
+            points_shape=points.shape,
+        )
     if arrays["mask"].shape != points.shape[:2] or arrays["scores"].shape != points.shape[:2]:
-        raise FormatError(f"{path}: sample {key[:80]!r}: mask, scores and keypoints do not fit")
+        raise FormatError(
+            "{path}: sample {key!r}: mask, scores and keypoints do not fit", path=path, key=key[:80]
+        )
     fields = fields_of(record, len(points))
     fields["sizes_wh"] = arrays["sizes_wh"].astype(np.int32)
     fields["frame_indices"] = arrays["frame_index"].astype(np.int64)

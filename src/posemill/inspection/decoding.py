@@ -25,6 +25,7 @@ from posemill.decoders import find_decoder, known_decoders, open_video
 from posemill.decoders.choice import ACCESSES, USUAL, kind_of, remember
 from posemill.errors import DecodeError, MissingExtraError, PosemillError
 from posemill.machine.processes import die_with_parent, python_command, thread_variables
+from posemill.messages import Message
 from posemill.records import Frame
 
 THREADS = (1, 2)
@@ -134,12 +135,22 @@ def _in_process(task: dict[str, Any]) -> dict[str, Any]:
         try:
             out, error = child.communicate(timeout=_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
-            return {"refused": f"no answer within {_TIMEOUT_SECONDS:.0f} s"}
+            return {
+                "refused": Message(
+                    "no answer within {timeout_seconds:.0f} s", timeout_seconds=_TIMEOUT_SECONDS
+                )
+            }
         finally:
             child.kill()
     if child.returncode:
         last = (error.strip().splitlines() or [""])[-1]
-        return {"refused": f"its process ended with {child.returncode}: {last}"}
+        return {
+            "refused": Message(
+                "its process ended with {returncode}: {last}",
+                returncode=child.returncode,
+                last=last,
+            )
+        }
     found: dict[str, Any] = json.loads(out.splitlines()[-1])
     return found
 

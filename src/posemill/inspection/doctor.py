@@ -26,9 +26,10 @@ from posemill.files import cache_folder
 from posemill.machine.limits import core_limit, free_memory, memory_limit
 from posemill.machine.processor import processor_name
 from posemill.machine.trials import Outcome
+from posemill.messages import Message
 from posemill.weights.pull import list_files
 
-_BASE_PACKAGES = ("numpy", "av", "tflite", "pyarrow", "pillow", "psutil", "typer", "rich")
+_BASE_PACKAGES = ("numpy", "av", "tflite", "pyarrow", "pillow", "psutil", "rich")
 _OPENCV_PACKAGES = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless",
                     "opencv-contrib-python")  # fmt: skip
 _ABOUT_CLUSTER = "posemill.executors.ray_connection:about_cluster"
@@ -114,14 +115,19 @@ def diagnose(
 
 def _say_failed(library: str, reason: str) -> str:
     remedy = {
-        "opencv": "install another version of opencv-python-headless",
-        "litert": "run the networks on ONNX Runtime: --engine-option runtime=onnxruntime, after "
-        "pip install 'posemill[onnx]'",
-        "onnxruntime": "run the networks on LiteRT: --engine-option runtime=litert",
+        "opencv": Message("install another version of opencv-python-headless"),
+        "litert": Message(
+            "run the networks on ONNX Runtime: {--engine-option:runtime=onnxruntime}, after pip "
+            "install 'posemill[onnx]'"
+        ),
+        "onnxruntime": Message("run the networks on LiteRT: {--engine-option:runtime=litert}"),
     }[library]
-    return (
-        f"{library} was tried on this machine and failed: {reason}. Its processor may name "
-        f"instructions that a virtual machine refuses; {remedy}"
+    return Message(
+        "{library} was tried on this machine and failed: {reason}. Its processor may name "
+        "instructions that a virtual machine refuses; {remedy}",
+        library=library,
+        reason=reason,
+        remedy=remedy,
     )
 
 
@@ -224,67 +230,96 @@ def missing_by_extra(requirements: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _problems(diagnosis: Diagnosis) -> list[str]:
-    problems = [
-        f"{name} is not installed; run: pip install posemill"
+    problems: list[str] = [
+        Message("{name} is not installed; run: pip install posemill", name=name)
         for name, version in diagnosis.versions.items()
         if version is None
     ]
     if _LITERT not in diagnosis.versions and not list_onnx_runtimes():
         wanted = _LITERT if has_litert_here() else "'posemill[onnx]'"
-        problems.append(f"nothing here runs the networks; run: pip install {wanted}")
+        problems.append(
+            Message("nothing here runs the networks; run: pip install {wanted}", wanted=wanted)
+        )
     needed = [name for name, state in diagnosis.cache["models"].items() if state != "ready"]
     if needed and not diagnosis.cache["writable"]:
         problems.append(
-            f"the cache folder {diagnosis.cache['folder']} is not writable and lacks "
-            f"{', '.join(needed)}; set POSEMILL_CACHE to a folder you may write to"
+            Message(
+                "the cache folder {folder} is not writable and lacks {needed}; set POSEMILL_CACHE "
+                "to a folder you may write to",
+                folder=diagnosis.cache["folder"],
+                needed=", ".join(needed),
+            )
         )
     return problems
 
 
 def _warnings(diagnosis: Diagnosis) -> list[str]:
-    warnings = []
+    warnings: list[str] = []
     versions = diagnosis.versions
     found = [name for name in _OPENCV_PACKAGES if versions.get(name)]
     if len(found) > 1:
         warnings.append(
-            f"{' and '.join(found)} are installed together and overwrite each other's files; "
-            f"run: pip uninstall {' '.join(found)}, then install one of them again"
+            Message(
+                "{found} are installed together and overwrite each other's files; run: pip "
+                "uninstall {packages}, then install one of them again",
+                found=" and ".join(found),
+                packages=" ".join(found),
+            )
         )
     warnings.extend(_runtime_warnings(diagnosis))
     for name in _OPENCV_PACKAGES:
         version = versions.get(name)
         if version and int(version.partition(".")[0]) >= 5:
             warnings.append(
-                f"{name} {version}: version 5 warps crops differently, about 1 px of noise in the "
-                f"landmarks; run: pip install '{name}<5'"
+                Message(
+                    "{name} {version}: version 5 warps crops differently, about 1 px of noise in "
+                    "the landmarks; run: pip install '{name}<5'",
+                    name=name,
+                    version=version,
+                )
             )
     states = diagnosis.cache["models"]
     if damaged := [name for name, state in states.items() if state == "damaged"]:
         warnings.append(
-            f"damaged in the cache: {', '.join(damaged)}; the next use fetches them again, or "
-            f"run: posemill models pull"
+            Message(
+                "damaged in the cache: {damaged}; the next use fetches them again, or run: "
+                "posemill models pull",
+                damaged=", ".join(damaged),
+            )
         )
     if missing := [name for name, state in states.items() if state == "missing"]:
         warnings.append(
-            f"{len(missing)} of {len(states)} models are not in the cache yet; the first use "
-            f"fetches them, or run: posemill models pull"
+            Message(
+                "{num_missing} of {num_states} models are not in the cache yet; the first use "
+                "fetches them, or run: posemill models pull",
+                num_missing=len(missing),
+                num_states=len(states),
+            )
         )
     return warnings
 
 
 def _runtime_warnings(diagnosis: Diagnosis) -> list[str]:
-    warnings = []
+    warnings: list[str] = []
     installed = list_onnx_runtimes()
     if _LITERT not in diagnosis.versions and installed:
-        remedy = f"; run: pip install {_LITERT}" if has_litert_here() else ""
+        remedy = Message("; run: pip install {litert}", litert=_LITERT) if has_litert_here() else ""
         warnings.append(
-            f"{_LITERT} is not installed: on a CPU the networks run on ONNX Runtime, and landmarks "
-            f"differ from MediaPipe's by some hundredths of a pixel, more in video mode{remedy}"
+            Message(
+                "{litert} is not installed: on a CPU the networks run on ONNX Runtime, and "
+                "landmarks differ from MediaPipe's by some hundredths of a pixel, more in video "
+                "mode{remedy}",
+                litert=_LITERT,
+                remedy=remedy,
+            )
         )
     if diagnosis.gpus and "CUDAExecutionProvider" not in diagnosis.providers:
         warnings.append(
-            f"{len(diagnosis.gpus)} GPU(s) here that cannot be used: "
-            f"{say_how_to_use_gpus(installed)}"
+            Message(
+                "{num_gpus} GPU(s) here that cannot be used: {remedy}",
+                num_gpus=len(diagnosis.gpus),
+                remedy=say_how_to_use_gpus(installed),
+            )
         )
     elif len(installed) > 1:
         warnings.append(say_how_to_use_gpus(installed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +16,9 @@ from posemill.inspection.motion import (
     measure_motion,
     usual_step,
 )
-from posemill.language import translate, word
+from posemill.messages import Message
 from posemill.records import BoolArray, PoseClip
 from posemill.skeletons.palette import BODY_PARTS, part_label
-from posemill.terminal import counted
 
 STRIP_BINS = 240
 _MAX_LISTED = 10  # frame numbers kept per kind of finding
@@ -131,14 +129,6 @@ def measure(clip: PoseClip) -> ClipQuality:
     )
 
 
-def say_reason(reason: str, part_names: Iterable[str]) -> str:
-    """Return what is wrong with a clip in the reader's language, the names of its parts too."""
-    said = translate(reason)
-    for label in map(part_label, part_names):
-        said = said if said == reason else said.replace(label, word(label))
-    return said
-
-
 def longest_run(flags: BoolArray) -> int:
     """Return the most True values in a row."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
@@ -204,7 +194,7 @@ def _listed(clip: PoseClip, flags: BoolArray) -> tuple[int, ...]:
 
 
 def _say_frozen(count: int) -> str:
-    return "1 frozen frame" if count == 1 else f"{count} frozen frames"
+    return Message("{num_frames:frozen frame|frozen frames}", num_frames=count)
 
 
 def _judge(
@@ -215,31 +205,52 @@ def _judge(
     Each finding takes away a share of what is still good: 1 - product of (1 - weight * amount).
     """
     if not num_frames:
-        return 1.0, ("no frames",)
+        return 1.0, (Message("no frames"),)
     findings: list[tuple[float, str]] = []
     for part in parts:
         share = 1 - part.num_present / num_frames
         is_body, is_hand = part.name in BODY_PARTS, part.name.endswith("_hand")
         if not is_hand and part.name != "feet":
             weight = 1.0 if is_body else 0.6
-            findings.append((weight * share, f"{part_label(part.name)} missing in {share:.0%}"))
+            findings.append(
+                (
+                    weight * share,
+                    Message(
+                        "{part} missing in {share:.0%}",
+                        part=part_label(part.name),
+                        share=share,
+                    ),
+                )
+            )
         if part.num_jumps:
-            words = f"{counted(part.num_jumps, 'jumps')} of {part_label(part.name)}"
+            words = Message(
+                "{num_jumps:jump|jumps} of {part}",
+                num_jumps=part.num_jumps,
+                part=part_label(part.name),
+            )
             findings.append((0.6 * min(1.0, 20 * part.num_jumps / num_frames), words))
         if not is_body and part.outside > 0.02:
-            words = f"{part_label(part.name)} {part.outside:.0%} outside the picture"
+            words = Message(
+                "{part} {outside:.0%} outside the picture",
+                part=part_label(part.name),
+                outside=part.outside,
+            )
             findings.append((0.4 * part.outside, words))
     shares = {name: count / num_frames for name, count in counts.items()}
     without, frozen = shares["num_no_hands"], shares["num_frozen"]
     swaps, doubled = counts["num_swaps"], counts["num_doubled"]
     findings += [
-        (0.3 * without, f"no hands in {without:.0%}"),
-        (0.7 * min(1.0, 10 * shares["num_swaps"]),
-         f"left/right suspect in {counted(swaps, 'frames')}"),
-        (0.7 * min(1.0, 10 * shares["num_doubled"]),
-         f"both hands on one spot in {counted(doubled, 'frames')}"),
+        (0.3 * without, Message("no hands in {without:.0%}", without=without)),
+        (
+            0.7 * min(1.0, 10 * shares["num_swaps"]),
+            Message("left/right suspect in {num_frames:frame|frames}", num_frames=swaps),
+        ),
+        (
+            0.7 * min(1.0, 10 * shares["num_doubled"]),
+            Message("both hands on one spot in {num_frames:frame|frames}", num_frames=doubled),
+        ),
         (0.4 * frozen, _say_frozen(counts["num_frozen"])),
-    ]  # fmt: skip
+    ]
     findings = sorted((each for each in findings if each[0] > 0.004), reverse=True)
     good = float(np.prod([1 - amount for amount, _ in findings])) if findings else 1.0
     return 1 - good, tuple(words for _, words in findings)

@@ -13,8 +13,8 @@ import numpy as np
 from posemill.clips.inputs import ClipInput, Outline
 from posemill.inspection.quality import ClipQuality
 from posemill.records import PoseClip
+from posemill.runs.queries import Failure
 from posemill.skeletons import get_skeleton
-from posemill.stores.commits import Failure
 
 ALL_SPLITS = "all splits"  # name of the row that sums up the others
 _SIZES_SHOWN = 5

@@ -1,1 +1,1 @@
-"""Extraction jobs: the only place that joins sources, estimators, executors and stores."""
+"""Extraction jobs: the only place that joins sources, estimators, executors and runs."""

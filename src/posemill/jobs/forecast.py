@@ -19,8 +19,8 @@ from posemill.jobs.extract.plan import check_rate
 from posemill.jobs.extract.run import extract
 from posemill.machine.limits import count_cores
 from posemill.records import Clip
+from posemill.runs.reader import open_run
 from posemill.sources import ClipList, find_clips
-from posemill.stores.reader import open_run
 from posemill.terminal import counted
 
 _CLIPS_PROBED = 24
@@ -94,7 +94,9 @@ def forecast(config: ExtractConfig, *, sample_seconds: float = 20.0) -> Forecast
         )
         budget = max(24, int(speed * sample_seconds))
         speeds, used, bytes_per_frame = {}, 0, 0.0
-        for workers in sorted({1, cores}):
+        # With GPUs their number decides, whatever the cores.
+        num_on_gpus = config.num_gpus * config.num_workers_per_gpu
+        for workers in [num_on_gpus] if num_on_gpus else sorted({1, cores}):
             sample = sample_clips(clips, counted, budget * workers)
             used, speeds[workers], bytes_per_frame = _measure(
                 config, sample, scratch / str(workers), workers=workers

@@ -19,11 +19,13 @@ from posemill.errors import DecodeError, PosemillError, SourceError
 from posemill.estimators import EngineInfo, Estimator, engine_info, open_estimator
 from posemill.files import atomic_path, near_path
 from posemill.formats.landmarks_file import landmark_arrays
+from posemill.jobs.extract.reading import ClipFrame, read_clip
 from posemill.machine.disk import is_full, reserve
 from posemill.outputs import Outputs
+from posemill.places import uri_of
 from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, nobody_else
 from posemill.skeletons import get_skeleton
-from posemill.sources.frames import ClipFrame, read_clip
+from posemill.sources.frames import with_frame_count
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
 from posemill.sources.tracking import ONE_PICTURE, judge_folder
 from posemill.terminal import quoted, warn_once
@@ -73,6 +75,7 @@ def estimate_landmarks(
         warn_once(f"{source} does not say how many pictures a second it has: all are taken")
         fps = None
     sampling = fewer_frames(fps, stride)
+    clip = with_frame_count(clip, decoder, sampling)  # a video that ends before it is noticed
     info = engine_info(engine, engine_options)
     chosen = choose_mode(source, engine)[0] if mode is None or mode == "auto" else mode
     info.check_mode(engine, chosen)
@@ -116,12 +119,19 @@ def choose_mode(source: Path, engine: str = "holistic") -> tuple[Mode, str]:
     clip = clip_at(source)
     if clip.kind == "video":
         return "video", "a video"
+    if clip.kind == "frames" and uri_of(clip.path) is not None:
+        return "video", "a folder at a URI, as in extract"
     why = ONE_PICTURE if clip.kind == "pictures" else judge_folder(clip.path)
     return ("image", why) if why else ("video", "numbered pictures of one size, neighbours alike")
 
 
 def clip_at(source: Path) -> Clip:
-    """Return the clip that a path names: a folder of pictures, a picture or a video."""
+    """Return the clip that a path or a URI names: a folder of pictures, a picture or a video."""
+    if (uri := uri_of(source)) is not None:
+        suffix = suffix_of(source.name)
+        if suffix in PICTURE_SUFFIXES:
+            return Clip(source.name, uri, "pictures", num_frames=1)
+        return Clip(source.name, uri, "video" if suffix in VIDEO_SUFFIXES else "frames")
     if source.is_dir():
         _expect_pictures(source)
         return Clip(source.name, str(source), "frames")

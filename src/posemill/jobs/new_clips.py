@@ -14,6 +14,7 @@ from posemill.formats.shared.contract import Recipe
 from posemill.jobs.convert.shaping import shape_clip
 from posemill.jobs.landmarks import estimate_landmarks
 from posemill.records import PoseClip
+from posemill.runs.manifest import MANIFEST_NAME
 from posemill.sources import find_clips
 from posemill.sources.names import (
     PICTURE_SUFFIXES,
@@ -21,7 +22,6 @@ from posemill.sources.names import (
     suffix_of,
     without_suffix,
 )
-from posemill.stores.manifest import MANIFEST_NAME
 from posemill.terminal import warn_once
 
 
@@ -44,7 +44,8 @@ def clips_like(
     Args:
         source: A run; a video, a picture, a folder of pictures, or a folder of videos.
         skeleton_name: Layout of the result.
-        recipe: `normalize`, `interpolate` and `extraction` of `posemill prepare`; empty for none.
+        recipe: `normalize`, `interpolate`, `smooth` and `extraction` of `posemill prepare`; empty
+            for none.
         device: For the engine, where one is needed.
         threads: For the engine.
         on_frame: Called after each frame that was estimated.
@@ -52,6 +53,7 @@ def clips_like(
     wanted = Recipe(
         normalize=str(recipe.get("normalize", "none")),
         interpolate=int(recipe.get("interpolate", 0)),
+        smooth=str(recipe.get("smooth", "none")),
     )
     if (source / MANIFEST_NAME).is_file():
         for clip in ClipInput(source).clips(layout=skeleton_name):

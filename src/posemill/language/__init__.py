@@ -29,7 +29,6 @@ _FIRST, _HEAD = r"((?:(?!; |\n).)*?)", "(.+?)"
 _PHRASE = re.compile(r"[\w,:] [a-z]{2,}")  # words of a sentence: no number with its unit, no name
 # What is counted: `1 clip is` is found by the pattern `{0} clips are`.
 _THINGS = re.compile(r"^ ([a-z]{4,}s(?: are| were| have| stand)?)\b")
-_HELP = re.compile(r"(.*?)(?: \(default: (.*)\))?(?: ?\{([\w.]+:\w+)\})?", re.DOTALL)
 
 
 def chosen_language() -> str:
@@ -40,26 +39,26 @@ def chosen_language() -> str:
     return "zh_CN" if is_simplified else "en"
 
 
-def speak_to_click() -> None:
-    """Let the words of click and typer come from our catalogue too; for a process of our own."""
-    if (language := chosen_language()) != "en":
-        import gettext
-
-        os.environ["LANGUAGE"] = language  # where gettext looks; POSEMILL_LANG is unknown to it
-        gettext.bindtextdomain(DOMAIN, str(FOLDER))
-        gettext.textdomain(DOMAIN)
-
-
 def translate(text: str, language: str = "") -> str:
     """Return a sentence in the reader's language; itself where the catalogue has it not.
 
     A single word stays, as it may be a name out of data: for words of ours there is `word`.
     A `language` is that of somebody who reads elsewhere, in a browser.
     """
+    from posemill.messages import Message, render
+
+    if isinstance(text, Message):
+        return render(text, language=language)
     language = language or chosen_language()
     if language == "en" or " " not in text:
         return text
     return _load(language).sentence(text)
+
+
+def load_catalogue(language: str = "") -> dict[str, str]:
+    """Return the translations by template: none for English."""
+    language = language or chosen_language()
+    return {} if language == "en" else _load(language).plain
 
 
 def word(text: str) -> str:
@@ -67,12 +66,6 @@ def word(text: str) -> str:
     if chosen_language() == "en":
         return text
     return _load(chosen_language()).plain.get(text, text)
-
-
-def split_help(text: str) -> tuple[str, str, str]:
-    """Return the sentence of a flag's help, its default, and the table (`module:name`) to list."""
-    found = _HELP.fullmatch(text)
-    return (found[1], found[2] or "", found[3] or "") if found else (text, "", "")
 
 
 class _Catalogue:

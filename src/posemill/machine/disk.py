@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
+from posemill.messages import Message
+
 
 def is_full(error: OSError) -> bool:
     """Return whether a write failed because the disk, or this user's part of it, is full."""
@@ -36,8 +38,8 @@ def disk_message(
     error: OSError,
     where: str,
     *,
-    saved: str = "everything committed so far is safe",
-    again: str = "run the same command again",
+    saved: str = Message("everything committed so far is safe"),
+    again: str = Message("run the same command again"),
 ) -> str:
     """Return what to tell about a run's write that failed: what happened and what to do.
 
@@ -48,7 +50,17 @@ def disk_message(
         again: How to go on.
     """
     if _does_not_fit(error):
-        return (
-            f"no room left to write to {where} ({error.strerror}); {saved}: make room and {again}"
+        return Message(
+            "no room left to write to {where} ({reason}); {saved}: make room and {again}",
+            where=where,
+            reason=error.strerror,
+            saved=saved,
+            again=again,
         )
-    return f"cannot write to {where}: {error}; {saved}: {again} when it can be written"
+    return Message(
+        "cannot write to {where}: {error}; {saved}: {again} when it can be written",
+        where=where,
+        error=error,
+        saved=saved,
+        again=again,
+    )

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from posemill.messages import Message
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -34,11 +36,23 @@ class Gpu:
 
     def describe(self) -> str:
         """Return one line: `GPU 0 NVIDIA A100: 87 % busy, 3.9 of 40.0 GB, workers 0, 2`."""
-        busy = "" if self.busy_share is None else f"{self.busy_share:.0%} busy, "
+        busy = (
+            ""
+            if self.busy_share is None
+            else Message("{busy_share:.0%} busy, ", busy_share=self.busy_share)
+        )
         used, total = self.memory_used / (1 << 30), self.memory_total / (1 << 30)
         on = ", ".join(str(index) for index in self.workers)
         workers = f", worker{'s' * (len(self.workers) > 1)} {on}" if on else ""
-        return f"GPU {self.index} {self.name}: {busy}{used:.1f} of {total:.1f} GB{workers}"
+        return Message(
+            "GPU {index} {name}: {busy}{used:.1f} of {total:.1f} GB{workers}",
+            index=self.index,
+            name=self.name,
+            busy=busy,
+            used=used,
+            total=total,
+            workers=workers,
+        )
 
 
 def read_gpus() -> list[Gpu]:

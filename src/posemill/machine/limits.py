@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posemill.machine import cgroups
+from posemill.messages import Message
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,13 @@ def core_limit(root: Path = Path("/")) -> Limit:
     if hasattr(os, "sched_getaffinity"):
         num_cores = len(os.sched_getaffinity(0))
         if num_cores < limit.amount:
-            limit = Limit(num_cores, "tied to these (taskset, a scheduler or a cpuset)")
+            limit = Limit(num_cores, Message("tied to these (taskset, a scheduler or a cpuset)"))
     quota = cgroups.cpu_limit(root)
     if quota is not None and (num_cores := max(1, math.ceil(quota.amount))) < limit.amount:
-        limit = Limit(num_cores, f"{quota.path} allows the time of {quota.amount:g}")
+        limit = Limit(
+            num_cores,
+            Message("{path} allows the time of {amount:g}", path=quota.path, amount=quota.amount),
+        )
     return limit
 
 
@@ -56,7 +60,7 @@ def memory_limit(root: Path = Path("/")) -> Limit:
     limit = Limit(psutil.virtual_memory().total)
     group = cgroups.memory_limit(root)
     if group is not None and group.amount < limit.amount:
-        limit = Limit(int(group.amount), f"{group.path} allows no more")
+        limit = Limit(int(group.amount), Message("{path} allows no more", path=group.path))
     return limit
 
 

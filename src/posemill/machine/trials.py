@@ -21,6 +21,7 @@ from typing import Any
 from posemill.files import atomic_path, cache_folder, parse_json
 from posemill.machine.processes import die_with_parent
 from posemill.machine.processor import machine_facts
+from posemill.messages import Message
 
 _FAILURE_KEPT_SECONDS = 24 * 3600.0  # the machine may have been busy, or be mended by now
 _POLL_SECONDS = 0.005
@@ -44,11 +45,11 @@ class Outcome:
 def describe_exit(code: int) -> str:
     """Return what the exit code of a process means; a negative one is a signal."""
     if code == -getattr(signal, "SIGILL", 4):
-        return "illegal instruction (SIGILL)"
+        return Message("illegal instruction (SIGILL)")
     if code < 0:
         with suppress(ValueError):
-            return f"killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
+            return Message("killed by {name}", name=signal.Signals(-code).name)
+    return Message("ended with exit code {code}", code=code)
 
 
 def run_child(command: Sequence[str], *, timeout_seconds: float) -> tuple[Outcome, str]:
@@ -64,9 +65,14 @@ def run_child(command: Sequence[str], *, timeout_seconds: float) -> tuple[Outcom
             timeout=timeout_seconds,
         )
     except subprocess.TimeoutExpired:
-        return Outcome(False, f"no answer within {timeout_seconds:g} s"), ""
+        return Outcome(
+            False,
+            Message("no answer within {timeout_seconds:g} s", timeout_seconds=timeout_seconds),
+        ), ""
     except OSError as error:
-        return Outcome(False, f"it could not be started: {error.strerror}"), ""
+        return Outcome(
+            False, Message("it could not be started: {reason}", reason=error.strerror)
+        ), ""
     if ended.returncode == 0:
         return Outcome(True), ended.stdout
     lines = [line for line in ended.stderr.splitlines() if line.strip()]
@@ -92,7 +98,10 @@ def run_in_fork(work: Callable[[], Mapping[str, float]], *, timeout_seconds: flo
     with os.fdopen(reader, "rb") as answer:
         code = _wait(pid, timeout_seconds)
         if code is None:
-            return Outcome(False, f"no answer within {timeout_seconds:g} s")
+            return Outcome(
+                False,
+                Message("no answer within {timeout_seconds:g} s", timeout_seconds=timeout_seconds),
+            )
         text = answer.read().decode("utf-8", "replace")
     if code != 0:
         return Outcome(False, text.strip() or describe_exit(code))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from posemill.messages import Message, join
 from posemill.skeletons import Skeleton, get_skeleton
 
 Colour = tuple[int, int, int]  # red, green, blue, 0..255
@@ -85,9 +86,9 @@ _HEAD_WORDS = ("nose", "eye", "ear", "mouth")
 _HAND_WORDS = ("pinky", "index", "thumb")
 
 
-def part_label(part_name: str) -> str:
+def part_label(part_name: str) -> Message:
     """Return the part's name as people read it: `left hand` for `left_hand`."""
-    return part_name.replace("_", " ")
+    return Message(part_name.replace("_", " "))
 
 
 def lack_words(missing: Sequence[str]) -> str:
@@ -95,7 +96,7 @@ def lack_words(missing: Sequence[str]) -> str:
     names = list(missing)
     if {"left_hand", "right_hand"} <= set(names):
         names = [name for name in names if not name.endswith("_hand")] + ["hands"]
-    return "no " + ", ".join(map(part_label, names)) if names else ""
+    return Message("no {parts}", parts=join(", ", map(part_label, names))) if names else ""
 
 
 def part_colours(part_name: str) -> tuple[Colour, ...]:

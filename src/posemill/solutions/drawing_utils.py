@@ -118,7 +118,7 @@ def plot_landmarks(  # noqa: PLR0917  the original's order
         from matplotlib import pyplot
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"plot_landmarks needs {error.name!r}; run: pip install matplotlib"
+            "plot_landmarks needs {name!r}; run: pip install matplotlib", name=error.name
         ) from error
     pyplot.figure(figsize=(10, 10))
     axes: Any = pyplot.axes(projection="3d")

@@ -21,7 +21,7 @@ from posemill.solutions.face_mesh_connections import (
     FACEMESH_RIGHT_IRIS,
     FACEMESH_TESSELATION,
 )
-from posemill.solutions.solution import Solution
+from posemill.solutions.solution import InstanceSolution
 
 __all__ = [
     "FACEMESH_CONTOURS",
@@ -51,7 +51,7 @@ class FaceMeshResults(NamedTuple):
     multi_face_landmarks: list[LandmarkList] | None
 
 
-class FaceMesh(Solution[FaceMeshResults]):
+class FaceMesh(InstanceSolution[FaceMeshResults]):
     """Drop-in for the legacy class: the same arguments in the same order, and the same methods.
 
     Args:
@@ -75,18 +75,16 @@ class FaceMesh(Solution[FaceMeshResults]):
         device: str = "cpu",
         threads: int = 1,
     ) -> None:
-        self._is_static = bool(static_image_mode)
         engine = FaceEstimator(
-            device=device, threads=threads, max_num_faces=max_num_faces,
-            refine_landmarks=refine_landmarks, min_detection_confidence=min_detection_confidence,
+            device=device,
+            threads=threads,
+            max_num_faces=max_num_faces,
+            refine_landmarks=bool(refine_landmarks),
+            min_detection_confidence=min_detection_confidence,
             min_tracking_confidence=min_tracking_confidence,
-        )  # fmt: skip
-        super().__init__(engine)
-
-    def reset(self) -> None:
-        """Forget all pictures seen so far; nothing to do after `close`."""
-        self._states = None if self._is_static else [self._engine.new_state()]
+        )
+        super().__init__(engine, static_image_mode=static_image_mode)
 
     def _process(self, image: Frame) -> FaceMeshResults:
-        (faces,) = self._engine.find([image], self._states)
-        return FaceMeshResults([LandmarkList.of_points(face) for face in faces] or None)
+        faces = self._find(image)
+        return FaceMeshResults([LandmarkList.of_points(face.points) for face in faces] or None)

@@ -11,7 +11,7 @@ from posemill.framework.formats.landmark_pb2 import LandmarkList
 from posemill.records import Frame
 from posemill.skeletons.layouts import HAND_NAMES
 from posemill.solutions.hands_connections import HAND_CONNECTIONS
-from posemill.solutions.solution import Solution
+from posemill.solutions.solution import InstanceSolution
 
 __all__ = ["HAND_CONNECTIONS", "HandLandmark", "Hands"]
 
@@ -38,7 +38,7 @@ class HandsResults(NamedTuple):
     multi_handedness: list[ClassificationList] | None
 
 
-class Hands(Solution[HandsResults]):
+class Hands(InstanceSolution[HandsResults]):
     """Drop-in for the legacy class: the same arguments in the same order, and the same methods.
 
     As in the original, labels take the picture for mirrored ("Left" is the right hand of whom a
@@ -66,24 +66,24 @@ class Hands(Solution[HandsResults]):
         device: str = "cpu",
         threads: int = 1,
     ) -> None:
-        self._is_static = bool(static_image_mode)
         engine = HandsEstimator(
-            device=device, threads=threads, max_num_hands=max_num_hands,
-            model_complexity=model_complexity, min_detection_confidence=min_detection_confidence,
+            device=device,
+            threads=threads,
+            max_num_hands=max_num_hands,
+            model_complexity=model_complexity,
+            min_detection_confidence=min_detection_confidence,
             min_tracking_confidence=min_tracking_confidence,
-        )  # fmt: skip
-        super().__init__(engine)
-
-    def reset(self) -> None:
-        """Forget all pictures seen so far; nothing to do after `close`."""
-        self._states = None if self._is_static else [self._engine.new_state()]
+        )
+        super().__init__(engine, static_image_mode=static_image_mode)
 
     def _process(self, image: Frame) -> HandsResults:
-        (hands,) = self._engine.find([image], self._states)
+        hands = self._find(image)
         if not hands:
             return HandsResults(None, None, None)
-        sides = [Classification(index=hand.side, score=hand.side_score, label=hand.label)
-                 for hand in hands]  # fmt: skip
+        sides = [
+            Classification(index=hand.side, score=hand.side_score, label=hand.label)
+            for hand in hands
+        ]
         return HandsResults(
             multi_hand_landmarks=[LandmarkList.of_points(hand.points) for hand in hands],
             multi_hand_world_landmarks=[LandmarkList.of_points(hand.world) for hand in hands],

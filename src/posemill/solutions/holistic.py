@@ -98,18 +98,22 @@ class Holistic(BodySolution[HolisticResults]):
         threads: int = 1,
     ) -> None:
         engine = HolisticEstimator(
-            device=device, threads=threads, smooth_landmarks=smooth_landmarks,
+            device=device,
+            threads=threads,
+            smooth_landmarks=bool(smooth_landmarks),
             min_detection_confidence=min_detection_confidence,
-            min_tracking_confidence=min_tracking_confidence, model_complexity=model_complexity,
-            refine_face_landmarks=refine_face_landmarks, with_masks=bool(enable_segmentation),
-        )  # fmt: skip
+            min_tracking_confidence=min_tracking_confidence,
+            model_complexity=model_complexity,
+            refine_face_landmarks=bool(refine_face_landmarks),
+            with_masks=bool(enable_segmentation),
+        )
         super().__init__(
             engine, static_image_mode=static_image_mode, smooth_segmentation=smooth_segmentation
         )
 
     def _process(self, image: Frame) -> HolisticResults:
         frame = self._find(image)
-        parts = {name: LandmarkList.of_points(points) for name, points in frame.parts.items()}
+        parts = {name: LandmarkList.of_points(part.points) for name, part in frame.parts.items()}
         landmarks, world, mask = body_fields(frame.body)
         return HolisticResults(
             pose_landmarks=landmarks,

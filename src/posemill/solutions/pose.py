@@ -58,11 +58,14 @@ class Pose(BodySolution[PoseResults]):
         threads: int = 1,
     ) -> None:
         engine = PoseEstimator(
-            device=device, threads=threads, smooth_landmarks=smooth_landmarks,
+            device=device,
+            threads=threads,
+            smooth_landmarks=bool(smooth_landmarks),
             min_detection_confidence=min_detection_confidence,
-            min_tracking_confidence=min_tracking_confidence, model_complexity=model_complexity,
+            min_tracking_confidence=min_tracking_confidence,
+            model_complexity=model_complexity,
             with_masks=bool(enable_segmentation),
-        )  # fmt: skip
+        )
         super().__init__(
             engine, static_image_mode=static_image_mode, smooth_segmentation=smooth_segmentation
         )

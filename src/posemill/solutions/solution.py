@@ -57,6 +57,28 @@ class Solution(ABC, Generic[Results]):
         self.close()
 
 
+class InstanceSolution(Solution[Results], Generic[Results]):
+    """A solution of several hands or faces.
+
+    Args:
+        engine: `HandsEstimator` or `FaceEstimator`.
+        static_image_mode: Whether every picture stands alone.
+    """
+
+    def __init__(self, engine: Any, *, static_image_mode: bool) -> None:
+        self._is_static = bool(static_image_mode)
+        super().__init__(engine)
+
+    def reset(self) -> None:
+        """Forget all pictures seen so far; nothing to do after `close`."""
+        self._states = None if self._is_static else [self._engine.new_state()]
+
+    def _find(self, image: Frame) -> list[Any]:
+        """Return the engine's hands or faces of a picture."""
+        (found,) = self._engine.find([image], self._states)
+        return list(found)
+
+
 class MaskMemory:
     """Refuses masks of another size than the one before, where masks are smoothed over time.
 
@@ -115,7 +137,12 @@ def check_confidence(name: str, value: Any) -> None:
 def check_choice(name: str, value: Any, choices: tuple[int, ...]) -> None:
     """Raise a `ConfigError` unless a number is one of those that have a meaning."""
     if value not in choices:
-        raise ConfigError(f"{name}: expected {' or '.join(map(str, choices))}, got {value!r}")
+        raise ConfigError(
+            "{name}: expected {choices}, got {value!r}",
+            name=name,
+            choices=" or ".join(map(str, choices)),
+            value=value,
+        )
 
 
 def read_only(mask: FloatArray | None) -> FloatArray | None:

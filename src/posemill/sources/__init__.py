@@ -9,6 +9,7 @@ from pathlib import Path
 
 from posemill.errors import SourceError
 from posemill.files import near_path
+from posemill.places import uri_of
 from posemill.plugins import unknown
 from posemill.sources import frame_folders, lists, phoenix, videos
 from posemill.sources.clip_list import ClipList, Collector, SplitTotals
@@ -21,7 +22,6 @@ from posemill.sources.names import (
 )
 from posemill.sources.places import scan_place
 from posemill.sources.scan import Folder, Scan, file_version, scan_tree
-from posemill.storage import uri_of
 from posemill.terminal import counted
 
 __all__ = ["LAYOUTS", "ClipList", "SplitTotals", "detect_layout", "find_clips", "find_files"]

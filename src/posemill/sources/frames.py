@@ -1,38 +1,22 @@
-"""Frames out of a clip, whatever it is: a folder, loose pictures, a video or a part of one."""
+"""What frames a clip has: their files, how many, which of them a sampling takes."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from posemill.decoders import VideoReader, open_video
 from posemill.decoders.opening import raise_decode_error, raise_for_os_error
-from posemill.decoders.pictures import read_picture
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError
+from posemill.places import uri_of
 from posemill.records import Clip, Frame, IntArray
 from posemill.sources.scan import list_pictures
-from posemill.storage import uri_of
-
-
-class ClipFrame(NamedTuple):
-    """One frame of a clip, or why it could not be had.
-
-    Args:
-        frame_index: Its number within the clip.
-        image_path: The picture's file; None in a video.
-        content: The pixels, or the error.
-    """
-
-    frame_index: int
-    image_path: str | None
-    content: Frame | DecodeError
 
 
 def list_frames(clip: Clip) -> list[str]:
@@ -61,46 +45,6 @@ def frame_path(clip: Clip, name: str) -> str:
     if clip.kind == "pictures" and not Path(clip.path).is_dir():
         return clip.path
     return os.path.join(clip.path, name)  # noqa: PTH118
-
-
-def read_clip(
-    clip: Clip,
-    *,
-    start_index: int = 0,
-    names: Sequence[str] | None = None,
-    decoder: str = "pyav",
-    threads: int = 1,
-    sampling: Sampling | None = None,
-) -> Iterator[ClipFrame]:
-    """Yield a clip's frames in order, errors among them in their place.
-
-    A picture that cannot be read is one `DecodeError`, and the next follows. In a video, or where
-    the clip cannot be opened at all, an error is the last item: nothing after its index comes.
-
-    Args:
-        clip: Of any kind.
-        start_index: The first frame to yield, of those that the sampling takes.
-        names: What `list_frames` gave, to spare a second look.
-        decoder: For videos; a key of `posemill.decoders.DECODERS`.
-        threads: Threads for a video's decoder.
-        sampling: Which frames are read, by number or time; None for all.
-    """
-    if clip.kind == "video":
-        options = {"decoder": decoder, "threads": threads}
-        yield from _read_video(clip, start_index, sampling, **options)
-        return
-    try:
-        names = list_frames(clip) if names is None else names
-    except DecodeError as error:
-        yield ClipFrame(start_index, None, error)
-        return
-    is_folder = Path(clip.path).is_dir()
-    chosen: Sequence[int] = range(len(names))
-    if sampling is not None:
-        chosen = sampling.indices(len(names), fps=clip.listed_fps).tolist()
-    for index in chosen[start_index:]:
-        path = os.path.join(clip.path, names[index]) if is_folder else clip.path  # noqa: PTH118
-        yield ClipFrame(index, path, _read_or_error(path))
 
 
 def video_numbers(video: VideoReader, sampling: Sampling) -> IntArray:
@@ -174,39 +118,6 @@ def count_frames(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = 
 def with_frame_count(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = None) -> Clip:
     """Return the clip with `num_frames` filled in where that is possible."""
     return dataclasses.replace(clip, num_frames=count_frames(clip, decoder, sampling))
-
-
-def _read_video(
-    clip: Clip, start_index: int, sampling: Sampling | None, **options: Any
-) -> Iterator[ClipFrame]:
-    index = start_index
-    try:
-        with open_video(
-            clip.path,
-            start_seconds=clip.start_seconds,
-            end_seconds=clip.end_seconds,
-            **options,
-        ) as video:
-            if sampling is None:
-                for frame in video.read_frames(start_index):
-                    yield ClipFrame(index, None, frame)
-                    index += 1
-                return
-            numbers = video_numbers(video, sampling)[start_index:]
-            frames = wanted_frames(video, numbers)
-            for index in numbers.tolist():
-                if (found := next(frames, None)) is None:
-                    return
-                yield ClipFrame(index, None, found)
-    except DecodeError as error:
-        yield ClipFrame(index, None, error)
-
-
-def _read_or_error(path: str) -> Frame | DecodeError:
-    try:
-        return read_picture(path)
-    except DecodeError as error:
-        return error
 
 
 def _raise_for_folder(path: str) -> None:

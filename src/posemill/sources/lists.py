@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, TextIO
 
 from posemill.errors import SourceError
+from posemill.places import uri_of
+from posemill.places.cache import fetched
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
 from posemill.sources.names import (
@@ -22,8 +24,6 @@ from posemill.sources.names import (
     without_suffix,
 )
 from posemill.sources.scan import MISSING, file_version, joined_version, picture_versions
-from posemill.storage import uri_of
-from posemill.storage.cache import fetched
 from posemill.tables import GBK, TableError, find_encoding, read_table
 
 Kind = Literal["frames", "video", "pictures"]
@@ -38,13 +38,29 @@ def find(path: str, collector: Collector) -> ClipList:
     `clip_id`, `split`, `start_seconds`, `end_seconds`, `label`; all others go to `Clip.extra`.
     """
     collector.layout = "list"
+    clips = read_list(path)
+    for line, clip in clips:
+        collector.add(clip, where=f"{readable(path)}, line {line}: ")
+    if num_missing := sum(clip.version == MISSING for _, clip in clips):
+        collector.problems.append(f"{num_missing} of {len(clips)} paths in the list do not exist")
+    return collector.finish("rows with a path")
+
+
+def read_list(path: str) -> list[tuple[int, Clip]]:
+    """Return the line and the clip of each row, in their order.
+
+    One whose file is missing is among them, with the version `MISSING`.
+
+    Raises:
+        SourceError: The list cannot be read, or a row does not say where its clip is.
+    """
     uri = uri_of(path)
     folder = str(Path(path).absolute().parent) if uri is None else uri.rpartition("/")[0]
     file = path if uri is None else str(fetched(uri))
     rows: list[_Row] = []
     try:
         for line, values in _read_rows(file, folder):
-            rows.append(_to_row(values, folder, f"{readable(path)}, line {line}: "))
+            rows.append(_to_row(values, folder, line, f"{readable(path)}, line {line}: "))
     except TableError as error:
         raise SourceError(f"{readable(path)}, {error}") from error
     except OSError as error:
@@ -53,13 +69,12 @@ def find(path: str, collector: Collector) -> ClipList:
         raise SourceError(f"{readable(path)} is empty: expected a row for each clip")
     # `a.mp4` is called `a`, unless there is an `a.avi` too.
     counts = Counter((row.clip.split, row.clip.clip_id) for row in rows)
+    clips = []
     for row in rows:
         is_shared = counts[row.clip.split, row.clip.clip_id] > 1
         clip = dataclasses.replace(row.clip, clip_id=row.long_id) if is_shared else row.clip
-        collector.add(clip, where=row.where)
-    if num_missing := sum(row.clip.version == MISSING for row in rows):
-        collector.problems.append(f"{num_missing} of {len(rows)} paths in the list do not exist")
-    return collector.finish("rows with a path")
+        clips.append((row.line, clip))
+    return clips
 
 
 def _read_rows(path: str, folder: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -116,14 +131,14 @@ def _to_text(value: object) -> str:
 
 
 class _Row(NamedTuple):
-    """One row: its clip, the id that keeps the suffix, and the line for errors."""
+    """One row: its clip, the id that keeps the suffix, and its line."""
 
     clip: Clip
     long_id: str
-    where: str
+    line: int
 
 
-def _to_row(row: Mapping[str, str], folder: str, where: str) -> _Row:
+def _to_row(row: Mapping[str, str], folder: str, line: int, where: str) -> _Row:
     given = row["path"]
     if not given.strip():
         raise SourceError(f"{where}'path' is empty")
@@ -166,7 +181,7 @@ def _to_row(row: Mapping[str, str], folder: str, where: str) -> _Row:
         extra=others,
         version=version,
     )
-    return _Row(clip, readable(long_id), where)
+    return _Row(clip, readable(long_id), line)
 
 
 def _can_be_a_path(text: str) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from posemill.decoders.opening import raise_decode_error
 from posemill.errors import SourceError
 from posemill.files import OUTPUT_MARK, OUTPUT_NAMES, OWN_FILES
+from posemill.places import ChangedError, Entry, Storage, open_storage
+from posemill.places.listing import all_entries
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
 from posemill.sources.scan import FOREIGN_FOLDERS, Folder, Scan, joined_version
-from posemill.storage import ChangedError, Storage, open_storage
-from posemill.storage.listing import all_entries
 
 
 def scan_place(uri: str) -> Scan:
@@ -72,20 +72,20 @@ def _is_output(storage: Storage, folder: Folder) -> bool:
     )
 
 
-def list_place(uri: str, version: str) -> dict[str, str]:
-    """Return names and versions of the pictures directly in a folder at a URI, in natural order.
+def list_place(uri: str, version: str) -> dict[str, Entry]:
+    """Return the pictures directly in a folder at a URI by their names, in natural order.
 
     Raises:
         DecodeError: There are none.
         ChangedError: They are not those of which `scan_place` took the version.
     """
     found = {
-        each.key: each.version
+        each.key: each
         for each in open_storage(uri).entries()
         if "/" not in each.key and each.key[0] != "." and suffix_of(each.key) in PICTURE_SUFFIXES
     }
     if not found:
         raise_decode_error(uri, "missing", "there are no pictures at this place")
-    if version and joined_version(found) != version:
+    if version and joined_version({name: found[name].version for name in found}) != version:
         raise ChangedError(f"{uri}: its pictures were changed since they were listed")
     return {name: found[name] for name in natural_sort(found)}

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import tempfile
 import threading
 import uuid
 import weakref
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
+from posemill.errors import StorageError
+from posemill.machine.disk import disk_message
+from posemill.places import split_uri
 from posemill.sources.names import suffix_of
-from posemill.storage import split_uri
 
 MOST_BYTES = 4 << 30  # of what is fetched ahead; what is asked for is fetched whatever its size
 _PREFIX = "posemill-scratch-"
 _AT_ONCE = 8
+_LOOK_SECONDS = 1.0  # between two looks whether bytes are coming
 
 
 class Scratch:
@@ -34,23 +38,28 @@ class Scratch:
         self._folder: Path | None = None
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="scratch")
         self._ahead: dict[str, Future[Path | None]] = {}
+        self._num_pieces = 0  # that came so far, of all objects
 
     @contextmanager
-    def file(self, uri: str, version: str = "") -> Iterator[Path]:
+    def file(
+        self, uri: str, version: str = "", *, on_progress: Callable[[], None] = lambda: None
+    ) -> Iterator[Path]:
         """Yield a file with the content of an object; it is gone afterwards.
 
         Args:
             uri: Of the object.
             version: The one it must have; empty for any.
+            on_progress: Called now and then while bytes are coming.
 
         Raises:
             ChangedError: It is another version by now, or has gone.
             StorageError: It cannot be had, or there is no room for it.
         """
         future = self._ahead.pop(uri, None)
-        path = future.result() if future is not None else None
+        path = None if future is None else self._wait(future, on_progress)
         if path is None:
-            path = self._fetch(uri, version)
+            path = self._wait(self._pool.submit(self._fetch, uri, version), on_progress)
+        assert path is not None
         try:
             yield path
         finally:
@@ -58,21 +67,36 @@ class Scratch:
                 self._num_bytes -= path.stat().st_size if path.exists() else 0
             path.unlink(missing_ok=True)
 
-    def ahead(self, wanted: Iterable[tuple[str, str]]) -> None:
-        """Begin to fetch objects that `file` will be asked for, as far as there is room."""
-        for uri, version in wanted:
-            if uri not in self._ahead:
-                self._ahead[uri] = self._pool.submit(self._fetch_if_it_fits, uri, version)
+    def _wait(self, future: Future[Path | None], on_progress: Callable[[], None]) -> Path | None:
+        """Return what a fetch comes to; says that it goes on as long as bytes come."""
+        seen = self._num_pieces
+        while not wait([future], _LOOK_SECONDS).done:
+            if seen != self._num_pieces:
+                seen = self._num_pieces
+                on_progress()
+        return future.result()
 
-    def _fetch_if_it_fits(self, uri: str, version: str) -> Path | None:
-        storage, key = split_uri(uri)
-        entry = storage.look(key)
-        if entry is None or not self._reserve(entry.num_bytes):
+    def ahead(self, wanted: Iterable[tuple[str, str, int | None]]) -> None:
+        """Begin to fetch objects that `file` will be asked for, as far as there is room.
+
+        Args:
+            wanted: URI, version and size of each; a size that is not known is looked up.
+        """
+        for uri, version, num_bytes in wanted:
+            if uri not in self._ahead:
+                self._ahead[uri] = self._pool.submit(self._fetch_ahead, uri, version, num_bytes)
+
+    def _fetch_ahead(self, uri: str, version: str, num_bytes: int | None) -> Path | None:
+        if num_bytes is None:
+            storage, key = split_uri(uri)
+            entry = storage.look(key)
+            num_bytes = None if entry is None else entry.num_bytes
+        if num_bytes is None or not self._reserve(num_bytes):
             return None  # its turn comes, and then the reason is told
         try:
             return self._fetch(uri, version)
         finally:
-            self._reserve(-entry.num_bytes)  # the file itself counts by now
+            self._reserve(-num_bytes)  # the file itself counts by now
 
     def _reserve(self, num_bytes: int) -> bool:
         """Count bytes before they come, so that fetches side by side keep to the bound."""
@@ -85,7 +109,19 @@ class Scratch:
     def _fetch(self, uri: str, version: str) -> Path:
         storage, key = split_uri(uri)
         path = self._make_folder() / f"{uuid.uuid4().hex}.{suffix_of(key) or 'bin'}"
-        storage.fetch(key, path, version=version or None)
+        try:
+            # Not `Storage.fetch`: nobody needs these files after a crash, and to flush each to the
+            # disk takes longer than a picture itself.
+            with path.open("wb") as handle:
+                for piece in storage.read_pieces(key, version or None):
+                    handle.write(piece)
+                    self._num_pieces += 1
+        except BaseException as error:
+            path.unlink(missing_ok=True)
+            if not isinstance(error, OSError):
+                raise
+            saved = f"{storage.name_of(key)} was not copied"
+            raise StorageError(disk_message(error, str(path.parent), saved=saved)) from error
         with self._lock:
             self._num_bytes += path.stat().st_size
         return path
@@ -95,16 +131,28 @@ class Scratch:
             if self._folder is None:
                 parent = Path(tempfile.gettempdir())
                 _remove_left_behind(parent)
-                prefix = f"{_PREFIX}{socket.gethostname()}-{os.getpid()}-"
+                prefix = f"{_prefix()}{os.getpid()}-"
                 self._folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
                 weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             return self._folder
 
 
+def _prefix() -> str:
+    """Return how the folders of those begin whose process ids mean the same here as there.
+
+    Containers with one name may share a folder for temporary files, and have ids of their own.
+    """
+    try:
+        space = re.sub(r"\D", "", os.readlink("/proc/self/ns/pid"))  # noqa: PTH115
+    except OSError:
+        space = "0"  # not Linux
+    return f"{_PREFIX}{socket.gethostname()}-{space}-"
+
+
 def _remove_left_behind(parent: Path) -> None:
     import psutil
 
-    prefix = f"{_PREFIX}{socket.gethostname()}-"
+    prefix = _prefix()
     for path in parent.glob(f"{prefix}*-*"):
         pid = path.name.removeprefix(prefix).partition("-")[0]
         if pid.isdecimal() and not psutil.pid_exists(int(pid)):

@@ -168,11 +168,14 @@ class FormatContract:
         self, form: Format, tmp_path: Path
     ) -> None:
         how = "none" if form.has_pixels else "bbox"
-        clips = [dataclasses.replace(clip, normalized=how, interpolated=3)
-                 for clip in usual_clips(form)]  # fmt: skip
+        clips = [
+            dataclasses.replace(clip, normalized=how, interpolated=3, smoothed="savgol")
+            for clip in usual_clips(form)
+        ]
         form.write(clips, out_of(form, tmp_path), recipe=Recipe())
         back = list(form.read(out_of(form, tmp_path)))
-        assert {(clip.normalized, clip.interpolated) for clip in back} == {(how, 3)}
+        done = {(clip.normalized, clip.interpolated, clip.smoothed) for clip in back}
+        assert done == {(how, 3, "savgol")}
 
     def test_normalised_clips_do_not_go_into_pixels_or_with_others(
         self, form: Format, tmp_path: Path

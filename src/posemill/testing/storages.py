@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from posemill.storage import ChangedError, Storage
+from posemill.places import ChangedError, Storage
 
 
 class StorageContract:

@@ -84,6 +84,7 @@ OTHER_KINDS: dict[str, dict[str, Any]] = {
     "open-gop.mkv": {"options": {"g": "8", "bf": "3", "x264-params": "open-gop=1:b-adapt=0"}},
     "intra-refresh.mp4": {"options": {"g": "8", "bf": "0", "x264-params": "intra-refresh=1"}},
     "hevc.mp4": {"codec": "libx265", "options": _X265},
+    "h264-10.mp4": {"pixel_format": "yuv420p10le", "options": {"g": "8"}},
     "mpeg4.mp4": {"codec": "mpeg4", "options": {"g": "10", "bf": "2"}},
     "av1.mkv": {"codec": "libsvtav1", "options": {"g": "10", "preset": "12", "svtav1-params": ""}},
     "animated.gif": {"codec": "gif", "pixel_format": "rgb8"},

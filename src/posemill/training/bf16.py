@@ -1,9 +1,11 @@
 """Whether bf16 works on this CPU: it is tried, as the flags of a processor may promise too much.
 
+It is tried in copies of a process that has loaded torch and not computed before: as the machine is,
+and with AMX off. posemill's own program copies itself; elsewhere, where torch may have computed,
+
     python -m posemill.training.bf16
 
-is the process that tries it. It loads torch once, and computes in copies of itself that have not
-computed before: as the machine is, and with AMX off. It prints an `Outcome` a line, as JSON.
+is the process that is copied. It prints an `Outcome` a line, as JSON.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
+from posemill import machine
 from posemill.machine.processes import die_with_parent, python_command
 from posemill.machine.trials import Outcome, kept_outcomes, run_child, run_in_fork
 
@@ -95,6 +98,8 @@ def try_bf16() -> Bf16Trial:
 
 
 def _try() -> list[Outcome]:
+    if machine.is_own_program and "torch" in sys.modules and hasattr(os, "fork"):
+        return list(_try_in_copies())
     command = python_command("posemill.training.bf16")
     ended, text = run_child(command, timeout_seconds=_LOAD_SECONDS + 2 * _HANG_SECONDS)
     lines = [line for line in text.splitlines() if line.startswith("{")]
@@ -179,23 +184,30 @@ def _take_step(torch: Any, precision: str) -> float:
     return seconds
 
 
-def main() -> None:
-    """Try bf16 as the machine is; where that fails, with AMX off; print what came of it."""
-    die_with_parent()
+def _try_in_copies() -> Iterator[Outcome]:
+    """Try bf16 as the machine is; where that fails, with AMX off."""
     import torch  # noqa: F401  loaded once, for all copies
 
+    outcome = run_in_fork(measure_steps, timeout_seconds=_HANG_SECONDS)
+    yield outcome
+    is_users_choice = os.environ.get(ISA_VARIABLE) or os.environ.get("DNNL_MAX_CPU_ISA")
+    if not outcome.works and not is_users_choice:
+        yield run_in_fork(_measure_without_amx, timeout_seconds=_HANG_SECONDS)
+
+
+def _measure_without_amx() -> dict[str, float]:
+    os.environ[ISA_VARIABLE] = WITHOUT_AMX
+    return measure_steps()
+
+
+def main() -> None:
+    """Try bf16, and print what came of it."""
+    die_with_parent()
     if not hasattr(os, "fork"):
         sys.stdout.write(json.dumps(asdict(Outcome(True, seconds=measure_steps()))))
         return
-    for isa in ("", WITHOUT_AMX):
-        if isa and (os.environ.get(ISA_VARIABLE) or os.environ.get("DNNL_MAX_CPU_ISA")):
-            return  # the user's choice
-        if isa:
-            os.environ[ISA_VARIABLE] = isa
-        outcome = run_in_fork(measure_steps, timeout_seconds=_HANG_SECONDS)
+    for outcome in _try_in_copies():
         sys.stdout.write(json.dumps(asdict(outcome)) + "\n")
-        if outcome.works:
-            return
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
 The way from `posemill train` to a step of the optimizer:
 
-1. `cli.train.train` reads flags and file into a `TrainConfig` and calls `train`, as Python does.
+1. `commands.train` reads flags and file into a `TrainConfig` and calls `train`, as Python does.
 2. `launch.start.train` builds the workload (`tasks.building.build_workload`: data, model, loss),
-   decides precision and mode (`launch.modes`; the mode is measured by `launch.probe`), makes the
+   decides precision and mode (`tuning.modes`; the mode is measured by `tuning.probe`), makes the
    run's folder.
-3. `launch.ranks.launch` goes on in this process, starts several, or joins those of torchrun.
-4. `loop.rank.train_rank` is one process's part, the only one of a single process: it makes the
+3. `launch.rank.launch` goes on in this process, starts several, or joins those of torchrun.
+4. `launch.rank.train_rank` is one process's part, the only one of a single process: it makes the
    `loop.trainer.Trainer`, lets it run, scores the best weights, writes summary and figures.
 5. `Trainer.run` goes through epochs, evaluations and checkpoints.
 6. `loop.stepping.Stepper.take` is one step: forward, backward (`loop.data_parallel` exchanges
@@ -154,16 +154,29 @@ def fit(
             goes to `runs/fit1`, `runs/fit2`, …
     """
     options = {
-        "loss": loss, "metric": metric, "metrics": metrics, "choose_by": choose_by,
-        "collate_fn": collate_fn, "forward": forward, "scheduler_by": scheduler_by,
-        "steps_per_epoch": steps_per_epoch, "draw_sample": draw_sample,
+        "loss": loss,
+        "metric": metric,
+        "metrics": metrics,
+        "choose_by": choose_by,
+        "collate_fn": collate_fn,
+        "forward": forward,
+        "scheduler_by": scheduler_by,
+        "steps_per_epoch": steps_per_epoch,
+        "draw_sample": draw_sample,
         "class_names": tuple(class_names),
-    }  # fmt: skip
-    result: TrainResult = _find("fitting.fit", "fit")(
-        model, train_set, val_set, options=options, config=config,
-        optimizer=optimizer, scheduler=scheduler, callbacks=(on_step, on_evaluate, on_epoch),
-        loggers=loggers, settings=settings,
-    )  # fmt: skip
+    }
+    result: TrainResult = _find("launch.fit", "fit")(
+        model,
+        train_set,
+        val_set,
+        options=options,
+        config=config,
+        optimizer=optimizer,
+        scheduler=scheduler,
+        callbacks=(on_step, on_evaluate, on_epoch),
+        loggers=loggers,
+        settings=settings,
+    )
     return result
 
 
@@ -177,7 +190,9 @@ def load_model(
         model: For a run of `fit`: a model of the same class and sizes, which gets the weights.
         checkpoint: `best` or `last`.
     """
-    loaded: nn.Module = _find("launch.start", "load_model")(run, model=model, checkpoint=checkpoint)
+    loaded: nn.Module = _find("runs.inference", "load_model")(
+        run, model=model, checkpoint=checkpoint
+    )
     return loaded
 
 
@@ -213,10 +228,18 @@ def evaluate(
         forward: Likewise.
     """
     if model is not None:
-        of_fit: dict[str, Any] = _find("fitting.inference", "evaluate")(
-            run, model, data, loss=loss, metric=metric, metrics=metrics, collate_fn=collate_fn,
-            forward=forward, checkpoint=checkpoint, device=device,
-        )  # fmt: skip
+        of_fit: dict[str, Any] = _find("launch.fit", "evaluate")(
+            run,
+            model,
+            data,
+            loss=loss,
+            metric=metric,
+            metrics=metrics,
+            collate_fn=collate_fn,
+            forward=forward,
+            checkpoint=checkpoint,
+            device=device,
+        )
         return of_fit
     scores: dict[str, Any] = _find("runs.inference", "evaluate")(
         run, split=split, checkpoint=checkpoint, device=device, data=data, labels=labels
@@ -249,8 +272,8 @@ def pictures_in(folder: Path, outputs: Outputs) -> PredictionPictures:
 def predict_samples(
     run: Path | str, model: nn.Module | None, samples: Any, *, device: str = "auto", **options: Any
 ) -> Iterator[Any]:
-    """Yield what the model of a run of `fit` says of each sample; see `fitting.inference`."""
-    found: Iterator[Any] = _find("fitting.inference", "predict")(
+    """Yield what the model of a run of `fit` says of each sample; see `launch.fit.predict`."""
+    found: Iterator[Any] = _find("launch.fit", "predict")(
         run, model, samples, device=device, **options
     )
     return found
@@ -258,7 +281,7 @@ def predict_samples(
 
 def is_of_fit(run: Path | str) -> bool:
     """Return whether `fit` trained a run: its model is the user's own."""
-    found: bool = _find("runs.run_folder", "RunFolder")(run).is_of_fit()
+    found: bool = _find("record.run_folder", "RunFolder")(run).is_of_fit()
     return found
 
 
@@ -276,7 +299,7 @@ def input_of(run: Path | str) -> str:
 
 def resolve_hardware(resolved: Resolved) -> Resolved:
     """Return the settings with what the machine decides; torch knows the machine."""
-    found: Resolved = _find("launch.modes", "resolve_hardware")(resolved)
+    found: Resolved = _find("tuning.modes", "resolve_hardware")(resolved)
     return found
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from posemill.errors import import_optional
+from posemill.language import translate
 from posemill.plugins import hint
+from posemill.terminal import printable
 
 _METHODS = ("start", "log", "close")
 
@@ -28,6 +30,13 @@ class Logger(Protocol):
 
     def close(self) -> None:
         """End; called after an error too."""
+
+
+def say(text: str) -> None:
+    """Print a line to stderr, in the reader's language."""
+    from rich.console import Console
+
+    Console(stderr=True).print(printable(translate(text)), highlight=False, markup=False)
 
 
 class TensorBoardLogger:

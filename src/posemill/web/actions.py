@@ -15,11 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from posemill.api.run_status import stop
+from posemill.commands.runs import stop
 from posemill.errors import ConfigError, RunError
 from posemill.jobs.extract.detach import start_detached
 from posemill.machine.processes import python_command
-from posemill.stores.manifest import Manifest
+from posemill.messages import Message
+from posemill.runs.manifest import Manifest
 from posemill.training.runs.status import read_train_status, resume_command
 from posemill.web.extractions import continue_arguments
 from posemill.web.library import Entry
@@ -48,7 +49,9 @@ class Actions:
             RunError: The word is not one for this, or too old; or what acting says.
         """
         if entry.kind not in ACTIONS.get(action, ()):
-            raise ConfigError(f"no action {action[:40]!r} for a run of kind {entry.kind}")
+            raise ConfigError(
+                "no action {action!r} for a run of kind {kind}", action=action[:40], kind=entry.kind
+            )
         with self._lock:
             now = time.monotonic()
             self._words = {each: known for each, known in self._words.items() if known[2] > now}
@@ -66,14 +69,17 @@ def act(entry: Entry, action: str) -> str:
     """Do it; return what was done."""
     if action == "stop":
         pid = stop(entry.folder)
-        return "nobody works on it" if pid is None else f"pid {pid} stopped"
+        if pid is None:
+            return Message("nobody works on it")
+        return Message("pid {pid} stopped", pid=pid)
     if entry.kind == "training":
-        return f"pid {_resume_training(entry.folder)} goes on with it"
+        return Message("pid {pid} goes on with it", pid=_resume_training(entry.folder))
     arguments = continue_arguments(entry.folder, Manifest.read(entry.folder))
     if not arguments:
         raise RunError("only what posemill extract made can be continued from here")
     more = ["--retry-failed"] if action == "retry" else []
-    return f"pid {start_detached([*arguments, *more], entry.folder)} goes on with it"
+    pid = start_detached([*arguments, *more], entry.folder)
+    return Message("pid {pid} goes on with it", pid=pid)
 
 
 def _resume_training(folder: Path) -> int:
@@ -96,5 +102,7 @@ def _resume_training(folder: Path) -> int:
         said.seek(0)
         lines = said.read().decode("utf-8", "replace").strip().splitlines()
     if process.returncode:
-        raise RunError(f"it did not start: {lines[-1] if lines else process.returncode}")
+        raise RunError(
+            "it did not start: {lines}", lines=lines[-1] if lines else process.returncode
+        )
     return process.pid

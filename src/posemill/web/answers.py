@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from posemill.errors import ConfigError, PosemillError
-from posemill.language import translate
+from posemill.messages import Message, render
 
+# What a question that cannot be answered raises.
+ASKED_ERRORS = (PosemillError, OSError, ValueError, sqlite3.Error)
 # What reading the files of a stranger may raise: a broken run is shown with its reason.
 READ_ERRORS = (
-    PosemillError, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
-    RecursionError, sqlite3.Error,
+    *ASKED_ERRORS, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError
 )  # fmt: skip
 _MOST_MESSAGE = 2000
+_language = ContextVar("language", default="en")
+_logger = logging.getLogger(__name__)
 
 
 class JsonAnswer(Response):
@@ -34,7 +40,9 @@ class JsonAnswer(Response):
 
 
 def plain(value: Any) -> Any:
-    """Return a value without NaN and infinities."""
+    """Return a value without NaN and infinities, messages in the language of the page."""
+    if isinstance(value, Message):
+        return render(value, language=_language.get())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -46,19 +54,32 @@ def plain(value: Any) -> Any:
 
 def reason_of(error: BaseException) -> str:
     """Return what is wrong, in words."""
-    text = str(error) if isinstance(error, PosemillError) else f"{type(error).__name__}: {error}"
-    return text[:_MOST_MESSAGE]
+    if isinstance(error, PosemillError):
+        return error.sentence
+    return f"{type(error).__name__}: {error}"[:_MOST_MESSAGE]
 
 
 def answer_error(request: Request, error: Exception) -> Response:
     """Return the answer to a question that cannot be answered: 404, with the reason."""
-    return JsonAnswer({"reason": say_to(request, reason_of(error))}, 404)
+    with page_language(request):
+        return JsonAnswer({"reason": reason_of(error)}, 404)
 
 
-def say_to(request: Request, text: str) -> str:
-    """Return a sentence of ours in the language that the page is read in."""
+def answer_fault(request: Request, error: Exception) -> Response:
+    """Return the answer where our own code failed: 500; its traceback goes to the log."""
+    _logger.error("%s %s", request.method, request.url.path, exc_info=error)
+    return JsonAnswer({"reason": reason_of(error)}, 500)
+
+
+@contextmanager
+def page_language(request: Request) -> Iterator[None]:
+    """Say messages of the answers made inside the block in the language the page is read in."""
     is_chinese = request.headers.get("accept-language", "").startswith("zh")
-    return translate(text, "zh_CN") if is_chinese else text
+    token = _language.set("zh_CN" if is_chinese else "en")
+    try:
+        yield
+    finally:
+        _language.reset(token)
 
 
 def text_of(request: Request, name: str, default: str = "") -> str:
@@ -78,9 +99,11 @@ def number_of(
     try:
         value = float(text) if text else default
     except ValueError as error:
-        raise ConfigError(f"{name}: expected a number, got {text[:80]!r}") from error
+        raise ConfigError(
+            "{name}: expected a number, got {text!r}", name=name, text=text[:80]
+        ) from error
     if not math.isfinite(value):
-        raise ConfigError(f"{name}: expected a number, got {text[:80]!r}")
+        raise ConfigError("{name}: expected a number, got {text!r}", name=name, text=text[:80])
     return min(max(value, least), most)
 
 

@@ -25,13 +25,16 @@ from starlette.routing import Route
 
 from posemill import __version__
 from posemill.errors import PosemillError
-from posemill.files import parse_json, safe_parts
+from posemill.files import open_plain, parse_json, safe_parts
+from posemill.messages import Message
 from posemill.web.answers import (
+    ASKED_ERRORS,
     READ_ERRORS,
     JsonAnswer,
     answer_error,
+    answer_fault,
     number_of,
-    say_to,
+    page_language,
     text_of,
     whole_of,
 )
@@ -46,6 +49,9 @@ if TYPE_CHECKING:
 STATIC = Path(__file__).parent / "static"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css",
           ".svg": "image/svg+xml"}  # fmt: skip
+_VIDEO_TYPES = {".mp4": "video/mp4", ".m4v": "video/mp4", ".webm": "video/webm",
+                ".ogv": "video/ogg", ".mov": "video/quicktime",
+                ".mkv": "video/x-matroska"}  # fmt: skip
 _THREADS = 8  # that read at a time; what else is asked waits
 _MOST_PICTURES = 40
 _BODY_SECONDS = 10.0
@@ -92,10 +98,15 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
             site.close()
 
     def about(handler: Callable[[Site, Request], Response]) -> Callable[[Request], Response]:
-        return lambda request: handler(site, request)
+        def answer(request: Request) -> Response:
+            with page_language(request):
+                return handler(site, request)
+
+        return answer
 
     async def action(request: Request) -> Response:
-        return await _act(site, request)
+        with page_language(request):
+            return await _act(site, request)
 
     routes = [
         Route("/", about(_page)),
@@ -117,7 +128,8 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
         Route("/api/runs/{key}/actions", action, methods=["POST"]),
         Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg")),
     ]
-    handlers: dict[Any, Any] = dict.fromkeys(READ_ERRORS, answer_error)
+    handlers: dict[Any, Any] = dict.fromkeys(READ_ERRORS, answer_fault)
+    handlers |= dict.fromkeys(ASKED_ERRORS, answer_error)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.state.site = site
     return app
@@ -154,20 +166,15 @@ def _site(site: Site, request: Request) -> Response:
 def _runs(site: Site, request: Request) -> Response:
     entries = site.library.entries()
     return JsonAnswer({
-        "runs": [_row(request, entry) for entry in entries],
+        "runs": [row_of(entry) for entry in entries],
         "note": site.library.note,
         "is_complete": site.library.is_complete,
     })  # fmt: skip
 
 
-def _row(request: Request, entry: Entry) -> dict[str, Any]:
-    row = row_of(entry)
-    return {**row, "reason": say_to(request, row["reason"])} if "reason" in row else row
-
-
 def _run(site: Site, request: Request) -> Response:
     entry = site.run(request)
-    row = _row(request, entry)
+    row = row_of(entry)
     if row["state"] == "broken":
         return JsonAnswer(row)
     if entry.kind == "extraction":
@@ -175,14 +182,14 @@ def _run(site: Site, request: Request) -> Response:
 
         row |= describe_extraction(entry.folder)
         for each in row["reasons"]:
-            each["shown"] = say_to(request, each["reason"])
+            each["shown"] = Message(each["reason"])
     elif entry.kind in ("training", "sweep"):
         from posemill.web.trainings import describe_sweep, describe_training
 
         describe = describe_training if entry.kind == "training" else describe_sweep
         row |= describe(entry, site.library)
         for each in row.get("advice", ()):
-            each |= {name: say_to(request, each[name]) for name in ("evidence", "change")}
+            each |= {name: Message(each[name]) for name in ("evidence", "change")}
     return JsonAnswer(row)
 
 
@@ -191,7 +198,7 @@ def _failures(site: Site, request: Request) -> Response:
 
     entry = site.run(request, "extraction")
     rows = read_failed_files(entry.folder, text_of(request, "reason"))
-    return JsonAnswer([{**row, "message": say_to(request, row["message"] or "")} for row in rows])
+    return JsonAnswer(rows)
 
 
 def _predictions(site: Site, request: Request) -> Response:
@@ -282,16 +289,20 @@ def _frames(site: Site, request: Request) -> Response:
 
 
 def _video(site: Site, request: Request) -> Response:
-    from posemill.web.ranges import answer_range
-
-    path = site.media.ask("make_place", _named(site, request))
-    return answer_range(Path(path), request.headers.get("range"))
+    path = Path(site.media.ask("make_place", _named(site, request)))
+    os.close(open_plain(path))  # no link, no pipe; says what is wrong with it
+    kind = _VIDEO_TYPES.get(path.suffix.lower(), "application/octet-stream")
+    return FileResponse(path, media_type=kind)
 
 
 def _file(site: Site, request: Request) -> Response:
     kind = text_of(request, "as")
     if kind not in FILE_KINDS:
-        raise PosemillError(f"as: expected one of {', '.join(FILE_KINDS)}, got {kind[:40]!r}")
+        raise PosemillError(
+            "as: expected one of {file_kinds}, got {kind!r}",
+            file_kinds=", ".join(FILE_KINDS),
+            kind=kind[:40],
+        )
     address = _named(site, request)
     folder = tempfile.TemporaryDirectory(prefix="posemill_serve_")
     target = Path(folder.name) / f"clip.{kind}"

@@ -20,12 +20,12 @@ from posemill.inspection.drawing.placing import model_bounds
 from posemill.inspection.quality import measure, squeeze
 from posemill.inspection.summary import clip_row
 from posemill.records import FloatArray, PoseClip
+from posemill.runs.manifest import MANIFEST_NAME
+from posemill.runs.queries import read_ledger
+from posemill.runs.reader import open_run
+from posemill.runs.shards import SELECT_ROWS, BlockPlan, ShardRows
 from posemill.skeletons import get_skeleton
 from posemill.skeletons.palette import COLOURS, bone_keys, hex_of, part_colour, point_keys
-from posemill.stores.commits import read_ledger
-from posemill.stores.manifest import MANIFEST_NAME
-from posemill.stores.reader import open_run
-from posemill.stores.shards import SELECT_ROWS, BlockPlan, ShardRows
 from posemill.web.library import PREPARED_ENDING, ClipAddress
 
 MOST_FRAMES = 500  # of a window
@@ -50,7 +50,11 @@ def read_window(address: ClipAddress, start: int, count: int) -> PoseClip:
         return _window_of_run(address, start, count)
     clip = _clip_of_file(_file_of(address), address.clip_id)
     if start >= max(1, len(clip)):
-        raise RunError(f"clip {address.clip_id!r} has {len(clip)} frames")
+        raise RunError(
+            "clip {clip_id!r} has {num_frames} frames",
+            clip_id=address.clip_id,
+            num_frames=len(clip),
+        )
     return cut_clip(clip, start, start + count)
 
 
@@ -143,7 +147,10 @@ def read_whole(address: ClipAddress, most: int) -> PoseClip:
     length = clip_length(address)
     if length > most:
         raise RunError(
-            f"clip {address.clip_id!r} has {length} frames; this is done for up to {most}"
+            "clip {clip_id!r} has {length} frames; this is done for up to {most}",
+            clip_id=address.clip_id,
+            length=length,
+            most=most,
         )
     if (address.entry.folder / MANIFEST_NAME).is_file():
         return open_run(address.entry.folder).clip(address.clip_id, address.split)
@@ -188,7 +195,9 @@ def _window_of_run(address: ClipAddress, start: int, count: int) -> PoseClip:
         if taken > 0:
             chosen.append(row._replace(offset=row.offset + skipped, num_rows=taken))
     if not chosen:
-        raise RunError(f"clip {address.clip_id!r} has no frame {start}")
+        raise RunError(
+            "clip {clip_id!r} has no frame {start}", clip_id=address.clip_id, start=start
+        )
     (clip,) = open_run(folder).read_block(BlockPlan(tuple(chosen))).clips
     return dataclasses.replace(clip, others=None, run_folder=str(folder))
 
@@ -201,9 +210,11 @@ def _rows_of(address: ClipAddress) -> Sequence[ShardRows]:
         ).fetchall()
     if not rows:
         raise RunError(
-            f"there are no keypoints of a clip {address.clip_id!r} in split {address.split!r}"
+            "there are no keypoints of a clip {clip_id!r} in split {split!r}",
+            clip_id=address.clip_id,
+            split=address.split,
         )
-    return [ShardRows(*row) for row in rows]
+    return [ShardRows.from_ledger(row) for row in rows]
 
 
 def _file_of(address: ClipAddress) -> Path:
@@ -211,7 +222,7 @@ def _file_of(address: ClipAddress) -> Path:
     for path in address.entry.folder.glob(f"*{PREPARED_ENDING}"):
         if path.name == f"{address.split}{PREPARED_ENDING}" and not path.is_symlink():
             return path
-    raise RunError(f"there is no split {address.split!r}")
+    raise RunError("there is no split {split!r}", split=address.split)
 
 
 @lru_cache(maxsize=4)
@@ -219,7 +230,7 @@ def _clip_of(path: Path, mark: int, clip_id: str) -> PoseClip:
     for clip in ClipInput(path).clips():
         if clip.clip_id == clip_id:
             return dataclasses.replace(clip, points=clip.points.copy(), scores=clip.scores.copy())
-    raise RunError(f"{path.name} has no clip {clip_id!r}")
+    raise RunError("{name} has no clip {clip_id!r}", name=path.name, clip_id=clip_id)
 
 
 def _clip_of_file(path: Path, clip_id: str) -> PoseClip:

@@ -23,8 +23,9 @@ from typing import Any
 from posemill.errors import ConfigError, RunError
 from posemill.files import cache_folder
 from posemill.machine.processes import python_command, thread_variables
-from posemill.stores.commits import read_ledger
-from posemill.stores.manifest import LEDGER_NAME
+from posemill.messages import from_json
+from posemill.runs.manifest import LEDGER_NAME
+from posemill.runs.queries import read_ledger
 from posemill.web.library import Entry
 
 MOST_PARTS = 12
@@ -269,13 +270,15 @@ def _order(question: Question, parts: Sequence[str]) -> str:
         shares = ", ".join(f"coalesce(missing_{number}, 0)" for number in range(len(parts)))
         return f"max(0, {shares}) DESC, clip_no" if parts else "clip_no"
     if question.sort not in _SORTS:
-        raise ConfigError(f"sort: expected one of {', '.join([*_SORTS, 'missing'])}")
+        raise ConfigError("sort: expected one of {names}", names=", ".join([*_SORTS, "missing"]))
     return _SORTS[question.sort]
 
 
 def _number_of(part: str, parts: Sequence[str]) -> int:
     if part not in parts:
-        raise RunError(f"no part {part[:80]!r}; there are {', '.join(parts)}")
+        raise RunError(
+            "no part {part!r}; there are {parts}", part=part[:80], parts=", ".join(parts)
+        )
     return list(parts).index(part)
 
 
@@ -284,6 +287,6 @@ def _clip(row: Sequence[Any], parts: Sequence[str]) -> dict[str, Any]:
     missing = row[len(_COLUMNS) :]
     return {
         **clip,
-        "reasons": json.loads(clip["reasons"] or "[]"),
+        "reasons": [from_json(reason) for reason in json.loads(clip["reasons"] or "[]")],
         "missing": dict(zip(parts, missing, strict=True)),
     }

@@ -8,14 +8,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from posemill.api.spelling import arguments_of
+from posemill.commands.spelling import arguments_of
 from posemill.config import ExtractConfig
 from posemill.errors import PosemillError
 from posemill.jobs.extract.log import log_path
+from posemill.jobs.extract.snapshot import reasons_json
 from posemill.jobs.extract.status import Status, read_status
 from posemill.machine.live_files import last_lines, read_live
-from posemill.stores.commits import read_ledger
-from posemill.stores.manifest import LEDGER_NAME, Manifest
+from posemill.runs.manifest import LEDGER_NAME, Manifest
+from posemill.runs.queries import read_ledger
 from posemill.web.overview import extraction_row
 
 _LOG_LINES = 200
@@ -31,18 +32,10 @@ def describe_extraction(folder: Path) -> dict[str, Any]:
     return {
         **extraction_row(folder),
         "headline": status.headline(),
-        "splits": [
-            {**asdict(each), "in_flight": status.snapshot.in_flight.get(each.split, 0)}
-            for each in status.snapshot.counts
-        ],
-        "elapsed_seconds": status.snapshot.elapsed_seconds,
-        "num_workers": status.snapshot.num_workers,
+        **status.snapshot.to_json(),
         "workers": _workers(live.get("workers")),
         "speeds": read_speeds(folder),
-        "reasons": [
-            {"reason": reason, "failures": failures, "frames": frames}
-            for reason, failures, frames in status.reasons
-        ],
+        "reasons": reasons_json(status.reasons),
         "log": last_lines(log_path(folder), _LOG_LINES),
         "manifest": asdict(status.manifest),
         "command": continue_command(status),

@@ -13,8 +13,8 @@ from typing import Literal
 
 from posemill.errors import RunError
 from posemill.files import open_plain
-from posemill.stores.manifest import LEDGER_NAME, MANIFEST_NAME
-from posemill.training.runs.live import LOG_NAME, SWEEP_NAME
+from posemill.runs.manifest import LEDGER_NAME, MANIFEST_NAME
+from posemill.training.record.live import LOG_NAME, SWEEP_NAME
 
 Kind = Literal["extraction", "prepared", "training", "sweep"]
 PREPARED_ENDING = "_keypoints.npz"

@@ -18,11 +18,12 @@ from posemill.clips.inputs import ClipInput
 from posemill.errors import PosemillError
 from posemill.inspection.quality import ClipQuality, measure
 from posemill.machine.processes import die_with_parent
+from posemill.messages import Message, to_json
 from posemill.records import PoseClip
+from posemill.runs.manifest import MANIFEST_NAME
+from posemill.runs.queries import read_ledger
+from posemill.runs.reader import Run, open_run
 from posemill.skeletons import get_skeleton
-from posemill.stores.commits import read_ledger
-from posemill.stores.manifest import MANIFEST_NAME
-from posemill.stores.reader import Run, open_run
 from posemill.web.clip_index import MOST_PARTS, mark_of, open_index
 from posemill.web.library import PREPARED_ENDING
 
@@ -71,8 +72,9 @@ def _copy_records(run: Run, database: sqlite3.Connection) -> None:
         database.executemany(f"UPDATE clips SET {columns} WHERE split = ? AND clip_id = ?", shares)
     # A clip of which nothing came is worse than any other.
     database.execute(
-        "UPDATE clips SET badness = 1, reasons = '[\"no frames\"]', measured = mark "
-        "WHERE num_rows = 0 AND num_failed > 0"
+        "UPDATE clips SET badness = 1, reasons = ?, measured = mark "
+        "WHERE num_rows = 0 AND num_failed > 0",
+        (json.dumps([to_json(Message("no frames"))]),),
     )
     _note_parts(database, parts)
     database.execute("COMMIT")
@@ -137,7 +139,7 @@ def _write(database: sqlite3.Connection, clips: Iterator[tuple[int, str, PoseCli
             "UPDATE clips SET label = ?, measured = ?, badness = ?, num_jumps = ?, num_swaps = ?, "
             f"num_frozen = ?, reasons = ?{columns} WHERE clip_no = ?",
             (clip.label, mark, quality.badness, quality.num_jumps, quality.num_swaps,
-             quality.num_frozen, json.dumps(quality.reasons), *missing, number),
+             quality.num_frozen, json.dumps([*map(to_json, quality.reasons)]), *missing, number),
         )  # fmt: skip
         if count % _COMMIT_EVERY == 0:
             database.execute("COMMIT")

@@ -77,7 +77,10 @@ class Media:
                     pipe = self._pipe()
                     pipe.send((name, arguments))
                     if not pipe.poll(_MOST_SECONDS[name]):
-                        raise RunError(f"it took longer than {_MOST_SECONDS[name]:.0f} s")
+                        raise RunError(
+                            "it took longer than {most_seconds:.0f} s",
+                            most_seconds=_MOST_SECONDS[name],
+                        )
                     is_well, value = pipe.recv()
                     reply.set(value if is_well else None, None if is_well else RunError(value))
                 except (EOFError, OSError):
@@ -114,7 +117,9 @@ class Media:
             try:
                 self._child = self._child or _start()
             except (OSError, RuntimeError) as error:
-                raise RunError(f"the process that reads files did not start: {error}") from error
+                raise RunError(
+                    "the process that reads files did not start: {error}", error=error
+                ) from error
             return self._child[1]
 
     def _end(self) -> None:
@@ -181,7 +186,7 @@ def _originals(folder: Path, mark: int) -> Any:
     from dataclasses import asdict
 
     from posemill.inspection.drawing.originals import Originals
-    from posemill.stores.manifest import MANIFEST_NAME, Manifest
+    from posemill.runs.manifest import MANIFEST_NAME, Manifest
 
     facts = asdict(Manifest.read(folder)) if (folder / MANIFEST_NAME).is_file() else {}
     return Originals.of(facts, follows_links=False)
@@ -221,11 +226,18 @@ def make_file(address: ClipAddress, kind: str, target: str) -> int:
     from posemill.web.clip_data import play_rate, read_whole
 
     if kind not in FILE_KINDS:
-        raise PosemillError(f"expected one of {', '.join(FILE_KINDS)}, got {kind[:40]!r}")
+        raise PosemillError(
+            "expected one of {file_kinds}, got {kind!r}",
+            file_kinds=", ".join(FILE_KINDS),
+            kind=kind[:40],
+        )
     clip = read_whole(address, MOST_FILE_FRAMES)
     if kind != "mp4":
         recipe = Recipe(
-            layout=clip.skeleton_name, normalize=clip.normalized, interpolate=clip.interpolated
+            layout=clip.skeleton_name,
+            normalize=clip.normalized,
+            interpolate=clip.interpolated,
+            smooth=clip.smoothed,
         )
         get_format(FILE_KINDS[kind]).write(iter([clip]), Path(target), recipe=recipe)
         return len(clip)

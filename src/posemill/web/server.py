@@ -92,7 +92,7 @@ def serve(
     """
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigError(f"{folder}: no such folder; name one with runs in it")
+            raise ConfigError("{folder}: no such folder; name one with runs in it", folder=folder)
     _allow_files()
     server, address = make_server(folders, host=host, port=port, allow_actions=allow_actions)
     say(address)
@@ -155,7 +155,10 @@ def _listen(host: str, port: int) -> socket.socket:
         if listening is not None:
             listening.close()
         raise ConfigError(
-            f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another by "
-            "--port, or 0 for any that is free"
+            "cannot listen on {host}, port {port}: {reason}; choose another by {--port}, or 0 for "
+            "any that is free",
+            host=host,
+            port=port,
+            reason=error.strerror or error,
         ) from error
     return listening

@@ -16,8 +16,8 @@ from posemill.files import open_plain
 from posemill.machine.live_files import last_lines
 from posemill.training.config.resolve import read_config
 from posemill.training.launch.sweep_status import read_sweep_status
-from posemill.training.runs.live import LOG_NAME
-from posemill.training.runs.status import read_metrics, read_object, read_train_status
+from posemill.training.record.live import LOG_NAME, read_metrics, read_object
+from posemill.training.runs.status import read_train_status
 from posemill.web.library import Entry, Library
 
 _MOST_POINTS = 800  # of a curve
@@ -42,7 +42,7 @@ def describe_training(entry: Entry, library: Library) -> dict[str, Any]:
         "config": config,
         "facts": {name: value for name, value in read_object(folder / "run.json").items()
                   if name != "class_names"},
-        "data_key": _data_key(path, library),
+        "data_key": _data_key(path, folder, library),
         "curves": read_curves(folder),
         "log": last_lines(folder / LOG_NAME, _LOG_LINES),
         **_timing(folder),
@@ -57,21 +57,18 @@ def _config_of(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def _data_key(path: Any, library: Library) -> str:
-    """Return the key of the data that was trained on, where it is served too."""
+def _data_key(path: Any, training: Path, library: Library) -> str:
+    """Return the key of the data that was trained on, where it is served too.
+
+    A relative path began where the training was started: at the nearest folder above the training
+    from which it leads to data. Folders of other projects that end alike are not meant.
+    """
     if not isinstance(path, str) or not path:
         return ""
-    wanted = Path(path)
-    for entry in library.entries():
-        if entry.kind in ("prepared", "extraction") and wanted in (entry.folder, *_ends(entry)):
-            return entry.key
-    return ""
-
-
-def _ends(entry: Entry) -> list[Path]:
-    """Return how a relative path of a configuration may name a folder."""
-    parts = entry.folder.parts
-    return [Path(*parts[start:]) for start in range(1, len(parts))]
+    keys = {entry.folder: entry.key for entry in library.entries()
+            if entry.kind in ("prepared", "extraction")}  # fmt: skip
+    found = (keys.get(Path(os.path.normpath(above / path))) for above in training.parents)
+    return next(filter(None, found), "")
 
 
 def read_curves(folder: Path) -> dict[str, Any]:
@@ -106,8 +103,8 @@ def _number(value: Any) -> float | None:
 
 def _timing(folder: Path) -> dict[str, Any]:
     """Return where the time went, and what to change about it."""
+    from posemill.training.loop.evidence import read_evidence
     from posemill.training.tuning.advice import advise_run
-    from posemill.training.tuning.evidence import read_evidence
 
     try:
         seconds = dict(read_evidence(folder).timing_seconds)

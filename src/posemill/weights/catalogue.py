@@ -270,5 +270,11 @@ def get_pinned(name: str, kind: Kind) -> PinnedFile:
     """Return the catalogue's entry of that name and kind."""
     known = {key: pinned for key, pinned in CATALOGUE.items() if pinned.kind == kind}
     if name not in known:
-        raise WeightsError(f"unknown {kind} {name!r}; known: {', '.join(known)}{hint(name, known)}")
+        raise WeightsError(
+            "unknown {kind} {name!r}; known: {known}{hint}",
+            kind=kind,
+            name=name,
+            known=", ".join(known),
+            hint=hint(name, known),
+        )
     return known[name]

@@ -42,7 +42,9 @@ def read_frozen_graph(path: Path) -> TensorFlowGraph:
                 else:
                     nodes.append(node)
     except (IndexError, ValueError, KeyError, TypeError, struct.error) as error:
-        raise WeightsError(f"{path} is not a whole frozen TensorFlow graph ({error})") from error
+        raise WeightsError(
+            "{path} is not a whole frozen TensorFlow graph ({error})", path=path, error=error
+        ) from error
     return TensorFlowGraph(path, nodes, constants)
 
 
@@ -54,7 +56,7 @@ def export_frozen_graph(path: Path) -> bytes:
     graph = read_frozen_graph(path)
     picture = next((node.name for node in graph.nodes if node.op == "Placeholder"), None)
     if picture is None:
-        raise WeightsError(f"{path}: expected a graph with an input, got none")
+        raise WeightsError("{path}: expected a graph with an input, got none", path=path)
     return export_graph(graph, start=Value(picture), outputs=[graph.nodes[-1].name])
 
 

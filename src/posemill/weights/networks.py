@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from posemill.files import atomic_path, cache_folder
+from posemill.records import FloatArray
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.onnx_export import export_onnx
 from posemill.weights.pull import ensure_model
@@ -16,7 +17,7 @@ from posemill.weights.tflite_graph import read_graph
 from posemill.weights.tflite_prune import prune
 
 # Part of the cached file's name: raise it when the converter's result changes.
-CONVERTER_VERSION = 1
+CONVERTER_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class NetworkSpec:
         piece: Of a model that is run in pieces: which one this is.
         start: The tensor inside of the model where this piece begins: it takes numbers, not
             pictures. None: it begins with the picture.
+        splits_scalings: Whether LiteRT gets its 1x1 depthwise convolutions as two operators, which
+            round as MediaPipe's do.
     """
 
     model: str
@@ -37,6 +40,7 @@ class NetworkSpec:
     value_range: tuple[float, float] = (0.0, 1.0)
     piece: str = ""
     start: str | None = None
+    splits_scalings: bool = False
 
     @property
     def name(self) -> str:
@@ -47,6 +51,8 @@ class NetworkSpec:
 _POSE_OUTPUTS = ("Identity", "Identity_1", "Identity_3", "Identity_4")
 _ATTENTION = "face_landmark_with_attention"
 _HAND_OUTPUTS = ("Identity", "Identity_1")
+_HAND_FEATURES = "model_1/model/global_average_pooling2d/Mean"
+_HAND_SIDE = "model_1/model/conv_handedness/MatMul;model_1/model/conv_handedness/BiasAdd"
 
 
 def _attention(region: str, start: str, *outputs: str) -> NetworkSpec:
@@ -59,7 +65,7 @@ def _with_mask(model: str) -> NetworkSpec:
 
 
 def _with_side(model: str) -> NetworkSpec:
-    outputs = (*_HAND_OUTPUTS, "Identity_2", "Identity_3")
+    outputs = (*_HAND_OUTPUTS, _HAND_FEATURES, "Identity_3")
     return NetworkSpec(model, outputs, piece=f"{model}_with_side")
 
 
@@ -75,10 +81,10 @@ NETWORKS = {
         # the same, and the segmentation (1, 256, 256)
         *(_with_mask(f"pose_landmark_{size}") for size in _BODY_SIZES),
         # two points
-        NetworkSpec("hand_recrop", ("output_crop",)),
+        NetworkSpec("hand_recrop", ("output_crop",), splits_scalings=True),
         # 21 x (x, y, z), score
         NetworkSpec("hand_landmark_full", _HAND_OUTPUTS),
-        # the same, how sure it is a left hand, and 21 x 3 in metres
+        # the same, what `load_side_layer` tells left from right by, and 21 x 3 in metres
         _with_side("hand_landmark_full"),
         _with_side("hand_landmark_lite"),
         # boxes with 7 points (2016, 18), logits (2016, 1)
@@ -110,6 +116,16 @@ def load_tflite(name: str) -> bytes:
     """Return the TFLite model of a network: the published file without what is not taken of it."""
     spec = NETWORKS[name]
     return prune(ensure_model(spec.model).read_bytes(), spec.outputs, start=spec.start)
+
+
+def load_side_layer(model: str) -> tuple[FloatArray, FloatArray]:
+    """Return weights `(features,)` and bias `(1,)` of the layer that tells left hands from right.
+
+    It is not run with the network: LiteRT adds in another order than MediaPipe does.
+    """
+    graph = read_graph(ensure_model(model), [_HAND_SIDE], start=_HAND_FEATURES)
+    _, weights, bias = graph.nodes[0].inputs
+    return graph.constants[weights].reshape(-1), graph.constants[bias]
 
 
 def load_onnx(name: str) -> bytes:

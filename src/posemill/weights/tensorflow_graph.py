@@ -115,7 +115,7 @@ def _nodes_between(graph: TensorFlowGraph, start: str, outputs: Sequence[str]) -
         if name == start or name in graph.constants or name in needed:
             continue
         if name not in nodes:
-            raise WeightsError(f"{graph.path}: there is no node {name}")
+            raise WeightsError("{path}: there is no node {name}", path=graph.path, name=name)
         needed.add(name)
         waiting += nodes[name].inputs
     return needed
@@ -132,14 +132,19 @@ class _GraphWriter(OnnxWriter):
     def unknown(self, node: TensorFlowNode, reason: str = "") -> WeightsError:
         """Return the error that names an operator we do not convert."""
         return WeightsError(
-            f"{self.graph.path}: operator {node.op} at {node.name} is not one this converter "
-            f"knows{reason and f' ({reason})'}"
+            "{path}: operator {op} at {name} is not one this converter knows{reason}",
+            path=self.graph.path,
+            op=node.op,
+            name=node.name,
+            reason=reason and f" ({reason})",
         )
 
     def read(self, name: str) -> Value:
         """Return the tensor of that name."""
         if name not in self.values:
-            raise WeightsError(f"{self.graph.path}: {name} is read before it is computed")
+            raise WeightsError(
+                "{path}: {name} is read before it is computed", path=self.graph.path, name=name
+            )
         return self.values[name]
 
     def read_plain(self, node: TensorFlowNode, place: int = 0) -> Value:

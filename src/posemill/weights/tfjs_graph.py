@@ -26,8 +26,11 @@ def read_tfjs_graph(json_path: Path, weights_path: Path) -> TensorFlowGraph:
         return TensorFlowGraph(json_path, nodes, _read_weights(weights, weights_path))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(
-            f"{json_path} with {weights_path.name} is not a whole TensorFlow.js graph model "
-            f"({type(error).__name__}: {error})"
+            "{json_path} with {name} is not a whole TensorFlow.js graph model ({kind}: {error})",
+            json_path=json_path,
+            name=weights_path.name,
+            kind=type(error).__name__,
+            error=error,
         ) from error
 
 

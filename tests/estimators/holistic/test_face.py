@@ -49,7 +49,8 @@ def test_a_face_is_read_where_the_logit_is_above_zero() -> None:
     assert read_face([raw, np.array([[0.0]], np.float32)], place, min_score=0.5) is None
     face = read_face([raw, np.array([[0.01]], np.float32)], place, min_score=0.5)
     assert face is not None
-    np.testing.assert_allclose(face, [[0.5, 0.7, 0.1]] * 468, atol=1e-6)
+    np.testing.assert_allclose(face.points, [[0.5, 0.7, 0.1]] * 468, atol=1e-6)
+    assert face.score == pytest.approx(0.5025, abs=1e-4)
 
 
 def level_face() -> np.ndarray:

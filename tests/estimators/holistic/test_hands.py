@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from posemill.estimators.holistic.hands import rect_from_body, rect_from_recrop, rect_to_read
+from posemill.estimators.holistic.hands import CROPS, rect_from_body, rect_from_recrop, rect_to_read
 from posemill.estimators.landmarks.body import PoseLandmarks
 from posemill.estimators.landmarks.rects import Rect, f32
 
@@ -44,6 +44,29 @@ def test_the_body_says_where_a_hand_is_if_its_wrist_is_seen(
     # moved up by a tenth of the 40; upright, so not turned
     expected = [100 / 200, (40 - 4) / 100, 2.7 * 40 / 200, 2.7 * 40 / 100, 0]
     assert [float(v) for v in found] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_fitted_crop_has_the_breadth_of_the_hand_in_it() -> None:
+    points = {15: (100.0, 60.0), 17: (94.0, 40.0), 19: (103.0, 40.0)}
+    stock = rect_from_body(body(points, {15: 1.0}), "left_hand", SIZE)
+    found = rect_from_body(body(points, {15: 1.0}), "left_hand", SIZE, crop="fitted")
+    assert found is not None
+    assert stock is not None
+    side = 1.36807 * 20 + 0.57733 * 9
+    expected = [100 / 200, (40 - 0.1 * side) / 100, 2.7 * side / 200, 2.7 * side / 100, 0]
+    assert [float(v) for v in found] == pytest.approx(expected, abs=1e-5)
+    assert found.width < stock.width
+
+
+def test_a_fitted_crop_of_a_hand_that_points_at_the_camera_is_not_empty() -> None:
+    points = {15: (100.0, 40.0), 17: (92.0, 40.0), 19: (104.0, 40.0)}
+    sizes = {
+        crop: rect_from_body(body(points, {15: 1.0}), "left_hand", SIZE, crop=crop)
+        for crop in CROPS
+    }
+    assert sizes["stock"] is not None
+    assert sizes["fitted"] is not None
+    assert sizes["stock"].width < 1e-6 < 0.05 < sizes["fitted"].width
 
 
 def test_a_hand_that_points_to_the_right_is_turned_by_a_quarter() -> None:

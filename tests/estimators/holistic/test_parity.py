@@ -72,16 +72,10 @@ LIMITS = {"image": (0.99, 0.1, 0.8), "video": (0.97, 0.6, None)}
 def test_landmarks_are_those_of_stock(
     compare: Callable[..., Report], source: str, mode: Mode
 ) -> None:
-    """Body and face to the last digits.
-
-    From version 2 on, LiteRT's hand_recrop adds in another order than stock's.
-    """
     report = compare(source, mode)
-    for part in ("pose", "face"):
-        assert report[part]["max"] < 1e-6, part
     for part in PARTS:
         assert report[part]["agree"] == 1.0, part
-        assert report[part]["median"] is None or report[part]["median"] < 0.02, part
+        assert report[part]["max"] is None or report[part]["max"] < 1e-6, part
 
 
 @pytest.mark.parametrize(("source", "mode"), [("images", "image"), ("clips/asl_house", "video")])
@@ -93,13 +87,9 @@ def test_landmarks_with_an_option_are_those_of_stock(
     need_model("pose_landmark_heavy")
     need_model("face_landmark_with_attention")
     report = compare(source, mode, option=option)
-    for part in ("pose", "face"):
-        assert report[part]["max"] < 1e-6, part
-    agree, median, high = LIMITS[mode]
     for part in PARTS:
-        assert report[part]["agree"] >= agree, part
-        assert report[part]["median"] <= median, part
-        assert high is None or report[part]["p95"] <= high, part
+        assert report[part]["agree"] == 1.0, part
+        assert report[part]["max"] < 1e-6, part
 
 
 @pytest.mark.parametrize("option", ["refine", "complexity0"])
@@ -214,11 +204,8 @@ def test_hands_alone_and_tracked_are_those_of_stock(
     assert len(apart["left_hand"]) >= 5
     assert len(apart["right_hand"]) >= 5
     assert len(apart["face"]) == {"image": 0, "video": 8}[mode]
-    for part in ("pose", "face"):
+    for part in PARTS:
         assert apart[part].max(initial=0) < 1e-3, part
-    for part in ("left_hand", "right_hand"):
-        assert np.median(apart[part]) < 0.02, part
-        assert apart[part].max() < 0.5, part
 
 
 def test_a_hand_is_read_where_it_was_while_that_still_fits(

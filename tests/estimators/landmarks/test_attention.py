@@ -49,14 +49,14 @@ def test_a_window_lies_around_its_points_with_a_margin_and_turns_with_them(degre
 def test_a_window_of_whole_cells_is_a_part_of_the_map() -> None:
     features = np.random.default_rng(1).normal(size=(48, 48, 4)).astype(np.float32)
     window = np.array([[1, 0, 5], [0, 1, 9]], np.float32)
-    np.testing.assert_array_equal(sample(features, window), features[9:25, 5:21])
+    np.testing.assert_array_equal(sample(features, window[None])[0], features[9:25, 5:21])
 
 
 def test_between_cells_features_are_blended_and_outside_of_the_map_they_are_nothing() -> None:
     y, x = np.mgrid[:48, :48]
     features = np.stack([x, y], -1).astype(np.float32)
     window = np.array([[0.5, 0, 40.25], [0, 0.5, -1]], np.float32)
-    found = sample(features, window)
+    (found,) = sample(features, window[None])
     inside = found[4:, :13]
     expected_x = 40.25 + 0.5 * (np.arange(13) + 0.5) - 0.5
     np.testing.assert_allclose(inside[..., 0], np.tile(expected_x, (12, 1)))

@@ -8,12 +8,18 @@ import cv2
 import numpy as np
 import pytest
 
-from posemill.estimators.landmarks import sampling
+from posemill.estimators.landmarks import crops, sampling
 from posemill.estimators.landmarks.crops import Cropper, corners_of
 from posemill.estimators.landmarks.rects import Rect, f32
 from posemill.estimators.landmarks.sampling import SampleGrid
 
 SIZE = 64
+
+
+@pytest.fixture(autouse=True)
+def _by_our_own_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small crops are OpenCV's own where its warp is the classic one; here none is."""
+    monkeypatch.setattr(crops, "_IS_CLASSIC", False)
 
 
 def make_picture(width: int, height: int) -> np.ndarray:
@@ -71,6 +77,15 @@ def test_crops_are_those_of_opencv(
         np.testing.assert_array_equal(found, expected)
 
 
+def test_small_crops_are_the_same_by_opencv_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = make_picture(320, 240)
+    where = square(150.3, 120.1, 300, 0.7, picture)
+    ours = cut(picture, where, 192, repeats_border=True)
+    monkeypatch.setattr(crops, "_IS_CLASSIC", True)
+    monkeypatch.setattr(SampleGrid, "locate", None)  # not asked
+    np.testing.assert_array_equal(cut(picture, where, 192, repeats_border=True), ours)
+
+
 @pytest.mark.parametrize("size", [128, 192, 224, 256])
 @pytest.mark.parametrize("angle", [0.0, 1.0, -2.5, math.pi / 2])
 def test_crops_of_the_networks_sizes_are_those_of_opencv(size: int, angle: float) -> None:
@@ -124,7 +139,7 @@ def test_what_is_bent_by_the_rounding_of_its_corners_is_located_as_opencv_does()
                (8192.046875, 8192.1064453125), (8191.9189453125, 8192.1064453125)]  # fmt: skip
     origin, places = (8190, 8190), np.arange(2 * 128 * 128)
     found = SampleGrid(128).locate(corners, 128, origin=origin, limits=None)
-    expected = sampling._opencv_steps(corners, 128, places, origin)
+    expected = sampling._opencv_steps(corners, (128, 128), places, origin)
     np.testing.assert_array_equal(found.reshape(-1) * 32, expected)
 
 

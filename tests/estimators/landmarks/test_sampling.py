@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from posemill.estimators.landmarks.sampling import (
     _opencv_steps,
     _shares,
     _sums,
+    fixed_places,
 )
 
 BENT = [(10.0, 210.0), (10.0, 10.0), (210.0, 12.0), (205.0, 209.0)]
@@ -44,7 +46,7 @@ def test_every_coordinate_is_the_one_that_opencv_computes(
     places = np.arange(2 * size * size)
     grid = SampleGrid(256)
     for corners in (turned(400.3, 300.1, 355.5, 10), turned(-70.2, 2000.7, 40.4, -125)):
-        steps = _opencv_steps(corners, size, places, origin)
+        steps = _opencv_steps(corners, (size, size), places, origin)
         found = grid.locate(corners, size, origin=origin, limits=None)
         assert found.shape == (2, size, size)
         np.testing.assert_array_equal(found.reshape(-1) * 32, steps)
@@ -94,3 +96,18 @@ def test_the_first_rows_are_followed_by_twice_as_many_until_all_are_there() -> N
         [1, 2, 11, 12, 21, 22, 31, 32, 41, 42],
         [3, 4, 103, 104, 203, 204, 303, 304, 403, 404],
     ]
+
+
+@pytest.mark.parametrize("size_wh", [(256, 256), (256, 144)])
+def test_fixed_places_are_those_of_a_warp(size_wh: tuple[int, int]) -> None:
+    rng = np.random.default_rng(4)
+    for width, height in ((512, 512), (1280, 720), (333, 217), (3, 900)):
+        picture = rng.integers(0, 256, (height, width, 3), np.uint8)
+        corners = [(0, height), (0, 0), (width, 0), (width, height)]
+        target = [(0, size_wh[1]), (0, 0), (size_wh[0], 0), size_wh]
+        to_crop = cv2.getPerspectiveTransform(
+            np.array(corners, np.float32), np.array(target, np.float32)
+        )
+        warped = cv2.warpPerspective(picture, to_crop, size_wh, flags=cv2.INTER_LINEAR)
+        cut = cv2.remap(picture, *fixed_places(corners, size_wh), cv2.INTER_LINEAR)
+        np.testing.assert_array_equal(cut, warped)

@@ -49,6 +49,26 @@ def write_fixed(
     return str(path)
 
 
+@pytest.mark.parametrize("declared", [[1, 17, 300_000_000], None])
+def test_a_file_whose_output_would_fill_the_memory_is_refused_before_it_is_computed(
+    tmp_path: Path, declared: list[int] | None
+) -> None:
+    helper = onnx.helper
+    shape = onnx.numpy_helper.from_array(np.array([1, 17, 300_000_000], np.int64), "shape")
+    graph = helper.make_graph(
+        [helper.make_node("ConstantOfShape", ["shape"], ["large"])],
+        "bomb",
+        [helper.make_tensor_value_info("input", onnx.TensorProto.FLOAT, [1, 3, 64, 64])],
+        [helper.make_tensor_value_info("large", onnx.TensorProto.FLOAT, declared)],
+        [shape],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    (tmp_path / "bomb.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(WeightsError, match=r"its output large has 5,100,000,000 numbers"):
+        open_estimator("wholebody", pose=str(tmp_path / "bomb.onnx"))
+
+
 @pytest.fixture
 def pose(tmp_path: Path) -> str:
     return str(write_pose(tmp_path / "pose.onnx", 17))
@@ -185,7 +205,7 @@ def test_a_detector_that_takes_many_and_answers_for_one_is_asked_one_by_one(
     # One that fails on many is not tried again in silence.
     fails = write_detector(tmp_path / "fails.onnx", has_nms=True, batch="batch")
     with pytest.raises(
-        WeightsError, match=r"cannot be run on \(4, 3.*; try --engine-option batch=1"
+        WeightsError, match=r"cannot be run on \(4, 3.*; try engine_options=.'batch': '1'"
     ):
         open_estimator("wholebody", pose=pose, detector=str(fails), batch=4)
 
@@ -255,7 +275,7 @@ def test_yolox_and_rtmdet_are_told_apart_by_their_first_convolution(
         engine = open_estimator("wholebody", pose=pose, detector=str(path))
         assert engine.identity()["detector_kind"] == kind
     with pytest.raises(
-        ConfigError, match=r"not plain whether this is YOLOX or RTMDet.*detector_kind=yolox"
+        ConfigError, match=r"not plain whether this is YOLOX or RTMDet.*'detector_kind': 'yolox'"
     ):
         find_with([], detector_kind="auto")
 
@@ -272,7 +292,7 @@ def test_the_files_are_named_in_the_identity_by_their_content(tmp_path: Path, po
 
 
 def test_a_missing_or_broken_file_is_named_before_anything_runs(tmp_path: Path, pose: str) -> None:
-    with pytest.raises(ConfigError, match=r"needs a pose network of yours.*pose=FILE"):
+    with pytest.raises(ConfigError, match=r"needs a pose network of yours.*'pose': 'FILE'"):
         open_estimator("wholebody")
     with pytest.raises(ConfigError, match=r"pose: there is no file nowhere.onnx"):
         open_estimator("wholebody", pose="nowhere.onnx")

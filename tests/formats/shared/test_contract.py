@@ -26,7 +26,7 @@ PIXELS: Any = SimpleNamespace(name="made-up", layouts=(contract.ANY,), has_pixel
 
 def test_a_recipe_knows_its_words() -> None:
     assert Recipe().to_dict() == {
-        "layout": None, "normalize": "none", "interpolate": 0, "fill": None
+        "layout": None, "normalize": "none", "interpolate": 0, "smooth": "none", "fill": None
     }  # fmt: skip
     assert Recipe("143", fill="nan").layout == "holistic-143"
     for fields, message in (
@@ -145,7 +145,7 @@ def test_pixels_need_a_size_in_blocks_too() -> None:
     good, bad = some_clip(1), some_clip(2, size_wh=(640, 0))
     message = (
         "here.x: made-up holds pixels, but the picture size of clip 'clip_2' is not known; give "
-        "it by --size WIDTHxHEIGHT"
+        'it by size="WIDTHxHEIGHT"'
     )
     assert refusal(PIXELS, good, bad) == message
     with pytest.raises(FormatError) as caught:

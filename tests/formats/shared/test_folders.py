@@ -25,10 +25,22 @@ def test_an_index_has_a_header_and_a_line_a_clip(tmp_path: Path) -> None:
             folder / "train" / "clip_1", folder / "a%5Cb"
         ]  # fmt: skip
     header, *records = folders.read_index(tmp_path / "x")
-    assert header == folders.header_in(tmp_path / "x") == {
-        "posemill": __version__, "format": "made-up", "skeleton": "holistic-143",
-        "recipe": {"layout": None, "normalize": "bbox", "interpolate": 4, "fill": None},
-    }  # fmt: skip
+    assert (
+        header
+        == folders.header_in(tmp_path / "x")
+        == {
+            "posemill": __version__,
+            "format": "made-up",
+            "skeleton": "holistic-143",
+            "recipe": {
+                "layout": None,
+                "normalize": "bbox",
+                "interpolate": 4,
+                "smooth": "none",
+                "fill": None,
+            },
+        }
+    )
     assert [record.pop("place") for record in records] == ["train/clip_1", "a%5Cb"]
     assert records == [folders.record_of(clip) for clip in clips]
 
@@ -75,12 +87,12 @@ def test_neighbours_share_a_folder_but_not_a_file(tmp_path: Path) -> None:
 
 
 def test_renames_that_lead_out_or_find_nothing_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"^--replace: '\.\./clip_1' leads out of the folder$"):
+    with pytest.raises(FormatError, match=r"^replace: '\.\./clip_1' leads out of the folder$"):
         mirror(tmp_path, {"train": ".."})
     with pytest.raises(FormatError) as caught:
         mirror(tmp_path, {"a": "b", "c": "d"}, clip_id="k/j/i/h/g/f/e/D/C/B")
     assert str(caught.value) == (
-        "--replace: no folder is called 'a' or 'c'; there are B, C, D, e, f, g, h, i, j"
+        "replace: no folder is called 'a' or 'c'; there are B, C, D, e, f, g, h, i, j"
     )
 
 
@@ -130,10 +142,17 @@ def test_a_record_is_short_where_frames_are_alike() -> None:
     clip = make_clip(1, frames=2, extra={"a": 1}, normalized="bbox", interpolated=3)
     record = folders.record_of(clip)
     assert record == {
-        "clip_id": "clip_1", "split": "train", "num_frames": 2, "sizes_wh": [640, 480],
-        "frame_indices": None, "image_paths": list(clip.image_paths), "label": "SIGN 1",
-        "fps": 25.0, "extra": {"a": 1}, "recipe": {"normalize": "bbox", "interpolate": 3},
-    }  # fmt: skip
+        "clip_id": "clip_1",
+        "split": "train",
+        "num_frames": 2,
+        "sizes_wh": [640, 480],
+        "frame_indices": None,
+        "image_paths": list(clip.image_paths),
+        "label": "SIGN 1",
+        "fps": 25.0,
+        "extra": {"a": 1},
+        "recipe": {"normalize": "bbox", "interpolate": 3, "smooth": "none"},
+    }
     fields = folders.fields_of(record, 2)
     assert fields["sizes_wh"].tolist() == [[640, 480]] * 2
     assert fields["sizes_wh"].dtype == np.int32
@@ -221,7 +240,7 @@ def test_pixels_need_a_size(size_wh: tuple[int, int]) -> None:
     with pytest.raises(FormatError) as caught:
         folders.from_pixels(Path("p"), np.ones((1, 18, 3)), np.array([size_wh], np.int32))
     assert str(caught.value) == (
-        "p: holds pixels of pictures whose sizes are not known; give one by --size WIDTHxHEIGHT"
+        'p: holds pixels of pictures whose sizes are not known; give one by size="WIDTHxHEIGHT"'
     )
     ones = folders.from_pixels(Path("p"), np.ones((1, 18, 3)), np.array([(1, 1)], np.int32))
     assert ones[0, 0].tolist() == [1, 1, 0]

@@ -143,19 +143,21 @@ def test_only_arrays_and_lists_of_numbers_are_arrays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "expected"),
+    ("value", "expected"),
     [
-        (b"annotations", True),
-        (b"annotations and keypoints", True),
-        (bytes(4085) + b"annotations", True),
-        (bytes(4086) + b"annotations", False),
-        (b"split", True),
-        (bytes(59) + b"split", True),
-        (bytes(60) + b"split", False),
-        (b"split and keypoints", False),
-        (b"train", False),
+        ({"annotations": []}, True),
+        ({"annotations": [{"keypoints": 1}]}, True),
+        ({"keypoints": ["annotations"]}, False),
+        ({"x" * 4000: 1, "annotations": []}, True),
+        ({"x" * 4096: 1, "annotations": []}, False),
+        ({"split": {"train": ["a"] * 4096}, "annotations": []}, True),
+        ({"x" * 60: 1, "split": {}}, False),
+        ({"split": {"keypoints": []}}, False),
+        ({"train": {"image_paths": ["/data/annotations/1.png"]}}, False),
     ],
 )
-def test_pickles_of_pyskl_are_known_by_their_first_words(tmp_path, start, expected: bool) -> None:
-    (tmp_path / "p").write_bytes(start)
+def test_pickles_of_pyskl_are_known_by_their_first_words(
+    tmp_path: Path, value: object, expected: bool
+) -> None:
+    (tmp_path / "p").write_bytes(pickle.dumps(value))
     assert has_annotations(tmp_path / "p") is expected

@@ -49,7 +49,7 @@ def test_pixels_of_pictures_without_a_size_are_refused(size_wh: tuple[int, int])
         divide([[[3, 4]]], size_wh)
     assert str(caught.value) == (
         "p: expected x and y divided by the pictures' size, got pixels (their median is 124) of "
-        "pictures whose size is not known; give it by --size WIDTHxHEIGHT"
+        'pictures whose size is not known; give it by size="WIDTHxHEIGHT"'
     )
 
 

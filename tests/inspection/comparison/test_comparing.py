@@ -18,8 +18,8 @@ from posemill.errors import ConfigError, PosemillError
 from posemill.inspection.comparison.measure import WORST_KEPT, Comparison
 from posemill.inspection.comparison.pairs import Pairing, choose_layout
 from posemill.records import PoseClip
-from posemill.stores.manifest import Manifest
-from posemill.stores.writer import RunWriter
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
 
 Maker = Callable[..., PoseClip]
 
@@ -213,7 +213,7 @@ def test_sizes_come_from_the_side_that_knows_them(make_clip: Maker, tmp_path: Pa
         part = compared(*pair)["splits"][0]["parts"]["pose"]
         assert part["max"] == pytest.approx(10, rel=1e-4)
     third = write(tmp_path / "c", [unknown])
-    with pytest.raises(PosemillError, match=r"clip 'c': neither side says how lar.* --size 1280"):
+    with pytest.raises(PosemillError, match=r"clip 'c': neither side says how lar.* size=.1280"):
         compared(one, third)
 
 

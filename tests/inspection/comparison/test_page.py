@@ -15,8 +15,8 @@ import pytest
 import posemill
 from posemill.inspection.comparison.page import pixels_in_words
 from posemill.records import PoseClip
-from posemill.stores.manifest import Manifest
-from posemill.stores.writer import RunWriter
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
 from tests.inspection.report.chromium import PROGRAM, STICKING_OUT, TEXT_SIZES, Chromium
 from tests.inspection.report.test_build import HOSTILE, Page
 

@@ -171,7 +171,9 @@ def test_points_scaled_for_a_model_are_fitted_into_a_canvas_not_drawn_on_the_pic
         "bbox": normalize_by_bbox(clip.points),
         "large": (clip.points - 0.5) * 40,
     }[way]
-    scaled = dataclasses.replace(clip, points=points.astype(np.float32))
+    # A file that says nothing of its pictures.
+    unknown = np.zeros_like(clip.sizes_wh)
+    scaled = dataclasses.replace(clip, points=points.astype(np.float32), sizes_wh=unknown)
     picture = draw(grey_frame(), scaled, 0, legend=False)
     assert said == ["keypoints scaled for a model: not on a picture"]
     painted = (picture != lettering.BACKGROUND).any(2)[60:]

@@ -16,8 +16,8 @@ from posemill.inspection.drawing.gallery import DrawRequest, choose_frames, draw
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals, Place
 from posemill.records import PoseClip
-from posemill.stores.manifest import Manifest
-from posemill.stores.writer import RunWriter
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
 
 Maker = Callable[..., PoseClip]
 GREEN = (20, 200, 40)

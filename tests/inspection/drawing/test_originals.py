@@ -13,9 +13,9 @@ from posemill.errors import PosemillError
 from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals, Place
 from posemill.records import PoseClip
-from posemill.stores.manifest import Manifest
-from posemill.stores.reader import open_run
-from posemill.stores.writer import RunWriter
+from posemill.runs.manifest import Manifest
+from posemill.runs.reader import open_run
+from posemill.runs.writer import RunWriter
 
 Maker = Callable[..., PoseClip]
 
@@ -88,7 +88,7 @@ def test_such_a_picture_that_is_gone_is_said(make_clip: Maker, tmp_path: Path) -
 
 
 def test_a_folder_of_originals_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(PosemillError, match=r"--originals .*nowhere: no such file or folder"):
+    with pytest.raises(PosemillError, match=r"originals=.*nowhere.*: no such file or folder"):
         Originals.of({}, moved_to=tmp_path / "nowhere")
 
 
@@ -152,7 +152,7 @@ def test_a_file_of_a_stranger_cannot_choose_which_pictures_are_opened(
         Originals(moved_to=tmp_path / "data"),
     ):
         assert list(originals.frames(clip, [0])) == [(0, None)]
-        assert "--originals" in originals.first_reason or "missing" in originals.first_reason
+        assert "by originals" in originals.first_reason or "missing" in originals.first_reason
 
 
 def write_numbered_movie(root: Path) -> None:

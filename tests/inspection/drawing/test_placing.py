@@ -40,6 +40,14 @@ def test_a_third_of_the_points_left_of_the_picture_are_those_of_a_model() -> Non
     assert not is_for_model([(-0.1, 0.5)] * 32 + [(0, 0.5)] * 68)
 
 
+def test_a_person_partly_out_of_the_left_edge_of_a_picture_stays_in_it() -> None:
+    xy = [(-0.1, 0.5)] * 60 + [(0.2, 0.5)] * 40
+    clip = make(xy)
+    assert model_bounds(clip) is not None
+    clip.sizes_wh[:] = (640, 480)
+    assert model_bounds(clip) is None
+
+
 def test_what_the_file_says_counts_and_nobody_has_no_bounds() -> None:
     assert is_for_model([(0.5, 0.5)], normalized="bbox")
     assert not is_for_model([], normalized="bbox")

@@ -15,9 +15,9 @@ import posemill
 from posemill.errors import ConfigError
 from posemill.inspection.drawing.pose_maps import pose_maps
 from posemill.records import OtherPeople, PoseClip
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
 from posemill.skeletons.palette import OPENPOSE_COLOURS
-from posemill.stores.manifest import Manifest
-from posemill.stores.writer import RunWriter
 
 Maker = Callable[..., PoseClip]
 
@@ -105,9 +105,9 @@ def test_other_skeletons_are_drawn_by_their_18_points(make_clip: Maker) -> None:
 
 def test_what_has_no_place_in_a_picture_is_refused(make_clip: Maker) -> None:
     clip = dataclasses.replace(make_clip(1), normalized="shoulders")
-    with pytest.raises(ConfigError, match=r"^--style openpose: clip 'someone' was normalised by"):
+    with pytest.raises(ConfigError, match=r"^style=.openpose.: clip 'someone' was normalised by"):
         list(pose_maps(clip, [0]))
-    with pytest.raises(ConfigError, match=r"how large its pictures are; give it by --size"):
+    with pytest.raises(ConfigError, match=r"how large its pictures are; give it by size"):
         list(pose_maps(make_clip(1, size_wh=(0, 0)), [0]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sqlite3
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.quality import measure
 from posemill.inspection.report.build import measure_all, telling_rows, write_report
 from posemill.records import PoseClip
-from posemill.stores.manifest import Manifest
-from posemill.stores.writer import RunWriter
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
 from tests.inspection.report.chromium import PROGRAM, STICKING_OUT, TEXT_SIZES, Chromium
 
 Maker = Callable[..., PoseClip]
@@ -166,6 +167,17 @@ def test_pictures_of_a_jump_show_the_frame_before_too(make_clip: Maker) -> None:
     clip.points[20, 522:, 1] -= 0.4
     rows = telling_rows(clip, measure(clip))
     assert len(rows) == 4
+    assert [entry for entry in rows if entry[1]] == [
+        (19, "just before"), (20, "jump of right hand"),
+    ]  # fmt: skip
+
+
+def test_of_every_other_frame_the_picture_before_a_jump_is_the_row_before_it(
+    make_clip: Maker,
+) -> None:
+    clip = dataclasses.replace(make_clip(40), frame_indices=np.arange(0, 80, 2))
+    clip.points[20, 522:, 1] -= 0.9
+    rows = telling_rows(clip, measure(clip))
     assert [entry for entry in rows if entry[1]] == [
         (19, "just before"), (20, "jump of right hand"),
     ]  # fmt: skip

@@ -27,10 +27,10 @@ from posemill.jobs.convert.between import (
 )
 from posemill.jobs.convert.prepare import prepare
 from posemill.records import PoseClip
-from posemill.stores.commits import Failure
-from posemill.stores.manifest import Manifest
-from posemill.stores.reader import open_run
-from posemill.stores.writer import RunWriter
+from posemill.runs.manifest import Manifest
+from posemill.runs.queries import Failure
+from posemill.runs.reader import open_run
+from posemill.runs.writer import RunWriter
 
 
 def make_clip(seed: int, *, skeleton: str = "holistic-543", **fields: object) -> PoseClip:
@@ -259,7 +259,7 @@ def test_a_split_of_a_run_without_keypoints_is_not_passed_over(tmp_path: Path) -
     nothing = {name: getattr(empty, name)[:0] for name in ("points", "scores", "sizes_wh")}
     empty = dataclasses.replace(empty, frame_indices=np.zeros(0, np.int64), **nothing)
     run = write_run(tmp_path / "run", make_clip(1), empty)
-    with pytest.raises(RunError, match=r"split 'dev' holds no clips; .* \(--splits train\)"):
+    with pytest.raises(RunError, match=r"split 'dev' holds no clips; .* \(splits=.train.\)"):
         export_clips(ClipInput(run), "npz", tmp_path / "a.npz")
     assert not (tmp_path / "a.npz").exists()
 

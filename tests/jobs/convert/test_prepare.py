@@ -20,9 +20,9 @@ from posemill.jobs.convert.between import count_export, export_clips
 from posemill.jobs.convert.prepare import prepare
 from posemill.jobs.convert.shaping import layout_for, shape_clip
 from posemill.records import PoseClip
-from posemill.stores.manifest import Manifest
-from posemill.stores.reader import open_run
-from posemill.stores.writer import RunWriter
+from posemill.runs.manifest import Manifest
+from posemill.runs.reader import open_run
+from posemill.runs.writer import RunWriter
 
 
 def make_clip(seed: int, *, frames: int = 10, split: str = "train") -> PoseClip:
@@ -77,8 +77,13 @@ def test_the_statistics_are_those_of_the_arrays(run: Path, tmp_path: Path) -> No
     assert stats["parts"]["face"]["missing_rate"] == 0
     assert stats["longest_gap"] == 4
     assert stats["missing_rate"] == pytest.approx(1 - data["mask"].mean(), abs=1e-6)
-    assert stats["options"] == {"layout": None, "normalize": "shoulders", "interpolate": 0,
-                                "fill": "zero"}  # fmt: skip
+    assert stats["options"] == {
+        "layout": None,
+        "normalize": "shoulders",
+        "interpolate": 0,
+        "smooth": "none",
+        "fill": "zero",
+    }
     assert stats["skeleton"] == "holistic-143"
     assert stats["keypoints_file"] == "train_keypoints.npz"
 
@@ -90,7 +95,7 @@ def test_the_statistics_are_those_of_the_arrays(run: Path, tmp_path: Path) -> No
 def test_blocks_give_what_clip_by_clip_gives(run, tmp_path, monkeypatch, recipe: Recipe) -> None:
     """The borders of blocks do not show: one block of all clips, or one for each."""
     whole = prepare(ClipInput(run), tmp_path / "whole", recipe=recipe)
-    monkeypatch.setattr("posemill.stores.shards.BLOCK_FRAMES", 1)
+    monkeypatch.setattr("posemill.runs.shards.BLOCK_FRAMES", 1)
     single = prepare(ClipInput(run), tmp_path / "single", recipe=recipe)
     assert len(ClipInput(run).plan_splits()["train"]) > 1
     for one, other in zip(whole, single, strict=True):
@@ -106,10 +111,19 @@ def test_blocks_give_what_clip_by_clip_gives(run, tmp_path, monkeypatch, recipe:
         np.testing.assert_array_equal(first["keypoints"], np.concatenate(expected))
 
 
-@pytest.mark.parametrize("recipe", [
-    Recipe(), Recipe(fill="interpolate"), Recipe(normalize="shoulders", interpolate=9),
-    Recipe(normalize="bbox"), Recipe(layout="openpose-18"), Recipe(layout="coco-133")],
-    ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        Recipe(),
+        Recipe(fill="interpolate"),
+        Recipe(normalize="shoulders", interpolate=9),
+        Recipe(smooth="gaussian"),
+        Recipe(normalize="bbox"),
+        Recipe(layout="openpose-18"),
+        Recipe(layout="coco-133"),
+    ],
+    ids=str,
+)
 def test_all_points_and_143_points_give_the_same_files(tmp_path: Path, recipe: Recipe) -> None:
     """Points outside of the picture among the 400 that are left out move no bounding box."""
     clips = [make_clip(number, frames=number) for number in (9, 11, 30)]
@@ -252,7 +266,8 @@ def test_nothing_is_drawn_between_loose_pictures(tmp_path: Path) -> None:
             writer.add(make_clip(1))
         source, form = ClipInput(tmp_path / name), get_format("npz").name
         for recipe, option in ((Recipe(interpolate=2), "--interpolate 2"),
-                               (Recipe(fill="interpolate"), "--fill interpolate")):  # fmt: skip
+                               (Recipe(fill="interpolate"), "--fill interpolate"),
+                               (Recipe(smooth="savgol"), "--smooth savgol")):  # fmt: skip
             message = f"{name} holds loose pictures, .* in time: leave out {option}, or"
             with pytest.raises(ConfigError, match=message):
                 prepare(source, tmp_path / "out", recipe=recipe)
@@ -275,7 +290,13 @@ def test_points_that_are_left_out_are_said(run: Path, tmp_path: Path) -> None:
 def test_what_was_normalised_stays_so_in_name_when_it_is_prepared_again(run, tmp_path) -> None:
     prepare(ClipInput(run), tmp_path / "a", recipe=Recipe(normalize="shoulders", interpolate=2))
     (made, _) = prepare(ClipInput(tmp_path / "a"), tmp_path / "b", recipe=Recipe(fill="nan"))
-    expected = {"layout": None, "normalize": "shoulders", "interpolate": 2, "fill": "nan"}
+    expected = {
+        "layout": None,
+        "normalize": "shoulders",
+        "interpolate": 2,
+        "smooth": "none",
+        "fill": "nan",
+    }
     assert made.stats["options"] == expected
     assert json.loads(str(np.load(made.path)["meta"][0]))["recipe"] == expected
     with pytest.raises(ConfigError, match="was normalised by 'shoulders' before"):

@@ -9,21 +9,22 @@ import pytest
 from posemill.config import ExtractConfig
 from posemill.errors import DeviceError, PosemillError, RunError
 from posemill.executors import Died, Message
-from posemill.jobs.extract.coordinator import Coordinator
-from posemill.jobs.extract.ledger import Ledger
+from posemill.jobs.extract.coordinator import Coordinator, unit_of
 from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import (
     DECODING,
     ESTIMATING,
     STARTING,
-    Commit,
     Fatal,
-    UnitProgress,
 )
+from posemill.jobs.extract.opening import planned_clips
 from posemill.jobs.extract.plan import plan_units
 from posemill.jobs.extract.signals import StopSignals
 from posemill.records import Clip
-from posemill.stores.commits import read_ledger
+from posemill.runs.events import Committed, Planned, UnitProgress
+from posemill.runs.home import RunHome
+from posemill.runs.log import EventLog
+from posemill.runs.queries import read_ledger
 
 
 class ScriptedExecutor:
@@ -52,17 +53,18 @@ def play(tmp_path):
 
     def run(clips, script, on_progress=None):
         config = ExtractConfig(Path("source"), tmp_path, task_frames=512)
-        ledger, log = Ledger(tmp_path), RunLog(tmp_path)
+        events, log = EventLog(tmp_path), RunLog(tmp_path)
         try:
-            ledger.add_plan(clips, plan_units(clips, config))
+            units = tuple(plan_units(clips, config))
+            events.record(Planned("run", planned_clips(clips, clips), units))
             coordinator = Coordinator(
-                tmp_path, ledger, clips, config=config, log=log, on_progress=on_progress
+                RunHome.at(tmp_path), events, clips, config=config, log=log, on_progress=on_progress
             )
             coordinator.plan(1)
             coordinator.run(ScriptedExecutor(script), None, StopSignals())
-            return ledger.load_units([1], clips)[0]
+            return unit_of(events.ledger.units([1])[0], clips[0])
         finally:
-            ledger.close()
+            events.close()
             log.close()
 
     return run
@@ -100,7 +102,7 @@ def dying_alone(frame, phase, **more):
             return [died]
         unit = task.units[0]
         moved = UnitProgress(unit.unit_no, unit.clip_no, "all", frame, None, False, 0, ())
-        return [Message(task, Commit(None, (moved,))), died]
+        return [Message(task, Committed(None, (moved,))), died]
 
     script.tasks = []
     return script

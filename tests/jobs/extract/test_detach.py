@@ -14,17 +14,17 @@ import pytest
 from posemill.errors import RunError
 from posemill.jobs.extract import detach
 from posemill.jobs.extract.detach import start_detached
-from posemill.stores.lock import Holder, holder_of
-from posemill.stores.manifest import Manifest
-from posemill.stores.writer import RunWriter
+from posemill.runs.lock import Holder, holder_of
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
 
 Start = Callable[[str], int]
 # Holds the lock as a coordinator does, writes its manifest, and waits.
 WORKS = """
 import os, signal, time
 from pathlib import Path
-from posemill.stores.lock import RunLock
-from posemill.stores.manifest import MANIFEST_NAME
+from posemill.runs.lock import RunLock
+from posemill.runs.manifest import MANIFEST_NAME
 with RunLock(Path({run!r})):
     Path({run!r}, MANIFEST_NAME).write_text("x")
     assert os.getsid(0) == os.getpid() and not os.read(0, 1)

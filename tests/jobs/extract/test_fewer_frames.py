@@ -16,7 +16,7 @@ from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import list_failures, read_status
 from posemill.jobs.frames.run import write_frames
 from posemill.jobs.new_clips import clips_like
-from posemill.stores.reader import open_run
+from posemill.runs.reader import open_run
 
 
 def clip_of(summary):

@@ -17,7 +17,7 @@ import pytest
 from posemill.config import ExtractConfig
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import read_status
-from posemill.stores.lock import holder_of
+from posemill.runs.lock import holder_of
 
 SIZES = {"train/a": 70, "train/b": 5, "train/c": 9, "dev/d": 40, "dev/e": 1, "test/f": 33}
 
@@ -59,16 +59,18 @@ def test_a_coordinator_killed_at_many_moments_ends_as_an_unbroken_run(
 @pytest.mark.parametrize(
     "step",
     [
-        "stores.manifest.Manifest.write",
+        "runs.manifest.Manifest.write",
         "jobs.extract.opening.compare",
-        "jobs.extract.opening.Ledger",
-        "jobs.extract.ledger.Ledger.add_plan",
+        "jobs.extract.opening.EventLog",
+        "runs.ledger.Ledger._plan",
         "jobs.extract.run.remove_uncommitted",
         "jobs.extract.run.RunLog",
-        "jobs.extract.ledger.Ledger.begin_start",
+        "runs.ledger.Ledger._start",
+        "runs.ledger.Ledger._commit",
+        "runs.ledger.Ledger._finish",
         "jobs.extract.run._mark_finished",
         "jobs.extract.run.compact",
-        "jobs.extract.ledger.Ledger.check_totals",
+        "runs.ledger.Ledger.check_totals",
     ],
 )  # fmt: skip
 def test_a_start_that_dies_at_any_step_can_be_repeated(

@@ -11,7 +11,7 @@ import pytest
 from posemill.jobs.extract.log import RunLog, log_path
 from posemill.machine import live_files
 from posemill.machine.live_files import follow_lines, last_lines
-from posemill.stores.lock import RunLock, holder_of
+from posemill.runs.lock import RunLock, holder_of
 
 
 def read_logs(folder: Path, worker: int | None = None, num_lines: int = 50) -> list[str]:

@@ -11,17 +11,15 @@ import pytest
 from posemill.jobs.extract import messages
 from posemill.jobs.extract.keypoints import KeypointSettings
 from posemill.records import Clip
-from posemill.stores.commits import Shard
+from posemill.runs.events import Committed, Lost, Shard, UnitProgress
 
 UNIT = messages.Unit(1, 2, Clip("a", "a.mp4", "video"), 0, 9, 3, b"state", True)
-LOST = messages.Lost(3, 1, "a.mp4", "decode", "cut short")
-DONE = messages.UnitProgress(1, 2, "train", 9, None, True, 6, (LOST,))
+LOST = Lost(3, 1, "a.mp4", "decode", "cut short")
+DONE = UnitProgress(1, 2, "train", 9, None, True, 6, (LOST,))
 MESSAGES = [
     UNIT,
     messages.Task("t", (UNIT,), 100),
-    LOST,
-    DONE,
-    messages.Commit(Shard("s.parquet", 6, 1000, ()), (DONE,)),
+    Committed(Shard("s.parquet", 6, 1000, ()), (DONE,)),
     messages.Fatal("DeviceError", "no GPU"),
     KeypointSettings("run", "auto", ("cpu",), 4, 1 << 30, "fake", {}, "holistic-543", "id"),
 ]

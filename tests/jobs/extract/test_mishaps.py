@@ -19,7 +19,7 @@ from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, DeviceError, RunError, SourceError
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import read_status
-from posemill.stores.reader import open_run
+from posemill.runs.reader import open_run
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
 RED, GREEN, BLUE = (0, 0, 255), (0, 255, 0), (255, 0, 0)
@@ -143,7 +143,7 @@ def test_a_folder_that_cannot_be_made_is_said(make_tree, config_for, tmp_path):
     ("mishap", "limits", "said"),
     [
         ("segfault", {}, "killed by SIGSEGV, 3 times, at this frame alone"),
-        ("hang", {"timeout_seconds": 1.0}, "no progress for 1 s, 3 times, at this frame alone"),
+        ("hang", {"timeout_seconds": 4.0}, "no progress for 4 s, 3 times, at this frame alone"),
         ("explode", {"memory_limit_mb": 400}, "MB of memory, allowed are 500 MB, 3 times, at"),
     ],
 )
@@ -306,3 +306,72 @@ def test_an_emptied_ledger_is_not_called_safe(make_tree, config_for, tmp_path):
     with pytest.raises(RunError, match=r"ledger\.sqlite is damaged: no such table") as caught:
         extract(config_for(tree))
     assert "safe" not in str(caught.value)
+
+
+@pytest.mark.parametrize("executor", ["serial", "threads", "processes"])
+def test_a_frame_that_breaks_the_engine_for_all_others_is_the_only_one_lost(
+    make_tree, config_for, executor, same_runs
+):
+    tree = make_tree(SIZES)
+    red = np.full((12, 16, 3), RED, np.uint8)
+    assert cv2.imwrite(str(tree / "train" / "a" / "0007.png"), red)
+    options = {"engine_options": {"mishaps": {"ff0000": "stick"}}, "executor": executor}
+    summary = extract(config_for(tree, **options))
+    counts = {each.split: (each.frames_out, each.frames_failed) for each in summary.counts}
+    assert counts == {"train": (25, 1), "dev": (9, 0)}
+    (failure,) = open_run(summary.folder).failures()
+    assert (failure.frame_index, failure.reason) == (7, "crashed the worker")
+    assert "the fake engine was told to fail" in failure.message
+
+
+def test_an_engine_that_never_works_ends_the_run_and_writes_no_frame_off(
+    make_tree, config_for, monkeypatch, tmp_path
+):
+    from posemill.estimators.fake import FakeEstimator
+
+    def fail(*_):
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(FakeEstimator, "estimate", fail)
+    with pytest.raises(RunError, match="out of memory"):
+        extract(config_for(make_tree(SIZES)))
+    assert read_status(tmp_path / "run").snapshot.frames_done == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE pieces SET row_offset = -5",
+        "UPDATE pieces SET row_offset = 'abc'",
+        "UPDATE pieces SET num_rows = 'abc'",
+        "UPDATE splits SET frames_out = 'abc'",
+        "UPDATE units SET next_frame = 'abc', is_done = 0",
+    ],
+)
+def test_a_ledger_that_says_what_no_run_can_is_called_damaged(make_tree, config_for, change):
+    tree = make_tree({"train/a": 3})
+    config = config_for(tree)
+    extract(config)
+    with closing(sqlite3.connect(config.out / "ledger.sqlite")) as ledger:
+        ledger.execute(change)
+        ledger.commit()
+    read = (lambda: list(open_run(config.out))) if "pieces" in change else (lambda: extract(config))
+    with pytest.raises(RunError, match="ledger is damaged"):
+        read()
+
+
+def test_another_reason_for_every_frame_is_counted_as_others(make_tree, config_for):
+    config = config_for(make_tree({"train/a": 3}))
+    extract(config)
+    with closing(sqlite3.connect(config.out / "ledger.sqlite")) as ledger:
+        rows = [(number, f"reason {number:05d}") for number in range(30_000)]
+        ledger.executemany(
+            "INSERT INTO failures (clip_no, frame_index, num_frames, path, reason, message) "
+            "VALUES (1, ?, 2, 'p', ?, 'm')",
+            rows,
+        )
+        ledger.commit()
+    reasons = read_status(config.out).reasons
+    assert len(reasons) == 51
+    assert reasons[0] == ("reason 00000", 1, 2)
+    assert reasons[-1] == ("29,950 other reasons", 29_950, 59_900)

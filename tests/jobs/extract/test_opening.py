@@ -14,16 +14,17 @@ from posemill.jobs.extract import opening
 from posemill.jobs.extract.opening import (
     count_frames,
     is_begun,
-    open_ledger,
+    open_events,
     settled,
     with_tracking,
 )
 from posemill.jobs.extract.run import Extraction, extract
 from posemill.jobs.extract.signals import StopSignals
+from posemill.runs.events import Committed, Lost, Reset, UnitProgress
+from posemill.runs.home import RunHome
+from posemill.runs.manifest import Manifest
 from posemill.sources import ClipList, find_clips
 from posemill.sources.tracking import Tracking
-from posemill.stores.commits import Failure
-from posemill.stores.manifest import Manifest
 
 
 def begin(config, clips=None, *, received=0, on_count=None):
@@ -32,9 +33,10 @@ def begin(config, clips=None, *, received=0, on_count=None):
     signals.received = received
     found = find_clips(config.source, layout=config.layout) if clips is None else clips
     config.out.mkdir(exist_ok=True)
-    job = Extraction(settled(config))
-    return open_ledger(
-        config.out, job, found, manifest=job.manifest(found), signals=signals, on_count=on_count
+    home = RunHome.at(config.out)
+    job = Extraction(settled(config), home)
+    return open_events(
+        home, job, found, manifest=job.manifest(found), signals=signals, on_count=on_count
     )
 
 
@@ -52,9 +54,9 @@ def edit(folder, change):
 
 
 def test_a_new_run_has_a_manifest_a_plan_and_a_folder_for_shards(config):
-    ledger, clips = begin(config)
-    assert ledger.is_planned
-    ledger.close()
+    events, clips = begin(config)
+    assert events.ledger.planned_run() == Manifest.read(config.out).run_id
+    events.close()
     assert (config.out / "shards").is_dir()
     manifest = Manifest.read(config.out)
     assert (manifest.kind, manifest.skeleton_name) == ("extract", "holistic-543")
@@ -91,18 +93,18 @@ def test_frames_of_videos_that_do_not_say_are_not_among_the_known(
 def test_a_signal_while_counting_leaves_no_plan(config):
     with pytest.raises(StoppedError, match=f"stopped by signal {signal.SIGTERM:d}; .*{config.out}"):
         begin(config, received=signal.SIGTERM)
-    ledger, _ = begin(config)
-    assert ledger.is_planned
+    events, _ = begin(config)
+    assert events.ledger.planned_run()
     # Planned before: a signal is the business of those who work.
-    ledger.close()
+    events.close()
     begin(config, received=signal.SIGTERM)[0].close()
 
 
 def test_a_ledger_that_is_refused_is_closed(config, monkeypatch):
     begin(config)[0].close()
     closed = []
-    close = opening.Ledger.close
-    monkeypatch.setattr(opening.Ledger, "close", lambda self: closed.append(1) or close(self))
+    close = opening.EventLog.close
+    monkeypatch.setattr(opening.EventLog, "close", lambda self: closed.append(1) or close(self))
     clips = find_clips(config.source)
     changed = dataclasses.replace(clips, clips=clips[1:], fingerprint="other")
     with pytest.raises(RunError):
@@ -120,11 +122,12 @@ def test_shards_without_a_record_are_removed_when_a_run_goes_on(config):
 
 def test_failed_units_are_tried_again_only_when_asked(config, monkeypatch):
     asked = []
-    monkeypatch.setattr(opening.Ledger, "reset_failed", lambda self, *_: asked.append(1))
+    begin(config)[0].close()
+    monkeypatch.setattr(opening.EventLog, "record", lambda self, event: asked.append(event))
     begin(config)[0].close()
     assert asked == []
     begin(config.replace(retry_failed=True))[0].close()
-    assert asked == [1]
+    assert asked == [Reset()]
 
 
 def test_a_run_without_its_ledger_is_refused(config):
@@ -353,11 +356,10 @@ def test_changed_clips_are_taken_where_only_failed_ones_changed_and_it_was_asked
     video = tmp_path / "v" / "a.mp4"
     write_video(video, 2)
     config = config_for(video.parent)
-    ledger, _ = begin(config)
-    failure = Failure("a", "all", None, 2, str(video), "truncated", "cut off")
-    with ledger.transaction():
-        ledger.add_failure(1, failure)
-    ledger.close()
+    events, _ = begin(config)
+    lost = Lost(None, 2, str(video), "truncated", "cut off")
+    events.record(Committed(None, (UnitProgress(1, 1, "all", 0, None, True, 0, (lost,)),)))
+    events.close()
     write_video(video, 5)
     retry = config.replace(retry_failed=True)
     with pytest.raises(RunError, match="is not the same"):

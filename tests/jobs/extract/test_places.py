@@ -9,22 +9,25 @@ import os
 import signal
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import posemill
-from posemill.api.run_status import status, stop
+from posemill.commands.runs import status, stop
 from posemill.config import FramesConfig
 from posemill.errors import ConfigError, RunError, StoppedError, StorageError
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import read_status
-from posemill.storage import lease, open_storage
-from posemill.stores.manifest import Manifest
-from posemill.stores.reader import open_run
-from posemill.stores.records import RecordLog
-from posemill.stores.replica import existing_run, folder_to_see, local_run, origin_of, writing
+from posemill.places import lease, open_storage
+from posemill.runs.events import Finished
+from posemill.runs.home import RunHome
+from posemill.runs.ledger import Ledger
+from posemill.runs.manifest import Manifest
+from posemill.runs.reader import open_run
+from posemill.runs.records import RecordLog
 from posemill.training.config.train_config import TrainConfig
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
@@ -85,7 +88,7 @@ def test_a_run_elsewhere_has_the_same_rows_and_is_read_from_any_machine(
     assert summary.exit_code == 1
     assert summary.num_frames == 34
     on_machine(2)
-    same_runs(existing_run(place), tmp_path / "here")
+    same_runs(RunHome.existing(place).work, tmp_path / "here")
     found = status(place)
     assert (found.state, found.snapshot.frames_done, found.holder) == ("finished", 35, None)
     assert open_run(place).table().equals(open_run(tmp_path / "here").table())
@@ -104,14 +107,14 @@ def test_another_machine_goes_on_where_a_killed_one_was(
     for number in range(1, 5):
         on_machine(number)
         with monkeypatch.context() as patch:
-            patch.setattr("posemill.jobs.extract.ledger._RECORD_SECONDS", 0.0)
+            patch.setattr("posemill.runs.log.RECORD_SECONDS", 0.0)
             die_after(patch, 1)
             with pytest.raises(Killed):
                 extract(config)
         assert status(place).snapshot.frames_done >= 2 * number
     on_machine(9)
     assert extract(config).num_frames_now < 35
-    same_runs(existing_run(place), tmp_path / "here")
+    same_runs(RunHome.existing(place).work, tmp_path / "here")
 
 
 def test_a_coordinator_that_was_cut_off_cannot_commit_what_its_successor_did(
@@ -132,19 +135,18 @@ def test_a_coordinator_that_was_cut_off_cannot_commit_what_its_successor_did(
     with pytest.raises(RunError, match=r"was taken over by another process while this one was cut"):
         extract(config)
     on_machine(3)
-    same_runs(existing_run(place), tmp_path / "here")
+    same_runs(RunHome.existing(place).work, tmp_path / "here")
     records = [each.key for each in open_storage(place).entries("records/")]
     assert len(records) == len(set(records))
 
 
 def test_two_coordinators_at_once_are_told(place, tree, config_for, on_machine):
-    folder = local_run(place, "shared")
-    with writing(folder) as records:
+    with RunHome.at(place, "shared").owned() as records:
         assert records is not None
         on_machine(2)
         with pytest.raises(RunError, match=rf"is being worked on by pid {os.getpid()} on .*stop"):
             extract(config_for(tree).replace(out=place, storage="shared"))
-    with writing(local_run(place, "shared")) as records:  # it was given back: nobody waits
+    with RunHome.at(place, "shared").owned() as records:  # it was given back: nobody waits
         assert records is not None
         assert records.epoch == 2
 
@@ -152,15 +154,15 @@ def test_two_coordinators_at_once_are_told(place, tree, config_for, on_machine):
 def test_status_tells_who_works_elsewhere(place, tree, config_for, on_machine):
     config = config_for(tree).replace(out=place, storage="shared")
     extract(config)
-    with writing(local_run(place)):
+    with RunHome.at(place).owned():
         on_machine(2)
-        found = read_status(existing_run(place))
+        found = read_status(RunHome.existing(place).work)
         assert found.state == "running"
         assert found.holder is not None
         assert found.holder.pid == os.getpid()
         with pytest.raises(RunError, match=r"is worked on by pid .*: run posemill stop there"):
-            stop(existing_run(place))
-    assert read_status(existing_run(place)).state == "finished"
+            stop(RunHome.existing(place).work)
+    assert read_status(RunHome.existing(place).work).state == "finished"
 
 
 def test_what_failed_is_tried_again_elsewhere_too(
@@ -238,16 +240,16 @@ def test_what_only_a_disk_can_hold_is_refused(tree, config_for):
         posemill.compare(finished, finished, "s3://bucket/x.npz")
     with pytest.raises(ConfigError, match=r"out: a training is written to a disk of this machine"):
         TrainConfig(out="s3://bucket/train")
-    from posemill.api.extracting import split_out
+    from posemill.commands.extract import split_out
 
     with pytest.raises(ConfigError, match=r"a file is written to a disk of this machine; .*\.pkl"):
         split_out(config_for(tree).replace(out=Path("s3://bucket/x.pkl")))
 
 
 def test_machines_at_work_have_to_see_a_shared_folder_and_no_copy_of_a_run(tmp_path, s3_bucket):
-    assert folder_to_see(tmp_path) == tmp_path
-    assert folder_to_see(local_run(tmp_path / "nfs", "shared")) == tmp_path / "nfs"
-    assert folder_to_see(local_run(f"{s3_bucket}/run")) is None
+    assert RunHome.at(tmp_path).folder_to_see == tmp_path
+    assert RunHome.at(tmp_path / "nfs", "shared").folder_to_see == tmp_path / "nfs"
+    assert RunHome.at(f"{s3_bucket}/run").folder_to_see is None
 
 
 def test_a_lease_that_is_none_is_said(tmp_path):
@@ -285,7 +287,7 @@ def test_a_lease_is_lost_to_a_later_epoch_and_then_left_alone(tmp_path):
 
 
 def test_a_storage_that_fails_stops_a_worker_in_words(tree, config_for, s3_bucket, monkeypatch):
-    from posemill.storage.objects import ObjectStorage
+    from posemill.places.objects import ObjectStorage
 
     def fail(self, key, content):
         if key.startswith("shards/"):
@@ -302,25 +304,21 @@ def test_a_writer_that_is_overtaken_while_it_takes_over_reads_what_came(tmp_path
     """The old one's last record may come between reading and taking over: it counts."""
     place = tmp_path / "nfs"
     extract(config_for(tree).replace(out=place, storage="shared"))
-    folder = local_run(place)
-    create, last = RecordLog(open_storage(place), 1), []
+    ledger_path, last = RunHome.at(place).work / "ledger.sqlite", []
 
     class Late(RecordLog):
-        def follow(self, database):
-            added = super().follow(database)
+        def follow(self, ledger):
+            added = super().follow(ledger)
             if not last:
                 last.append(1)
-                create._number = self._number
-                self.storage.create(f"records/{self._number + 1:010d}.json.gz",
-                                    create._content({"meta": [["late", "1"]]}, {}))  # fmt: skip
+                old = RecordLog(open_storage(place), 1)
+                old._number = self._number
+                old.publish([Finished("late")])
             return added
 
-    from posemill.stores.replica import open_index
-
-    with open_index(folder) as database:
-        Late(open_storage(place), 2).take_over(database)
-        rows = dict(database.execute("SELECT key, value FROM meta").fetchall())
-    assert rows["late"] == "1"
+    with closing(Ledger(ledger_path)) as ledger:
+        Late(open_storage(place), 2).take_over(ledger)
+        assert ledger.finished_at() == "late"
 
 
 def put_all(folder, uri):
@@ -385,8 +383,8 @@ def test_what_changed_between_listing_and_reading_is_a_row_with_its_reason(
 def test_credentials_that_expire_while_clips_are_read_stop_the_run(
     config_for, write_video, s3_bucket, tmp_path, monkeypatch
 ):
+    from posemill.places.objects import ObjectStorage
     from posemill.sources import find_clips
-    from posemill.storage.objects import ObjectStorage
 
     write_video(tmp_path / "videos" / "v.mp4", 6)
     uri = put_all(tmp_path / "videos", f"{s3_bucket}/data")
@@ -436,13 +434,13 @@ def test_a_copy_that_does_not_know_its_origin_is_said(tree, config_for, tmp_path
     for content in ("[]", "{}", "nonsense"):
         origin.write_text(content)
         with pytest.raises(RunError, match=r"origin\.json does not say where the run is"):
-            origin_of(existing_run(place))
+            RunHome.existing(place)
 
 
 def test_a_bad_copy_of_a_shard_is_fetched_anew(tree, config_for, s3_bucket):
     place = Path(s3_bucket) / "runs" / "a"
     extract(config_for(tree).replace(out=place))
-    folder = existing_run(place)
+    folder = RunHome.existing(place).work
     expected = open_run(place).to_numpy()["points"].tobytes()
     for damage in (b"nonsense", b""):
         for shard in (folder / "shards").iterdir():
@@ -471,8 +469,8 @@ def test_a_run_of_a_gpu_does_not_go_on_on_a_cpu(tree, config_for, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"gone": None}, "its rows are no tables"),
-        ({"rows": "x" * (257 << 20)}, "larger than 256 MB"),
+        ({"events": None}, "is damaged, or of another version"),
+        ({"events": "x" * (257 << 20)}, "larger than 256 MB"),
     ],
 )
 def test_a_stranger_s_record_is_told_and_not_unpacked_without_end(

@@ -16,6 +16,7 @@ from posemill.jobs.extract.plan import (
     plan_units,
     unused_settings,
 )
+from posemill.messages import Flags, render
 from posemill.records import Clip
 
 
@@ -108,7 +109,8 @@ def test_settings_that_were_given_and_have_no_effect_are_named() -> None:
     config = ExtractConfig("in", "out", num_workers_per_gpu=3, split_long_seconds=5.0,
                            executor="threads", timeout_seconds=9.0)  # fmt: skip
     pictures = [Clip("a", "a", "frames", num_frames=5)]
-    assert unused_settings(config, pictures) == [
+    notes = unused_settings(config, pictures)
+    assert [render(note, flags=Flags()) for note in notes] == [
         "--num-workers-per-gpu 3 has no effect: num_gpus is 0; --workers counts workers on the CPU",
         "--timeout-seconds 9.0 has no effect: executor threads works in this process",
         "--split-long 5.0 has no effect: there are no videos",

@@ -9,9 +9,10 @@ import pytest
 
 from posemill.errors import DecodeError
 from posemill.jobs.extract import reading
-from posemill.jobs.extract.messages import DECODING, Lost, Unit
+from posemill.jobs.extract.messages import DECODING, Unit
 from posemill.jobs.extract.reading import Failed, FrameReader, Lane, Listing, attempt
 from posemill.records import Clip
+from posemill.runs.events import Lost
 
 VIDEO = Clip("a", "a.mp4", "video", num_frames=6)
 

@@ -15,7 +15,7 @@ import pytest
 from posemill.config import ExtractConfig
 from posemill.errors import RunError, WeightsError
 from posemill.jobs.extract.run import extract
-from posemill.stores.reader import open_run
+from posemill.runs.reader import open_run
 from posemill.weights.pull import ensure_media
 
 

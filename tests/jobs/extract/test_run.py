@@ -19,7 +19,7 @@ from posemill.errors import ConfigError, MissingExtraError, RunError
 from posemill.estimators.fake import FakeEstimator
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.workers import plan_workers
-from posemill.stores.reader import open_run
+from posemill.runs.reader import open_run
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
 RED, GREEN, BLUE = (0, 0, 255), (0, 255, 0), (255, 0, 0)
@@ -409,3 +409,13 @@ def test_a_folder_for_temporary_files_that_was_made_goes_when_it_is_empty(
     (scratch / "notes.txt").write_text("mine")
     extract(config_for(make_tree({"train/b": 2}), "other", temp_dir=scratch))
     assert (scratch / "notes.txt").read_text() == "mine"
+
+
+def test_the_result_of_a_relative_path_can_be_read_from_another_folder(
+    make_tree, config_for, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    summary = extract(config_for(make_tree({"train/a": 2})).replace(out=Path("relative")))
+    monkeypatch.chdir("/")
+    assert len(summary.run) == 1
+    assert str(summary.folder) == "relative"

@@ -11,25 +11,35 @@ import socket
 import subprocess
 import sys
 import time
-import types
-from contextlib import closing
 
 import psutil
 import pytest
-from typer.testing import CliRunner
+from cli_runner import CliRunner
 
-from posemill.api.run_status import follow_log, read_log
-from posemill.cli.app import build_app
+from posemill.commands.line import run_line
+from posemill.commands.runs import follow_log, read_log
 from posemill.errors import RunError
 from posemill.jobs.extract import coordinator
 from posemill.jobs.extract.run import extract
-from posemill.jobs.extract.snapshot import Snapshot, live_note
+from posemill.jobs.extract.snapshot import Snapshot
 from posemill.jobs.extract.status import read_status, stop_run
 from posemill.machine.gpus import Gpu
 from posemill.machine.live_files import Speedometer, read_live, write_live
-from posemill.stores.commits import CommitLog, SplitCounts
-from posemill.stores.lock import RunLock, holder_of
-from posemill.stores.manifest import Manifest
+from posemill.runs.events import (
+    Committed,
+    Finished,
+    Lost,
+    Planned,
+    PlannedClip,
+    PlannedUnit,
+    UnitProgress,
+)
+from posemill.runs.home import RunHome
+from posemill.runs.lock import RunLock, holder_of
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import Manifest
+from posemill.runs.queries import SplitCounts
+from posemill.runs.reader import open_run
 
 SIZES = {"train/a": 21, "dev/d": 9}
 
@@ -75,7 +85,9 @@ def test_a_run_on_another_machine_is_not_stopped_from_here(tmp_path):
 HOLD = """
 import signal, sys, time
 from pathlib import Path
-from posemill.stores.lock import RunLock
+from posemill.runs.lock import RunLock
+from posemill.runs.home import RunHome
+from posemill.runs.log import EventLog
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with RunLock(Path(sys.argv[1])):
     print("held", flush=True)
@@ -154,9 +166,8 @@ def test_a_lock_that_cannot_be_read_is_not_guessed_at(tmp_path, bystander, monke
     assert re.search(said, status.headline())
     with pytest.raises(RunError, match=said):
         stop_run(tmp_path)
-    log = CommitLog(tmp_path)
-    log.set_meta(finished_at="2026")
-    log.close()
+    with EventLog(tmp_path) as events:
+        events.record(Finished("2026"))
     assert read_status(tmp_path).state == "finished"
 
 
@@ -231,8 +242,8 @@ def test_a_run_with_nothing_left_was_finished_when_it_was(make_tree, config_for,
     tree = make_tree(SIZES)
     config = config_for(tree)
     extract(config)
-    with closing(CommitLog(tmp_path / "run")) as log, log.transaction():
-        log.set_meta(finished_at="2020-01-01T00:00:00+00:00")
+    with EventLog(tmp_path / "run") as events:
+        events.record(Finished("2020-01-01T00:00:00+00:00"))
     extract(config)
     assert read_status(tmp_path / "run").finished_at == "2020-01-01T00:00:00+00:00"
     extract(config.replace(retry_failed=True))
@@ -240,8 +251,8 @@ def test_a_run_with_nothing_left_was_finished_when_it_was(make_tree, config_for,
     (tree / "dev" / "d" / "0002.png").write_bytes(b"x")
     first = tmp_path / "other"
     extract(config.replace(out=first))
-    with closing(CommitLog(first)) as log, log.transaction():
-        log.set_meta(finished_at="2020-01-01T00:00:00+00:00")
+    with EventLog(first) as events:
+        events.record(Finished("2020-01-01T00:00:00+00:00"))
     extract(config.replace(out=first, retry_failed=True))  # a frame was tried again
     assert read_status(first).finished_at > "2026"
 
@@ -257,12 +268,12 @@ def test_the_workers_of_each_gpu_are_shown_while_it_runs_here(tmp_path, monkeypa
     gpu = Gpu(1, "A100", "GPU-1", 0.5, 1 << 30, 4 << 30)
     monkeypatch.setattr("posemill.machine.gpus.read_gpus", lambda: [gpu])
     Manifest("holistic-543").write(tmp_path)
-    write_live(tmp_path, {**live_note(Snapshot(())), "workers_on": {"1": [0, 1]}})
+    write_live(tmp_path, {**Snapshot(()).to_json(), "workers_on": {"1": [0, 1]}})
     with RunLock(tmp_path):
         (found,) = read_status(tmp_path).gpus
         assert found.workers == (0, 1)
         assert read_status(tmp_path).to_json()["gpus"][0]["memory_used"] == 1 << 30
-        result = CliRunner().invoke(build_app(), ["status", str(tmp_path)])
+        result = CliRunner().invoke(run_line, ["status", str(tmp_path)])
         assert "GPU 1 A100: 50% busy, 1.0 of 4.0 GB, workers 0, 1\n" in result.stdout
         monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
         assert read_status(tmp_path).gpus == ()
@@ -271,9 +282,12 @@ def test_the_workers_of_each_gpu_are_shown_while_it_runs_here(tmp_path, monkeypa
 
 def test_a_run_on_gpus_leaves_a_note_of_who_is_on_which(make_tree, config_for, tmp_path):
     config = config_for(make_tree(SIZES), num_gpus=2, num_workers_per_gpu=2, task_frames=3)
-    ledger = types.SimpleNamespace(begin_start=lambda: 1, costs_to_do=lambda: [(1, 9.0)] * 9)
-    made = coordinator.Coordinator(tmp_path, ledger, (), config=config, log=None)
-    made.plan(4)
+    clips = (PlannedClip("all", "a", 900),)
+    units = [PlannedUnit(1, start, start + 100, True, False, 100) for start in range(0, 900, 100)]
+    with EventLog(tmp_path) as events:
+        events.record(Planned("run", clips, tuple(units)))
+        made = coordinator.Coordinator(RunHome.at(tmp_path), events, (), config=config, log=None)
+        made.plan(4)
     assert made._workers_on == {"0": [0, 2], "1": [1, 3]}
 
 
@@ -299,18 +313,38 @@ def test_a_snapshot_adds_up_its_splits():
 
 def test_frames_committed_since_the_live_file_are_not_counted_twice(tmp_path):
     Manifest("holistic-543").write(tmp_path)
-    write_live(tmp_path, live_note(Snapshot((SplitCounts("a", 2, 1, 20, 4, 1),), {"a": 8}, 3.0)))
-    log = CommitLog(tmp_path)
-    log.count("a", num_clips=2, frames_known=20, frames_out=10, frames_failed=1)
+    write_live(tmp_path, Snapshot((SplitCounts("a", 2, 1, 20, 4, 1),), {"a": 8}, 3.0).to_json())
+    clips = (PlannedClip("a", "1", 10), PlannedClip("a", "2", 10))
+    lost = (Lost(3, 1, "/1", "corrupt", "it is"),)
+    events = EventLog(tmp_path)
+    events.record(Committed(None, (UnitProgress(None, 1, "a", 0, None, True, 10, lost),), clips))
     with RunLock(tmp_path):
         snapshot = read_status(tmp_path).snapshot
         assert (snapshot.frames_done, snapshot.in_flight) == (13, {"a": 2})
-        log.count("a", frames_out=7)
+        events.record(Committed(None, (UnitProgress(None, 2, "a", 0, None, False, 7),)))
         assert read_status(tmp_path).snapshot.frames_done == 18
-    log.close()
+    events.close()
 
 
 def test_a_broken_live_file_is_ignored(tmp_path):
     assert read_live(tmp_path) == {}
     (tmp_path / "live.json").write_text("{")
     assert read_live(tmp_path) == {}
+
+
+def test_a_finished_run_begun_again_and_not_completed_does_not_say_finished(
+    make_tree, config_for, tmp_path, monkeypatch
+):
+    tree = make_tree({"train/a": 6})
+    (tree / "train" / "a" / "0002.png").write_bytes(b"not a picture")
+    extract(config_for(tree))
+    assert read_status(tmp_path / "run").state == "finished"
+
+    def die(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("posemill.jobs.extract.run._work", die)
+    with pytest.raises(KeyboardInterrupt):
+        extract(config_for(tree, retry_failed=True))
+    assert read_status(tmp_path / "run").state == "stopped"
+    assert not open_run(tmp_path / "run").is_finished

@@ -8,14 +8,14 @@ import os
 import cv2
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from cli_runner import CliRunner
 
-from posemill.cli.app import build_app
+from posemill.commands.line import run_line
 from posemill.errors import RunError
 from posemill.jobs.extract.run import extract
 from posemill.jobs.landmarks import choose_mode
+from posemill.runs.reader import open_run
 from posemill.sources import find_clips
-from posemill.stores.reader import open_run
 
 
 @pytest.fixture
@@ -65,10 +65,10 @@ def test_the_plan_says_it_and_a_dry_run_too(photographs, tmp_path):
     line = "12 pictures stand alone (1 folder: neighbours are not alike) (by a look at 1 of 1"
     command = ["extract", str(photographs), "--out", str(tmp_path / "run"), "--engine", "fake"]
     for more in (["--dry-run"], [], ["--dry-run"]):
-        result = CliRunner().invoke(build_app(), [*command, "--executor", "serial", *more])
+        result = CliRunner().invoke(run_line, [*command, "--executor", "serial", *more])
         assert result.exit_code == 0
         assert line in result.stderr
-    said = CliRunner().invoke(build_app(), [*command, "--mode", "image", "--dry-run"])
+    said = CliRunner().invoke(run_line, [*command, "--mode", "image", "--dry-run"])
     assert line not in said.stderr
 
 

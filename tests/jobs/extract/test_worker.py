@@ -19,6 +19,7 @@ from posemill.jobs.extract.messages import (
     ESTIMATING,
     STARTING,
     WRITING,
+    Broken,
     Fatal,
     Task,
     Unit,
@@ -174,6 +175,34 @@ def test_a_frame_the_engine_fails_at_is_the_only_one_that_is_lost(work, is_chain
     (commit,) = work({"is_chain": is_chain}, settings=mishaps)
     assert summary([commit]) == [(11, [(1, 12, True, 11, [5])])]
     assert "the fake engine was told to fail" in commit.units[0].lost[0].message
+
+
+@pytest.mark.parametrize("is_chain", [False, True])
+def test_an_engine_that_fails_where_it_did_not_before_is_replaced_and_no_frame_is_lost(
+    work, is_chain
+):
+    progress = Progress([0] * NUM_SLOTS)
+    stuck = {"engine_options": {"mishaps": {"ff0000": "stick"}}}  # at frame 5
+    *commits, broken = work(
+        {"is_chain": is_chain}, settings=stuck, piece_frames=4, progress=progress
+    )
+    assert summary(commits) == [(4, [(1, 4, False, 4, [])])]
+    assert broken == Broken(0, (0, 4, ESTIMATING, 0) if not is_chain else (0, 5, ESTIMATING, 0),
+                            "ArithmeticError: the fake engine was told to fail")  # fmt: skip
+    assert progress.wants_recycling
+
+
+def test_an_engine_that_never_worked_blames_no_frame(work, monkeypatch):
+    from posemill.estimators.fake import FakeEstimator
+
+    def fail(*_):
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(FakeEstimator, "estimate", fail)
+    for is_careful in (False, True):
+        (broken,) = work({}, is_careful=is_careful)
+        assert isinstance(broken, Broken)
+        assert broken.place == (-1, -1, STARTING, 0)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from posemill.errors import StorageError
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.run import extract
 from posemill.jobs.frames.run import write_frames
-from posemill.storage import open_storage
-from posemill.storage.objects import ObjectStorage
+from posemill.places import open_storage
+from posemill.places.objects import ObjectStorage
 
 
 class Killed(BaseException):

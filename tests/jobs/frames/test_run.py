@@ -20,9 +20,9 @@ from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import list_failures, read_status
 from posemill.jobs.frames import keeping, places
 from posemill.jobs.frames.run import unused_settings, write_frames
+from posemill.runs.frame_index import read_index
+from posemill.runs.reader import open_run
 from posemill.sources import find_clips
-from posemill.stores.frame_index import read_index
-from posemill.stores.reader import open_run
 from posemill.training.video.index import read_index as read_training_index
 
 
@@ -116,7 +116,7 @@ def test_all_frames_of_a_clip_have_the_size_of_its_first(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "numbers", "fps"),
     [
-        ({"every": 4}, [0, 4, 8, 12, 16, 20, 24, 28], 6.25),
+        ({"stride": 4}, [0, 4, 8, 12, 16, 20, 24, 28], 6.25),
         ({"fps": 5}, [0, 5, 10, 15, 20, 25], 5.0),
         ({"fps": 50}, [*range(30)], 25.0),
     ],
@@ -151,19 +151,19 @@ def test_a_rate_counts_by_the_times_of_the_frames_not_by_their_average(tmp_path)
 
 def test_folders_of_pictures_are_thinned_out_too(make_tree, tmp_path):
     tree = make_tree({"train/a": 7})
-    made = FramesConfig(tree, tmp_path / "out", every=3, format="png", executor="serial")
+    made = FramesConfig(tree, tmp_path / "out", stride=3, format="png", executor="serial")
     (clip,) = read_index(write_frames(made).index)
     assert clip.frame_indices.tolist() == [0, 3, 6]
     assert np.array_equal(pixels_of(clip)[1], read_picture(tree / "train" / "a" / "0003.png"))
-    with pytest.raises(ConfigError, match=r"--fps needs videos: .* use --every"):
+    with pytest.raises(ConfigError, match=r"--fps needs videos: .* use --stride"):
         write_frames(FramesConfig(tree, tmp_path / "rate", fps=5, executor="serial"))
 
 
 def test_a_clip_more_is_named_and_no_other_also_where_fewer_frames_are_kept(make_tree, tmp_path):
     tree = make_tree({"train/a": 7})
-    made = FramesConfig(tree, tmp_path / "out", every=3, executor="serial")
+    made = FramesConfig(tree, tmp_path / "out", stride=3, executor="serial")
     write_frames(made)
-    make_tree({"train/a": 7, "train/b": 2})
+    make_tree({"train/b": 2})  # beside the one that is there
     with pytest.raises(RunError, match=r"was begun with:\n  train/b is new\nput it back.*merge"):
         write_frames(made)
 
@@ -300,8 +300,8 @@ def test_settings_that_contradict_each_other_are_refused(videos, tmp_path):
         FramesConfig(videos, tmp_path, size="340x256", short_side=True)
     with pytest.raises(ConfigError, match=r"size is not given"):
         FramesConfig(videos, tmp_path, short_side=True)
-    with pytest.raises(ConfigError, match=r"fps and every both say which frames"):
-        FramesConfig(videos, tmp_path, fps=5, every=2)
+    with pytest.raises(ConfigError, match=r"fps and stride both say which frames"):
+        FramesConfig(videos, tmp_path, fps=5, stride=2)
     with pytest.raises(ConfigError, match=r"size: expected a side"):
         FramesConfig(videos, tmp_path, size="big")
 
@@ -309,14 +309,14 @@ def test_settings_that_contradict_each_other_are_refused(videos, tmp_path):
 def test_settings_without_effect_are_said(config, videos, make_tree):
     clips = find_clips(videos)
     assert unused_settings(config(pack=True, format="png"), clips) == [
-        "--format png has no effect: a pack holds plain bytes"
+        'format="png" has no effect: a pack holds plain bytes'
     ]
     assert unused_settings(config(format="png", quality=50), clips) == [
-        "--quality 50 has no effect: png loses nothing"
+        "quality=50 has no effect: png loses nothing"
     ]
     pictures = find_clips(make_tree({"a": 3}))
     assert unused_settings(config(decoder="other"), pictures) == [
-        "--decoder other has no effect: there are no videos"
+        'decoder="other" has no effect: there are no videos'
     ]
 
 

@@ -85,6 +85,7 @@ def test_another_key_and_another_number_of_samples_are_another_cache(
 
 
 @pytest.mark.parametrize(("store", "start"), [("mmap", "fork"), ("hdf5", "fork"), ("ram", "spawn")])
+@pytest.mark.usefixtures("warm_children")
 def test_loader_processes_share_a_cache(slow: Slow, tmp_path: Path, store: str, start: str) -> None:
     cache = posemill.cache_dataset(slow, key="k", folder=tmp_path / "c", store=store)
     cache[0]  # this process has files open when the others start
@@ -178,10 +179,10 @@ class Data:
     def __len__(self): return 100000
     def __getitem__(self, i): return np.full((50, 40), i % 5000)
 cache = posemill.cache_dataset(Data(), key="k", folder=sys.argv[1], store=sys.argv[2])
-print("ready", flush=True)
-while True:
-    for i in range(100000):
-        cache[i]
+for i in range(100000):
+    cache[i]
+    if i == 30:
+        print("ready", flush=True)
 """
 
 

@@ -8,18 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
+from cli_runner import CliRunner
 
-from posemill.cli.app import build_app
+from posemill.commands.line import run_line
 from posemill.errors import ConfigError
 from posemill.training.config.presets import MOST_WORKERS
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.config.unused import unused_settings
-from posemill.training.data.batches import Batch
-from posemill.training.loop.precision import choose_device, choose_precision
 from posemill.training.models import build_video_model
-from posemill.training.video.batches import ForwardVideo
+from posemill.training.precision import choose_device, choose_precision
 
 # As the requirement writes them.
 WRITTEN = {
@@ -109,7 +107,7 @@ def test_the_settings_of_the_requirement_are_flags_as_they_are_written(
     words = [command]
     for name, value in settings_of(WRITTEN[preset]).items():
         words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-    result = CliRunner().invoke(build_app(), words)
+    result = CliRunner().invoke(run_line, words)
     assert "next version" not in result.output
     assert "is now" not in result.output
     assert meaning(seen[0].config) == MEANT[preset]
@@ -119,7 +117,7 @@ def test_accumulation_steps_and_max_grad_norm_are_understood_everywhere(tmp_path
     path = tmp_path / "c.toml"
     path.write_text("ims_per_gpu = 16\naccumulation_steps = 4\nmax_grad_norm = 0.5\n")
     words = ["train", "--ims_per_gpu", "16", "--accumulation_steps", "4", "--max_grad_norm", "0.5"]
-    result = CliRunner().invoke(build_app(), [*words, "--show-config", "--json"])
+    result = CliRunner().invoke(run_line, [*words, "--show-config", "--json"])
     assert (result.exit_code, result.stderr) == (0, "")
     from_flags = {row["name"]: row["value"] for row in json.loads(result.stdout)}
     in_python = TrainConfig(ims_per_gpu=16, accumulation_steps=4, max_grad_norm=0.5)
@@ -139,26 +137,26 @@ def test_accumulation_steps_and_max_grad_norm_are_understood_everywhere(tmp_path
 def test_use_fp16_on_a_cpu_is_the_mixed_precision_it_has_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, has_bf16: bool, name: str, reason: str
 ) -> None:
-    module = "posemill.training.loop.precision"
+    module = "posemill.training.precision"
     monkeypatch.setattr(f"{module}.cpu_has_fast_bf16", lambda: has_bf16)
     chosen = choose_precision(TrainConfig(use_fp16=True).precision, choose_device("cpu"))
     assert (chosen.name, chosen.reason, chosen.is_slow) == (name, reason, False)
     words = ["train", "--use_fp16", "--device", "cpu", "--show-config", "--json"]
-    result = CliRunner().invoke(build_app(), words)
+    result = CliRunner().invoke(run_line, words)
     assert (result.exit_code, result.stderr) == (0, "")
     rows = {row["name"]: row for row in json.loads(result.stdout)}
     assert rows["precision"]["value"] == name
     assert rows["precision"]["source"] == f"machine: {reason}"
-    off = CliRunner().invoke(build_app(), ["train", "--no-use-fp16", "--show-config"])
+    off = CliRunner().invoke(run_line, ["train", "--no-use-fp16", "--show-config"])
     assert 'precision = "fp32" ' in off.stdout
 
 
 def test_eval_scales_is_a_setting_of_video_and_says_what_else_there_is() -> None:
-    said = CliRunner().invoke(build_app(), ["train", "--eval_scales", "0.5,1", "--show-config"])
+    said = CliRunner().invoke(run_line, ["train", "--eval_scales", "0.5,1", "--show-config"])
     assert "eval_scales = [0.5, 1.0]" in said.stdout
     config = TrainConfig(eval_scales=[0.5, 1])
     assert unused_settings(config, has_dev=True) == [
-        "--eval-scales [0.5, 1.0] has no effect: only video is evaluated at several sizes; "
+        'eval_scales="[0.5, 1.0]" has no effect: only video is evaluated at several sizes; '
         "--eval-every says how often"
     ]
     with pytest.raises(ConfigError, match=r"eval_scales: expected shares from 0\.25 to 4"):
@@ -172,18 +170,21 @@ def test_videos_are_evaluated_at_several_sizes_and_trained_at_one() -> None:
     model = build_video_model("tsn", num_classes=3, num_frames=2)
     frames = torch.randint(0, 255, (2, 2, 48, 48, 3), dtype=torch.uint8)
     lengths = torch.tensor([2, 2])
-    batch = Batch(
-        (frames, torch.empty(2, 0), lengths), lengths=lengths, targets=torch.tensor([0, 1]),
-        target_lengths=torch.ones(2), indices=torch.arange(2), weights=torch.ones(2),
-    )  # fmt: skip
     model.eval()
     sizes: list[int] = []
-    model.register_forward_pre_hook(lambda _, given: sizes.append(given[0].shape[-1]))
-    several = ForwardVideo([0.75, 1.0])(model, batch)
+    network: Any = model.backbone
+    network.register_forward_pre_hook(lambda _, given: sizes.append(given[0].shape[-1]))
+
+    def said(*scales: float) -> Any:
+        model.eval_scales = scales
+        return model(frames, lengths)
+
+    several = said(0.75, 1.0)
     assert sizes == [36, 48]
-    one, small = ForwardVideo([1.0])(model, batch), ForwardVideo([0.75])(model, batch)
+    one, small = said(1.0), said(0.75)
     torch.testing.assert_close(several.exp(), (one.exp() + small.exp()) / 2)
-    torch.testing.assert_close(one, ForwardVideo()(model, batch).log_softmax(-1))
+    torch.testing.assert_close(one, said().log_softmax(-1))
     sizes.clear()
-    ForwardVideo([0.75, 1.0])(model.train(), batch)
+    model.train()
+    said(0.75, 1.0)
     assert sizes == [48]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,13 +9,20 @@ import pytest
 
 from posemill.errors import ConfigError
 from posemill.training.config.presets import PRESETS, loader_workers, preset_values
-from posemill.training.config.resolve import Resolved, read_config, resolve_config
+from posemill.training.config.resolve import (
+    Resolved,
+    read_config,
+    resolve_config,
+    resolve_made,
+    with_data_kind,
+)
 from posemill.training.config.run_settings import SpeedSettings
 from posemill.training.config.train_config import FIELDS, TrainConfig
 
 # Default, least, most, choices of every setting. Those of presets are in test_presets.
 FACTS = {
     "data": ("", None, None, ()),
+    "data_kind": ("auto", None, None, ()),
     "labels": ("", None, None, ()),
     "task": ("classify", None, None, ("classify", "ctc")),
     "train_split": ("train", None, None, ()),
@@ -130,7 +138,8 @@ def test_names_of_other_programs_and_of_earlier_versions_have_their_place() -> N
     }  # fmt: skip
     own = {name: (field.group, field.name) for name, field in FIELDS.items() if name != field.name}
     assert own == {
-        "data": ("data", "path"), "model": ("model", "name"), "model_options": ("model", "options"),
+        "data": ("data", "path"), "data_kind": ("data", "kind"),
+        "model": ("model", "name"), "model_options": ("model", "options"),
         **{name: ("augmentation", name.removeprefix("augment_"))
            for name in FACTS if name.startswith("augment_")},
         **{name: ("video", name.removeprefix("video_"))
@@ -188,10 +197,40 @@ def test_two_of_pass_batch_and_accumulation_make_the_third(
 def test_accumulation_of_video_goes_by_the_presets_of_video(tmp_path: Path) -> None:
     (tmp_path / "a.mp4").touch()
     for data, batch in ((str(tmp_path), 32), ("", 64)):
-        assert TrainConfig(data=data, accumulation_steps=2).batch_size == batch
-        assert (
-            TrainConfig(data=data, preset="extreme", accumulation_steps=1).batch_size == 2 * batch
-        )
+        for preset, steps in (("balanced", 2), ("extreme", 1)):
+            given = {"data": data, "preset": preset, "accumulation_steps": steps}
+            expected = batch * (2 if preset == "extreme" else 1)
+            assert resolve_config(None, given).config.batch_size == expected
+            assert with_data_kind(TrainConfig(**given)).batch_size == expected
+    told = TrainConfig(data="nowhere", data_kind="video", accumulation_steps=2)
+    assert (told.batch_size, told.model.name) == (32, "tsm")
+
+
+def test_making_a_configuration_does_not_look_at_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.mp4").touch()
+
+    def refuse(*_: object, **__: object) -> bool:
+        raise AssertionError("the disk was looked at")
+
+    with monkeypatch.context() as patch:
+        for name in ("is_file", "is_dir", "exists", "stat", "glob"):
+            patch.setattr(Path, name, refuse)
+        patch.setattr(os, "walk", refuse)
+        made = TrainConfig(data=str(tmp_path), preset="extreme").replace(lr=0.5)
+        assert (made.data.kind, made.micro_batch) == ("auto", 128)
+    known = with_data_kind(made)
+    assert (known.data.kind, known.micro_batch, known.lr) == ("video", 64, 0.5)
+    assert resolve_made(made).sources["data_kind"] == "default: by what the path holds"
+    resolved = resolve_config(None, {"data": str(tmp_path)})
+    assert (resolved.config.data.kind, resolved.config.model.name) == ("video", "tsm")
+    assert (resolved.sources["data_kind"], resolved.sources["model"]) == (
+        "default: by what the path holds",
+        "preset",
+    )
+    said = resolve_config(None, {"data": str(tmp_path), "data_kind": "keypoints"})
+    assert (said.config.micro_batch, said.sources["data_kind"]) == (32, "flag")
 
 
 def test_a_misspelt_field_names_the_near_one(tmp_path: Path) -> None:
@@ -218,7 +257,7 @@ def test_a_misspelt_field_names_the_near_one(tmp_path: Path) -> None:
         ("preset", "balance", r"preset: expected .*; did you mean 'balanced'\?"),
         ("epochs", 0, "epochs: expected at least 1, got 0"),
         ("epochs", "ten", "epochs: expected int, got 'ten'"),
-        ("lr", float("nan"), "lr: expected at least 0, got nan"),
+        ("lr", float("nan"), "lr: expected a finite number, got nan"),
         ("resume", 1, "resume: expected bool, got 1"),
         ("batch_size", True, "batch_size: expected int, got True"),
         ("dev_fraction", 2.0, "dev_fraction: expected 0 to 0.9, got 2.0"),
@@ -269,7 +308,7 @@ def test_a_configuration_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     path.write_text(Resolved.of(config).to_toml(), encoding="utf-8")
     assert TrainConfig(**read_config(path)) == config
     resolved = resolve_config(path)
-    assert resolved.config.replace(workers=-1) == config
+    assert resolved.config.replace(workers=-1, data_kind="auto") == config
     assert "# file" in resolved.to_toml()
 
 
@@ -407,7 +446,7 @@ def test_groups_are_tables_in_the_file_and_attributes_in_python(tmp_path: Path) 
         data={"path": Path("d")}, model={"name": "mlp", "options": {"width": 8}},
         augmentation={"rotate": 3}, optimisation={"lr": 1},
     )  # fmt: skip
-    assert flat == nested == config.replace(workers=-1)
+    assert flat == nested == config.replace(workers=-1, data_kind="auto")
 
 
 def test_a_configuration_of_the_first_version_is_still_read(tmp_path: Path) -> None:

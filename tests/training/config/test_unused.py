@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from posemill.errors import ConfigError
+from posemill.messages import Flags, render
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.config.unused import refuse_other_kind, unused_settings
+from posemill.training.config.unused import refuse_other_kind
+from posemill.training.config.unused import unused_settings as find_unused
+
+
+def unused_settings(*arguments: Any, **options: Any) -> list[str]:
+    """What a shell shows of the notes; lists without their quotes."""
+    notes = [render(note, flags=Flags()) for note in find_unused(*arguments, **options)]
+    return [note.replace("'[", "[").replace("]'", "]") for note in notes]
 
 
 def test_a_setting_that_was_given_and_has_no_effect_is_named_with_its_reason() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import fields
 from itertools import chain
@@ -12,20 +13,17 @@ from small_sets import make_set
 from posemill.training.data.augment import Augment
 from posemill.training.data.batches import (
     Batch,
-    BatchMaker,
     BucketSampler,
     Draw,
-    collate,
     make_loader,
-    share_of,
 )
-from posemill.training.data.datasets import KeypointSet, Sample
+from posemill.training.data.keypoint_clips import KeypointClips, Sample, collate, share_of
 
 RNG = np.random.default_rng(0)
 LENGTHS = RNG.integers(3, 30, 53)
 
 
-def make_clips(lengths: np.ndarray = LENGTHS) -> KeypointSet:
+def make_clips(lengths: np.ndarray = LENGTHS) -> KeypointClips:
     samples = [
         Sample(RNG.random((n, 4, 2)).astype(np.float32), RNG.random((n, 4)) > 0.1, i % 3)
         for i, n in enumerate(lengths)
@@ -79,13 +77,15 @@ def test_a_batch_goes_to_its_device_and_into_locked_memory_whole() -> None:
 
     names = [field.name for field in fields(Batch)]
     assert len(names) == 6
-    batch = Batch(**dict.fromkeys(names, Tensor()))  # type: ignore[arg-type]
+    batch = Batch(**{name: Tensor() for name in names})  # type: ignore[arg-type]
     batch.inputs = (Tensor(), (Tensor(), Tensor()))  # two streams: tuples in a tuple
     moved = vars(batch.to("there", non_blocking=True))
     assert moved.pop("inputs") == ("moved", ("moved", "moved"))
     assert moved == dict.fromkeys(names[1:], "moved")
     assert calls == [("there", True)] * 8
+    batch.lengths = batch.targets  # as lengths are among the inputs: moved once
     batch.to("there")
+    assert len(calls) == 8 + 7
     assert calls[-1] == ("there", False)
     pinned = vars(batch.pin_memory())
     assert pinned.pop("inputs") == ("pinned", ("pinned", "pinned"))
@@ -118,12 +118,14 @@ def test_batch_sizes_take_turns_and_the_same_clips_come_in_any_number_of_process
 def test_a_share_of_the_frames_is_taken_evenly_from_a_drawn_place_on() -> None:
     numbers = np.arange(8, dtype=np.float32)[:, None, None]
     clips = make_set([Sample(numbers, np.ones((8, 1), bool), 0)] * 2, ["a"])
-    maker = BatchMaker(clips, time_share=0.25)
+    maker = dataclasses.replace(clips, time_share=0.25)
     seen = {tuple(maker[Draw(0, epoch)].inputs[0].flatten().tolist()) for epoch in range(40)}
     assert seen == {(start, start + 4) for start in range(4)}
     assert maker[Draw(0, 3)].inputs[0].equal(maker[Draw(0, 3)].inputs[0])
     assert share_of([1, 2, 5, 30], 0.25).tolist() == [1, 1, 1, 8]
-    halved = BatchMaker(clips, lambda points, mask, _: (points * 2, mask), time_share=0.5)
+    halved = dataclasses.replace(
+        clips, augment=lambda points, mask, _: (points * 2, mask), time_share=0.5
+    )
     assert halved[Draw(0)].inputs[0].flatten().diff().tolist() == [4, 4, 4]
 
 
@@ -131,12 +133,12 @@ def test_a_draw_is_of_the_first_epoch_and_counts_unless_said() -> None:
     assert Draw(3) == (3, 0, 1.0, 0)
 
 
-def test_a_maker_has_the_clips_of_its_set() -> None:
+def test_a_batch_has_the_clips_of_its_set() -> None:
     clips = make_clips(LENGTHS[:3])
-    maker = BatchMaker(clips)
+    maker = clips
     assert len(maker) == 3
     assert (maker.augment, maker.seed) == (None, 0)
-    np.testing.assert_array_equal(maker[Draw(1)].inputs[0][0], clips[1].points)
+    np.testing.assert_array_equal(maker[Draw(1)].inputs[0][0], clips.sample(1).points)
 
 
 def test_a_rank_without_a_clip_fills_up_with_one_that_does_not_count() -> None:
@@ -174,7 +176,7 @@ def test_the_usual_sampler_sorts_within_32_batches() -> None:
 
 
 def test_loaders_keep_batches_ready_in_processes_that_stay() -> None:
-    maker, sampler = BatchMaker(make_clips(LENGTHS[:3])), BucketSampler(LENGTHS[:3], 2)
+    maker, sampler = make_clips(LENGTHS[:3]), BucketSampler(LENGTHS[:3], 2)
     alone = make_loader(maker, sampler)
     assert (alone.num_workers, alone.pin_memory) == (0, False)
     loader = make_loader(maker, sampler, num_workers=2)
@@ -187,7 +189,7 @@ def test_a_loader_process_computes_with_one_thread(monkeypatch: pytest.MonkeyPat
     asked: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    loader = make_loader(BatchMaker(make_clips()), BucketSampler(LENGTHS, 8), num_workers=1)
+    loader = make_loader(make_clips(), BucketSampler(LENGTHS, 8), num_workers=1)
     assert loader.worker_init_fn is not None
     loader.worker_init_fn(0)
     assert (asked, os.environ["OMP_NUM_THREADS"]) == ([1], "1")
@@ -272,7 +274,7 @@ def test_nothing_to_draw_from_is_refused() -> None:
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_augmentation_does_not_depend_on_workers_or_batches(num_workers: int) -> None:
     clips = make_clips(LENGTHS[:12])
-    maker = BatchMaker(clips, Augment(rotate=20, noise=0.1, time_warp=0.3), seed=5)
+    maker = dataclasses.replace(clips, augment=Augment(rotate=20, noise=0.1, time_warp=0.3), seed=5)
     sampler = BucketSampler(clips.lengths, 4, seed=1)
     sampler.set_position(3)
     loader = make_loader(maker, sampler, num_workers=num_workers)
@@ -291,7 +293,7 @@ def test_a_loader_draws_nothing_from_the_global_generator() -> None:
     clips = make_clips()
     torch.manual_seed(0)
     state = torch.get_rng_state()
-    list(make_loader(BatchMaker(clips), BucketSampler(clips.lengths, 8)))
+    list(make_loader(clips, BucketSampler(clips.lengths, 8)))
     assert torch.equal(torch.get_rng_state(), state)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posemill.training.data.folds import assign_folds, pick_share
+from posemill.training.data.labels import assign_folds, pick_share
 
 LABELS = ["a"] * 20 + ["b"] * 10 + ["c"] * 5
 

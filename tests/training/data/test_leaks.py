@@ -12,7 +12,7 @@ import pytest
 
 from posemill.errors import ConfigError, TrainingError
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.folds import assign_group_folds
+from posemill.training.data.labels import assign_group_folds
 from posemill.training.data.leaks import nearest_shares
 from posemill.training.launch.start import train
 from posemill.training.tasks.building import build_workload
@@ -177,8 +177,8 @@ def test_copied_pictures_are_found(pictures: Path, tmp_path: Path) -> None:
 
 def test_groups_go_with_their_clips(tmp_path: Path) -> None:
     settings = write_clips(tmp_path / "clips", column="person")
-    clips: Any = build_workload(TrainConfig(**settings)).train.batches
-    assert clips.clips.groups.column == "person"
-    assert clips.clips.select([1, 2]).groups.values == ("b", "c")
-    assert dataclasses.replace(clips.clips, groups=type(clips.clips.groups)()).select([1]).groups \
+    clips: Any = build_workload(TrainConfig(**settings)).train
+    assert clips.groups.column == "person"
+    assert clips.select([1, 2]).groups.values == ("b", "c")
+    assert dataclasses.replace(clips, groups=type(clips.groups)()).select([1]).groups \
         .values == ()  # fmt: skip

@@ -10,18 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_sets import make_set
+import torch
+from small_sets import BareClips, make_set
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data import loaders
-from posemill.training.data.batches import BatchMaker
-from posemill.training.data.datasets import Sample
+from posemill.training.data.keypoint_clips import KeypointClips, Sample
 from posemill.training.data.loaders import EpochLoader
-from posemill.training.loop.distributed import World
-from posemill.training.tasks.workload import Split
+from posemill.training.runtime import Runtime
 
 
-class ThreadNotes(BatchMaker):
+class ThreadNotes(KeypointClips):
     """Notes which threads make batches."""
 
     def __getitems__(self, draws: Any) -> Any:
@@ -39,10 +38,13 @@ def make_loader(*, in_thread: bool, num_workers: int = 0) -> EpochLoader:
         for i in range(11)
     ]
     clips = make_set(samples, ["a"])
-    config = TrainConfig(data="d", labels="l", batch_size=4, micro_batch=4, num_workers=num_workers)
+    mode = "multi_thread" if in_thread else "single"
+    config = TrainConfig(
+        data="d", labels="l", batch_size=4, micro_batch=4, num_workers=num_workers, mode=mode
+    )
     THREADS.clear()
-    split = Split(ThreadNotes(clips), np.array([len(each.points) for each in samples]))
-    return EpochLoader(split, config, World(), shuffle=True, in_thread=in_thread)
+    split = ThreadNotes(**vars(clips))
+    return EpochLoader(split, config, Runtime(), shuffle=True)
 
 
 @pytest.fixture
@@ -58,9 +60,9 @@ def test_the_settings_of_loading_are_handed_on(
     made: dict[str, Any], workers: int, found: int
 ) -> None:
     config = TrainConfig(workers=workers, persistent_workers=False, prefetch_factor=5, seed=3,
-                         batch_size=4, micro_batch=2)  # fmt: skip
-    split: Any = Split(None, np.arange(9))  # type: ignore[arg-type]
-    loader = EpochLoader(split, config, World(), shuffle=False, pins=True, in_thread=True)
+                         batch_size=4, micro_batch=2, pin_memory=True)  # fmt: skip
+    split = BareClips(9)
+    loader = EpochLoader(split, config, Runtime(device=torch.device("cuda")), shuffle=False)
     assert made == {
         "num_workers": found, "pin_memory": True, "persistent_workers": False, "prefetch_factor": 5,
     }  # fmt: skip
@@ -68,7 +70,7 @@ def test_the_settings_of_loading_are_handed_on(
     sampler = loader.sampler
     assert (sampler.batch_sizes, sampler.micro_batch_sizes, sampler.seed) == ((4,), (2,), 3)
     assert (sampler.shuffle, sampler.bucket_batches) == (False, 32)
-    plain = EpochLoader(split, config.replace(bucket_by_length=False), World(), shuffle=True)
+    plain = EpochLoader(split, config.replace(bucket_by_length=False), Runtime(), shuffle=True)
     assert made["pin_memory"] is False
     assert plain._ahead == 0
     assert (plain.sampler.shuffle, plain.sampler.bucket_batches) == (True, 0)

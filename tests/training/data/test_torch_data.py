@@ -11,8 +11,8 @@ from posemill.errors import TrainingError
 from posemill.formats import get_format
 from posemill.formats.shared.contract import Recipe
 from posemill.records import PoseClip
-from posemill.stores.manifest import Manifest
-from posemill.stores.writer import RunWriter
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402
@@ -87,6 +87,7 @@ def test_batches_are_padded_with_missing_points(path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.usefixtures("warm_children")
 def test_loader_workers_read_the_same(path: Path, start: str) -> None:
     if start == "spawn" and path.suffix == ".npz":
         pytest.skip("one spawned loader is enough: a run is the harder case")

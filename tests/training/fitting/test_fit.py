@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, Weighte
 
 import posemill
 from posemill.errors import ConfigError, TrainingError
-from posemill.training.runs.run_folder import RunFolder
+from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.status import read_train_status
 
 Fit = Callable[..., Any]
@@ -106,7 +106,7 @@ def test_a_folder_that_cannot_be_made_and_torchrun_ask_for_out(
     (tmp_path / "runs").touch()
     with pytest.raises(ConfigError, match=r"out: cannot make .*fit1 .*; give the folder of the"):
         fit(linear(), line)
-    monkeypatch.setattr("posemill.training.fitting.fit.under_torchrun", lambda: True)
+    monkeypatch.setattr("posemill.training.launch.fit.under_torchrun", lambda: True)
     with pytest.raises(ConfigError, match="the processes of torchrun have to agree on it"):
         fit(linear(), line)
 
@@ -137,6 +137,7 @@ def test_dicts_streams_loaders_and_collate_functions_give_the_same_model(
     assert "batch_size = 6" in toml, "the loader's"
 
 
+@pytest.mark.usefixtures("warm_children")
 def test_processes_fit_the_same_model_as_one(fit: Fit, line: TensorDataset) -> None:
     models, results = [], []
     for mode in ("single", "multi_process"):
@@ -209,9 +210,7 @@ def test_own_optimizers_and_schedulers_are_used_and_their_settings_said(
     result = fit(linear(), line, optimizer=build, scheduler=halve, epochs=3, lr=0.7)
     rates = [row["lr"] for row in RunFolder(result.out).read_metrics()]
     assert rates == [0.05, 0.025, 0.0125]
-    assert any(
-        "--lr 0.7 has no effect: fit() is given its opt" in n for n in result.summary["notes"]
-    )
+    assert any("lr=0.7 has no effect: fit() is given its opt" in n for n in result.summary["notes"])
     model = linear()
     optimizer = build(model)
     fit(model, line, optimizer=optimizer, scheduler=halve(optimizer), epochs=3)

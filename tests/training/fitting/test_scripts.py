@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("warm_children")
+
 SCRIPT = """
 import sys
 
@@ -15,7 +19,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import posemill
-from posemill.training.launch import probe
+from posemill.training.tuning import probe
 
 probe._PAYS_AFTER_SECONDS = 0.0  # several processes are tried at once
 
@@ -65,7 +69,7 @@ def test_processes_go_on_with_a_model_whose_class_is_in_the_script(tmp_path: Pat
     assert ended.returncode == 0, ended.stderr
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 4
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert facts["identity"] == {"class": "__main__.Net"}
+    assert facts["identity"] == {"kind": "own", "class": "__main__.Net"}
 
 
 def test_a_script_that_trains_when_it_is_imported_trains_in_one_process_with_auto(

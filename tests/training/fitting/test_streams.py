@@ -16,9 +16,9 @@ from torch.utils.data import (
 )
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.fitting.data_sets import ReadData, settings_of_loader
 from posemill.training.fitting.streams import SampleStream, take_apart
-from posemill.training.loop.distributed import World
+from posemill.training.fitting.workload import ReadData, settings_of_loader
+from posemill.training.runtime import Runtime
 
 NUMBERS = TensorDataset(torch.arange(10.0), torch.arange(10.0))
 QUIET: dict[str, Any] = {"workers": 0, "progress": False}
@@ -48,7 +48,7 @@ def read(
     samples: Any,
     *,
     steps: int = 0,
-    world: World | None = None,
+    runtime: Runtime | None = None,
     epochs: tuple[int, int] = (0, 1),
     start_step: int = 0,
     train: bool = True,
@@ -58,10 +58,9 @@ def read(
     config = TrainConfig(**{"batch_size": 4, "micro_batch": 4, **QUIET, **settings})
     split = ReadData(None, steps, config).split("train_set" if train else "val_set", samples)
     assert split.stream is not None
-    loader = split.stream.open(config, world or World(), is_training=train, pins=False,
-                               in_thread=False)  # fmt: skip
+    loader = split.stream.open(config, runtime or Runtime(), is_training=train)  # fmt: skip
     found = loader.batches(*epochs, start_step=start_step)
-    return [batch.values[0].tolist() if batch.counts else [] for batch in found]
+    return [batch.inputs[0].tolist() if batch.weights[0] else [] for batch in found]
 
 
 def test_an_iterable_is_cut_into_steps_epoch_by_epoch() -> None:
@@ -87,10 +86,12 @@ def test_steps_per_epoch_begin_again_where_the_data_ends() -> None:
 
 
 def test_processes_share_every_step_of_an_iterable() -> None:
-    one, other = (read(Counted(9), world=World(rank, 2), micro_batch=2) for rank in range(2))
+    one, other = (read(Counted(9), runtime=Runtime(rank, 2), micro_batch=2) for rank in range(2))
     assert one == [[0, 2], [4, 6], [8]]
     assert other == [[1, 3], [5, 7], []], "the last one only fills up"
-    parts = [read(Numbers(9), world=World(rank, 2), micro_batch=2, train=False) for rank in (0, 1)]
+    parts = [
+        read(Numbers(9), runtime=Runtime(rank, 2), micro_batch=2, train=False) for rank in (0, 1)
+    ]
     assert sorted(x for part in parts for batch in part for x in batch) == list(range(9))
 
 
@@ -152,7 +153,7 @@ def test_a_ready_loader_is_used_as_it_is_and_its_draws_follow_from_the_seed() ->
 
 def test_ranks_take_turns_in_evaluating_a_ready_loader() -> None:
     loader = DataLoader(NUMBERS, batch_size=4, drop_last=True)
-    parts = [read(loader, world=World(rank, 2), train=False) for rank in range(2)]
+    parts = [read(loader, runtime=Runtime(rank, 2), train=False) for rank in range(2)]
     assert parts == [[[0, 1, 2, 3]], [[4, 5, 6, 7]]]
 
 
@@ -162,7 +163,7 @@ def test_a_larger_batch_accumulates_batches_of_a_ready_loader() -> None:
     data = ReadData(None, 0, config)
     split = data.split("train_set", loader)
     assert split.stream is not None
-    opened = split.stream.open(config, World(), is_training=True, pins=False, in_thread=False)
+    opened = split.stream.open(config, Runtime(), is_training=True)
     assert opened.num_steps == 3
     assert [opened.num_micro_batches(step) for step in range(3)] == [2, 2, 1]
     assert data.notes == [
@@ -195,7 +196,6 @@ def test_wrong_data_is_named() -> None:
     with pytest.raises(ValueError, match="cannot tell how many samples a batch of the DataLoader"):
         read(texts)
     empty = SampleStream(Numbers(0), "train_set", None, 3)
-    loader = empty.open(TrainConfig(**QUIET), World(), is_training=True, pins=False,
-                        in_thread=False)  # fmt: skip
+    loader = empty.open(TrainConfig(**QUIET), Runtime(), is_training=True)  # fmt: skip
     with pytest.raises(ValueError, match="but it gave 0"):
         next(loader.batches())

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import TensorDataset
 
-from posemill.training.fitting.trial import describe
+from posemill.training.launch.trial import describe
 
 Fit = Callable[..., Any]
 

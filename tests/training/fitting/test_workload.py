@@ -9,8 +9,7 @@ from torch import nn
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
-from posemill.training.fitting.batches import UserBatch
-from posemill.training.fitting.workload import FitOptions, LossOfSum, make_user_workload
+from posemill.training.fitting.workload import FitOptions, make_user_workload
 
 
 class Samples(list[tuple[torch.Tensor, torch.Tensor]]):
@@ -27,22 +26,6 @@ def make(model: Any, data: Any, **options: Any) -> Any:
                               TrainConfig())  # fmt: skip
 
 
-def test_a_mean_becomes_a_sum_and_what_fills_up_counts_nothing() -> None:
-    batch = UserBatch((torch.tensor([1.0, 5.0]),), [0, 1])
-    output = torch.zeros(2)
-    total, count = LossOfSum(nn.L1Loss())(output, batch)
-    assert (float(total), count) == (6.0, 2.0)
-    total, count = LossOfSum(lambda o, t: ((t - o).sum(), 7))(output, batch)
-    assert (float(total), count) == (6.0, 7)
-    batch.counts = False
-    total, count = LossOfSum(nn.L1Loss())(output, batch)
-    assert (float(total), count) == (0.0, 0.0)
-    with pytest.raises(ValueError, match=r"loss: expected the mean .* got \(2,\)"):
-        LossOfSum(nn.L1Loss(reduction="none"))(output, batch)
-    with pytest.raises(ValueError, match=r"loss: expected the mean .* got float"):
-        LossOfSum(lambda o, t: 3.0)(output, batch)
-
-
 def test_a_workload_holds_a_copy_of_the_model_and_the_lengths_of_the_samples() -> None:
     model = nn.Linear(1, 1)
     workload = make(model, (PAIRS, list(PAIRS)))
@@ -50,19 +33,20 @@ def test_a_workload_holds_a_copy_of_the_model_and_the_lengths_of_the_samples() -
     assert torch.equal(next(workload.model.parameters()), model.weight)
     np.testing.assert_array_equal(workload.train.lengths, [5, 7])
     np.testing.assert_array_equal(workload.val.lengths, [1, 1])
-    assert (workload.val.scorer.main, workload.val.scorer.higher_is_better) == ("loss", False)
-    assert workload.identity == {"class": "torch.nn.modules.linear.Linear"}
-    batch = workload.train.batches[Draw(0)]
-    assert torch.equal(workload.forward(workload.model, batch), workload.model(batch.values[0]))
+    assert (workload.task.main, workload.task.higher_is_better) == ("loss", False)
+    assert workload.identity == {"kind": "own", "class": "torch.nn.modules.linear.Linear"}
+    batch = workload.train[Draw(0)]
+    said = workload.task.call(workload.model, batch)
+    assert torch.equal(said, workload.model(batch.inputs[0]))
 
 
 def test_the_first_metric_chooses_unless_another_is_named() -> None:
     metrics = {"a": torch.dist, "b": (torch.dist, "min")}
     model, data = nn.Linear(1, 1), (PAIRS, PAIRS)
-    assert make(model, data, metrics=metrics).val.scorer.main == "a"
-    scorer = make(model, data, metrics=metrics, choose_by="b").val.scorer
-    assert (scorer.main, scorer.higher_is_better) == ("b", False)
-    assert make(model, data, metrics=metrics, choose_by="loss").val.scorer.main == "loss"
+    assert make(model, data, metrics=metrics).task.main == "a"
+    task = make(model, data, metrics=metrics, choose_by="b").task
+    assert (task.main, task.higher_is_better) == ("b", False)
+    assert make(model, data, metrics=metrics, choose_by="loss").task.main == "loss"
     with pytest.raises(ValueError, match="choose_by: expected one of a, b, loss, got 'c'"):
         make(model, data, metrics=metrics, choose_by="c")
     with pytest.raises(ValueError, match="metrics are of the val_set: give one, or leave a, b out"):

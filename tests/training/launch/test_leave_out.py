@@ -9,18 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from cli_runner import CliRunner
 
-from posemill.cli.app import build_app
+from posemill.commands.line import run_line
 from posemill.errors import ConfigError, TrainingError
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.datasets import read_labelled
+from posemill.training.data.keypoint_clips import read_labelled
 from posemill.training.launch.leave_out import LeftOut, count_groups
 from posemill.training.launch.start import train
 from posemill.training.launch.sweep import make_job
 from posemill.training.launch.sweep_status import read_sweep_status
 from posemill.training.runs.inference import evaluate
+
+pytestmark = pytest.mark.usefixtures("warm_children")
 
 as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
 
@@ -63,7 +65,7 @@ def test_each_person_is_scored_by_a_model_that_never_saw_them(
              "--normalize", "none", "--workers", 0, "--leave-out", "signer",
              "--out", out]  # fmt: skip
     monkeypatch.setenv("COLUMNS", "200")
-    result = CliRunner().invoke(build_app(), ["train", *map(str, flags)])
+    result = CliRunner().invoke(run_line, ["train", *map(str, flags)])
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines() if line[0].isalpha()]
     assert [line[0] for line in lines] == ["without", "ann", "bo", "cy", "mean", "worst"]
@@ -78,19 +80,19 @@ def test_each_person_is_scored_by_a_model_that_never_saw_them(
     assert evaluate(run, split="test")["accuracy"] == 1.0, "the same clips again"
     ids = json.loads((run / "run.json").read_text())
     assert ids["identity"]["num_classes"] == 3, "the others' classes, odd among them"
-    shown = CliRunner().invoke(build_app(), ["status", str(out)])
+    shown = CliRunner().invoke(run_line, ["status", str(out)])
     assert shown.exit_code == 0, shown.output
     assert "2/2 trainings done" in shown.stdout
     for command in ("logs", "stop"):
-        assert CliRunner().invoke(build_app(), [command, str(out)]).exit_code == 0
+        assert CliRunner().invoke(run_line, [command, str(out)]).exit_code == 0
     before = (run / "summary.json").stat().st_mtime_ns
-    again = CliRunner().invoke(build_app(), ["train", *map(str, flags), "--json"])
+    again = CliRunner().invoke(run_line, ["train", *map(str, flags), "--json"])
     assert json.loads(again.stdout)["mean"] == 1.0
     assert (run / "summary.json").stat().st_mtime_ns == before, "what is done is not run again"
     (run / "summary.json").unlink()
     again = read_sweep_status(out).next_command()
     assert again == f"posemill train {out}/leave_out.toml --out {out}"
-    result = CliRunner().invoke(build_app(), again.split()[1:])
+    result = CliRunner().invoke(run_line, again.split()[1:])
     assert result.exit_code == 0, result.output
     assert (run / "summary.json").is_file()
 

@@ -15,8 +15,9 @@ import posemill
 from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.start import load_model, run_training, train
+from posemill.training.launch.start import run_training, train
 from posemill.training.loop.evaluation import Evaluation
+from posemill.training.runs.inference import load_model
 from posemill.training.tasks.building import build_workload
 from posemill.training.tasks.workload import Workload
 
@@ -37,7 +38,7 @@ def test_a_training_needs_data_and_a_folder(settings: Settings, tmp_path: Path) 
 HOLD = """
 import sys
 from pathlib import Path
-from posemill.training.runs.live import hold
+from posemill.training.record.live import hold
 with hold(Path(sys.argv[1]), what="training"):
     print("held", flush=True)
     sys.stdin.read()
@@ -116,7 +117,7 @@ def test_without_any_dev_split_it_is_said_that_nothing_is_scored(
     assert result.scores == {}
     assert result.summary["notes"] == [
         "no dev split: nothing is scored during the training, and the last weights count",
-        "--patience 2 has no effect: there is no dev split to stop by",
+        "patience=2 has no effect: there is no dev split to stop by",
     ]
 
 
@@ -136,7 +137,7 @@ def test_without_a_bar_notes_mode_and_epochs_are_said(
 ) -> None:
     train(settings(progress=False, epochs=2, eval_every=2, momentum=0.5, resume=True))
     said = " ".join(capsys.readouterr().err.split())
-    assert "note: --momentum 0.5 has no effect: optimizer adamw has none" in said
+    assert "note: momentum=0.5 has no effect: optimizer adamw has none" in said
     assert "has no checkpoint to go on from: the training begins anew" in said
     assert "mode single, 1 x 1 threads: asked for" in said
     assert "epoch 1: loss " in said
@@ -186,7 +187,7 @@ def test_plateau_lowers_the_learning_rate_where_the_score_stands_still(
     monkeypatch.setattr("posemill.training.loop.trainer.evaluate_split", scores)
     fields = settings(epochs=7, scheduler="plateau", step_gamma=0.5, plateau_patience=2, lr=0.01,
                       warmup_epochs=0, test_split="", val_split="dev", ema_decay=0.0)  # fmt: skip
-    monkeypatch.setattr("posemill.training.loop.rank._final_scores", lambda _: ({}, ""))
+    monkeypatch.setattr("posemill.training.launch.rank._final_scores", lambda _: {})
     if cut:
         train({**fields, "epochs": 3})
         fields |= {"resume": True}

@@ -14,9 +14,9 @@ from typing import Any
 
 import psutil
 import pytest
-from typer.testing import CliRunner
+from cli_runner import CliRunner
 
-from posemill.cli.app import build_app
+from posemill.commands.line import run_line
 from posemill.errors import ConfigError
 from posemill.machine.limits import count_cores
 from posemill.training.config.resolve import Resolved
@@ -24,7 +24,7 @@ from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch import sweep_runner
 from posemill.training.launch.sweep import Sweep, read_sweep
 from posemill.training.launch.sweep_runner import Share, divide_machine, run_sweep
-from posemill.training.runs.run_folder import RunFolder
+from posemill.training.record.run_folder import RunFolder
 
 # Stands for `posemill train CONFIG [--resume]`: notes how it was called, then does as `lr` says.
 FAKE_TRAIN = """
@@ -152,6 +152,7 @@ def test_a_quota_of_a_container_is_shared_in_threads_not_in_cores(
     assert divide_machine(2) == [Share((0, 2, 4, 6), 2, 450), Share((1, 3, 5, 7), 1, 450)]
 
 
+@pytest.mark.usefixtures("warm_children")
 def test_two_real_trainings_run_by_the_command(
     tmp_path: Path, settings: Callable[..., dict[str, Any]]
 ) -> None:
@@ -161,7 +162,7 @@ def test_two_real_trainings_run_by_the_command(
     )
     path = tmp_path / "sweep.toml"
     path.write_text(f'config = "config.toml"\nout = "{tmp_path}/out"\n[grid]\nlr = [0.0, 0.01]\n')
-    result = CliRunner().invoke(build_app(), ["sweep", str(path), "--json"])
+    result = CliRunner().invoke(run_line, ["sweep", str(path), "--json"])
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["trainings"]
     assert [row["state"] for row in rows] == ["done", "done"]

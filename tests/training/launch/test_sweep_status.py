@@ -7,18 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from cli_runner import CliRunner
 
 import posemill
-from posemill.api.run_status import read_log
-from posemill.cli.app import build_app
-from posemill.cli.printing import without_constants
+from posemill.commands.line import run_line
+from posemill.commands.printing import without_constants
+from posemill.commands.runs import read_log
 from posemill.errors import RunError
 from posemill.machine.live_files import write_live
 from posemill.training.launch.sweep import read_sweep
 from posemill.training.launch.sweep_runner import run_sweep
 from posemill.training.launch.sweep_status import SweepStatus, read_sweep_status, write_record
-from posemill.training.runs.live import hold
+from posemill.training.record.live import hold
 
 # Stands in for a training: writes the files of one, or fails, by its learning rate.
 TRAINING = """
@@ -58,11 +58,11 @@ def test_a_sweep_shows_its_trainings_and_why_one_failed(file: Path, tmp_path: Pa
         "job": found.jobs[1].name, "lr": 0.2, "state": "failed",
         "reason": "exit code 2: posemill: no such data",
     }  # fmt: skip
-    result = CliRunner().invoke(build_app(), ["status", str(tmp_path / "out")])
+    result = CliRunner().invoke(run_line, ["status", str(tmp_path / "out")])
     assert "stopped before its end\n1/2 trainings done, 1 failed\n" in result.stdout
     assert "exit code 2: posemill: no such data" in result.stdout
     assert f"next: posemill sweep {file} --out {tmp_path}/out" in result.stdout
-    result = CliRunner().invoke(build_app(), ["status", str(tmp_path / "out"), "--json"])
+    result = CliRunner().invoke(run_line, ["status", str(tmp_path / "out"), "--json"])
     assert json.loads(result.stdout)["trainings"][1]["state"] == "failed"
     lines = read_log(tmp_path / "out")
     assert f"{first['job']} done" in lines[2]
@@ -121,7 +121,7 @@ def test_what_all_trainings_have_alike_is_said_once(tmp_path: Path) -> None:
     found = read_sweep(file)
     found.out.mkdir()
     write_record(found, 1)
-    said = CliRunner().invoke(build_app(), ["status", str(tmp_path / "out")]).stdout
+    said = CliRunner().invoke(run_line, ["status", str(tmp_path / "out")]).stdout
     assert "the same in all: epochs 2\n" in said
     heading = next(line for line in said.splitlines() if line.startswith("job"))
     assert heading.split() == ["job", "lr", "state"]

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from posemill.machine.gpus import Gpu
-from posemill.training.loop import busy
-from posemill.training.loop.busy import BusyMeter
+from posemill.training.loop import timing
+from posemill.training.loop.timing import BusyMeter
 
 
 class Times(tuple[float, ...]):
@@ -32,7 +32,7 @@ def test_of_a_cpu_it_is_the_share_of_the_cores_that_may_be_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2}, raising=False)
-    monkeypatch.setattr(busy, "count_cores", lambda: 2)
+    monkeypatch.setattr(timing, "count_cores", lambda: 2)
     looks = iter([BEFORE, AFTER])
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu: next(looks))
     meter = BusyMeter(torch.device("cpu"))
@@ -41,7 +41,7 @@ def test_of_a_cpu_it_is_the_share_of_the_cores_that_may_be_used(
 
 
 def test_under_a_quota_it_is_what_this_process_had_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(busy, "count_cores", lambda: 1_000)
+    monkeypatch.setattr(timing, "count_cores", lambda: 1_000)
     meter = BusyMeter(torch.device("cpu"))
     meter.start()
     end = time.process_time() + 0.2
@@ -53,7 +53,7 @@ def test_under_a_quota_it_is_what_this_process_had_of_it(monkeypatch: pytest.Mon
 
 
 def test_a_gpu_is_sampled_where_its_library_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(busy, "_SAMPLE_SECONDS", 0.01)
+    monkeypatch.setattr(timing, "_SAMPLE_SECONDS", 0.01)
     properties = SimpleNamespace(uuid="11-22")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     enough = threading.Event()
@@ -66,7 +66,7 @@ def test_a_gpu_is_sampled_where_its_library_answers(monkeypatch: pytest.MonkeyPa
             return []
         return [Gpu(0, "x", "GPU-other", 1.0, 0, 1), Gpu(1, "x", "GPU-11-22", share, 0, 1)]
 
-    monkeypatch.setattr(busy, "read_gpus", read_gpus)
+    monkeypatch.setattr(timing, "read_gpus", read_gpus)
     meter = BusyMeter(torch.device("cuda"))
     meter.start()
     assert enough.wait(20)

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.fitting.workload import FitOptions, make_user_workload
-from posemill.training.launch.ranks import run_ranks
 from posemill.training.loop.activations import checkpoint_blocks
-from posemill.training.loop.distributed import World
-from posemill.training.loop.precision import Precision
 from posemill.training.loop.stepping import Stepper
 from posemill.training.loop.timing import Clock
+from posemill.training.ranks import run_ranks
+from posemill.training.runtime import Runtime
+
+pytestmark = pytest.mark.usefixtures("warm_children")
 
 CPU = torch.device("cpu")
 CONFIG = TrainConfig(mode="multi_process", processes=2, threads=1, batch_size=8, micro_batch=2,
@@ -50,17 +51,16 @@ def samples() -> list[tuple[Tensor, Tensor]]:
     return [(torch.randn(3, generator=draw), torch.randn(1, generator=draw)) for _ in range(17)]
 
 
-def take_epoch(changes: dict[str, Any], world: World) -> dict[str, Any]:
+def take_epoch(changes: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
     """Return the weights after an epoch, their average, and the losses of the steps."""
     is_twice = changes.pop("is_twice", False)
     config = CONFIG.replace(**changes)
-    torch.manual_seed(world.rank)  # the weights of the first process count
+    torch.manual_seed(runtime.rank)  # the weights of the first process count
     workload = make_user_workload(Net(), (samples(), None), FitOptions(nn.MSELoss()), config)
     if is_twice:
         checkpoint_blocks(workload.model)
-    stepper = Stepper(workload, config, device=CPU, precision=Precision("fp32", "", "cpu"),
-                      world=world, clock=Clock(CPU))  # fmt: skip
-    loader = EpochLoader(workload.train, config, world, shuffle=True)
+    stepper = Stepper(workload, config, runtime=runtime, clock=Clock(CPU))
+    loader = EpochLoader(workload.train, config, runtime, shuffle=True)
     losses, batches = [], loader.batches()
     for step in range(loader.num_steps):
         stepper.take(batches, loader.sampler.num_micro_batches(step), 0.1)
@@ -70,7 +70,7 @@ def take_epoch(changes: dict[str, Any], world: World) -> dict[str, Any]:
         "weights": {name: tensor.tolist() for name, tensor in workload.model.state_dict().items()},
         "average": [tensor.tolist() for tensor in stepper.average.shadow],
         "losses": losses,
-        "is_same": len({str(found) for found in world.gather(
+        "is_same": len({str(found) for found in runtime.gather(
             [tensor.tolist() for tensor in workload.model.parameters()])}) == 1,
     }  # fmt: skip
 
@@ -83,8 +83,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def all_cases(world: World) -> dict[str, Any]:
-    return {name: take_epoch(dict(changes), world) for name, changes in CASES.items()}
+def all_cases(runtime: Runtime) -> dict[str, Any]:
+    return {name: take_epoch(dict(changes), runtime) for name, changes in CASES.items()}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def two_processes() -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_take_the_steps_of_one(two_processes: dict[str, Any], case: str) -> None:
-    one, two = take_epoch(dict(CASES[case]), World()), two_processes[case]
+    one, two = take_epoch(dict(CASES[case]), Runtime()), two_processes[case]
     assert two["is_same"], "the processes have different weights"
     assert [count for _, count in two["losses"]] == [8, 8, 1]
     for (loss, _), (expected, _) in zip(two["losses"], one["losses"], strict=True):
@@ -114,11 +114,10 @@ def test_gradients_are_exchanged_once_a_step_and_while_the_backward_pass_runs() 
     assert found["is_in_backward"]
 
 
-def _watch_exchange(config: TrainConfig, world: World) -> dict[str, Any]:
+def _watch_exchange(config: TrainConfig, runtime: Runtime) -> dict[str, Any]:
     """Count the exchanges of each step, and see whether one began before `backward` returned."""
     workload = make_user_workload(Net(), (samples(), None), FitOptions(nn.MSELoss()), config)
-    stepper = Stepper(workload, config, device=CPU, precision=Precision("fp32", "", "cpu"),
-                      world=world, clock=Clock(CPU))  # fmt: skip
+    stepper = Stepper(workload, config, runtime=runtime, clock=Clock(CPU))
     events: list[str] = []
 
     def exchange(_: object, bucket: Any) -> Any:
@@ -137,7 +136,7 @@ def _watch_exchange(config: TrainConfig, world: World) -> dict[str, Any]:
         events.append("backward")
 
     Tensor.backward = backward  # type: ignore[method-assign]
-    loader = EpochLoader(workload.train, config, world, shuffle=True)
+    loader = EpochLoader(workload.train, config, runtime, shuffle=True)
     batches, exchanges = loader.batches(), []
     for step in range(loader.num_steps):
         before = events.count("exchange")

@@ -9,12 +9,9 @@ import torch
 
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
-from posemill.training.loop.distributed import World
 from posemill.training.loop.evaluation import Evaluation, evaluate_split
-from posemill.training.loop.precision import Precision
+from posemill.training.runtime import Runtime
 from posemill.training.tasks.building import build_workload
-
-CPU = torch.device("cpu")
 
 
 def test_scores_are_of_all_samples_whatever_the_batches(
@@ -28,23 +25,20 @@ def test_scores_are_of_all_samples_whatever_the_batches(
 
     def evaluate(batch: int) -> Any:
         loader = EpochLoader(
-            split, config.replace(batch_size=batch, micro_batch=batch), World(), shuffle=False
+            split, config.replace(batch_size=batch, micro_batch=batch), Runtime(), shuffle=False
         )
-        precision = Precision("fp32", "", "cpu")
-        return evaluate_split(
-            workload, split, loader, device=CPU, precision=precision, world=World()
-        )
+        return evaluate_split(workload, loader, Runtime())
 
     found = evaluate(3)  # 8 samples: 3, 3 and 2
-    assert [index for index, _ in found.rows] == list(range(8))
+    assert [row.sample for row in found.rows] == list(range(8))
     whole = evaluate(8)
     assert found.scores == pytest.approx(whole.scores, abs=1e-6)
     workload.model.eval()
     (batch,) = EpochLoader(
-        split, config.replace(batch_size=8, micro_batch=8), World(), shuffle=False
+        split, config.replace(batch_size=8, micro_batch=8), Runtime(), shuffle=False
     ).batches()
     with torch.no_grad():
-        total, count = workload.loss(workload.forward(workload.model, batch), batch)
+        total, count = workload.task.loss(workload.task.call(workload.model, batch), batch)
     assert found.scores["loss"] == pytest.approx(float(total) / float(count), abs=1e-6)
     assert 0 <= found.scores["accuracy"] <= 1
 
@@ -58,13 +52,11 @@ def test_the_model_is_left_as_it_was(
     workload.model.train(is_training)
     split = workload.val
     assert split is not None
-    split.scorer = None
-    loader = EpochLoader(split, config, World(), shuffle=False)
-    precision = Precision("fp32", "", "cpu")
-    found = evaluate_split(workload, split, loader, device=CPU, precision=precision, world=World())
+    loader = EpochLoader(split, config, Runtime(), shuffle=False)
+    found = evaluate_split(workload, loader, Runtime())
     assert workload.model.training is is_training
-    assert set(found.scores) == {"loss"}
-    assert found.rows == []
+    assert set(found.scores) == {"loss", "accuracy"}
+    assert len(found.rows) == len(split)
     assert all(weight.grad is None for weight in workload.model.parameters())
 
 

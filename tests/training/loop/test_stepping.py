@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 import torch
+from small_sets import assert_same_state
 from torch import nn
 
+from posemill.errors import TrainingError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
-from posemill.training.loop.distributed import World
-from posemill.training.loop.precision import Precision
 from posemill.training.loop.stepping import Stepper, uses_compile
 from posemill.training.loop.timing import Clock
+from posemill.training.precision import Precision
+from posemill.training.record.checkpoints import copy_state
+from posemill.training.runtime import Runtime
 from posemill.training.tasks.building import build_workload
 
 CPU = torch.device("cpu")
@@ -21,11 +24,9 @@ Settings = Callable[..., dict[str, Any]]
 
 def stepper_of(config: TrainConfig) -> tuple[Stepper, EpochLoader]:
     workload = build_workload(config)
-    precision = Precision(config.precision, "", "cpu")
-    stepper = Stepper(
-        workload, config, device=CPU, precision=precision, world=World(), clock=Clock(CPU)
-    )
-    return stepper, EpochLoader(workload.train, config, World(), shuffle=True)
+    runtime = Runtime(precision=Precision(config.precision, ""))
+    stepper = Stepper(workload, config, runtime=runtime, clock=Clock(CPU))
+    return stepper, EpochLoader(workload.train, config, Runtime(), shuffle=True)
 
 
 def take_steps(config: TrainConfig, count: int) -> tuple[Stepper, list[float]]:
@@ -69,7 +70,9 @@ def test_a_short_last_step_is_divided_by_its_own_number(settings: Settings) -> N
     stepper.model.train()
     last = list(loader.batches(start_step=1))  # 28 clips: the second step has 12
     assert sum(len(batch) for batch in last) == 12
-    total = sum(workload.loss(workload.forward(stepper.model, batch), batch)[0] for batch in last)
+    total = sum(
+        workload.task.loss(workload.task.call(stepper.model, batch), batch)[0] for batch in last
+    )
     expected = torch.autograd.grad(total / 12, list(stepper.model.parameters()), allow_unused=True)
     config = config.replace(clip_grad_norm=0)
     stepper.config = config
@@ -133,3 +136,29 @@ def test_steps_that_are_only_measured_compute_activations_twice_too(settings: Se
     assert stepper.num_checkpointed > 0
     assert stepper.model.activation_checkpointing is True
     assert stepper_of(config.replace(activation_checkpointing=False))[0].num_checkpointed == 0
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+def test_all_that_a_stepper_remembers_comes_back_bit_equal(
+    optimizer: str, settings: Settings
+) -> None:
+    fields = settings(model="mlp", model_options={}, ema_decay=0.9, optimizer=optimizer)
+    trained, _ = take_steps(TrainConfig(**fields), 3)
+    fresh, _ = take_steps(TrainConfig(**fields), 0)
+    state = copy_state(trained.state_dict())
+    assert state["optimizer"]["state"].keys() != set()
+    assert any((average != 0).any() for average in state["average"].values())
+    fresh.load_state_dict(state)
+    assert_same_state(copy_state(fresh.state_dict()), state)
+
+
+def test_another_optimizer_and_a_missing_average_are_refused(settings: Settings) -> None:
+    fields = settings(model="mlp", model_options={}, ema_decay=0.9)
+    stepper, _ = take_steps(TrainConfig(**fields), 1)
+    state = stepper.state_dict()
+    other, _ = take_steps(TrainConfig(**fields | {"optimizer": "sgd"}), 0)
+    with pytest.raises(TrainingError, match=r"written by optimizer AdamW, this training has SGD"):
+        other.load_state_dict(state)
+    fresh, _ = take_steps(TrainConfig(**fields), 0)
+    with pytest.raises(TrainingError, match="has no moving average: continue with --ema-decay 0"):
+        fresh.load_state_dict({**state, "average": {}})

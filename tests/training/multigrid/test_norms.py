@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from ulps import assert_within_ulps
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.ranks import run_ranks
-from posemill.training.loop.distributed import World
 from posemill.training.multigrid.norms import (
     aggregate_norms,
     count_groups,
@@ -21,6 +19,8 @@ from posemill.training.multigrid.norms import (
     restore_norms,
     set_norm_state,
 )
+from posemill.training.ranks import run_ranks
+from posemill.training.runtime import Runtime
 
 # A group goes through the convolution and the linear layer in a larger batch than alone: sums of 27
 # and 144 products, in the order that the processor's kernel takes for that shape. Both are divided
@@ -42,7 +42,7 @@ def clips(count: int) -> Tensor:
 
 def test_a_large_batch_is_normalised_in_groups_of_eight() -> None:
     grouped, plain = make_model(), make_model()
-    group_norms(grouped, 16, World())
+    group_norms(grouped, 16, Runtime())
     batch = clips(16)
     alone = torch.cat([copy.deepcopy(plain)(batch[:8]), copy.deepcopy(plain)(batch[8:])])
     found = grouped(batch)
@@ -55,7 +55,7 @@ def test_a_large_batch_is_normalised_in_groups_of_eight() -> None:
 
 def test_the_statistics_of_groups_are_joined_before_an_evaluation() -> None:
     model = make_model()
-    group_norms(model, 16, World())
+    group_norms(model, 16, Runtime())
     batch = clips(16)
     model(batch)
     halves = [copy.deepcopy(make_model()) for _ in range(2)]
@@ -76,7 +76,7 @@ def test_the_statistics_of_groups_are_joined_before_an_evaluation() -> None:
 def test_checkpoints_and_the_model_at_the_end_are_plain() -> None:
     model = make_model()
     names = list(model.state_dict())
-    group_norms(model, 32, World())
+    group_norms(model, 32, Runtime())
     assert list(model.state_dict()) == names
     model(clips(32))
     restore_norms(model)
@@ -89,7 +89,7 @@ def test_checkpoints_and_the_model_at_the_end_are_plain() -> None:
 
 def test_groups_go_on_where_they_were_saved() -> None:
     whole = make_model()
-    group_norms(whole, 16, World())
+    group_norms(whole, 16, Runtime())
     whole(clips(16))
     aggregate_norms(whole)
     weights, state = copy.deepcopy(whole.state_dict()), copy.deepcopy(read_norm_state(whole))
@@ -97,7 +97,7 @@ def test_groups_go_on_where_they_were_saved() -> None:
                              "norm.5.group_means", "norm.5.group_vars"]  # fmt: skip
     again = make_model()
     again.load_state_dict(weights)
-    group_norms(again, 16, World())
+    group_norms(again, 16, Runtime())
     set_norm_state(again, state)
     for model in (whole, again):
         model(clips(16) * 2)
@@ -108,7 +108,7 @@ def test_groups_go_on_where_they_were_saved() -> None:
 
 def test_a_last_batch_that_does_not_divide_has_fewer_groups() -> None:
     model = make_model()
-    group_norms(model, 24, World())
+    group_norms(model, 24, Runtime())
     batch = clips(10)
     expected = torch.cat([make_model()(batch[:5]), make_model()(batch[5:])])
     assert_within_ulps(model(batch), expected, ULPS)
@@ -118,7 +118,7 @@ def test_a_last_batch_that_does_not_divide_has_fewer_groups() -> None:
 def test_few_clips_alone_stay_plain_and_models_without_batch_norm_are_known() -> None:
     model = make_model()
     for few in (4, 8, 15):
-        group_norms(model, few, World())
+        group_norms(model, few, Runtime())
         assert type(model[1]) is nn.BatchNorm2d
     assert has_norms(model)
     assert not has_norms(
@@ -127,21 +127,22 @@ def test_few_clips_alone_stay_plain_and_models_without_batch_norm_are_known() ->
     assert [count_groups(n) for n in (1, 8, 15, 16, 64)] == [1, 1, 1, 2, 8]
 
 
-def _norm_in_ranks(world: World) -> dict[str, Any]:
+def _norm_in_ranks(runtime: Runtime) -> dict[str, Any]:
     """One of two processes with half of the clips each."""
     model = make_model()
-    group_norms(model, 4, world)
-    batch = clips(8)[world.rank * 4 : world.rank * 4 + 4].requires_grad_()
+    group_norms(model, 4, runtime)
+    batch = clips(8)[runtime.rank * 4 : runtime.rank * 4 + 4].requires_grad_()
     found = model(batch)
     found.square().sum().backward()
     restore_norms(model)
-    gathered = world.gather((found.detach().numpy(), batch.grad.numpy()))  # type: ignore[union-attr]
+    gathered = runtime.gather((found.detach().numpy(), batch.grad.numpy()))  # type: ignore[union-attr]
     return {"outputs": [part[0].tolist() for part in gathered],
             "gradients": [part[1].tolist() for part in gathered],
             "mean": model[1].running_mean.tolist(), "var": model[1].running_var.tolist(),
             }  # fmt: skip
 
 
+@pytest.mark.usefixtures("warm_children")
 def test_processes_with_few_clips_share_their_statistics() -> None:
     config = TrainConfig(parallel="multi_process", processes=2, threads=1, device="cpu")
     found = run_ranks(partial(_norm_in_ranks), config)

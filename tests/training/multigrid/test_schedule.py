@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from posemill.training.multigrid.schedule import TIME_ONLY, Multigrid, Shape
+from posemill.training.data.grids import TIME_ONLY, Shape
+from posemill.training.multigrid.schedule import Multigrid
 
 PAPER = Multigrid(239, lr_steps=(94, 154, 196))
 LONG_ONLY = Multigrid(239, lr_steps=(94, 154, 196), has_short_cycle=False)

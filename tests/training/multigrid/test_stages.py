@@ -7,32 +7,29 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_sets import make_set
+from small_sets import assert_same_state, make_set
 
 from posemill.errors import ConfigError
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import BatchMaker, Draw
-from posemill.training.data.datasets import Sample
+from posemill.training.data.batches import Draw
+from posemill.training.data.keypoint_clips import KeypointClips, Sample
 from posemill.training.launch.start import train
-from posemill.training.loop.schedules import learning_rate
 from posemill.training.loop.stepping import Stepper
-from posemill.training.multigrid.keypoints import reshape_keypoints
+from posemill.training.multigrid.learning_rates import learning_rate
 from posemill.training.multigrid.schedule import Multigrid
-from posemill.training.multigrid.stages import Stages, describe_stages
-from posemill.training.runs.run_folder import RunFolder
-from posemill.training.tasks.workload import Split
+from posemill.training.multigrid.stages import Stages
+from posemill.training.record.run_folder import RunFolder
 
 Settings = Callable[..., dict[str, Any]]
 
 
-def make_split(count: int = 64, *, frames: int = 16, glosses: tuple[int, ...] = ()) -> Split:
+def make_clips(
+    count: int = 64, *, frames: int = 16, glosses: tuple[int, ...] = ()
+) -> KeypointClips:
     points, mask = np.ones((frames, 2, 2), np.float32), np.ones((frames, 2), bool)
     task = "ctc" if glosses else "classify"
     target = (lambda i: np.full(glosses[i % len(glosses)], 2)) if glosses else (lambda i: i % 2)
-    clips = make_set([Sample(points, mask, target(i)) for i in range(count)], "abc", task=task)
-    split = Split(maker := BatchMaker(clips), clips.lengths)
-    split.reshape = reshape_keypoints(split, maker)
-    return split
+    return make_set([Sample(points, mask, target(i)) for i in range(count)], "abc", task=task)
 
 
 def grid_config(**changes: Any) -> TrainConfig:
@@ -42,19 +39,19 @@ def grid_config(**changes: Any) -> TrainConfig:
 
 def test_without_multigrid_there_is_one_stage_and_the_usual_learning_rate() -> None:
     config = grid_config(multigrid=False)
-    stages = Stages(make_split(), config)
+    stages = Stages(make_clips(), config)
     assert [(s.start_epoch, s.stop_epoch, s.epoch_steps) for s in stages] == [(0, 40, 16)]
     assert stages.total_steps == 640
     assert [stages.learning_rate(step) for step in (0, 7, 300)] == [
         learning_rate(config, step, total_steps=640, epoch_steps=16) for step in (0, 7, 300)
     ]
-    assert not describe_stages(make_split(), config)
+    assert not Stages(make_clips(), config).describe()
 
 
 def test_stages_have_shorter_clips_in_larger_batches() -> None:
     config = grid_config(scheduler="step", step_epochs=[20, 35], step_gamma=0.1, warmup_epochs=0)
-    stages = Stages(make_split(), config)
-    found = [(s.split.batch_factors, int(s.split.lengths[0]), s.epoch_steps) for s in stages]
+    stages = Stages(make_clips(), config)
+    found = [(s.clips.batch_factors, int(s.clips.lengths[0]), s.epoch_steps) for s in stages]
     cycle = [((4,), 4, 4), ((2,), 8, 8), ((1,), 16, 16)]
     assert found == [*cycle, *cycle, ((1,), 16, 16)]
     assert stages.num_epochs == 60
@@ -64,11 +61,11 @@ def test_stages_have_shorter_clips_in_larger_batches() -> None:
     assert [stages.learning_rate(step) for step in first] == pytest.approx(
         [0.002 * 0.1**2, 0.002 * 4]
     )
-    assert next(iter(stages)).split.batches[Draw(3)].inputs[0].shape == (1, 4, 2, 2)
+    assert next(iter(stages)).clips[Draw(3)].inputs[0].shape == (1, 4, 2, 2)
 
 
 def test_the_learning_rate_warms_up_to_the_rate_at_its_end_and_follows_the_usual_course() -> None:
-    stages = Stages(make_split(), grid_config(warmup_epochs=2))
+    stages = Stages(make_clips(), grid_config(warmup_epochs=2))
     rates = [stages.learning_rate(step) for step in range(stages.total_steps)]
     warmup = round(2 * stages.total_steps / 40)
     assert rates[:warmup] == sorted(rates[:warmup])
@@ -76,26 +73,26 @@ def test_the_learning_rate_warms_up_to_the_rate_at_its_end_and_follows_the_usual
     assert rates[0] == pytest.approx(4 * 0.002 / (warmup + 1))
     assert rates[-1] == pytest.approx(0)
     uncapped = grid_config(multigrid_options={"most_lr_factor": 2}, warmup_epochs=0)
-    assert Stages(make_split(), uncapped).learning_rate(0) == pytest.approx(2 * 0.002)
+    assert Stages(make_clips(), uncapped).learning_rate(0) == pytest.approx(2 * 0.002)
 
 
 def test_the_learning_rate_of_adam_grows_with_the_root_of_the_batch() -> None:
     for optimizer in ("adam", "adamw"):
-        stages = Stages(make_split(), grid_config(optimizer=optimizer, warmup_epochs=0))
+        stages = Stages(make_clips(), grid_config(optimizer=optimizer, warmup_epochs=0))
         assert stages.learning_rate(0) == pytest.approx(0.002 * 2), "four times the clips"
     assert Multigrid(239, lr_power=0.5).lr_factor(0) == pytest.approx(8**0.5)
 
 
 def test_max_steps_ends_it_and_another_epoch_factor_lengthens_it() -> None:
-    assert Stages(make_split(), grid_config(max_steps=7)).total_steps == 7
+    assert Stages(make_clips(), grid_config(max_steps=7)).total_steps == 7
     options = {"epoch_factor": 1.0}
-    assert Stages(make_split(), grid_config(multigrid_options=options)).num_epochs == 40
+    assert Stages(make_clips(), grid_config(multigrid_options=options)).num_epochs == 40
 
 
 def test_the_plan_says_shapes_batches_epochs_steps_and_what_it_saves() -> None:
     config = grid_config(scheduler="step", step_epochs=[20, 35])
-    lines = describe_stages(make_split(), config)
-    steps = Stages(make_split(), config).total_steps
+    lines = Stages(make_clips(), config).describe()
+    steps = Stages(make_clips(), config).total_steps
     assert lines[0] == (
         f"multigrid: {steps} steps in 60 epochs instead of 640 in 40: {640 / steps:.2f}x fewer"
     )
@@ -108,30 +105,30 @@ def test_the_plan_says_shapes_batches_epochs_steps_and_what_it_saves() -> None:
 
 def test_glosses_that_do_not_fit_into_few_frames_come_with_more() -> None:
     # 16 frames: a quarter has room for 4 glosses, or for 2 that are the same.
-    split = make_split(glosses=(1, 2, 2, 3))
-    assert split.reshape is not None
+    split = make_clips(glosses=(1, 2, 2, 3))
+    assert split.grid is not None
     stages = list(Stages(split, grid_config()))
-    assert [len(stage.split) for stage in stages[:3]] == [48, 64, 64]
-    lines = describe_stages(split, grid_config())
+    assert [len(stage.clips) for stage in stages[:3]] == [48, 64, 64]
+    lines = Stages(split, grid_config()).describe()
     assert lines[1] == (
         "multigrid: 1/4 of the frames: 16 of 64 clips are too short for their glosses and come "
         "with more frames only"
     )
-    long = make_split(glosses=(1, 4))
-    assert long.reshape is not None
-    assert long.reshape.grid == ((0.25, 1.0), (0.5, 1.0), (1.0, 1.0))
-    longer = make_split(glosses=(1, 4, 4))
-    assert longer.reshape is not None
-    assert longer.reshape.grid == ((0.5, 1.0), (1.0, 1.0))
+    long = make_clips(glosses=(1, 4))
+    assert long.grid is not None
+    assert long.grid.cycle == ((0.25, 1.0), (0.5, 1.0), (1.0, 1.0))
+    longer = make_clips(glosses=(1, 4, 4))
+    assert longer.grid is not None
+    assert longer.grid.cycle == ((0.5, 1.0), (1.0, 1.0))
     assert "multigrid: 1/4 of the frames are left out: 42 of 64 clips are too short" in "\n".join(
-        describe_stages(longer, grid_config())
+        Stages(longer, grid_config()).describe()
     )
 
 
 def test_what_cannot_be_made_shorter_is_refused() -> None:
     said = "multigrid = true needs clips of several frames that can be made shorter"
     with pytest.raises(ConfigError, match=said):
-        Stages(make_split(frames=1), grid_config())
+        Stages(make_clips(frames=1), grid_config())
 
 
 def test_a_batch_that_four_times_over_is_more_than_the_clips_is_refused(
@@ -155,7 +152,7 @@ def test_wrong_options_are_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=said):
         TrainConfig(multigrid_options=options)
     with pytest.raises(ConfigError, match="multigrid: expected num_frames and size of 1 or more"):
-        Stages(make_split(), grid_config(multigrid_options={"epoch_factor": -1.0}))
+        Stages(make_clips(), grid_config(multigrid_options={"epoch_factor": -1.0}))
 
 
 @pytest.fixture
@@ -201,8 +198,7 @@ def test_a_training_stopped_inside_a_cycle_continues_bit_equal(
     first, second = (RunFolder(tmp_path / n).checkpoints.load("last") for n in ("whole", "cut"))
     for name, weight in first.weights.items():
         assert torch.equal(weight, second.weights[name]), name
-    for name, tensor in first.tensors.items():
-        assert torch.equal(tensor, second.tensors[name]), name
+    assert_same_state(first.state, second.state)
     assert rates_of(tmp_path / "whole") == rates_of(tmp_path / "cut")
 
 
@@ -221,11 +217,12 @@ def test_a_checkpoint_is_written_at_every_boundary(
     monkeypatch.setattr(Trainer, "save", noted)
     fields = grid_settings()
     train(fields)
-    stages = Stages(make_split(28), TrainConfig(**fields))
+    stages = Stages(make_clips(28), TrainConfig(**fields))
     assert saved == [stage.stop_epoch for stage in stages]
     assert len(saved) > 4
 
 
+@pytest.mark.usefixtures("warm_children")
 def test_several_processes_accumulation_and_loaders_take_the_same_steps(
     grid_settings: Settings, tmp_path: Path
 ) -> None:

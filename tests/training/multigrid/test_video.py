@@ -14,12 +14,12 @@ import posemill
 from posemill.errors import ConfigError
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
-from posemill.training.fitting.data_sets import ReadData
-from posemill.training.loop.distributed import World
+from posemill.training.fitting.workload import ReadData
 from posemill.training.loop.stepping import Stepper
-from posemill.training.multigrid.stages import Stages, clips_of_pass, describe_stages
-from posemill.training.multigrid.video import reshape_video
-from posemill.training.runs.run_folder import RunFolder
+from posemill.training.multigrid.schedule import Multigrid
+from posemill.training.multigrid.stages import Stages, clips_of_pass
+from posemill.training.record.run_folder import RunFolder
+from posemill.training.video.pixel_clips import grid_of
 
 NUM_CLIPS, FRAMES, SIDE = 112, 8, 16
 QUIET: dict[str, Any] = {
@@ -75,22 +75,22 @@ def test_frames_and_size_change_by_phase_and_by_step(packed: Path) -> None:
     config = TrainConfig(**QUIET)
     split = ReadData(None, 0, config).split("train_set", clips_of(packed))
     stages = list(Stages(split, config))
-    first = stages[0].split
+    first = stages[0].clips
     assert first.batch_factors == (16, 8, 8)
-    shapes = [first.batches[Draw(3, 0, 1.0, turn)].values["frames"].shape for turn in range(3)]
+    shapes = [first[Draw(3, 0, 1.0, turn)].inputs["frames"].shape for turn in range(3)]
     assert [tuple(shape) for shape in shapes] == [
         (1, 2, 8, 8, 3), (1, 2, 11, 11, 3), (1, 2, 11, 11, 3),
     ]  # fmt: skip
-    last = stages[-1].split
+    last = stages[-1].clips
     assert last.batch_factors == (4, 2, 1)
-    assert last.batches[Draw(3, 0, 1.0, 2)].values["frames"].shape == (1, 8, 16, 16, 3)
-    lines = describe_stages(split, config)
+    assert last[Draw(3, 0, 1.0, 2)].inputs["frames"].shape == (1, 8, 16, 16, 3)
+    lines = Stages(split, config).describe()
     plan = Stages(split, config)
     assert lines[0].startswith(
         f"multigrid: {plan.total_steps} steps in {plan.num_epochs} epochs instead of 140 in 5: "
     )
     assert "multigrid: 2 x 8² / 2 x 11²: 64 / 32 / 32 clips a step, lr x 2.83" in "\n".join(lines)
-    assert len(first.batches) == NUM_CLIPS
+    assert len(first) == NUM_CLIPS
 
 
 @pytest.mark.parametrize(("least", "sizes"), [(8, {8, 11, 16}), (11, {11, 16}), (12, {16})])
@@ -98,10 +98,15 @@ def test_sizes_that_a_network_does_not_take_are_not_gone_through(
     packed: Path, least: int, sizes: set[int]
 ) -> None:
     clips = clips_of(packed)
-    split = ReadData(None, 0, TrainConfig(**QUIET)).split("train_set", clips)
-    split.reshape = reshape_video(split, clips, lambda other: other, least_size=least)
-    schedule = Stages(split, TrainConfig(**QUIET)).schedule
-    assert schedule is not None
+    grid = grid_of(clips, least)
+    assert grid is not None
+    schedule = Multigrid(
+        5,
+        grid.num_frames,
+        grid.size,
+        grid=grid.cycle,
+        has_short_cycle=grid.has_short_cycle,
+    )
     assert {shape.size for shapes in schedule.long_cycle for shape in shapes} == sizes
 
 
@@ -143,8 +148,8 @@ def test_the_clips_of_a_pass_are_those_of_accumulation_and_processes(packed: Pat
     config = TrainConfig(**QUIET | {"batch_size": 6, "micro_batch": 4})
     split = ReadData(None, 0, config).split("train_set", clips_of(packed))
     stage = next(iter(Stages(split, config)))
-    assert clips_of_pass(stage, config, World()) == 24, "48 clips in two passes"
-    assert clips_of_pass(stage, config, World(size=4)) == 12
+    assert clips_of_pass(stage, config, 1) == 24, "48 clips in two passes"
+    assert clips_of_pass(stage, config, 4) == 12
 
 
 def test_a_fit_stopped_inside_a_cycle_goes_on_bit_equal_and_leaves_plain_batch_norm(

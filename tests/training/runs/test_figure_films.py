@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,58 +9,65 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from small_sets import BareClips
 from torch import nn
 
 from posemill.training.data.batches import Draw
 from posemill.training.loop.evaluation import Evaluation
+from posemill.training.models.video.base import VideoModel, VideoShape
 from posemill.training.runs import figure_films
 from posemill.training.runs.figure_films import chances_lost, draw_films, draw_looks
-from posemill.training.tasks.scorers import ClassScorer, CtcScorer
-from posemill.training.tasks.video_kind import _film
-from posemill.training.tasks.workload import Split, Workload
-from posemill.training.video.batches import ForwardVideo, VideoBatches
+from posemill.training.tasks.task import Classify, Ctc, Row
+from posemill.training.tasks.workload import Workload
+from posemill.training.video.pixel_clips import PixelClips
 from posemill.training.video.video_clips import VideoClips
 
 SIDE, NUM_FRAMES = 28, 4
 
 
-class LooksAtACorner(nn.Module):
+class LooksAtACorner(VideoModel):
     """Says class 1 the more, the brighter the upper left corner of the third frame is."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(VideoShape(2))
         self.scale = nn.Parameter(torch.ones(()))
 
-    def forward(self, frames: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def forward_frames(self, frames: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         bright = frames[:, 2, :, :4, :4].mean((1, 2, 3)) * self.scale
         return torch.stack([torch.zeros_like(bright), bright], 1)
 
 
 @pytest.fixture
-def split(tmp_path: Path) -> Split:
+def split(tmp_path: Path) -> PixelClips:
     """Three clips of white frames, of classes a, b and b."""
     for name in ("a/one", "b/two", "b/three"):
         (tmp_path / name).mkdir(parents=True)
         for number in range(NUM_FRAMES):
             frame = np.full((SIDE, SIDE, 3), 255, np.uint8)
             cv2.imwrite(str(tmp_path / name / f"{number}.png"), frame)
-    clips = VideoClips(tmp_path, sampling="uniform:4", size=SIDE)
-    batches = VideoBatches(clips, {"a": 0, "b": 1})
-    return Split(batches, np.ones(3, np.int64), ClassScorer(clips.targets),
-                 film=partial(_film, clips))  # fmt: skip
+    reader = VideoClips(tmp_path, sampling="uniform:4", size=SIDE)
+    clips = PixelClips(
+        tuple(reader.clips),
+        reader.sampling,
+        tuple(reader.targets),
+        tuple(place.key for place in reader.clips),
+        ("a", "b"),
+    )
+    return clips.opened(reader)
 
 
 @pytest.fixture
-def workload(split: Split) -> Workload:
-    return Workload(LooksAtACorner(), split, split, ForwardVideo(), lambda *_: None, {},
-                    class_names=("a", "b"))  # type: ignore[arg-type, return-value] # fmt: skip
+def workload(split: PixelClips) -> Workload:
+    return Workload(LooksAtACorner(), split, split, Classify(), {}, class_names=("a", "b"))
 
 
-SAID = Evaluation({}, [(0, (1, 0.9)), (1, (1, 0.9)), (2, (1, 0.9))])
+SAID = Evaluation({}, [Row(index, 1, min(index, 1), 0.9) for index in range(3)])
 
 
-def test_covering_what_a_model_looks_at_costs_its_chance(split: Split, workload: Workload) -> None:
-    clip = split.batches[Draw(1)]
+def test_covering_what_a_model_looks_at_costs_its_chance(
+    split: PixelClips, workload: Workload
+) -> None:
+    clip = split[Draw(1)]
     frames = clip.inputs[0][0].numpy()
     of_frames = chances_lost(workload, clip, 1, figure_films._covered_frames(frames))
     assert of_frames.argmax() == 2
@@ -72,7 +78,9 @@ def test_covering_what_a_model_looks_at_costs_its_chance(split: Split, workload:
     assert places[0, 0] == pytest.approx(of_frames[2], abs=1e-3), "grey is nothing to the model"
 
 
-def test_clips_are_drawn_as_strips_with_what_was_said(split: Split, workload: Workload) -> None:
+def test_clips_are_drawn_as_strips_with_what_was_said(
+    split: PixelClips, workload: Workload
+) -> None:
     figure: Any = draw_films(workload, split, SAID, "dev")
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert sorted(titles) == ["✓ b/three: b 90%", "✓ b/two: b 90%", "✗ a/one: b 90%, true a"]
@@ -81,7 +89,7 @@ def test_clips_are_drawn_as_strips_with_what_was_said(split: Split, workload: Wo
 
 
 def test_where_predictions_look_is_drawn_on_the_frame_they_need(
-    split: Split, workload: Workload
+    split: PixelClips, workload: Workload
 ) -> None:
     figure: Any = draw_looks(workload, split, SAID, "dev")
     titles = [axes.get_title() for axes in figure.axes]
@@ -89,7 +97,9 @@ def test_where_predictions_look_is_drawn_on_the_frame_they_need(
     assert titles[4].startswith("frame 3 of 4; covered: -")
 
 
-def test_what_is_no_video_or_has_no_class_is_not_drawn(split: Split, workload: Workload) -> None:
-    glosses = Split(split.batches, split.lengths, CtcScorer([[1]] * 3))
-    assert draw_looks(workload, glosses, SAID, "dev") is None
-    assert draw_films(workload, glosses, SAID, "dev") is None
+def test_what_is_no_video_or_has_no_class_is_not_drawn(
+    split: PixelClips, workload: Workload
+) -> None:
+    assert draw_films(workload, BareClips(3), SAID, "dev") is None
+    workload.task = Ctc()
+    assert draw_looks(workload, split, SAID, "dev") is None

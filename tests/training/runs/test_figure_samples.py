@@ -8,27 +8,30 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgba
+from small_sets import BareClips
 
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
 from posemill.skeletons.palette import BAD, COLOURS, GOOD, GREY, bone_keys, hex_of, point_keys
+from posemill.training.data.clips import Picture
 from posemill.training.loop.evaluation import Evaluation
 from posemill.training.runs.figure_samples import draw_samples, draw_skeleton
 from posemill.training.runs.figures import new_figure
-from posemill.training.tasks.scorers import ClassScorer, CtcScorer
-from posemill.training.tasks.workload import Split, Workload, equal_lengths
+from posemill.training.tasks.task import Classify, Ctc, Row, Task
+from posemill.training.tasks.workload import Workload
 
 NAMES = ("yes", "no")
 
 
-def show(index: int) -> tuple[str, FloatArray, BoolArray]:
-    return f"clip{index}", np.full((2, 3, 2), index, np.float32), np.ones((2, 3), bool)
+def show(index: int) -> Picture:
+    points = np.full((2, 3, 2), index, np.float32)
+    return Picture(f"clip{index}", points=(points, np.ones((2, 3), bool)))
 
 
-def drawn(scorer: Any, rows: list[Any], **changes: Any) -> Any:
-    split: Any = Split(None, equal_lengths(len(rows)), scorer, show)  # type: ignore[arg-type]
+def drawn(task: Task, rows: list[Row], **changes: Any) -> Any:
+    split = BareClips(len(rows), show)
     options: dict[str, Any] = {"class_names": NAMES} | changes
-    workload = Workload(None, split, None, None, None, {}, **options)  # type: ignore[arg-type]
+    workload = Workload(None, split, None, task, {}, **options)  # type: ignore[arg-type]
     return draw_samples(workload, split, Evaluation({}, rows), "dev")
 
 
@@ -43,7 +46,7 @@ def skeleton_axes(points: FloatArray, mask: BoolArray, name: str | None) -> Axes
 
 
 def test_a_class_is_said_with_its_chance_and_the_true_one_where_it_is_wrong() -> None:
-    figure = drawn(ClassScorer([0, 1]), [(0, (0, 0.876)), (1, (0, 0.5))])
+    figure = drawn(Classify(), [Row(0, 0, 0, 0.876), Row(1, 0, 1, 0.5)])
     assert sorted(titles(figure)) == ["✓ clip0\nyes 88%", "✗ clip1\nyes 50%, true no"]
     colours = {axes.get_title()[:1]: axes.title.get_color() for axes in figure.axes}
     assert (colours["✓"], colours["✗"]) == (GOOD, BAD)
@@ -55,7 +58,7 @@ def test_a_class_is_said_with_its_chance_and_the_true_one_where_it_is_wrong() ->
 
 
 def test_every_title_stands_above_its_own_clip() -> None:
-    figure = drawn(ClassScorer([0] * 5), [(index, (0, 1.0)) for index in range(5)])
+    figure = drawn(Classify(), [Row(index, 0, 0, 1.0) for index in range(5)])
     assert figure.get_size_inches()[1] == pytest.approx(6.6), "two rows of four"
     for axes in figure.axes[:5]:
         index = int(axes.get_title()[6])
@@ -70,26 +73,27 @@ def test_half_of_the_samples_are_wrong_ones_where_there_are(
     num_wrong: int, num_right: int, wrong_shown: int, shown: int
 ) -> None:
     count = num_wrong + num_right
-    rows = [(index, (int(index < num_wrong), 1.0)) for index in range(count)]
-    figure = drawn(ClassScorer([0] * count), rows)
+    rows = [Row(index, int(index < num_wrong), 0, 1.0) for index in range(count)]
+    figure = drawn(Classify(), rows)
     said = titles(figure)
     assert len(said) == len(set(said)) == shown
     assert ["true" in text for text in said] == [True] * wrong_shown + [False] * (
         shown - wrong_shown
     )
-    assert said == titles(drawn(ClassScorer([0] * count), rows)), "the same each time"
+    assert said == titles(drawn(Classify(), rows)), "the same each time"
 
 
 def test_the_samples_come_from_everywhere_in_the_split() -> None:
-    rows = [(index, (0, 1.0)) for index in range(100)]
-    said = titles(drawn(ClassScorer([0] * 100), rows))
+    rows = [Row(index, 0, 0, 1.0) for index in range(100)]
+    said = titles(drawn(Classify(), rows))
     assert max(int(text.split("\n")[0][6:]) for text in said) > 20
 
 
 @pytest.mark.parametrize("head", ["", "conv"])
 def test_sentences_are_read_from_the_chosen_head_and_have_room(head: str) -> None:
-    rows = [(0, {head or "sequence": [0, 1], "other": []}), (1, {head or "sequence": []})]
-    figure = drawn(CtcScorer([[0, 1], [1]], head=head), rows)
+    said = head or "sequence"
+    rows = [Row(0, {said: [0, 1], "other": []}, [0, 1]), Row(1, {said: []}, [1])]
+    figure = drawn(Ctc(head=head), rows)
     assert sorted(titles(figure)) == [
         "✓ clip0\nsaid yes no\ntrue yes no", "✗ clip1\nsaid nothing\ntrue no",
     ]  # fmt: skip
@@ -99,23 +103,15 @@ def test_sentences_are_read_from_the_chosen_head_and_have_room(head: str) -> Non
 
 @pytest.mark.parametrize(("length", "said"), [(75, "a" * 75), (76, "a" * 74 + "…")])
 def test_long_sentences_are_cut(length: int, said: str) -> None:
-    figure = drawn(CtcScorer([[]]), [(0, {"sequence": [0]})], class_names=("a" * length,))
+    figure = drawn(Ctc(), [Row(0, {"sequence": [0]}, [])], class_names=("a" * length,))
     assert titles(figure) == [f"✗ clip0\nsaid {said}\ntrue nothing"]
 
 
-def test_a_scorer_of_ones_own_is_drawn_without_words() -> None:
-    assert titles(drawn(None, [(0, None)])) == ["✓ clip0\n"]
-
-
-def test_classes_without_names_are_drawn_without_words() -> None:
-    assert titles(drawn(ClassScorer([0]), [(0, (0, 1.0))], class_names=())) == ["✓ clip0\n"]
-
-
 def test_what_cannot_be_shown_is_not_drawn() -> None:
-    assert drawn(ClassScorer([]), []) is None
-    split: Any = Split(None, equal_lengths(1), None)  # type: ignore[arg-type]
-    workload = Workload(None, split, None, None, None, {})  # type: ignore[arg-type]
-    assert draw_samples(workload, split, Evaluation({}, [(0, None)]), "dev") is None
+    assert drawn(Classify(), []) is None
+    split = BareClips(1)
+    workload = Workload(None, split, None, Classify(), {})  # type: ignore[arg-type]
+    assert draw_samples(workload, split, Evaluation({}, [Row(0, 0, 0)]), "dev") is None
 
 
 def test_points_without_a_skeleton_have_their_paths_behind_them() -> None:

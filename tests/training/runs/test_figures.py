@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from small_sets import BareClips
 
 from posemill.skeletons.palette import GREY, grade, part_colour
 from posemill.training.launch.start import train
 from posemill.training.loop.evaluation import Evaluation
+from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.figures import (
-    _confusion,
     draw_confusion,
     draw_curves,
     draw_per_class,
@@ -21,9 +22,8 @@ from posemill.training.runs.figures import (
     save_figure,
     smooth,
 )
-from posemill.training.runs.run_folder import RunFolder
-from posemill.training.tasks.scorers import ClassScorer, CtcScorer
-from posemill.training.tasks.workload import Split, Workload, equal_lengths
+from posemill.training.tasks.task import Classify, Ctc, Row
+from posemill.training.tasks.workload import Workload
 
 RIGHT_HAND, LEFT_HAND = part_colour("right_hand"), part_colour("left_hand")
 Settings = Callable[..., dict[str, Any]]
@@ -217,31 +217,21 @@ def test_small_learning_rates_are_written_with_their_power_of_ten() -> None:
 
 
 def test_the_last_evaluation_is_drawn_and_drawn_again(tmp_path: Path) -> None:
-    scorer = ClassScorer([0, 1])
-    split: Any = Split(None, equal_lengths(2), scorer)  # type: ignore[arg-type]
-    rest: list[Any] = [None, split, split, None, None, {}]
+    split = BareClips(2)
+    rest: list[Any] = [None, split, split, Classify(), {}]
     workload = Workload(*rest, tests={"test": split}, class_names=("a", "b"))
     results = {
-        name: Evaluation({}, [(0, (0, 1.0)), (1, (label, 1.0))])
+        name: Evaluation({}, [Row(0, 0, 0, 1.0), Row(1, label, 1, 1.0)])
         for name, label in (("dev", 0), ("more", 0), ("test", 1))
     }
     for _ in range(2):
         paths = draw_training(RunFolder(tmp_path), workload, results)
         assert [path.name for path in paths] == ["curves.png", "confusion.png", "per_class.png"]
         assert all(is_picture(path) for path in paths)
-    split.scorer = CtcScorer([])
-    assert len(draw_training(RunFolder(tmp_path), workload, results)) == 1
+    workload.task = Ctc()
+    spelled = {"dev": Evaluation({}, [Row(0, {"sequence": [1]}, [1])])}
+    assert len(draw_training(RunFolder(tmp_path), workload, spelled)) == 1
     assert len(draw_training(RunFolder(tmp_path), workload, {})) == 1
-
-
-def test_rows_become_a_confusion_matrix_of_their_split() -> None:
-    split: Any = Split(None, equal_lengths(3), ClassScorer([0, 1, 1]))  # type: ignore[arg-type]
-    result = Evaluation({}, [(1, (1, 0.9)), (2, (0, 0.5))])
-    confusion = _confusion(split, result, 2)
-    assert confusion is not None
-    assert confusion.tolist() == [[0, 0], [1, 1]]
-    split.scorer = CtcScorer([])
-    assert _confusion(split, result, 2) is None
 
 
 def test_smoothing_keeps_the_mean_and_takes_the_noise() -> None:

@@ -14,25 +14,25 @@ from typing import Any
 
 import psutil
 import pytest
-from typer.testing import CliRunner
+from cli_runner import CliRunner
 
 import posemill
-from posemill.api.run_status import follow_log, read_log, stop
-from posemill.cli.app import build_app
+from posemill.commands.line import run_line
+from posemill.commands.runs import follow_log, read_log, stop
 from posemill.errors import ConfigError, RunError
 from posemill.machine.live_files import write_live
 from posemill.machine.processes import python_command
 from posemill.training.launch.start import train
 from posemill.training.loop.reporting import Reporter
 from posemill.training.loop.trainer import Trainer, TrainState
-from posemill.training.runs.live import hold, is_held
+from posemill.training.record.live import hold, is_held
 from posemill.training.runs.status import TrainStatus, read_train_status
 
 Settings = Callable[..., dict[str, Any]]
 
 
 def cli(*arguments: object) -> str:
-    result = CliRunner().invoke(build_app(), [str(each) for each in arguments])
+    result = CliRunner().invoke(run_line, [str(each) for each in arguments])
     assert result.exit_code == 0, (result.output, result.exception)
     return result.stdout
 
@@ -110,7 +110,7 @@ def test_a_training_started_from_elsewhere_or_of_an_own_model_has_its_own_comman
     assert read_train_status(tmp_path).next_command() == (
         f"posemill train {tmp_path}/config.toml --resume --out {tmp_path}"
     )
-    (tmp_path / "run.json").write_text('{"kind": "posemill-training", "identity": {}}')
+    (tmp_path / "run.json").write_text('{"kind": "posemill-training", "identity": {"kind": "own"}}')
     assert read_train_status(tmp_path).next_command() == (
         f"posemill.fit(…, out={str(tmp_path)!r}, resume=True)"
     )
@@ -128,7 +128,7 @@ def test_logs_of_a_training_are_read_and_followed(settings: Settings) -> None:
     with pytest.raises(ConfigError, match=r"is a training; only the workers of extract have logs"):
         read_log(out, worker=1)
     with pytest.raises(ConfigError, match=r"is a training: --failures lists clips"):
-        CliRunner().invoke(build_app(), ["status", str(out), "--failures"], catch_exceptions=False)
+        CliRunner().invoke(run_line, ["status", str(out), "--failures"], catch_exceptions=False)
 
 
 def test_what_went_wrong_is_in_the_log(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,8 @@ def test_early_stopping_is_said_at_the_end_and_again_by_who_resumes(settings: Se
 
 def test_a_training_in_another_process_is_seen_and_can_be_stopped(tmp_path: Path) -> None:
     script = (
-        "import sys, time\nfrom pathlib import Path\nfrom posemill.training.runs.live import hold\n"
+        "import sys, time\nfrom pathlib import Path\n"
+        "from posemill.training.record.live import hold\n"
         "with hold(Path(sys.argv[1]), what='training'):\n    print('ready', flush=True)\n"
         "    time.sleep(100)\n"
     )
@@ -207,7 +208,7 @@ def test_a_signal_goes_only_to_whoever_holds_the_lock(tmp_path: Path) -> None:
 def test_who_asks_in_the_process_that_trains_does_not_free_its_lock(tmp_path: Path) -> None:
     with hold(tmp_path, what="training"):
         assert is_held(tmp_path)
-        code = f"import sys; from pathlib import Path; from posemill.training.runs.live import is_held; sys.exit(3 if is_held(Path({str(tmp_path)!r})) else 0)"  # noqa: E501
+        code = f"import sys; from pathlib import Path; from posemill.training.record.live import is_held; sys.exit(3 if is_held(Path({str(tmp_path)!r})) else 0)"  # noqa: E501
         assert subprocess.run([sys.executable, "-c", code]).returncode == 3
         with pytest.raises(RunError, match=r"is being trained by another process"):
             hold(tmp_path, what="training").__enter__()
@@ -251,7 +252,7 @@ def test_parts_that_lead_outside_or_never_end_are_refused(
 
 
 def test_status_needs_no_torch() -> None:
-    code = "import sys; from posemill.training.runs.status import read_train_status; import posemill.api.run_status; sys.exit('torch' in sys.modules)"  # noqa: E501
+    code = "import sys; from posemill.training.runs.status import read_train_status; import posemill.commands.runs; sys.exit('torch' in sys.modules)"  # noqa: E501
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from posemill.cli.app import main
+from posemill.commands.line import main
 from posemill.errors import RunError, TrainingError
 from posemill.training.config.resolve import resolve_config
-from posemill.training.launch.start import load_model, train
+from posemill.training.launch.start import train
 from posemill.training.launch.sweep import read_sweep, tabulate
-from posemill.training.runs.checkpoints import CheckpointFolder
-from posemill.training.runs.inference import config_of, evaluate
-from posemill.training.runs.run_folder import RunFolder
+from posemill.training.record.checkpoints import CheckpointFolder
+from posemill.training.record.run_folder import RunFolder
+from posemill.training.runs.inference import config_of, evaluate, load_model
 
 DEEP = "[" * 100_000
 
@@ -119,7 +120,7 @@ def test_an_odd_file_of_a_run_is_one_sentence_and_code_2(
 
 def test_a_model_that_cannot_be_built_is_said(run: Path) -> None:
     facts = json.loads((run / "run.json").read_text())
-    facts["identity"] = {"model": "transformer", "width": "wide"}
+    facts["identity"] = {"kind": "keypoints", "model": "transformer", "width": "wide"}
     (run / "run.json").write_text(json.dumps(facts))
     with pytest.raises(RunError, match=r"run\.json describes a model that cannot be built"):
         load_model(run)
@@ -135,14 +136,20 @@ def test_an_odd_log_of_a_run_is_named(content: str, run: Path) -> None:
 def test_an_odd_checkpoint_is_said_when_it_is_continued(
     run: Path, settings: Callable[..., dict[str, Any]]
 ) -> None:
-    path = CheckpointFolder(run / "checkpoints").find("last") / "state.json"
-    state = json.loads(path.read_text())
-    del state["random"]
-    path.write_text(json.dumps(state))
+    path = CheckpointFolder(run / "checkpoints").find("last") / "state.pt"
+    state = torch.load(path, weights_only=True)
+    random_states = state.pop("random")
+    torch.save(state, path)
     with pytest.raises(TrainingError, match=r"is not what posemill wrote .KeyError.'random'"):
         train(settings(epochs=2, resume=True))
+    remembered = state["optimizer"]["state"][0]
+    torch.save({**state, "random": random_states}, path)
+    remembered["exp_avg"] = remembered["exp_avg"].flatten()[:1].clone()
+    torch.save({**state, "random": random_states}, path)
+    with pytest.raises(TrainingError, match=r"is not what posemill wrote .*exp_avg of AdamW has"):
+        train(settings(epochs=2, resume=True))
     path.write_text(DEEP)
-    with pytest.raises(TrainingError, match=r"state\.json: nested too deep"):
+    with pytest.raises(TrainingError, match=r"state\.pt: it is not a file of torch\.save"):
         train(settings(epochs=2, resume=True))
 
 
@@ -221,7 +228,7 @@ def test_a_file_system_without_locks_is_said(
     def refuse(*_: object, **__: object) -> bool:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr("posemill.training.runs.live.try_lock", refuse)
+    monkeypatch.setattr("posemill.training.record.live.try_lock", refuse)
     said = "its file system cannot lock files .*; put the training on another disk"
     with pytest.raises(RunError, match=said):
         train(settings(epochs=1))

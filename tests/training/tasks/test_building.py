@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,7 @@ import pytest
 from posemill.errors import ConfigError, FormatError, PosemillError, TrainingError
 from posemill.training.config.train_config import TrainConfig, open_augmentation
 from posemill.training.launch.start import train
-from posemill.training.tasks.building import build_workload, make_scorer
-from posemill.training.tasks.scorers import ClassScorer, CtcScorer
+from posemill.training.tasks.building import build_workload
 
 Settings = Callable[..., dict[str, Any]]
 
@@ -32,22 +30,6 @@ def refused(fields: dict[str, Any], error: type[PosemillError], message: str) ->
     assert not (Path(fields["out"]) / "checkpoints").exists()
 
 
-def test_a_task_has_its_scorer_with_the_decoder_asked_for() -> None:
-    clips: Any = SimpleNamespace(targets=[[1, 2]])
-    config = TrainConfig(task="ctc", ctc_decoder="beam", beam_width=7)
-    scorer = make_scorer(config, clips, head="conv")
-    assert isinstance(scorer, CtcScorer)
-    assert (scorer.targets, scorer.head) == ([[1, 2]], "conv")
-    assert (scorer.decoder, scorer.beam_width) == ("beam", 7)
-    usual = make_scorer(config, clips)
-    assert isinstance(usual, CtcScorer)
-    assert (usual.head, usual.decoder) == ("", "greedy"), "until a head is chosen"
-    clips.targets = [1, 0]
-    classes = make_scorer(TrainConfig(), clips)
-    assert isinstance(classes, ClassScorer)
-    assert classes.targets.tolist() == [1, 0]
-
-
 def test_a_clip_is_shown_as_its_file_has_it(settings: Settings, data: Path) -> None:
     with np.load(data / "dev_keypoints.npz") as arrays:
         points, ids = arrays["keypoints"].copy(), arrays["video_ids"]
@@ -57,8 +39,10 @@ def test_a_clip_is_shown_as_its_file_has_it(settings: Settings, data: Path) -> N
     config = TrainConfig(**settings(data=str(data), normalize="whole"))
     split = build_workload(config).val
     assert split is not None
-    assert split.show is not None
-    clip_id, shown, mask = split.show(3)
+    picture = split.picture(3)
+    assert picture is not None
+    assert picture.points is not None
+    clip_id, (shown, mask) = picture.clip_id, picture.points
     assert clip_id == "dev3"
     np.testing.assert_array_equal(shown, points[ids == "dev3"])
     assert not mask[0, 2].any()
@@ -114,8 +98,10 @@ def test_the_weights_a_model_starts_from_depend_on_the_seed_alone(settings: Sett
 def test_figures_show_clips_as_they_were_filmed(settings: Settings, clips_folder: Path) -> None:
     workload = build_workload(TrainConfig(**settings(normalize="whole")))
     assert workload.val is not None
-    assert workload.val.show is not None
-    clip_id, points, mask = workload.val.show(1)
+    picture = workload.val.picture(1)
+    assert picture is not None
+    assert picture.points is not None
+    clip_id, (points, mask) = picture.clip_id, picture.points
     with np.load(clips_folder / "dev_keypoints.npz") as arrays:
         expected = arrays["keypoints"][arrays["video_ids"] == "dev1"]
     assert clip_id == "dev1"
@@ -171,7 +157,7 @@ def test_what_is_left_open_is_decided_by_the_task_and_the_data(
     settings: Settings,
 ) -> None:
     def augment_of(**changes: Any) -> Any:
-        batches: Any = build_workload(TrainConfig(**settings(**changes))).train.batches
+        batches: Any = build_workload(TrainConfig(**settings(**changes))).train
         return batches.augment
 
     assert augment_of() is None, "numbers as they are are not turned"

@@ -7,7 +7,7 @@ from itertools import groupby, product
 import numpy as np
 import pytest
 
-from posemill.training.tasks.ctc_decoding import decode_beam, decode_greedy, search_prefixes
+from posemill.training.tasks.metrics import decode_beam, decode_greedy, search_prefixes
 
 
 def random_scores(steps: int, classes: int, seed: int) -> np.ndarray:

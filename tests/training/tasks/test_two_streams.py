@@ -12,15 +12,16 @@ import torch
 
 from posemill import predict
 from posemill.errors import ConfigError, TrainingError
+from posemill.training.config.resolve import with_data_kind
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.data.loaders import open_loader
 from posemill.training.launch.start import train
-from posemill.training.loop.distributed import World
 from posemill.training.models import build_two_streams
 from posemill.training.models.keypoints.base import ModelShape
 from posemill.training.models.video.base import VideoShape
 from posemill.training.runs.inference import evaluate
+from posemill.training.runtime import Runtime
 from posemill.training.tasks.building import build_workload
 from posemill.training.tasks.two_stream_kind import match_clips
 
@@ -69,14 +70,14 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def test_batches_hold_the_same_clips_in_both_streams(folder: Path) -> None:
-    config = TrainConfig(**settings(folder))
+    config = with_data_kind(TrainConfig(**settings(folder)))
     assert config.model.name == "two_streams"
     grouped = TrainConfig(data={"path": settings(folder)["data"]})
     assert grouped.data.path == config.data.path
     workload = build_workload(config)
     assert len(workload.train) == 7
     assert workload.val is not None
-    batch = workload.val.batches.__getitems__([Draw(clip) for clip in range(3)])
+    batch = workload.val.__getitems__([Draw(clip) for clip in range(3)])
     # clips 8, 10 and 11: the number of a clip is the x of its points
     assert batch.inputs[0][0][:, 0, 0, 0].tolist() == [8, 10, 11]
     assert batch.targets.tolist() == [0, 0, 1]
@@ -85,7 +86,7 @@ def test_batches_hold_the_same_clips_in_both_streams(folder: Path) -> None:
     first = batch.inputs[1][0][:, 0].float().mean((2, 3))  # brightness of rows
     assert [LABELS[int(row.argmax() < 16)] for row in first] == ["falls", "falls", "rises"]
     with torch.no_grad():
-        assert workload.forward(workload.model, batch).shape == (3, 2)
+        assert workload.task.call(workload.model, batch).shape == (3, 2)
 
 
 @pytest.fixture
@@ -116,19 +117,23 @@ def test_clips_with_the_same_id_in_two_splits_are_told_apart(
         augment_scale=0, augment_noise=0, augment_time_warp=0, augment_crop=0)))  # fmt: skip
     assert workload.val is not None
     for split, first in ((workload.train, 0), (workload.val, 10)):
-        batch = split.batches.__getitems__([Draw(clip) for clip in range(4)])
+        batch = split.__getitems__([Draw(clip) for clip in range(4)])
         assert sorted(batch.inputs[0][0][:, 0, 0, 0].tolist()) == [
             first, first + 1, first + 2, first + 3,
         ]  # fmt: skip
-    assert workload.val.show is not None
-    shown = [workload.val.show(index)[1][0, 0, 0] for index in range(4)]
-    assert sorted(shown) == [10, 11, 12, 13], "figures draw the clip that was scored"
+        for index in range(4):
+            picture = split.picture(index)
+            assert picture is not None
+            assert split.keys[index][1] == picture.clip_id
+            if split is workload.val:  # training clips are drawn from
+                frames = torch.from_numpy(picture.frames)
+                assert torch.equal(batch.inputs[1][0][index], frames), "the clip that was scored"
     assert not [note for note in workload.notes if "left out" in note]
 
 
 def test_batches_are_padded_by_what_differs_in_length(folder: Path, same_names: list[str]) -> None:
     config = TrainConfig(**settings(folder, data=same_names))
-    loader = open_loader(build_workload(config).train, config, World(), shuffle=True)
+    loader = open_loader(build_workload(config).train, config, Runtime(), shuffle=True)
     share = loader.padding_share()
     assert share == pytest.approx(1 - (3 + 4 + 5 + 6) / (4 * 6))
 
@@ -156,7 +161,7 @@ def test_a_clip_whose_video_is_broken_is_left_out_of_both(folder: Path, tmp_path
     (tmp_path / "clip10.mp4").write_bytes(b"no video")
     workload = build_workload(TrainConfig(**settings(tmp_path)))
     assert workload.val is not None
-    batch = workload.val.batches.__getitems__([Draw(clip) for clip in range(3)])
+    batch = workload.val.__getitems__([Draw(clip) for clip in range(3)])
     assert batch.inputs[0][0][:, 0, 0, 0].tolist() == [8, 11]
     assert batch.indices.tolist() == [0, 2]
 

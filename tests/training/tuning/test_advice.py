@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.loop.evidence import Evidence
+from posemill.training.loop.step_watch import Wait
 from posemill.training.loop.timing import PARTS, Clock, shares
 from posemill.training.tuning.advice import LEAST_SECONDS, Advice, advise
-from posemill.training.tuning.evidence import Evidence
-from posemill.training.tuning.step_watch import Wait
 
 
 def split(**seconds: float) -> dict[str, float]:

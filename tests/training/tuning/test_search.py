@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from small_sets import BareClips
 from torch import nn
-from torch.utils.data import Dataset
 
 from posemill.errors import TrainingError
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.tasks.workload import Split, equal_lengths
 from posemill.training.tuning import search
 from posemill.training.tuning.arms import in_one_process
 from posemill.training.tuning.search import Row, Search
@@ -35,9 +34,7 @@ def _four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(num_clips: int = 10_000, model: nn.Module | None = None) -> Any:
-    workload = SimpleNamespace(
-        model=model or nn.Linear(1, 1), train=Split(Dataset(), equal_lengths(num_clips))
-    )
+    workload = SimpleNamespace(model=model or nn.Linear(1, 1), train=BareClips(num_clips))
     return lambda _: workload
 
 

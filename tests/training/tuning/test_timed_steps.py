@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from posemill.errors import TrainingError
+from posemill.training import precision
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.loop import precision, rank
-from posemill.training.loop.distributed import World
+from posemill.training.launch import rank
+from posemill.training.runtime import Runtime
 from posemill.training.tasks.building import build_workload
-from posemill.training.tuning import timed_steps
-from posemill.training.tuning.timed_steps import TimedSteps, bf16_gain, measure_in_turn
+from posemill.training.tuning import probe
+from posemill.training.tuning.probe import TimedSteps, bf16_gain, measure_in_turn
 
 Settings = Callable[..., dict[str, Any]]
 CPU = torch.device("cpu")
@@ -32,7 +33,7 @@ def test_steps_leave_the_model_and_the_random_state_as_they_were(settings: Setti
 
 def test_one_step_is_too_few(settings: Settings) -> None:
     config = TrainConfig(**settings())
-    steps = TimedSteps(build_workload(config), config, World(), CPU)
+    steps = TimedSteps(build_workload(config), config, Runtime())
     steps.take()
     with pytest.raises(TrainingError, match="the probe took too few steps to measure"):
         _ = steps.seconds
@@ -47,7 +48,7 @@ def test_bf16_is_measured_only_where_the_hardware_has_it(
         asked.append([config.precision for config in configs.values()])
         return {"fp32": 3.0, "bf16": 2.0}
 
-    monkeypatch.setattr(timed_steps, "measure_in_turn", fake)
+    monkeypatch.setattr(probe, "measure_in_turn", fake)
     config = TrainConfig(**settings(precision="fp32"))
     workload = build_workload(config)
     monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: True)
@@ -63,13 +64,13 @@ def test_bf16_is_measured_only_where_the_hardware_has_it(
 def test_a_long_training_in_fp32_is_told_what_bf16_takes(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timed_steps, "bf16_gain", lambda *_: 1.5)
+    monkeypatch.setattr(rank, "bf16_gain", lambda *_: 1.5)
 
     class Long:
         """A trainer as far as it is asked."""
 
-        workload = config = device = reporter = None
-        world, state = World(), rank.Trainer.__init__.__globals__["TrainState"](step=500)
+        workload = config = reporter = None
+        runtime, state = Runtime(), rank.Trainer.__init__.__globals__["TrainState"](step=500)
 
         class clock:
             read = staticmethod(lambda: {"forward": 60.0})

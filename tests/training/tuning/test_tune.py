@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
+from cli_runner import CliRunner
 
 import posemill
-from posemill.cli.app import build_app
+from posemill.commands.line import run_line
 from posemill.errors import ConfigError
 from posemill.training.config.resolve import read_config, resolve_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
-from posemill.training.runs.run_folder import RunFolder
+from posemill.training.record.run_folder import RunFolder
 from posemill.training.tasks.building import build_workload
 from posemill.training.tuning import tune as tuning
 from posemill.training.tuning.arms import Arm, PeakMemory, take_some
@@ -109,7 +109,7 @@ def test_train_measures_first_and_says_what_it_found(
 ) -> None:
     find({"cache": "ram"}, 100.0, 150.0, monkeypatch)
     command = ["train", str(quick), "--tune", "--json"]
-    result = CliRunner().invoke(build_app(), command)
+    result = CliRunner().invoke(run_line, command)
     assert result.exit_code == 0, result.output
     tuned = json.loads(result.stdout)["tuned"]
     assert (tuned["found"], tuned["gain"]) == ({"cache": "ram"}, 1.5)
@@ -132,13 +132,13 @@ def test_the_command_prints_what_it_measured(
 ) -> None:
     find({"cache": "ram"}, 100.0, 150.0, monkeypatch)
     out = tmp_path / "tuned.toml"
-    result = CliRunner().invoke(build_app(), ["tune", str(quick), "--out", str(out)])
+    result = CliRunner().invoke(run_line, ["tune", str(quick), "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "made up" in result.stdout
     assert "150 samples/s, 100 before (1.50x)" in result.stdout
-    said = CliRunner().invoke(build_app(), ["tune", str(quick)], env={"POSEMILL_LANG": "zh_CN"})
+    said = CliRunner().invoke(run_line, ["tune", str(quick)], env={"POSEMILL_LANG": "zh_CN"})
     assert "之前" in said.stdout
-    found = CliRunner().invoke(build_app(), ["tune", str(quick), "--json"])
+    found = CliRunner().invoke(run_line, ["tune", str(quick), "--json"])
     assert json.loads(found.stdout)["rows"][0]["setting"] == "made up"
 
 
@@ -154,8 +154,8 @@ def test_measured_clips_are_whole_batches_from_all_over_the_set(settings: Settin
     assert len(some) == 24  # of 28
     chosen = np.linspace(0, 27, 24).astype(int)
     assert some.lengths.tolist() == split.lengths[chosen].tolist()
-    batch = some.batches.__getitems__([Draw(23), Draw(1)])
-    assert batch.indices.tolist() == [27, 1]
+    assert [some.keys[index] for index in (23, 1)] == [split.keys[index] for index in (27, 1)]
+    assert some.__getitems__([Draw(23), Draw(1)]).indices.tolist() == [23, 1]
     assert take_some(split, 28) is split
 
 

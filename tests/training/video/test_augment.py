@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import TrainingError
-from posemill.training.video.augment import COLOUR, CROP, ERASED, MIRROR, ClipAugment, plain_view
+from posemill.training.video.transform import COLOUR, CROP, ERASED, MIRROR, ClipAugment, plain_view
 
 
 def views(augment: ClipAugment, count: int = 400) -> Any:

@@ -1,7 +1,8 @@
-"""Loaders on DALI and torchcodec: what they refuse; where installed, their batches by torch's."""
+"""The example loaders on DALI and torchcodec: what they refuse; their batches by torch's."""
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,10 +17,10 @@ import posemill
 from posemill.errors import DeviceError, MissingExtraError, TrainingError
 from posemill.records import Clip
 from posemill.testing.decoders import number_of, write_video
-from posemill.training.video.dali_loader import DaliLoader
-from posemill.training.video.device_loader import DeviceLoader
 from posemill.training.video.reading import FrameSize
-from posemill.training.video.torchcodec_loader import TorchcodecLoader, resize_on_device
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
+from device_loaders import DaliLoader, DeviceLoader, TorchcodecLoader, resize_on_device
 
 HAS_DALI = find_spec("nvidia") is not None and find_spec("nvidia.dali") is not None
 

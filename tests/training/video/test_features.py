@@ -19,7 +19,7 @@ from posemill.training.launch.start import train
 from posemill.training.models import build_video_model
 from posemill.training.runs.inference import evaluate
 from posemill.training.tasks.building import build_workload
-from posemill.training.video.features import content_key, digest_of
+from posemill.training.tasks.features import content_key, digest_of
 from posemill.training.video.index import ClipPlace
 
 
@@ -56,7 +56,8 @@ def test_features_give_the_answers_that_frames_give(settings: dict[str, Any]) ->
         for split, epoch in ((workload.val, 0), (workload.train, 0), (workload.train, 1)):
             draws = [Draw(clip, epoch) for clip in (0, 3)]
             with torch.no_grad():
-                answers.append(workload.forward(workload.model, split.batches.__getitems__(draws)))
+                batch = split.__getitems__(draws)
+                answers.append(workload.task.call(workload.model, batch))
     for one, other in zip(answers[:3], answers[3:], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(answers[4], answers[5])  # another draw in another epoch
@@ -99,7 +100,7 @@ def test_a_clip_that_cannot_be_read_does_not_count(
     (tmp_path / "clip9.mp4").write_bytes(b"no video")
     workload = build_workload(TrainConfig(**settings))
     assert workload.val is not None
-    batch = workload.val.batches.__getitems__([Draw(clip) for clip in range(4)])
+    batch = workload.val.__getitems__([Draw(clip) for clip in range(4)])
     assert batch.weights.tolist() == [1, 0, 1, 1]
 
 

@@ -12,23 +12,23 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from cli_runner import CliRunner
 from numbered_clips import write_rows
-from typer.testing import CliRunner
 
 from posemill import predict
-from posemill.cli.app import build_app
+from posemill.commands.line import run_line
 from posemill.errors import ConfigError, DeviceError, PosemillError, SourceError, TrainingError
 from posemill.records import PoseClip
 from posemill.training.config.kinds import kind_of
+from posemill.training.config.resolve import with_data_kind
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.launch.leave_out import LeftOut, count_groups
-from posemill.training.launch.start import load_model, train
-from posemill.training.runs.checkpoints import CheckpointFolder
-from posemill.training.runs.inference import evaluate
+from posemill.training.launch.start import train
+from posemill.training.record.checkpoints import CheckpointFolder
+from posemill.training.runs.inference import evaluate, load_model
 from posemill.training.tasks.building import build_workload
 from posemill.training.tasks.video_kind import VideoKind
-from posemill.training.video.batches import VideoBatches
 
 Settings = Callable[..., dict[str, Any]]
 SIDE, NUM_FRAMES = 24, 6
@@ -110,12 +110,14 @@ def test_a_path_is_video_or_keypoints_by_what_lies_there(
 
 
 def test_settings_left_open_are_those_of_video(bars: Path, clips_folder: Path) -> None:
-    config = TrainConfig(data=str(bars), preset="memory-limited")
+    config = with_data_kind(TrainConfig(data=str(bars), preset="memory-limited"))
     assert (config.model.name, config.micro_batch, config.batch_size) == ("tsm", 4, 32)
-    micro = [TrainConfig(data=str(bars), preset=name).micro_batch
-             for name in ("high-performance", "balanced", "extreme")]  # fmt: skip
+    micro = [
+        with_data_kind(TrainConfig(data=str(bars), preset=name)).micro_batch
+        for name in ("high-performance", "balanced", "extreme")
+    ]
     assert micro == [32, 16, 64]
-    keypoints = TrainConfig(data=str(clips_folder))
+    keypoints = with_data_kind(TrainConfig(data=str(clips_folder)))
     assert (keypoints.model.name, keypoints.micro_batch) == ("tcn_bilstm", 32)
 
 
@@ -187,11 +189,12 @@ def test_a_column_of_the_list_says_what_is_left_out(video: Settings) -> None:
 
 def test_training_clips_are_augmented_and_scored_ones_are_not(video: Settings) -> None:
     workload = build_workload(TrainConfig(**video()))
-    batches: Any = workload.train.batches
-    assert isinstance(batches, VideoBatches)
-    assert (batches.clips.augment.mirror, batches.clips.augment.scale) == (0.0, (0.5, 1.0))
+    reader = workload.train.video
+    assert reader is not None
+    assert reader.augment is not None
+    assert (reader.augment.mirror, reader.augment.scale) == (0.0, (0.5, 1.0))
     assert workload.val is not None
-    assert workload.val.batches[Draw(0)].inputs[1].shape == (1, 0)
+    assert workload.val[Draw(0)].inputs[2].shape == (1, 0)
 
 
 def test_a_clip_that_breaks_in_the_third_epoch_is_replaced_counted_and_told(
@@ -230,7 +233,8 @@ def test_a_file_that_is_not_there_and_a_label_without_any(video: Settings, own: 
     (own.parent / "clip5.mp4").unlink()
     workload = build_workload(TrainConfig(**video(data=str(own))))
     assert workload.notes == (
-        f"1 of 16 clips of {own} are not there and are left out, the first should be clip5.mp4",
+        f"1 of 16 clips of {own} are not there and are left out, the first should be "
+        f"{own.parent / 'clip5.mp4'}",
     )
     refused(video(data=str(own), video_on_error="raise"), SourceError, "clip5.mp4 is not there")
     rewrite(own, lambda lines: [*lines, "gone.mp4,train,waves,day0", "lost.mp4,dev,waves,day1"])
@@ -287,8 +291,8 @@ def test_a_mirrored_clip_of_a_side_needs_its_other_label(video: Settings, packed
     sides = {"left_swipe": "right_swipe"}
     workload = build_workload(TrainConfig(**fields, video_flip_labels=sides))
     assert workload.class_names == ("stop", "left_swipe", "right_swipe")
-    batches: Any = workload.train.batches
-    rows = [(batches.clips.at_epoch(0, epoch)["view"][4], batches[Draw(0, epoch)].targets)
+    batches: Any = workload.train
+    rows = [(batches.video.at_epoch(0, epoch)["view"][4], batches[Draw(0, epoch)].targets)
             for epoch in range(8)]  # fmt: skip
     assert {(int(is_mirrored), int(target)) for is_mirrored, target in rows} == {(0, 1), (1, 2)}
 
@@ -310,9 +314,7 @@ def test_a_label_without_a_readable_clip_is_named_and_unread_clips_are_not_count
     result = train(video(data=str(own), epochs=1))
     said = "no clip of label 'wave' could be read: nothing was learned, or scored, of it"
     assert said in result.summary["notes"]
-    found = CliRunner().invoke(
-        build_app(), ["evaluate", str(result.out), "--split", "dev", "--json"]
-    )
+    found = CliRunner().invoke(run_line, ["evaluate", str(result.out), "--split", "dev", "--json"])
     assert found.exit_code == 1, "some could not be read"
     scores = json.loads(found.stdout)
     assert (scores["num_clips"], scores["num_unreadable"]) == (4, 1)
@@ -326,7 +328,7 @@ def test_one_file_under_two_labels_is_refused(video: Settings, own: Path) -> Non
 
 def test_a_list_without_a_row_is_a_list(video: Settings, tmp_path: Path) -> None:
     (tmp_path / "none.csv").write_text("path,split,label\n")
-    refused(video(data=str(tmp_path / "none.csv")), PosemillError, "none.csv.*no")
+    refused(video(data=str(tmp_path / "none.csv")), PosemillError, "none.csv is empty")
 
 
 def test_a_model_of_video_takes_no_keypoints(video: Settings, bars: Path, tmp_path: Path) -> None:
@@ -349,7 +351,7 @@ def test_a_model_of_video_takes_no_keypoints(video: Settings, bars: Path, tmp_pa
         str(bars.parent / "clip1.mp4"),
         str(tmp_path / "broken.mp4"),
     ]
-    assert CliRunner().invoke(build_app(), words).exit_code == 1, "some could not be read"
+    assert CliRunner().invoke(run_line, words).exit_code == 1, "some could not be read"
     folder = tmp_path / "pictures"
     folder.mkdir()
     for number in range(3):

@@ -7,8 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from posemill.training.video.augment import COLOUR, CROP, ERASED, MIRROR, ClipAugment, plain_view
-from posemill.training.video.transform import IMAGENET_MEAN, IMAGENET_STD, ClipTransform
+from posemill.training.video.transform import (
+    COLOUR,
+    CROP,
+    ERASED,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    MIRROR,
+    ClipAugment,
+    ClipTransform,
+    plain_view,
+)
 
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 

@@ -200,7 +200,7 @@ def test_files_that_are_missing_are_left_out_and_said(
         clips = clips_of(index)
     assert len(clips) == 3
     assert clips.problems()[0].clip_id == "x"
-    assert "'x.mp4': missing: no such file; clip 'x' is left out" in caplog.text
+    assert "x.mp4': missing: no such file; clip 'x' is left out" in caplog.text
     assert clips.classes == ["left_swipe", "right_swipe", "stop"]
     with pytest.raises(SourceError, match=r"x.mp4 is not there: clip 'x' of"):
         clips_of(index, on_error="raise")
@@ -213,9 +213,10 @@ def test_labels_and_classes_have_to_go_together(packed: Path, tmp_path: Path) ->
         clips_of(packed, classes=names[1:])
     with pytest.raises(TrainingError, match="there is no clip with label 'wave'; leave it out"):
         clips_of(packed, classes=[*names, "wave"])
-    (tmp_path / "a.mp4").write_bytes(b"x")
-    some = write_rows(tmp_path / "some.csv", "path,label", [("a.mp4", "x"), ("a.mp4", "")])
-    with pytest.raises(TrainingError, match="1 of 2 clips have no label, the first is 'a'"):
+    for name in ("a.mp4", "b.mp4"):
+        (tmp_path / name).write_bytes(b"x")
+    some = write_rows(tmp_path / "some.csv", "path,label", [("a.mp4", "x"), ("b.mp4", "")])
+    with pytest.raises(TrainingError, match="1 of 2 clips have no label, the first is 'b'"):
         clips_of(some)
     bare = write_rows(tmp_path / "bare.csv", "path,label", [("a.mp4", "")])
     assert (clips_of(bare).classes, clips_of(bare).targets) == ([], [-1])

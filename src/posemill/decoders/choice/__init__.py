@@ -17,6 +17,7 @@ from posemill.decoders.opening import MAX_PIXELS, StrPath
 from posemill.decoders.video_pyav import PyavReader
 from posemill.errors import ConfigError, DecodeError, MissingExtraError
 from posemill.files import atomic_path, cache_folder
+from posemill.messages import Message
 
 AUTO, USUAL = "auto", "pyav"
 # How a video is read: every frame, or so many of them.
@@ -25,7 +26,7 @@ _SIZES = ((400, "small"), (800, "medium"))  # the shorter side, at most
 _PACKAGES = {"pyav": ("av",), "opencv": ("opencv-python", "opencv-python-headless"),
              "torchcodec": ("torchcodec",), "decord": ("decord2",)}  # fmt: skip
 _FORMAT = 1
-_DAMAGE = "only pyav stops where a video is damaged and says so"
+_DAMAGE = Message("only pyav stops where a video is damaged and says so")
 
 
 class Choice(NamedTuple):
@@ -86,15 +87,29 @@ def choose(paths: Iterable[StrPath], access: str) -> Choice:
         if kind not in kinds:
             kinds[kind] = _winner(kind, access)
     if not kinds:
-        return Choice(USUAL, "there is no video to choose by")
+        return Choice(USUAL, Message("there is no video to choose by"))
     if unknown := [kind for kind, name in kinds.items() if name is None]:
-        return Choice(USUAL, f"nothing was measured for {unknown[0]}: posemill bench decode VIDEO")
+        return Choice(
+            USUAL,
+            Message(
+                "nothing was measured for {unknown}: posemill bench decode VIDEO",
+                unknown=unknown[0],
+            ),
+        )
     names = sorted({name for name in kinds.values() if name is not None})
     if len(names) > 1:
-        return Choice(USUAL, f"{', '.join(names)} are each the quickest for some of these files")
+        return Choice(
+            USUAL,
+            Message(
+                "{names} are each the quickest for some of these files", names=", ".join(names)
+            ),
+        )
     if names[0] != USUAL and (why := _first_refusal(names[0], readable)):
-        return Choice(USUAL, f"{names[0]} is quicker, but {why}")
-    return Choice(names[0], f"the quickest for {', '.join(kinds)} by posemill bench decode")
+        return Choice(USUAL, Message("{names} is quicker, but {why}", names=names[0], why=why))
+    return Choice(
+        names[0],
+        Message("the quickest for {kinds} by posemill bench decode", kinds=", ".join(kinds)),
+    )
 
 
 def choose_for_extraction() -> Choice:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from posemill.estimators.holistic.parts import PartFinder
 from posemill.estimators.holistic.tracking import TrackingRule
 from posemill.estimators.landmarks.body import PoseLandmarks
-from posemill.estimators.landmarks.detection import Detection, project_detection
-from posemill.estimators.landmarks.face import rect_of_landmarks, rotation_of_eyes
+from posemill.estimators.landmarks.crop_network import CropNetwork, Part
+from posemill.estimators.landmarks.detection import Detection, Detector, project_detection
+from posemill.estimators.landmarks.face import (
+    DETECTOR_SIZE,
+    DETECTOR_STRIDES,
+    read_face,
+    rect_of_landmarks,
+    rotation_of_eyes,
+)
 from posemill.estimators.landmarks.rects import (
     Rect,
     Size,
@@ -40,3 +50,24 @@ def rect_to_read(found: Rect, previous: FloatArray | None, size: Size) -> Rect:
     if previous is None:
         return found
     return _RULE.choose(found, rect_of_landmarks(previous, size), previous, size)
+
+
+class FaceFinder(PartFinder):
+    """Faces: a detector says where they are."""
+
+    def __init__(self, locator: CropNetwork, reader: CropNetwork) -> None:
+        super().__init__(locator, reader)
+        self._find = Detector(DETECTOR_SIZE, DETECTOR_STRIDES, min_score=MIN_SCORE)
+
+    def _rects_from_body(self, body: PoseLandmarks, size: Size) -> Iterable[tuple[str, Rect]]:
+        return [("face", rect_from_body(body, size))]
+
+    def _rect_from_locator(self, outputs: list[FloatArray], rect: Rect, size: Size) -> Rect | None:
+        detection = self._find.best(outputs[0][0], outputs[1].reshape(-1))
+        return None if detection is None else rect_from_detection(detection, rect, size)
+
+    def _rect_to_read(self, rect: Rect, previous: FloatArray | None, size: Size) -> Rect:
+        return rect_to_read(rect, previous, size)
+
+    def _read(self, outputs: list[FloatArray], rect: Rect, size: Size) -> Part | None:
+        return read_face(outputs, rect, min_score=MIN_SCORE)

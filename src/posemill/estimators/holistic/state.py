@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from posemill.estimators.landmarks.body_state import Arrays, BodyState
+from posemill.estimators.landmarks.crop_network import Part
 from posemill.records import FloatArray
 
 _PARTS = ("left_hand", "right_hand", "face")
@@ -26,6 +28,10 @@ class HolisticState(BodyState):
         """Take note of a frame without pose landmarks."""
         super().lose_person()
         self.previous = dict.fromkeys(_PARTS)
+
+    def remember(self, parts: Mapping[str, Part]) -> None:
+        """Take note of the hands and the face of a frame."""
+        self.previous = {name: parts[name].points if name in parts else None for name in _PARTS}
 
     def _as_arrays(self) -> dict[str, Any]:
         return {**super()._as_arrays(), **self.previous}

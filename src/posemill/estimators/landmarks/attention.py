@@ -89,15 +89,16 @@ class AttentionNetwork:
         rows = range(len(pixels))
         maps = features.transpose(0, 2, 3, 1)  # (batch, 48, 48, 32)
         first = points[:, :468, :2] / _CELL
-        for region, piece in zip(REGIONS, self._pieces, strict=True):
-            windows = [window_around(first[row], region) for row in rows]
-            outputs = piece.run(np.stack([sample(maps[row], windows[row]) for row in rows]))
+        windows = np.array([[window_around(mesh, region) for region in REGIONS] for mesh in first])
+        views = np.stack([sample(maps[row], windows[row]) for row in rows], 1)
+        for number, (region, piece) in enumerate(zip(REGIONS, self._pieces, strict=True)):
+            outputs = piece.run(views[number])
             for row in rows:
-                found = [output[row].reshape(-1, 2) for output in outputs]
-                points[row, region.points, :2] = _back(found[0], windows[row])
+                outline, *iris = [output[row].reshape(-1, 2) for output in outputs]
+                points[row, region.points, :2] = _back(outline, windows[row, number])
                 if region.iris is not None:
-                    iris = slice(region.iris, region.iris + 5)
-                    points[row, iris, :2] = _back(found[1], windows[row])
+                    place = slice(region.iris, region.iris + 5)
+                    points[row, place, :2] = _back(iris[0], windows[row, number])
         return [points.reshape(len(pixels), -1), logits]
 
 
@@ -136,40 +137,45 @@ def window_around(points: FloatArray, region: Region) -> FloatArray:
     )
 
 
-def sample(features: FloatArray, window: FloatArray) -> FloatArray:
-    """Return the window `(16, 16, channels)` of a map `(height, width, channels)`, bilinear.
+def sample(features: FloatArray, windows: FloatArray) -> FloatArray:
+    """Return windows `(n, 16, 16, channels)` of a map `(height, width, channels)`, bilinear.
 
     Cells that lie outside of the map are 0.
+
+    Args:
+        features: The map.
+        windows: Their matrices, `(n, 2, 3)`.
     """
     height, width, _ = features.shape
     # Cells are seen at their middle, on both sides.
-    shift = window[:, 2] + ((window[:, :2].astype(np.float64) * 0.5).sum(1) - 0.5)
+    middles = (windows[..., :2].astype(np.float64) * 0.5).sum(-1) - 0.5
+    shift = (windows[..., 2] + middles).astype(np.float32)
     steps = np.arange(_WINDOW, dtype=np.float32)
-    x, y = (
-        (row[0] * steps[None] + row[1] * steps[:, None]) + f32(offset)
-        for row, offset in zip(window, shift, strict=True)
-    )
+    # (n, 2, 16, 16): x and y of each cell of a window
+    along = (windows[..., 0, None] * steps)[..., None, :]
+    across = (windows[..., 1, None] * steps)[..., :, None]
+    x, y = np.moveaxis(along + across + shift[..., None, None], 1, 0)
     is_out = (x < 0) | (x > width - 1) | (y < 0) | (y > height - 1)
     x[is_out] = y[is_out] = 0
     left, top = x.astype(np.intp), y.astype(np.intp)
     right, bottom = np.minimum(left + 1, width - 1), np.minimum(top + 1, height - 1)
-    share_x, share_y = (
-        (x - left.astype(np.float32))[..., None],
-        (y - top.astype(np.float32))[..., None],
-    )
-
-    def blend(one: FloatArray, other: FloatArray, share: FloatArray) -> FloatArray:
-        # The original's product with 1 - share is one of float64, the other of float32.
-        rest = 1.0 - share.astype(np.float64)
-        return (rest * one + share * other).astype(np.float32)
-
+    share_x, share_y = (x - left)[..., None], (y - top)[..., None]
     cells = features.reshape(height * width, -1)
-    above, below = top * width, bottom * width
-    upper = blend(cells.take(above + left, axis=0), cells.take(above + right, axis=0), share_x)
-    lower = blend(cells.take(below + left, axis=0), cells.take(below + right, axis=0), share_x)
-    result = blend(upper, lower, share_y)
+    rows = np.stack([top, bottom]) * width
+    upper, lower = _blend(cells.take(rows + left, 0), cells.take(rows + right, 0), share_x)
+    result = _blend(upper, lower, share_y)
     result[is_out] = 0
     return result
+
+
+def _blend(start: FloatArray, end: FloatArray, share: npt.NDArray[np.float64]) -> FloatArray:
+    """Return values a share of the way from start to end.
+
+    The original's product with 1 - share is one of float64, the other of float32.
+    """
+    blended = (1.0 - share) * start
+    blended += share.astype(np.float32) * end
+    return blended.astype(np.float32)
 
 
 def _back(points: FloatArray, window: FloatArray) -> FloatArray:

@@ -110,8 +110,10 @@ def unpack_arrays(data: bytes, *needed: str) -> Arrays:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
     except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise FormatError(f"not a state of this engine: {error}") from error
+        raise FormatError("not a state of this engine: {error}", error=error) from error
     missing = [name for name in needed if name not in arrays]
     if missing:
-        raise FormatError(f"not a state of this engine: it has no {', '.join(missing)}")
+        raise FormatError(
+            "not a state of this engine: it has no {missing}", missing=", ".join(missing)
+        )
     return arrays

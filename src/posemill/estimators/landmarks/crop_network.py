@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import cv2
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.estimators.declaration import EngineInfo, EngineOption
+from posemill.estimators import EngineInfo, EngineOption, checked_frames
 from posemill.estimators.landmarks.attention import AttentionNetwork
 from posemill.estimators.landmarks.crops import Cropper
 from posemill.estimators.landmarks.rects import Rect
@@ -26,14 +27,25 @@ from posemill.records import FloatArray, Frame
 from posemill.weights.catalogue import get_pinned
 from posemill.weights.networks import CONVERTER_VERSION, NETWORKS
 
+FrameOnItsWay = TypeVar("FrameOnItsWay")
 REFINED_FACE = "face_attention"  # in pieces
 RUNTIME_OPTION = EngineOption(
-    "runtime", str, "auto", "What runs the networks; auto: LiteRT on a CPU.",
+    "runtime",
+    str,
+    "auto",
+    "What runs the networks; auto: LiteRT on a CPU.",
     choices=("auto", *RUNTIMES),
-)  # fmt: skip
+)
 # Frames that go through the stages together.
 _MAX_BATCH = {"cpu": 8, "gpu": 32}
 _LARGEST_CROP = 256
+
+
+class Part(NamedTuple):
+    """A hand or a face: its points in shares of the picture, and how sure it is one, 0..1."""
+
+    points: FloatArray
+    score: float
 
 
 class CropNetwork:
@@ -66,36 +78,67 @@ class CropNetwork:
         outputs = self._network.run(self._pixels[: len(rows)])
         return [[output[row : row + 1] for output in outputs] for row in rows]
 
+    def close(self) -> None:
+        """Free the network."""
+        del self._network
+
     def look(self, places: Sequence[tuple[Frame, Rect | None]]) -> list[list[FloatArray]]:
         """Return what `run` gives after `cut`."""
         self.cut(places)
         return self.run()
 
 
-class LandmarkEngine:
+class LandmarkEngine(ABC, Generic[FrameOnItsWay]):
     """What the engines of MediaPipe's legacy graphs have in common: options, networks, identity.
 
     Args:
-        options: The engine's own options by name, all of them.
         device: `cpu`, `cuda:N` or `tensorrt:N`.
         threads: Threads inside one network call. OpenCV's are set to the same number.
+        options: The engine's own, see `info.options`.
     """
 
     name: ClassVar[str]
     info: EngineInfo
 
-    def __init__(self, options: Mapping[str, Any], *, device: str, threads: int) -> None:
-        self.info.check_options(self.name, options)
+    def __init__(self, *, device: str = "cpu", threads: int = 1, **options: Any) -> None:
+        self.options = self.info.all_options(self.name, options)
         if not isinstance(threads, (int, np.integer)) or threads < 1:
-            raise ConfigError(f"threads: expected at least 1, got {threads!r}")
-        self.info = self.info.with_options(options)
-        self.options = dict(options)
+            raise ConfigError("{--threads}: expected at least 1, got {threads!r}", threads=threads)
+        self.info = self.info.with_options(self.options)
         self.device, self.threads = device, threads
-        self.runtime = choose_runtime(options["runtime"], device)
+        self.runtime = choose_runtime(self.options["runtime"], device)
         self._max_batch = _MAX_BATCH["cpu" if device == "cpu" else "gpu"]
         cv2.setNumThreads(threads)
         self._grid = SampleGrid(_LARGEST_CROP)
         self._models: list[str] = []
+        self._networks: list[CropNetwork] = []
+
+    @abstractmethod
+    def _begin(self, pixels: Frame, state: Any) -> FrameOnItsWay:
+        """Return a frame before anything was found in it; its state is None if it stands alone."""
+
+    @abstractmethod
+    def _find_in(self, batch: list[FrameOnItsWay]) -> None:
+        """Find what is in some frames, and go on in their states."""
+
+    def _look_at(
+        self, frames: Sequence[Frame], states: Sequence[Any] | None
+    ) -> list[FrameOnItsWay]:
+        """Return frames with all that is found in them.
+
+        Args:
+            frames: `(height, width, 3)` RGB uint8 each.
+            states: One per frame, each of another clip, changed in place; None: frames stand alone.
+        """
+        if states is not None and len(states) != len(frames):
+            raise ValueError(f"states: expected {len(frames)}, one per frame, got {len(states)}")
+        batch = [
+            self._begin(frame, states[index] if states else None)
+            for index, frame in enumerate(checked_frames(frames))
+        ]
+        for start in range(0, len(batch), self._max_batch):
+            self._find_in(batch[start : start + self._max_batch])
+        return batch
 
     def _open(
         self, name: str, *, repeats_border: bool = True, stretches: bool = False
@@ -107,7 +150,8 @@ class LandmarkEngine:
         cropper = Cropper(
             network.size, self._grid, repeats_border=repeats_border, stretches=stretches
         )
-        return CropNetwork(network, cropper)
+        self._networks.append(CropNetwork(network, cropper))
+        return self._networks[-1]
 
     def _load(self, name: str) -> Network:
         self._models.append(NETWORKS[name].model)
@@ -130,8 +174,9 @@ class LandmarkEngine:
 
     def close(self) -> None:
         """Free the networks."""
-        for name in [key for key, value in vars(self).items() if isinstance(value, CropNetwork)]:
-            delattr(self, name)
+        for network in self._networks:
+            network.close()
+        self._networks.clear()
 
 
 def confidence_options(of_detection: str, of_tracking: str) -> tuple[EngineOption, EngineOption]:

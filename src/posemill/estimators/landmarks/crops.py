@@ -22,6 +22,9 @@ _HALF_TURN = f32(180)
 _MAX_COPY = 6
 # Pixels right of and below a sample that OpenCV wants to see before it takes its quick way.
 _RIGHT, _BELOW = 3, 2
+# OpenCV itself is quicker up to this size, where its warp is still the classic one.
+_IS_CLASSIC = tuple(map(int, cv2.__version__.split(".")[:2])) < (4, 14)
+_MAX_WARPED = 192
 
 
 class Cropper:
@@ -67,7 +70,8 @@ class Cropper:
             angle = f32(float(rect.rotation * _HALF_TURN) / math.pi)
             center = (rect.center_x * width, rect.center_y * height)
         corners = corners_of(center, sides, angle)
-        if not _is_moderate(corners):
+        is_small = rect is not None and _IS_CLASSIC and self.size <= _MAX_WARPED
+        if is_small or not _is_moderate(corners):
             self._warp(frame, corners, out)
             return
         source, (left, top), limits = self._source(frame, corners)
@@ -109,9 +113,13 @@ class Cropper:
         """Write the crop into `out` by OpenCV alone."""
         to_crop = cv2.getPerspectiveTransform(np.array(corners, np.float32), self._corners)
         cv2.warpPerspective(
-            frame, to_crop, (self.size, self.size), dst=out, flags=cv2.INTER_LINEAR,
+            frame,
+            to_crop,
+            (self.size, self.size),
+            dst=out,
+            flags=cv2.INTER_LINEAR,
             borderMode=self._border,
-        )  # fmt: skip
+        )
 
 
 def _box(corners: list[Corner]) -> tuple[float, float, float, float]:
@@ -140,6 +148,7 @@ def corners_of(center: Point, sides: Point, degrees: np.float32) -> list[Corner]
     low_x, low_y = x - right * height - down * width, y + down * height - right * width
     top_x, top_y = x + right * height - down * width, y - down * height - right * width
     two = f32(2)
-    corners = ((low_x, low_y), (top_x, top_y), (two * x - low_x, two * y - low_y),
-               (two * x - top_x, two * y - top_y))  # fmt: skip
+    right_top = two * x - low_x, two * y - low_y
+    right_low = two * x - top_x, two * y - top_y
+    corners = ((low_x, low_y), (top_x, top_y), right_top, right_low)
     return [(float(x), float(y)) for x, y in corners]

@@ -91,6 +91,8 @@ class Detector:
         """
         # Most anchors are far below the threshold: only the others' scores are worth their price.
         likely = (logits >= self._min_logit).nonzero()[0]
+        if not len(likely):
+            return
         scores = sigmoid(np.minimum(logits[likely], _MAX_LOGIT))
         pairs = (boxes[likely] / np.float32(self._size)).reshape(
             len(likely), boxes.shape[1] // 2, 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from posemill.estimators.landmarks.attention import NUM_POINTS, settle_irises
+from posemill.estimators.landmarks.crop_network import Part
 from posemill.estimators.landmarks.detection import Detection
 from posemill.estimators.landmarks.libm import sigmoid
 from posemill.estimators.landmarks.rects import (
@@ -38,15 +39,16 @@ def rect_of_landmarks(points: FloatArray, size: Size) -> Rect:
     return enlarge(box_of_landmarks(points[:, :2], rotation), size, scale=_SCALE)
 
 
-def read_face(outputs: list[FloatArray], rect: Rect, *, min_score: float) -> FloatArray | None:
+def read_face(outputs: list[FloatArray], rect: Rect, *, min_score: float) -> Part | None:
     """Return the landmarks `(468 or 478, 3)` from the network's outputs, None if no face."""
     raw, logit = outputs
-    if not float(sigmoid(logit[0, :1])[0]) > min_score:
+    score = float(sigmoid(logit[0, :1])[0])
+    if not score > min_score:
         return None
     points = raw.reshape(-1, 3) / np.float32(_CROP_SIZE)
     if len(points) == NUM_POINTS:
         settle_irises(points)
-    return project(points, rect)
+    return Part(project(points, rect), score)
 
 
 def rotation_of_eyes(right: FloatArray, left: FloatArray, size: Size) -> np.float32:

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from posemill.estimators.landmarks.crop_network import Part
 from posemill.estimators.landmarks.detection import Detection
+from posemill.estimators.landmarks.libm import sigmoid
 from posemill.estimators.landmarks.rects import (
     Rect,
     Size,
@@ -35,11 +37,13 @@ _LABELS = ("Left", "Right")
 class Hand(NamedTuple):
     """A hand of which the network also said which one it is, and its size.
 
-    `points` are `(21, 3)` in shares of the picture, `world` in metres. `side` is 0 for "Left", 1
-    for "Right": the network takes pictures for mirrored. `side_score` is in 0.5..1.
+    `points` are `(21, 3)` in shares of the picture, `world` in metres. `score` says how sure it is
+    a hand. `side` is 0 for "Left", 1 for "Right": the network takes pictures for mirrored.
+    `side_score` is in 0.5..1.
     """
 
     points: FloatArray
+    score: float
     world: FloatArray
     side: int
     side_score: float
@@ -48,6 +52,27 @@ class Hand(NamedTuple):
     def label(self) -> str:
         """`Left` or `Right`."""
         return _LABELS[self.side]
+
+
+class SideLayer:
+    """The layer that says how sure a hand is a left one, with MediaPipe's order of additions.
+
+    Args:
+        weights: `(features,)`, a multiple of four.
+        bias: `(1,)`.
+    """
+
+    def __init__(self, weights: FloatArray, bias: FloatArray) -> None:
+        self._weights, self._bias = weights, bias[0]
+
+    def left_score(self, features: FloatArray) -> np.float32:
+        """Return how sure a hand is a left one, 0..1, from the network's `(features,)`."""
+        products = (features * self._weights).reshape(-1, 4)
+        products[0, 0] += self._bias
+        # Four sums of every fourth product, row by row, as a register of four numbers adds.
+        first, second, third, fourth = products.sum(0)
+        logit = (first + third) + (second + fourth)
+        return sigmoid(logit.reshape(1))[0]
 
 
 def rect_from_palm(detection: Detection, size: Size) -> Rect:
@@ -72,25 +97,25 @@ def rect_of_landmarks(points: FloatArray, size: Size) -> Rect:
 
 def read_points(
     outputs: list[FloatArray], rect: Rect, size: Size, *, min_score: float
-) -> FloatArray | None:
+) -> Part | None:
     """Return the landmarks `(21, 3)` from the network's outputs, None if there is no hand."""
-    raw, score = outputs[:2]
-    if not float(score[0, 0]) > min_score:
+    raw, score = outputs[0], float(outputs[1][0, 0])
+    if not score > min_score:
         return None
     points = raw.reshape(21, 3) / np.float32(_CROP_SIZE)
     points[:, 2] /= np.float32(_DEPTH_SCALE)
-    return project(without_border(points, rect, size), rect)
+    return Part(project(without_border(points, rect, size), rect), score)
 
 
 def read_hand(
-    outputs: list[FloatArray], rect: Rect, size: Size, *, min_score: float
+    outputs: list[FloatArray], rect: Rect, size: Size, *, layer: SideLayer, min_score: float
 ) -> Hand | None:
     """Return all that the network says of a hand, None if there is none."""
-    points = read_points(outputs, rect, size, min_score=min_score)
-    if points is None:
+    part = read_points(outputs, rect, size, min_score=min_score)
+    if part is None:
         return None
-    left_score = outputs[2][0, 0]
+    left_score = layer.left_score(outputs[2][0])
     right_score = f32(1.0 - float(left_score))
     side = int(right_score > left_score)
     world = turn(outputs[3].reshape(21, 3), rect.rotation)
-    return Hand(points, world, side, float((left_score, right_score)[side]))
+    return Hand(*part, world, side, float((left_score, right_score)[side]))

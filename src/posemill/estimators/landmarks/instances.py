@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from posemill.estimators import checked_frames
 from posemill.estimators.landmarks.body_state import pack_arrays, unpack_arrays
 from posemill.estimators.landmarks.crop_network import CropNetwork, LandmarkEngine
 from posemill.estimators.landmarks.detection import Detection, Detector
@@ -72,7 +71,7 @@ def associate(detected: Iterable[Rect], tracked: Iterable[Rect]) -> list[Rect]:
     return places
 
 
-class InstanceFinder(LandmarkEngine, Generic[Instance]):
+class InstanceFinder(LandmarkEngine[InstanceFrame[Instance]], Generic[Instance]):
     """An engine of several instances: detector, association, landmarks.
 
     A subclass opens `_detector` and `_landmarks`, makes `_find` and says what a detection and the
@@ -114,15 +113,10 @@ class InstanceFinder(LandmarkEngine, Generic[Instance]):
             frames: `(height, width, 3)` RGB uint8 each.
             states: One per frame, each of another clip, changed in place; None: frames stand alone.
         """
-        if states is not None and len(states) != len(frames):
-            raise ValueError(f"states: expected {len(frames)}, one per frame, got {len(states)}")
-        batch: list[InstanceFrame[Instance]] = [
-            InstanceFrame(frame, states[index] if states else None)
-            for index, frame in enumerate(checked_frames(frames))
-        ]
-        for start in range(0, len(batch), self._max_batch):
-            self._find_in(batch[start : start + self._max_batch])
-        return [frame.found for frame in batch]
+        return [frame.found for frame in self._look_at(frames, states)]
+
+    def _begin(self, pixels: Frame, state: InstanceState | None) -> InstanceFrame[Instance]:
+        return InstanceFrame(pixels, state)
 
     def _find_in(self, batch: list[InstanceFrame[Instance]]) -> None:
         searched = [frame for frame in batch if len(frame.tracked) < self.max_instances]

@@ -112,7 +112,9 @@ class TorchMaps:
             # What torch says behind its first sentence is advice to trust the file.
             reason = " ".join(str(error).split()).partition(". ")[0][:200]
             raise WeightsError(
-                f"{path} is not the body network of OpenPose for PyTorch: {reason}"
+                "{path} is not the body network of OpenPose for PyTorch: {reason}",
+                path=path,
+                reason=reason,
             ) from error
         self._device = device.replace("tensorrt", "cuda")
         self._network = network.eval().to(self._device)

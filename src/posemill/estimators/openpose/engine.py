@@ -79,7 +79,11 @@ class OpenPoseEstimator:
     ) -> None:
         self.info.check_device("openpose", device)
         if height % _STRIDE:
-            raise ConfigError(f"height: expected a multiple of {_STRIDE}, got {height}")
+            raise ConfigError(
+                "height: expected a multiple of {stride}, got {height}",
+                stride=_STRIDE,
+                height=height,
+            )
         cv2.setNumThreads(threads)
         self._network = open_maps_network(
             network, device=device, threads=threads, pixels=pixels, runtime=runtime
@@ -88,8 +92,11 @@ class OpenPoseEstimator:
         self._fixed_hw = self._network.size_hw
         if self._fixed_hw is not None and second_scale:
             raise ConfigError(
-                f"second_scale: {network} takes pictures of {self._fixed_hw[1]} x "
-                f"{self._fixed_hw[0]} only; export it with an open size, or leave second_scale out"
+                "second_scale: {network} takes pictures of {width} x {height} only; export "
+                "it with an open size, or leave second_scale out",
+                network=network,
+                width=self._fixed_hw[1],
+                height=self._fixed_hw[0],
             )
         self._height = height if self._fixed_hw is None else self._fixed_hw[0]
         self._second_scale = second_scale

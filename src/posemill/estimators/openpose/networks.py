@@ -56,7 +56,9 @@ def open_maps_network(
         runtime: What runs `mobilenet_thin`: `opencv`, `onnx`, or `auto`: OpenCV on a CPU.
     """
     if runtime == "opencv" and (network != DEFAULT or device != "cpu"):
-        raise ConfigError(f"runtime opencv runs {DEFAULT} on a CPU only; leave runtime out")
+        raise ConfigError(
+            "runtime opencv runs {default} on a CPU only; leave runtime out", default=DEFAULT
+        )
     chosen = None if pixels == "auto" else pixels
     if network == DEFAULT:
         if device == "cpu" and runtime != "onnx":
@@ -66,8 +68,10 @@ def open_maps_network(
     path = Path(network)
     if not path.is_file():
         raise ConfigError(
-            f"network: there is no file {network}; expected {DEFAULT}, or the path of an .onnx or "
-            f".pth file"
+            "network: there is no file {network}; expected {default}, or the path of an .onnx or "
+            ".pth file",
+            network=network,
+            default=DEFAULT,
         )
     if path.suffix == ".onnx":
         session = open_session(str(path), str(path), device=device, threads=threads)
@@ -76,7 +80,7 @@ def open_maps_network(
         from posemill.estimators.openpose.body_network import TorchMaps
 
         return TorchMaps(path, device=device, threads=threads, pixels=chosen or "centred")
-    raise ConfigError(f"network: expected an .onnx or a .pth file, got {network}")
+    raise ConfigError("network: expected an .onnx or a .pth file, got {network}", network=network)
 
 
 class _OpenCvNetwork:
@@ -90,8 +94,11 @@ class _OpenCvNetwork:
             self._net = cv2.dnn.readNetFromTensorflow(str(path))
         except cv2.error as error:
             raise WeightsError(
-                f"OpenCV {cv2.__version__} cannot read {path} ({error.err}); install "
-                "opencv-python-headless 4.13, or name an .onnx file: --engine-option network=FILE"
+                "OpenCV {version} cannot read {path} ({error}); install opencv-python-headless "
+                "4.13, or name an .onnx file: {--engine-option:network=FILE}",
+                version=cv2.__version__,
+                path=path,
+                error=error.err,
             ) from error
         self.pixels = pixels
         self.identity = {"network": DEFAULT, "sha256": get_pinned(DEFAULT, "model").sha256,
@@ -114,7 +121,11 @@ class _OnnxMaps:
         inputs = session.get_inputs()
         if len(inputs) != 1 or len(inputs[0].shape) != 4:
             shapes = ", ".join(str(each.shape) for each in inputs)
-            raise ConfigError(f"network {name}: expected one picture as input, got {shapes}")
+            raise ConfigError(
+                "network {name}: expected one picture as input, got {shapes}",
+                name=name,
+                shapes=shapes,
+            )
         self._input, self._name = inputs[0], name
         self._is_last = inputs[0].shape[3] == 3 and inputs[0].shape[1] != 3
         self.pixels = pixels
@@ -123,8 +134,10 @@ class _OnnxMaps:
         height, width = (side if isinstance(side, int) and side > 0 else 0 for side in sides)
         if bool(height) != bool(width):
             raise ConfigError(
-                f"network {name}: its picture is {inputs[0].shape}; export it with height and "
-                f"width both open, or both fixed"
+                "network {name}: its picture is {shape}; export it with height and width both "
+                "open, or both fixed",
+                name=name,
+                shape=inputs[0].shape,
             )
         self.size_hw = (height, width) if height else None
         self._try(np.zeros((1, 3, height or 64, width or 64), np.float32))
@@ -135,9 +148,14 @@ class _OnnxMaps:
             self.run(pictures)
         except onnxruntime_errors() as error:
             raise ConfigError(
-                f"network {self._name}: it does not run on one picture of float32, "
-                f"{self._input.name} is {self._input.type} {self._input.shape}; export it with "
-                f"float32 pictures and an open batch ({str(error).strip().splitlines()[0]})"
+                "network {name}: it does not run on one picture of float32, {input_name} is "
+                "{type} {input_shape}; export it with float32 pictures and an open batch "
+                "({error})",
+                name=self._name,
+                input_name=self._input.name,
+                type=self._input.type,
+                input_shape=self._input.shape,
+                error=str(error).strip().splitlines()[0],
             ) from error
 
     def run(self, pictures: FloatArray) -> FloatArray:
@@ -163,7 +181,9 @@ def join_maps(outputs: Sequence[Any], name: str) -> FloatArray:
     if not heat or not affinities:
         shapes = ", ".join(str(tuple(output.shape)) for output in outputs)
         raise ConfigError(
-            f"network {name}: expected 57 maps, or 19 heat maps and 38 affinity maps, got {shapes}"
+            "network {name}: expected 57 maps, or 19 heat maps and 38 affinity maps, got {shapes}",
+            name=name,
+            shapes=shapes,
         )
     return np.ascontiguousarray(np.concatenate([heat[-1], affinities[-1]], axis=1), np.float32)
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from posemill.errors import ConfigError
 from posemill.estimators.people import drop_doubles
 from posemill.estimators.wholebody.networks import PictureNetwork, pixel_tables
+from posemill.messages import Message
 from posemill.records import FloatArray, Frame
 from posemill.weights.onnx_files import first_convolution_channels
 
@@ -63,8 +64,13 @@ class Detector:
         has_boxes = columns == 5 and all(len(shape) == 2 for shape in shapes[1:])
         if not self._chooses and not has_boxes:
             raise self._network.refuse(
-                f"boxes (batch, boxes, 5) and their labels, or YOLOX's (batch, {len(self._cells)}, "
-                f"5 + classes) for a picture of {width} x {height}"
+                Message(
+                    "boxes (batch, boxes, 5) and their labels, or YOLOX's (batch, {num_cells}, 5 "
+                    "+ classes) for a picture of {width} x {height}",
+                    num_cells=len(self._cells),
+                    width=width,
+                    height=height,
+                )
             )
         self.kind = kind if kind != "auto" else self._tell_kind()
         if self.kind == "rtmdet":
@@ -142,8 +148,9 @@ class Detector:
         kind = {_FOCUS_CHANNELS: "yolox", 3: "rtmdet"}.get(channels or 0)
         if kind is None:
             raise ConfigError(
-                f"detector {self._network.path}: it is not plain whether this is YOLOX or RTMDet, "
-                "which want other pixels; say it: --engine-option detector_kind=yolox (or rtmdet)"
+                "detector {path}: it is not plain whether this is YOLOX or RTMDet, which want "
+                "other pixels; say it: {--engine-option:detector_kind=yolox} (or rtmdet)",
+                path=self._network.path,
             )
         return kind
 

@@ -102,7 +102,7 @@ class WholeBodyEstimator:
         if pose is None:
             raise ConfigError(
                 "engine 'wholebody' needs a pose network of yours (RTMPose, RTMW or DWPose as "
-                ".onnx): --engine-option pose=FILE"
+                ".onnx): {--engine-option:pose=FILE}"
             )
         cv2.setNumThreads(threads)
         # On a CPU batches gain nothing, and the last bits depend on their size.

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from posemill.errors import ConfigError, WeightsError
 from posemill.estimators.onnx_network import onnxruntime_errors, open_session
 from posemill.files import sha256_of
+from posemill.messages import Message
 from posemill.records import FloatArray, Frame
 
 _TYPES: dict[str, type[np.floating[Any]]] = {
@@ -54,7 +55,11 @@ class PictureNetwork:
         open_side: int | None = None,
     ) -> None:
         if not Path(path).is_file():
-            raise ConfigError(f"{option}: there is no file {path}; expected the path of an .onnx")
+            raise ConfigError(
+                "{option}: there is no file {path}; expected the path of an .onnx",
+                option=option,
+                path=path,
+            )
         self.path, self.option = Path(path), option
         self._session = open_session(path, path, device=device, threads=threads)
         self._input = self._check_input(open_side)
@@ -78,7 +83,13 @@ class PictureNetwork:
         """Return the error for a file with other outputs than expected."""
         outputs = zip(self.output_names, self.output_shapes, strict=True)
         got = ", ".join(f"{name} {shape}" for name, shape in outputs)
-        return ConfigError(f"{self.option} {self.path}: expected {expected}, got {got}")
+        return ConfigError(
+            "{option} {path}: expected {expected}, got {got}",
+            option=self.option,
+            path=self.path,
+            expected=expected,
+            got=got,
+        )
 
     def put(self, place: int, picture: Frame) -> None:
         """Lay an RGB picture of the network's size at a place of the next call."""
@@ -94,9 +105,14 @@ class PictureNetwork:
             )
         except onnxruntime_errors() as error:
             reason = " ".join(str(error).split())[:200]
-            remedy = "; try --engine-option batch=1" if count > 1 else ""
+            remedy = Message("; try {--engine-option:batch=1}") if count > 1 else ""
             raise WeightsError(
-                f"{self.option} {self.path} cannot be run on {pictures.shape}: {reason}{remedy}"
+                "{option} {path} cannot be run on {pictures_shape}: {reason}{remedy}",
+                option=self.option,
+                path=self.path,
+                pictures_shape=pictures.shape,
+                reason=reason,
+                remedy=remedy,
             ) from error
         return outputs
 
@@ -104,8 +120,11 @@ class PictureNetwork:
         size = self._input.shape[0]
         if isinstance(size, int) and size > 1:
             raise ConfigError(
-                f"{self.option} {self.path}: it takes {size} pictures at a time; expected a file "
-                "that takes one, or any number"
+                "{option} {path}: it takes {size} pictures at a time; expected a file that takes "
+                "one, or any number",
+                option=self.option,
+                path=self.path,
+                size=size,
             )
         return batch > 1 and not isinstance(size, int)
 
@@ -118,14 +137,20 @@ class PictureNetwork:
         if len(inputs) != 1 or not is_picture or first.type not in _TYPES:
             got = ", ".join(f"{each.name} {each.shape} {each.type}" for each in inputs)
             raise ConfigError(
-                f"{self.option} {self.path}: expected one picture as input, (batch, 3, height, "
-                f"width) of float, got {got}"
+                "{option} {path}: expected one picture as input, (batch, 3, height, width) of "
+                "float, got {got}",
+                option=self.option,
+                path=self.path,
+                got=got,
             )
         height, width = (size if isinstance(size, int) else open_side for size in first.shape[2:])
         if height is None or width is None:
             raise ConfigError(
-                f"{self.option} {self.path}: it leaves the size of its picture open "
-                f"({first.shape}); export it with a fixed one"
+                "{option} {path}: it leaves the size of its picture open ({first_shape}); export "
+                "it with a fixed one",
+                option=self.option,
+                path=self.path,
+                first_shape=first.shape,
             )
         self.size_wh = width, height
         return first

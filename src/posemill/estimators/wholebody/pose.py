@@ -12,6 +12,7 @@ import numpy.typing as npt
 from posemill.errors import ConfigError
 from posemill.estimators.wholebody.detector import Boxes
 from posemill.estimators.wholebody.networks import PictureNetwork, pixel_tables
+from posemill.messages import Message
 from posemill.records import FloatArray, Frame
 
 # By the number of points: what the network gives, and what can be made of it.
@@ -40,7 +41,12 @@ class PoseNetwork:
         self.num_points: int = self._network.output_shapes[self._outputs[0]][1]
         if self.num_points not in SKELETONS:
             known = ", ".join(f"{count} ({names[0]})" for count, names in SKELETONS.items())
-            raise ConfigError(f"pose {path}: it has {self.num_points} points; known: {known}")
+            raise ConfigError(
+                "pose {path}: it has {num_points} points; known: {known}",
+                path=path,
+                num_points=self.num_points,
+                known=known,
+            )
         width, height = self._network.size_wh
         self.identity = {
             **self._network.identity,
@@ -128,6 +134,10 @@ class PoseNetwork:
             if is_simcc and along_x[2] * height == along_y[2] * width:
                 return x, y
         raise self._network.refuse(
-            "a SimCC network's two outputs, (batch, points, places along x) and (batch, points, "
-            f"places along y) for a picture of {width} x {height}"
+            Message(
+                "a SimCC network's two outputs, (batch, points, places along x) and (batch, "
+                "points, places along y) for a picture of {width} x {height}",
+                width=width,
+                height=height,
+            )
         )

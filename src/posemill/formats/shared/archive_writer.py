@@ -267,8 +267,9 @@ class Texts:
         if joined.count("\0") != len(texts) - 1:
             bad = next(text for text in texts if "\0" in text)
             raise FormatError(
-                f"{bad[:200]!r} holds a NUL character, which npz cannot store; change this id, "
-                "path or label where it comes from"
+                "{bad!r} holds a NUL character, which npz cannot store; change this id, path or "
+                "label where it comes from",
+                bad=bad[:200],
             )
         self._file.write(joined + "\0")
         self._width = max(self._width, max(map(len, texts)))

@@ -24,8 +24,9 @@ from posemill.blocks import ClipBlock
 from posemill.errors import ConfigError, FormatError
 from posemill.files import refuse_pipe
 from posemill.geometry import Fill, check_scores, find_points
+from posemill.messages import Message
 from posemill.plugins import unknown
-from posemill.records import NORMALIZATIONS, PoseClip
+from posemill.records import NORMALIZATIONS, SMOOTHINGS, PoseClip
 from posemill.skeletons import (
     SKELETON_NAMES,
     full_name,
@@ -57,6 +58,7 @@ class Recipe:
         layout: Skeleton name, or None for what the format usually holds.
         normalize: `none`, `shoulders` or `bbox`.
         interpolate: Gaps of up to this many frames become found points.
+        smooth: `none`, or a filter along time: `one-euro`, `gaussian`, `savgol`.
         fill: What stands for missing points in formats that have a mask: `zero`, `nan`, or
             `interpolate`. None for the format's own way.
         replace: Folders that are called otherwise in formats with a file per picture: `{"frames":
@@ -70,6 +72,7 @@ class Recipe:
     layout: str | None = None
     normalize: str = "none"
     interpolate: int = 0
+    smooth: str = "none"
     fill: Fill | None = None
     replace: Mapping[str, str] = field(default_factory=dict)
     extraction: Mapping[str, Any] = field(default_factory=dict)
@@ -79,10 +82,14 @@ class Recipe:
         if self.layout is not None:
             object.__setattr__(self, "layout", full_name(self.layout))
         _expect_one_of("normalize", self.normalize, NORMALIZATIONS)
+        _expect_one_of("smooth", self.smooth, SMOOTHINGS)
         if self.fill is not None:
             _expect_one_of("fill", self.fill, FILLS)
         if self.interpolate < 0:
-            raise ConfigError(f"interpolate: expected 0 or more frames, got {self.interpolate}")
+            raise ConfigError(
+                "{--interpolate}: expected 0 or more frames, got {interpolate}",
+                interpolate=self.interpolate,
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, for JSON."""
@@ -97,7 +104,8 @@ class Recipe:
         """Return the recipe to record: this one, and what was done to the clip before it."""
         normalize = self.normalize if clip.normalized == "none" else clip.normalized
         interpolate = max(self.interpolate, clip.interpolated)
-        return replace(self, normalize=normalize, interpolate=interpolate)
+        smooth = self.smooth if clip.smoothed == "none" else clip.smoothed
+        return replace(self, normalize=normalize, interpolate=interpolate, smooth=smooth)
 
 
 def _expect_one_of(name: str, value: str, known: tuple[str, ...]) -> None:
@@ -171,8 +179,11 @@ def expect_unicode(clip: PoseClip, path: Path) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise FormatError(
-                f"{path}: clip {clip.clip_id[:80]!r}: expected Unicode, got {text[:200]!r}; make a "
-                "run of it first (posemill import), where such bytes are written as \\xNN"
+                "{path}: clip {clip_id!r}: expected Unicode, got {text!r}; make a run of it first "
+                "(posemill import), where such bytes are written as \\xNN",
+                path=path,
+                clip_id=clip.clip_id[:80],
+                text=text[:200],
             ) from error
 
 
@@ -189,37 +200,58 @@ class SkeletonCheck:
         self.name = self.name or clip.skeleton_name
         if clip.skeleton_name != self.name:
             raise FormatError(
-                f"{self.path}: clip {clip.clip_id!r} is {clip.skeleton_name}, the clips before it "
-                f"are {self.name}; one file holds one skeleton: choose a layout for all"
+                "{path}: clip {clip_id!r} is {skeleton_name}, the clips before it are {name}; one "
+                "file holds one skeleton: choose a layout for all",
+                path=self.path,
+                clip_id=clip.clip_id,
+                skeleton_name=clip.skeleton_name,
+                name=self.name,
             )
         if not holds(self.form, self.name):
             raise FormatError(
-                f"{self.path}: {self.form.name} holds {' or '.join(self.form.layouts)}, clip "
-                f"{clip.clip_id!r} is {self.name}"
+                "{path}: {name} holds {layouts}, clip {clip_id!r} is {skeleton_name}",
+                path=self.path,
+                name=self.form.name,
+                layouts=" or ".join(self.form.layouts),
+                clip_id=clip.clip_id,
+                skeleton_name=self.name,
             )
         self._check_normalized(clip)
         if np.isinf(clip.points).any() or not np.isfinite(clip.scores).all():
             raise FormatError(
-                f"{self.path}: clip {clip.clip_id!r} holds infinity or a score that is no number"
+                "{path}: clip {clip_id!r} holds infinity or a score that is no number",
+                path=self.path,
+                clip_id=clip.clip_id,
             )
         if self.form.has_pixels and len(clip) and not (clip.sizes_wh > 0).all():
             raise FormatError(
-                f"{self.path}: {self.form.name} holds pixels, but the picture size of clip "
-                f"{clip.clip_id!r} is not known; give it by --size WIDTHxHEIGHT"
+                "{path}: {name} holds pixels, but the picture size of clip {clip_id!r} is not "
+                "known; give it by {--size:WIDTHxHEIGHT}",
+                path=self.path,
+                name=self.form.name,
+                clip_id=clip.clip_id,
             )
 
     def _check_normalized(self, clip: PoseClip) -> None:
         self.normalized = self.normalized or clip.normalized
         if clip.normalized != self.normalized:
             raise FormatError(
-                f"{self.path}: clip {clip.clip_id!r} is normalised by {clip.normalized!r}, the "
-                f"clips before it by {self.normalized!r}; one file holds one normalisation"
+                "{path}: clip {clip_id!r} is normalised by {normalized!r}, the clips before it by "
+                "{before!r}; one file holds one normalisation",
+                path=self.path,
+                clip_id=clip.clip_id,
+                normalized=clip.normalized,
+                before=self.normalized,
             )
         if self.form.has_pixels and clip.normalized != "none":
             raise FormatError(
-                f"{self.path}: {self.form.name} holds pixels of the picture, but clip "
-                f"{clip.clip_id!r} is normalised by {clip.normalized!r}: take the run it was made "
-                "of, or choose npz, pkl, hdf5, webdataset, parquet or huggingface"
+                "{path}: {name} holds pixels of the picture, but clip {clip_id!r} is normalised "
+                "by {normalized!r}: take the run it was made of, or choose npz, pkl, hdf5, "
+                "webdataset, parquet or huggingface",
+                path=self.path,
+                name=self.form.name,
+                clip_id=clip.clip_id,
+                normalized=clip.normalized,
             )
 
     def check_block(self, block: ClipBlock) -> None:
@@ -234,14 +266,14 @@ class SkeletonCheck:
     def finish(self, summary: Summary) -> None:
         """Raise if there was nothing to write."""
         if not summary.num_clips:
-            raise FormatError(f"{self.path}: no clips to write; expected at least one")
+            raise FormatError("{path}: no clips to write; expected at least one", path=self.path)
 
 
 @contextmanager
 def reading(path: Path, format_name: str, *also: type[Exception]) -> Iterator[None]:
     """Turn whatever broken bytes raise inside the block into a `FormatError` with the path."""
     if not path.exists():
-        raise FormatError(f"{path}: no such file or folder")
+        raise FormatError("{path}: no such file or folder", path=path)
     refuse_pipe(path)
     try:
         yield
@@ -249,7 +281,12 @@ def reading(path: Path, format_name: str, *also: type[Exception]) -> Iterator[No
         raise
     except (*CORRUPT, *also) as error:
         said = f"{type(error).__name__}: {error}"[:300]
-        raise FormatError(f"{path}: not a readable {format_name} file ({said})") from error
+        raise FormatError(
+            "{path}: not a readable {format_name} file ({details})",
+            path=path,
+            format_name=format_name,
+            details=said,
+        ) from error
 
 
 def skeleton_for(num_points: int, path: Path, name: str | None = None) -> str:
@@ -261,18 +298,29 @@ def skeleton_for(num_points: int, path: Path, name: str | None = None) -> str:
         if found is None:
             counts = sorted(get_skeleton(known).num_points for known in SKELETON_NAMES)
             raise FormatError(
-                f"{path}: no skeleton is named, so expected {counts} points a frame, got "
-                f"{num_points}"
+                "{path}: no skeleton is named, so expected {counts} points a frame, got "
+                "{num_points}",
+                path=path,
+                counts=counts,
+                num_points=num_points,
             )
         return found
     if not is_skeleton(name):
         raise FormatError(
-            f"{path}: unknown skeleton {str(name)[:80]!r}; known: {', '.join(skeleton_names())} "
-            "(another one comes with the package of its engine)"
+            "{path}: unknown skeleton {name!r}; known: {skeleton_names} (another one comes with "
+            "the package of its engine)",
+            path=path,
+            name=str(name)[:80],
+            skeleton_names=", ".join(skeleton_names()),
         )
     expected = get_skeleton(name).num_points
     if expected != num_points:
-        raise FormatError(f"{path}: expected {expected} points a frame, got {num_points}")
+        raise FormatError(
+            "{path}: expected {expected} points a frame, got {num_points}",
+            path=path,
+            expected=expected,
+            num_points=num_points,
+        )
     return name
 
 
@@ -292,25 +340,34 @@ def make_clip(
         mask: True where found, or None: NaN and all-zero points are missing.
         fields: The other fields of `PoseClip`.
     """
-    where = f"{path}: clip {str(fields.get('clip_id', ''))[:80]!r}"
+    where = Message(
+        "{path}: clip {clip_id!r}", path=path, clip_id=str(fields.get("clip_id", ""))[:80]
+    )
     if points.ndim != 3 or points.shape[2] not in (2, 3) or points.dtype.kind not in "fiu":
         raise FormatError(
-            f"{where}: expected numbers of shape (frames, keypoints, 2 or 3), got {points.dtype} "
-            f"{points.shape}"
+            "{where}: expected numbers of shape (frames, keypoints, 2 or 3), got {points_dtype} "
+            "{points_shape}",
+            where=where,
+            points_dtype=points.dtype,
+            points_shape=points.shape,
         )
     full = np.zeros((*points.shape[:2], 3), np.float32)
     with np.errstate(all="ignore"):
         full[..., : points.shape[2]] = points
     for text in (fields.get("clip_id", ""), *fields.get("image_paths", ())):
         if _HALF_A_CHARACTER.search(text):
-            raise FormatError(f"{where}: {text[:200]!r} is no name: it holds half a character")
+            raise FormatError(
+                "{where}: {text!r} is no name: it holds half a character",
+                where=where,
+                text=text[:200],
+            )
     try:
         found = find_points(full, mask)
         full[~found] = np.nan
         plain = check_scores(found if scores is None else scores, found)
         return PoseClip(points=full, scores=plain, **fields)
     except ValueError as error:
-        raise FormatError(f"{where}: {error}") from error
+        raise FormatError("{where}: {error}", where=where, error=error) from error
 
 
 def info_text(clip: PoseClip) -> str:
@@ -320,7 +377,9 @@ def info_text(clip: PoseClip) -> str:
         return json.dumps(info, ensure_ascii=True)
     except (TypeError, ValueError) as error:
         raise FormatError(
-            f"clip {clip.clip_id!r}: extra cannot be written as JSON: {error}"
+            "clip {clip_id!r}: extra cannot be written as JSON: {error}",
+            clip_id=clip.clip_id,
+            error=error,
         ) from error
 
 
@@ -349,8 +408,10 @@ def expect_new(path: Path, name: tuple[str, str], seen: set[tuple[str, str]]) ->
     """Raise if rows of a clip come again behind those of another; note the clip as seen."""
     if name in seen:
         raise FormatError(
-            f"{path}: the rows of clip {name[1][:80]!r} do not follow each other; sort the file by "
-            "clip, then by frame"
+            "{path}: the rows of clip {name!r} do not follow each other; sort the file by clip, "
+            "then by frame",
+            path=path,
+            name=name[1][:80],
         )
     seen.add(name)
 
@@ -358,4 +419,4 @@ def expect_new(path: Path, name: tuple[str, str], seen: set[tuple[str, str]]) ->
 def expect_clips(path: Path, num_clips: int) -> None:
     """Raise if a file held nothing."""
     if not num_clips:
-        raise FormatError(f"{path}: holds no clips; expected at least one")
+        raise FormatError("{path}: holds no clips; expected at least one", path=path)

@@ -65,7 +65,12 @@ class IndexWriter:
         if self._recipe.replace:
             relative, key = self._mirror(clip, place_of(clip))
         if key in self._taken:
-            raise FormatError(f"two clips go to {key}: {clip.split}/{clip.clip_id} came again")
+            raise FormatError(
+                "two clips go to {key}: {split}/{clip_id} came again",
+                key=key,
+                split=clip.split,
+                clip_id=clip.clip_id,
+            )
         self._taken.add(key)
         self._handle.write(json.dumps(record_of(clip) | {"place": relative}) + "\n")
         return self._folder / relative
@@ -85,15 +90,16 @@ class IndexWriter:
         self._folders.update(parts)
         folder = "/".join(replace.get(part, part) for part in parts)
         if not is_inside(folder):
-            raise FormatError(f"--replace: {folder!r} leads out of the folder")
+            raise FormatError("{--replace}: {folder!r} leads out of the folder", folder=folder)
         return folder, f"{folder}/{last}" if is_picture else folder
 
     def finish(self) -> None:
         """Raise if folders were to be renamed and none was there."""
         if self._recipe.replace and not self._num_replaced:
             raise FormatError(
-                f"--replace: no folder is called {' or '.join(map(repr, self._recipe.replace))}; "
-                f"there are {', '.join(sorted(self._folders)[:9])}"
+                "{--replace}: no folder is called {replace}; there are {folders}",
+                replace=" or ".join(map(repr, self._recipe.replace)),
+                folders=", ".join(sorted(self._folders)[:9]),
             )
 
     def close(self) -> None:
@@ -130,8 +136,9 @@ def place_of(clip: PoseClip) -> str:
     is_safe = is_inside(place) and is_inside(clip.clip_id)
     if not clip.clip_id or not parts or "\0" in place or not is_safe:
         raise FormatError(
-            f"clip id {place!r} cannot be a path inside a folder: it is empty, begins with / or "
-            "holds .. or a NUL; choose a format that is one file (parquet, npz, webdataset …)"
+            "clip id {place!r} cannot be a path inside a folder: it is empty, begins with / or "
+            "holds .. or a NUL; choose a format that is one file (parquet, npz, webdataset …)",
+            place=place,
         )
     return "/".join(parts)
 
@@ -184,7 +191,11 @@ def record_of(clip: PoseClip) -> dict[str, Any]:
         "label": clip.label,
         "fps": clip.fps,
         "extra": dict(clip.extra),
-        "recipe": {"normalize": clip.normalized, "interpolate": clip.interpolated},
+        "recipe": {
+            "normalize": clip.normalized,
+            "interpolate": clip.interpolated,
+            "smooth": clip.smoothed,
+        },
     }
 
 
@@ -239,7 +250,8 @@ def split_and_id(folder: Path, path: Path) -> tuple[str, str]:
 
 def frame_names(image_paths: Sequence[str], frame_indices: IntArray) -> list[str]:
     """Return a file name (without ending) per frame: the picture's, or the frame's number."""
-    names = [PurePosixPath(path).stem for path in image_paths]
+    # A backslash ends a folder's name on other systems: as in `place_of`.
+    names = [PurePosixPath(path).stem.replace("\\", "%5C") for path in image_paths]
     if not names or len(set(names)) != len(names) or "" in names:
         return [f"{index:06d}" for index in frame_indices.tolist()]
     return names
@@ -337,8 +349,9 @@ def from_pixels(
     """Return x and y divided by each frame's size, and z 0; `path` is for messages."""
     if not (sizes_wh > 0).all():
         raise FormatError(
-            f"{path}: holds pixels of pictures whose sizes are not known; give one by --size "
-            "WIDTHxHEIGHT"
+            "{path}: holds pixels of pictures whose sizes are not known; give one by "
+            "{--size:WIDTHxHEIGHT}",
+            path=path,
         )
     points = np.zeros((*pixels.shape[:2], 3), np.float32)
     with np.errstate(all="ignore"):  # `make_clip` refuses what is not a number after it

@@ -37,8 +37,11 @@ def load_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> Any:
     size = path.stat().st_size
     if size > max_bytes:
         raise FormatError(
-            f"{path}: {size} bytes of JSON in one value; expected at most {max_bytes}: split it "
-            "(what posemill writes itself, a record a line, may be larger)"
+            "{path}: {size} bytes of JSON in one value; expected at most {max_bytes}: split it "
+            "(what posemill writes itself, a record a line, may be larger)",
+            path=path,
+            size=size,
+            max_bytes=max_bytes,
         )
     return parse_json(path.read_bytes())
 
@@ -69,8 +72,11 @@ def line_of(record: dict[str, Any], what: str) -> str:
     line = json.dumps(record)
     if len(line) >= MAX_LINE_BYTES - 4:
         raise FormatError(
-            f"{what}: {len(line)} bytes of JSON; expected less than {MAX_LINE_BYTES}: cut it into "
-            "several clips, or choose another format"
+            "{what}: {num_bytes} bytes of JSON; expected less than {max_line_bytes}: cut it into "
+            "several clips, or choose another format",
+            what=what,
+            num_bytes=len(line),
+            max_line_bytes=MAX_LINE_BYTES,
         )
     return line
 

@@ -80,6 +80,9 @@ def _check_names(arrays: MappedNpz, skeleton_name: str) -> None:
         different = next((i for i, pair in enumerate(zip(expected, got, strict=False))
                           if pair[0] != pair[1]), min(len(expected), len(got)))  # fmt: skip
         raise FormatError(
-            f"{arrays.path}: keypoint_names are not those of {skeleton_name}; the first difference "
-            f"is at {different}"
+            "{path}: keypoint_names are not those of {skeleton_name}; the first difference is at "
+            "{different}",
+            path=arrays.path,
+            skeleton_name=skeleton_name,
+            different=different,
         )

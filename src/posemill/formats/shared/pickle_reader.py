@@ -83,7 +83,20 @@ def has_annotations(path: Path) -> bool:
     """Return True if a pickle begins as pyskl's do: with `annotations`, or `split` and names."""
     with path.open("rb") as handle:
         start = handle.read(4096)
-    return b"annotations" in start or (b"split" in start[:64] and b"keypoints" not in start)
+    before, _, annotations = _partition_at_text(start, b"annotations")
+    has_split = bool(_partition_at_text(start[:64], b"split")[1])
+    is_ours = bool(_partition_at_text(before, b"keypoints")[1])
+    return not is_ours and (bool(annotations) or has_split)
+
+
+def _partition_at_text(content: bytes, text: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return what stands before, in and after the first pickled text that is exactly this one."""
+    size = bytes([len(text)])
+    for opened in (b"\x8c" + size, b"X" + size + bytes(3), b"U" + size, b"V"):
+        before, found, after = content.partition(opened + text)
+        if found and (opened != b"V" or after[:1] == b"\n"):
+            return before, found, after
+    return content, b"", b""
 
 
 @contextmanager
@@ -91,13 +104,13 @@ def open_pickle(path: Path) -> Iterator[Any]:
     """Yield the value in a pickle file. Its arrays are views of the mapped file."""
     with path.open("rb") as handle:
         if not path.stat().st_size:
-            raise FormatError(f"{path}: expected a pickle, got an empty file")
+            raise FormatError("{path}: expected a pickle, got an empty file", path=path)
         # Not closed by hand: arrays may still point into it.
         data = mmap(handle.fileno(), 0, access=ACCESS_READ)
     try:
         content = _Machine(data).run()
     except FormatError as error:
-        raise FormatError(f"{path}: {error}") from error
+        raise FormatError("{path}: {error}", path=path, error=error) from error
     yield content  # what its user raises names the file itself
 
 
@@ -125,8 +138,10 @@ class _Machine:
             step = _STEPS.get(code)
             if step is None:
                 raise FormatError(
-                    f"the pickle has the instruction {bytes([code])!r} at byte {self._at - 1}; "
-                    "only plain values and numpy arrays are read"
+                    "the pickle has the instruction {code!r} at byte {at}; only plain values and "
+                    "numpy arrays are read",
+                    code=bytes([code]),
+                    at=self._at - 1,
                 )
             step(self)
 
@@ -138,7 +153,11 @@ class _Machine:
 
     def _take(self, count: int) -> memoryview:
         if count < 0 or self._at + count > len(self._data):
-            raise FormatError(f"the pickle is cut off: {count} bytes announced at byte {self._at}")
+            raise FormatError(
+                "the pickle is cut off: {count} bytes announced at byte {at}",
+                count=count,
+                at=self._at,
+            )
         piece = self._data[self._at : self._at + count]
         self._at += count
         return piece
@@ -149,7 +168,7 @@ class _Machine:
     def _line(self) -> bytes:
         end = self._file.find(b"\n", self._at)
         if end < 0:
-            raise FormatError(f"the pickle has no line end after byte {self._at}")
+            raise FormatError("the pickle has no line end after byte {at}", at=self._at)
         line = bytes(self._data[self._at : end])
         self._at = end + 1
         return line
@@ -178,25 +197,29 @@ class _Machine:
     def _append(self, items: list[Any]) -> None:
         target = self._top()
         if not isinstance(target, list):
-            raise FormatError(f"the pickle appends to {type(target).__name__}")
+            raise FormatError("the pickle appends to {kind}", kind=type(target).__name__)
         target.extend(items)
 
     def _set(self, items: list[Any]) -> None:
         target = self._top()
         if not isinstance(target, dict) or len(items) % 2:
-            raise FormatError(f"the pickle sets items of {type(target).__name__}")
+            raise FormatError("the pickle sets items of {kind}", kind=type(target).__name__)
         for key, value in zip(items[::2], items[1::2], strict=True):
             # Hashing a nested tuple can take forever; ours are words and numbers.
             if not isinstance(key, str | int):
-                raise FormatError(f"the pickle has a key of {type(key).__name__}; expected text")
+                raise FormatError(
+                    "the pickle has a key of {kind}; expected text", kind=type(key).__name__
+                )
             target[key] = value
 
     def _global(self, module: object, name: object) -> None:
         found = _GLOBALS.get((module, name)) if isinstance(module, str) else None  # type: ignore[arg-type]
         if found is None:
             raise FormatError(
-                f"the pickle asks for {str(module)[:80]}.{str(name)[:80]}; only plain values and "
-                "numpy arrays are read, nothing is run"
+                "the pickle asks for {module}.{name}; only plain values and numpy arrays are "
+                "read, nothing is run",
+                module=str(module)[:80],
+                name=str(name)[:80],
             )
         self._stack.append(found)
 
@@ -216,7 +239,7 @@ class _Machine:
             _, shape, dtype, is_fortran, data = state
             target.value = _array(data, dtype, shape, "F" if is_fortran else "C")
         else:
-            raise FormatError(f"the pickle gives a state to {type(target).__name__}")
+            raise FormatError("the pickle gives a state to {kind}", kind=type(target).__name__)
 
 
 def _array(data: object, dtype: object, shape: object, order: object) -> npt.NDArray[Any]:
@@ -293,13 +316,13 @@ def _put(machine: _Machine, index: int) -> None:
 
 def _get(machine: _Machine, index: int) -> Any:
     if index not in machine._memo:
-        raise FormatError(f"the pickle recalls a value ({index}) that it never kept")
+        raise FormatError("the pickle recalls a value ({index}) that it never kept", index=index)
     return machine._memo[index]
 
 
 def _long(data: memoryview) -> int:
     if len(data) > 64:
-        raise FormatError(f"the pickle has a number of {len(data)} bytes")
+        raise FormatError("the pickle has a number of {num_bytes} bytes", num_bytes=len(data))
     return int.from_bytes(data, "little", signed=True)
 
 
@@ -311,7 +334,9 @@ def _int_line(text: str) -> Any:
     if text in ("00", "01"):
         return text == "01"
     if len(text) > 32:
-        raise FormatError(f"the pickle has a number of {len(text)} digits")
+        raise FormatError(
+            "the pickle has a number of {num_characters} digits", num_characters=len(text)
+        )
     return int(text.rstrip("L"))
 
 

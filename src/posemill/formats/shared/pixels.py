@@ -42,8 +42,10 @@ def divide_pixels(
     """
     if not (sizes_wh > 0).all():
         raise FormatError(
-            f"{path}: expected x and y divided by the pictures' size, got pixels (their median is "
-            f"{median:.0f}) of pictures whose size is not known; give it by --size WIDTHxHEIGHT"
+            "{path}: expected x and y divided by the pictures' size, got pixels (their median is "
+            "{median:.0f}) of pictures whose size is not known; give it by {--size:WIDTHxHEIGHT}",
+            path=path,
+            median=median,
         )
     with np.errstate(all="ignore"):  # what is not a number is refused later
         scale = sizes_wh[:, [0, 1, 0][: points.shape[2]]].astype(np.float32)

@@ -105,8 +105,9 @@ class Comparison:
         found = np.where(np.asarray((sizes > 0).all(1))[:, None], sizes, others)
         if (found <= 0).any():
             raise PosemillError(
-                f"clip {one.clip_id!r}: neither side says how large its pictures are, so there "
-                "are no pixels to measure in; give it, for instance: --size 1280x720"
+                "clip {clip_id!r}: neither side says how large its pictures are, so there are no "
+                "pixels to measure in; give it, for instance: {--size:1280x720}",
+                clip_id=one.clip_id,
             )
         return found.astype(np.int64)
 

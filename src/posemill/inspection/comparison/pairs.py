@@ -47,13 +47,16 @@ class Side:
             skeletons[outline.skeleton_name] = None
             if outline.normalized != "none":
                 raise PosemillError(
-                    f"{material.path}: its keypoints were normalised by {outline.normalized} and "
-                    "have no place in the pictures any more; compare the runs they were made of"
+                    "{path}: its keypoints were normalised by {normalized} and have no place in "
+                    "the pictures any more; compare the runs they were made of",
+                    path=material.path,
+                    normalized=outline.normalized,
                 )
         if len(skeletons) != 1:
             raise PosemillError(
-                f"{material.path}: expected clips of one skeleton, got "
-                f"{', '.join(skeletons) or 'no clips'}"
+                "{path}: expected clips of one skeleton, got {skeletons}",
+                path=material.path,
+                skeletons=", ".join(skeletons) or "no clips",
             )
         return cls(material, next(iter(skeletons)), names, num_frames)
 
@@ -90,8 +93,12 @@ class Pairing:
         if not pairing.common:
             shown = [", ".join(map("/".join, list(side.names.values())[:2])) for side in sides]
             raise PosemillError(
-                f"{one.path} and {other.path} have no clip in common: {shown[0]} … are not "
-                f"{shown[1]} …; expected two runs of the same clips"
+                "{path} and {other_path} have no clip in common: {clips} … are not {other_clips} "
+                "…; expected two runs of the same clips",
+                path=one.path,
+                other_path=other.path,
+                clips=shown[0],
+                other_clips=shown[1],
             )
         return pairing
 
@@ -144,7 +151,12 @@ def choose_layout(one: str, other: str, wanted: str | None = None) -> tuple[str,
         if found[best].any():
             return best, found[best] > 0
     as_what = f"as {wanted}" if wanted else "in any skeleton"
-    raise ConfigError(f"{one} and {other} have no points to be compared {as_what}")
+    raise ConfigError(
+        "{one} and {other} have no points to be compared {as_what}",
+        one=one,
+        other=other,
+        as_what=as_what,
+    )
 
 
 def _sources(one: str, other: str, layout: str) -> IntArray:

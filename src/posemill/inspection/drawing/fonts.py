@@ -116,8 +116,10 @@ def _fonts(chosen: str | None) -> tuple[FontFile, ...]:
     font = FontFile(chosen)
     if _open(font, _PROBE_SIZE) is None:
         raise ConfigError(
-            f"{FONT_SETTING}={chosen}: no font that can be read; name a .ttf, .otf or .ttc file, "
-            f"or unset it"
+            "{font_setting}={chosen}: no font that can be read; name a .ttf, .otf or .ttc file, "
+            "or unset it",
+            font_setting=FONT_SETTING,
+            chosen=chosen,
         )
     return (font, *found)
 
@@ -159,7 +161,9 @@ def _open(font: FontFile, size: int) -> FreeTypeFont | None:
 def _sized(font: FontFile, height: int) -> FreeTypeFont:
     sized = _open(font, max(1, round(height / _capital_in_em(font))))
     if sized is None:
-        raise ConfigError(f"the font {font.path} cannot be read any more; was it removed?")
+        raise ConfigError(
+            "the font {path} cannot be read any more; was it removed?", path=font.path
+        )
     return sized
 
 

@@ -23,7 +23,6 @@ from posemill.inspection.drawing.showing import png_bytes
 from posemill.outputs import Outputs
 from posemill.plugins import hint
 from posemill.records import Frame, PoseClip
-from posemill.terminal import quoted
 
 SHEET_FRAMES = 12  # of a whole clip's contact sheet
 STYLES = ("keypoints", "openpose")
@@ -61,13 +60,17 @@ def draw_gallery(
     outputs = Outputs(material.path, overwrite=overwrite)
     if request.video is not None and request.video not in MOVIE_KINDS:
         raise ConfigError(
-            f"video: expected {' or '.join(MOVIE_KINDS)}, got {request.video!r}"
-            f"{hint(request.video, MOVIE_KINDS)}"
+            "{--video}: expected {movie_kinds}, got {video!r}{hint}",
+            movie_kinds=" or ".join(MOVIE_KINDS),
+            video=request.video,
+            hint=hint(request.video, MOVIE_KINDS),
         )
     if request.style not in STYLES:
         raise ConfigError(
-            f"style: expected {' or '.join(STYLES)}, got {request.style!r}"
-            f"{hint(request.style, STYLES)}"
+            "{--style}: expected {styles}, got {style!r}{hint}",
+            styles=" or ".join(STYLES),
+            style=request.style,
+            hint=hint(request.style, STYLES),
         )
     outlines: Iterable[Outline] = material.outlines()
     if request.clip_ids is not None:
@@ -75,13 +78,15 @@ def draw_gallery(
         outlines = [each for each in outlines if each.clip_id in wanted]
         for clip_id in sorted(wanted - {each.clip_id for each in outlines}):
             raise PosemillError(
-                f"{material.path} has no clip {clip_id!r}; posemill view --detailed lists them"
+                "{path} has no clip {clip_id!r}; posemill view --detailed lists them",
+                path=material.path,
+                clip_id=clip_id,
             )
     chosen = choose_frames(outlines, request.num_samples, request.seed)
     if not chosen:
         raise PosemillError(
-            f"{material.path}: no frames to draw; what gave no keypoints, and why: "
-            f"posemill view {quoted(material.path)}"
+            "{path}: no frames to draw; what gave no keypoints, and why: posemill view {path!q}",
+            path=material.path,
         )
     if request.style == "openpose":
         yield from draw_maps(

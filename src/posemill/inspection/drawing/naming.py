@@ -27,7 +27,11 @@ def safe_path(folder: Path, *names: str, suffix: str) -> Path:
     parts = [part for name in names for part in safe_parts(name)]
     target = folder.joinpath(*parts[:-1], parts[-1] + suffix)
     if not target.resolve().is_relative_to(folder.resolve()):
-        raise PosemillError(f"{target} leads out of {folder} by a link; choose another folder")
+        raise PosemillError(
+            "{target} leads out of {folder} by a link; choose another folder",
+            target=target,
+            folder=folder,
+        )
     return target
 
 
@@ -35,7 +39,7 @@ def safe_path(folder: Path, *names: str, suffix: str) -> Path:
 def writing(path: Path) -> Iterator[None]:
     """Make the folder of a file that is written inside the block; say what was in the way."""
     if path.is_dir():
-        raise PosemillError(f"{path} is a folder; name a file")
+        raise PosemillError("{path} is a folder; name a file", path=path)
     new = [each for each in path.parents if not each.exists()]
     try:
         with new_folders(path.parent):
@@ -44,4 +48,6 @@ def writing(path: Path) -> Iterator[None]:
             mark_output(new[-1])
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise PosemillError(f"{path} cannot be written: {reason}; choose another place") from error
+        raise PosemillError(
+            "{path} cannot be written: {reason}; choose another place", path=path, reason=reason
+        ) from error

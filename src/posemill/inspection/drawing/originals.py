@@ -15,8 +15,8 @@ from posemill.decoders.pictures import read_picture
 from posemill.errors import PosemillError
 from posemill.inspection.drawing.placing import model_bounds
 from posemill.records import Clip, Frame, PoseClip
+from posemill.runs.events import valid_unicode
 from posemill.sources import LAYOUTS, find_clips
-from posemill.stores.names import valid_unicode
 
 _BYTE = re.compile(r"\\x([89a-f][0-9a-f])")  # as a run writes a byte that is not UTF-8
 
@@ -68,7 +68,9 @@ class Originals:
             PosemillError: There is nothing at `moved_to`.
         """
         if moved_to is not None and not moved_to.exists():
-            raise PosemillError(f"--originals {moved_to}: no such file or folder")
+            raise PosemillError(
+                "{--originals:{moved_to}}: no such file or folder", moved_to=moved_to
+            )
         return cls(list(_recorded_places(facts)), moved_to=moved_to, follows_links=follows_links)
 
     def frames(self, clip: PoseClip, indices: Sequence[int]) -> Iterator[tuple[int, Frame | None]]:
@@ -100,8 +102,9 @@ class Originals:
         try:
             if not candidates:
                 raise PosemillError(
-                    f"{name!r} is not below the folder that the keypoints were found in, so it is "
-                    "not opened; name its folder by --originals"
+                    "{name!r} is not below the folder that the keypoints were found in, so it is "
+                    "not opened; name its folder by {--originals}",
+                    name=name,
                 )
             return read_picture(next((path for path in candidates if path.exists()), candidates[0]))
         except PosemillError as error:
@@ -153,9 +156,11 @@ class Originals:
         roots = [self.moved_to] if self.moved_to else [place.root for place in self.places]
         if source is None:
             where = ", ".join(map(str, roots)) or "the source, which is not recorded"
-            raise PosemillError(f"no clip {clip_id!r} in {where}")
+            raise PosemillError("no clip {clip_id!r} in {where}", clip_id=clip_id, where=where)
         if not self.follows_links and not any(_stays_in(root, Path(source.path)) for root in roots):
-            raise PosemillError(f"{source.path} leads out of its dataset, so it is not opened")
+            raise PosemillError(
+                "{path} leads out of its dataset, so it is not opened", path=source.path
+            )
         return source, decoder
 
     def video_path(self, split: str, clip_id: str) -> Path:
@@ -166,7 +171,7 @@ class Originals:
         """
         source, _ = self._source(split, clip_id)
         if source.kind != "video":
-            raise PosemillError(f"clip {clip_id!r} is not a video")
+            raise PosemillError("clip {clip_id!r} is not a video", clip_id=clip_id)
         return Path(source.path)
 
     def _video_frames(self, clip: PoseClip, rows: list[int]) -> Iterator[tuple[int, Frame]]:

@@ -13,10 +13,13 @@ _MAX_FRAMES = 64  # looked at per clip: a movie asks for every frame of it
 def model_bounds(clip: PoseClip) -> tuple[FloatArray, FloatArray] | None:
     """Return the corners around all points of a clip that was centred and scaled for a model.
 
-    None for a clip in picture coordinates. Our files say which it is. Those of others are told
-    apart by where the points lie: in a picture mostly between 0 and 1, around 0 for a model (hips
-    and knees below the picture's edge are usual, a third of the points left of it is not).
+    None for a clip in picture coordinates: our files say which it is, and clips whose pictures have
+    a size are in them. Those of others are told apart by where the points lie: in a picture mostly
+    between 0 and 1, around 0 for a model (hips and knees below the picture's edge are usual, a
+    third of the points left of it is not).
     """
+    if clip.normalized == "none" and (clip.sizes_wh > 0).all():
+        return None
     step = max(1, len(clip) // _MAX_FRAMES)
     flat = clip.points[::step, :, :2].reshape(-1, 2)
     flat = flat[np.isfinite(flat).all(1)]

@@ -39,19 +39,22 @@ def pose_maps(clip: PoseClip, rows: Sequence[int]) -> Iterator[tuple[int, Frame]
     try:
         clip = clip.as_skeleton(SKELETON)
     except ValueError as error:
-        raise ConfigError(f"--style openpose: {error}") from error
+        raise ConfigError("{--style:openpose}: {error}", error=error) from error
     if clip.normalized != "none":
         raise ConfigError(
-            f"--style openpose: clip {clip.clip_id!r} was normalised by {clip.normalized!r}, so it "
-            "has no place in a picture; take the run it was made of"
+            "{--style:openpose}: clip {clip_id!r} was normalised by {normalized!r}, so it has no "
+            "place in a picture; take the run it was made of",
+            clip_id=clip.clip_id,
+            normalized=clip.normalized,
         )
     others = clip.others
     for row in rows:
         width, height = clip.sizes_wh[row].tolist()
         if width <= 0 or height <= 0:
             raise ConfigError(
-                f"--style openpose: clip {clip.clip_id!r} does not say how large its pictures are; "
-                "give it by --size WIDTHxHEIGHT"
+                "{--style:openpose}: clip {clip_id!r} does not say how large its pictures are; "
+                "give it by {--size:WIDTHxHEIGHT}",
+                clip_id=clip.clip_id,
             )
         canvas = np.zeros((height, width, 3), np.uint8)
         if others is not None:

@@ -15,7 +15,9 @@ def png_bytes(picture: Frame) -> bytes:
     """Return an RGB picture as PNG."""
     done, data = cv2.imencode(".png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
     if not done:
-        raise PosemillError(f"a picture of {picture.shape} cannot be written as PNG")
+        raise PosemillError(
+            "a picture of {picture_shape} cannot be written as PNG", picture_shape=picture.shape
+        )
     return data.tobytes()
 
 
@@ -28,7 +30,9 @@ def jpeg_bytes(picture: Frame, *, longest: int | None = None, quality: int = 80)
     bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
     done, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])
     if not done:
-        raise PosemillError(f"a picture of {picture.shape} cannot be written as JPEG")
+        raise PosemillError(
+            "a picture of {picture_shape} cannot be written as JPEG", picture_shape=picture.shape
+        )
     return data.tobytes()
 
 

@@ -15,16 +15,16 @@ from posemill.files import atomic_path
 from posemill.inspection.drawing.frame_picture import draw
 from posemill.inspection.drawing.naming import writing
 from posemill.inspection.drawing.originals import Originals
-from posemill.inspection.quality import ClipQuality, measure, say_reason
+from posemill.inspection.quality import ClipQuality, measure
 from posemill.inspection.report import findings
 from posemill.inspection.report.charts import badge
 from posemill.inspection.report.page import page, picture_uri, section, table, text, tiles
 from posemill.inspection.summary import flatten, group_failures
 from posemill.inspection.totals import RunQuality
-from posemill.language import translate, word
+from posemill.messages import Message, join
 from posemill.records import PoseClip
+from posemill.runs.queries import Failure
 from posemill.skeletons.palette import lack_words, part_label
-from posemill.stores.commits import Failure
 
 WORST_SHOWN = 20
 STRIPS_SHOWN = 60
@@ -73,44 +73,51 @@ def write_report(
             findings.method_section(),
         ]
     with writing(out), atomic_path(out) as temporary:
-        temporary.write_text(page(f"{name} - posemill report", body), encoding="utf-8")
+        temporary.write_text(
+            page(Message("{name} - posemill report", name=name), body), encoding="utf-8"
+        )
 
 
 def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:
     """Return the rows of a clip that show its faults best, with words; at most four, in order."""
     chosen: dict[int, str] = {}
 
-    def choose(frame_index: int, words: str) -> None:
-        row = int(np.searchsorted(clip.frame_indices, frame_index))
-        if row < len(clip) and len(chosen) < _PICTURES_PER_CLIP:
+    def choose(row: int, words: str) -> None:
+        if 0 <= row < len(clip) and len(chosen) < _PICTURES_PER_CLIP:
             chosen.setdefault(row, words)
 
-    events = [(frame_index, "left/right suspect") for frame_index in quality.swap_frames[:1]]
+    events = [
+        (frame_index, Message("left/right suspect")) for frame_index in quality.swap_frames[:1]
+    ]
     events += [
-        (part.jump_frames[0], f"jump of {word(part_label(part.name))}")
+        (
+            part.jump_frames[0],
+            Message("jump of {part_label}", part_label=part_label(part.name)),
+        )
         for part in quality.parts
         if part.jump_frames
     ]
     for frame_index, words in events:
-        # A change is seen by what was before it.
-        choose(frame_index, words)
-        choose(frame_index - 1, "just before")
+        # A change is seen by the row before it: its number is not one less where rows are strides.
+        row = int(np.searchsorted(clip.frame_indices, frame_index))
+        choose(row, words)
+        choose(row - 1, Message("just before"))
     for row in np.linspace(0, len(clip) - 1, 2 * _PICTURES_PER_CLIP + 1).round().astype(int)[1::2]:
         if len(chosen) < _PICTURES_PER_CLIP:
             chosen.setdefault(int(row), "")
     return sorted(chosen.items())
 
 
+def _line(words: Message) -> str:
+    return f"<p>{text(words)}</p>"
+
+
 def _subtitle(material: ClipInput, facts: Mapping[str, Any]) -> str:
     skeleton = facts.get("skeleton_name", "")
-    state = {True: "finished", False: "not finished: what is here so far"}.get(
+    state = {True: "finished", False: Message("not finished: what is here so far")}.get(
         facts.get("is_finished", ""), ""
     )
-    return ", ".join(
-        filter(
-            None, [str(material.path.resolve()), word(material.kind), str(skeleton), word(state)]
-        )
-    )
+    return join(", ", [material.path.resolve(), Message(material.kind), skeleton, Message(state)])
 
 
 def _tiles(quality: RunQuality, material: ClipInput) -> str:
@@ -119,11 +126,11 @@ def _tiles(quality: RunQuality, material: ClipInput) -> str:
         [
             (quality.num_clips, "clips"),
             (quality.num_frames, "frames"),
-            (sum(material.num_clips_failed().values()), "clips failed"),
-            (sum(material.num_failed().values()), "frames failed"),
+            (sum(material.num_clips_failed().values()), Message("clips failed")),
+            (sum(material.num_failed().values()), Message("frames failed")),
             (sum(p.num_jumps for s in splits for p in s.parts.values()), "jumps"),
-            (sum(s.num_swaps for s in splits), "left/right suspects"),
-            (sum(s.num_frozen for s in splits), "frozen frames"),
+            (sum(s.num_swaps for s in splits), Message("left/right suspects")),
+            (sum(s.num_frozen for s in splits), Message("frozen frames")),
         ]
     )
 
@@ -131,26 +138,30 @@ def _tiles(quality: RunQuality, material: ClipInput) -> str:
 def _worst_section(material: ClipInput, quality: RunQuality, originals: Originals) -> str:
     worst = [each for each in quality.worst[:WORST_SHOWN] if each.reasons]
     if not worst:
-        return section("Worst clips", f"<p>{word('No clip has a fault that was looked for.')}</p>")
+        return section(
+            Message("Worst clips"),
+            f"<p>{text(Message('No clip has a fault that was looked for.'))}</p>",
+        )
     by_name = {(each.split, each.clip_id): each for each in worst}
     pictures = {
         (clip.split, clip.clip_id): _pictures(clip, by_name[clip.split, clip.clip_id], originals)
         for clip in material.pick(by_name)
     }
-    names = dict.fromkeys(part.name for each in worst for part in each.parts)
     blocks = [
         f'<div class="clip"><h3>{badge(1 - each.badness, f"{each.badness:.2f}")} '
         f"{text(each.clip_id or '(no name)')}</h3>"
-        f'<div class="quiet">{text(each.split)}, {text(translate(f"{each.num_frames:,} frames"))}: '
-        f"{text('; '.join(say_reason(reason, names) for reason in each.reasons))}</div>"
+        f'<div class="quiet">{text(each.split)}, {text(findings.frames_text(each.num_frames))}: '
+        f"{text(join('; ', each.reasons))}</div>"
         f'<div class="pictures">{pictures.get((each.split, each.clip_id), "")}</div></div>'
         for each in worst
     ]
-    remark = (
-        f"The {len(worst)} worst of {quality.num_clips:,} clips. The number is the badness: 0 is "
-        "nothing to say, 1 is nothing found; how it is made stands at the end."
+    remark = Message(
+        "The {num_worst} worst of {num_clips:,} clips. The number is the badness: 0 is nothing to "
+        "say, 1 is nothing found; how it is made stands at the end.",
+        num_worst=len(worst),
+        num_clips=quality.num_clips,
     )
-    return section("Worst clips", *blocks, remark=translate(remark))
+    return section(Message("Worst clips"), *blocks, remark=remark)
 
 
 def _pictures(clip: PoseClip, quality: ClipQuality, originals: Originals) -> str:
@@ -163,8 +174,8 @@ def _figure(clip: PoseClip, row: int, frame: Any, words: str) -> str:
     there = ~np.isnan(clip.points[row, :, 0])
     parts = clip.skeleton.parts
     lack = lack_words([part.name for part in parts if not there[part.start : part.stop].any()])
-    said = [f"frame {clip.frame_indices[row]}", words, lack]
-    caption = "; ".join(map(translate, filter(None, said)))
+    said = [Message("frame {frame}", frame=clip.frame_indices[row]), words, lack]
+    caption = join("; ", said)
     picture = draw(frame, clip, row, legend=False, min_long_side=480, line_scale=1.6)
     return (
         f'<figure><img alt="{text(caption)}" src="{picture_uri(picture)}">'
@@ -174,33 +185,40 @@ def _figure(clip: PoseClip, row: int, frame: Any, words: str) -> str:
 
 def _failures_section(material: ClipInput, failures: list[Failure]) -> str:
     if material.kind != "run":
-        return section("Failures", f"<p>{word('An exported file does not record failures.')}</p>")
+        return section("Failures", _line(Message("An exported file does not record failures.")))
     if not failures:
-        return section("Failures", f"<p>{word('None: every clip and every frame was read.')}</p>")
+        return section("Failures", _line(Message("None: every clip and every frame was read.")))
     reasons = table(
-        ["reason", "failures", "frames lost", "clips"],
-        [
-            (word(translate(reason)), *counts)
-            for reason, *counts in map(astuple, group_failures(failures))
-        ],
+        ["reason", "failures", Message("frames lost"), "clips"],
+        [(Message(reason), *counts) for reason, *counts in map(astuple, group_failures(failures))],
     )
     rows = [
-        (each.split, each.clip_id, word("whole clip") if each.frame_index is None else
-         str(each.frame_index), word(each.reason), translate(each.message))
+        (
+            each.split,
+            each.clip_id,
+            Message("whole clip") if each.frame_index is None else str(each.frame_index),
+            Message(each.reason),
+            each.message,
+        )
         for each in failures[:FAILURES_SHOWN]
-    ]  # fmt: skip
+    ]
     detail = table(["split", "clip", "frame", "reason", "message"], rows)
-    heading = f"The first {len(rows)} of {len(failures):,}, one by one"
-    folded = f"<details><summary>{text(translate(heading))}</summary>{detail}</details>"
+    heading = Message(
+        "The first {num_rows} of {num_failures:,}, one by one",
+        num_rows=len(rows),
+        num_failures=len(failures),
+    )
+    folded = f"<details><summary>{text(heading)}</summary>{detail}</details>"
     return section("Failures", reasons, folded)
 
 
 def _facts_section(facts: Mapping[str, Any]) -> str:
     rows = list(flatten(facts))
     return section(
-        "Where it comes from",
+        Message("Where it comes from"),
         table(["setting", "value"], rows),
-        remark=translate(
-            f"As recorded with the data; this report was made by posemill {__version__}."
+        remark=Message(
+            "As recorded with the data; this report was made by posemill {version}.",
+            version=__version__,
         ),
     )

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.inspection.report.page import text
-from posemill.language import word
+from posemill.messages import Message
 from posemill.skeletons.palette import EMPTY, INK, grade, part_colour, part_label
 
 
@@ -30,7 +30,7 @@ def bar_chart(
             share = 100 * min(max(value, 0.0), maximum) / maximum
             style = f"width:{share:.1f}%;background:{part_colour(name)}"
             marks.append(
-                f'<div class="bar"><span>{text(word(part_label(name)))}</span>'
+                f'<div class="bar"><span>{text(part_label(name))}</span>'
                 f'<div><i style="{style}"></i></div><span>{words}</span></div>'
             )
     return "".join([*marks, "</div>"])
@@ -40,7 +40,7 @@ def badge(share: float, words: str) -> str:
     """Return words on the colour of how good a share is, and the word for it: `31.0 % bad`."""
     found = grade(share)
     style = f"background:{found.colour}"
-    return f'<span class="badge" style="{style}">{text(words)} {word(found.word)}</span>'
+    return f'<span class="badge" style="{style}">{text(words)} {text(Message(found.word))}</span>'
 
 
 def histogram(
@@ -68,8 +68,8 @@ def histogram(
         y = height + 14 + 12 * (number % 2)
         marks.append(_text(x + step / 2, y, name, anchor="middle", size=11))
     line = f'<line x1="{left}" y1="{height}" x2="{width - left}" y2="{height}" stroke="{INK}"/>'
-    marks.append(_text(left, 12, word(counted)))
-    marks += [line, _text(width / 2, height + 46, word(x_label), anchor="middle")]
+    marks.append(_text(left, 12, Message(counted)))
+    marks += [line, _text(width / 2, height + 46, Message(x_label), anchor="middle")]
     return "".join([*marks, "</svg>"])
 
 

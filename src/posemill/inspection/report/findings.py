@@ -11,21 +11,26 @@ from posemill.inspection.report.charts import (
 )
 from posemill.inspection.report.page import section, table, text
 from posemill.inspection.totals import PartTotals, RunQuality, gap_labels
-from posemill.language import translate, word
+from posemill.messages import Message, join
 from posemill.skeletons.palette import part_colour, part_label
 
-_HOW_TO_READ_STRIPS = (
-    "Each clip runs from left (first frame) to right (last); a part is coloured while it was found "
-    "and grey while it was missing. Where one column stands for several frames, a paler colour "
-    "means that only some of them have it."
+_HOW_TO_READ_STRIPS = Message(
+    "Each clip runs from left (first frame) to right (last); a part is coloured while it was "
+    "found and grey while it was missing. Where one column stands for several frames, a paler "
+    "colour means that only some of them have it."
 )
+
+
+def frames_text(number: int) -> Message:
+    """Return a number of frames in words."""
+    return Message("{num_frames:,|frame|frames}", num_frames=number)
 
 
 def presence_section(quality: RunQuality) -> str:
     """Return how often each part was found, by split."""
     groups = [
         (
-            f"{split}  ({translate(f'{totals.num_frames:,} frames')})",
+            Message("{split}  ({frames})", split=split, frames=frames_text(totals.num_frames)),
             [
                 (name, share := part.num_present / max(1, totals.num_frames),
                  badge(share, _percent(100 * share)))
@@ -36,8 +41,8 @@ def presence_section(quality: RunQuality) -> str:
     ]  # fmt: skip
     return section(
         "Presence",
-        bar_chart(groups, maximum=1, label="Share of frames with each part"),
-        remark="Share of frames in which at least one point of the part was found.",
+        bar_chart(groups, maximum=1, label=Message("Share of frames with each part")),
+        remark=Message("Share of frames in which at least one point of the part was found."),
     )
 
 
@@ -47,26 +52,30 @@ def strips_section(quality: RunQuality) -> str:
     cells: list[str] = []
     for each in shown:
         strips = [(part.name, part.strip) for part in each.parts]
-        label = f"presence over time in {each.clip_id}"
+        label = Message("presence over time in {clip_id}", clip_id=each.clip_id)
         cells.append(
             f"<span>{text(each.clip_id or '(no name)')}</span>{strip_chart(strips, label=label)}"
             f'<span class="quiet">{text(each.split)}, '
-            f"{text(translate(f'{each.num_frames:,} frames'))}</span>"
+            f"{text(frames_text(each.num_frames))}</span>"
         )
     names = dict.fromkeys(part.name for each in shown for part in each.parts)
     key = "".join(
-        f'<span><i style="background:{part_colour(name)}"></i>{text(word(part_label(name)))}</span>'
+        f'<span><i style="background:{part_colour(name)}"></i>{text(part_label(name))}</span>'
         for name in names
     )
     if len(shown) < quality.num_clips:
-        said = f"The {len(shown)} worst of {quality.num_clips:,} clips."
+        said = Message(
+            "The {num_shown} worst of {num_clips:,} clips.",
+            num_shown=len(shown),
+            num_clips=quality.num_clips,
+        )
     else:
-        said = f"All {len(shown)} clips, the worst first."
+        said = Message("All {num_shown} clips, the worst first.", num_shown=len(shown))
     return section(
-        "Missing over time",
+        Message("Missing over time"),
         f'<p class="key">{key}</p>',
         f'<div class="strips">{"".join(cells)}</div>',
-        remark=f"{translate(said)} {word(_HOW_TO_READ_STRIPS)}",
+        remark=join(" ", [said, _HOW_TO_READ_STRIPS]),
     )
 
 
@@ -74,28 +83,43 @@ def motion_section(quality: RunQuality) -> str:
     """Return jumps, suspected swaps, doubled hands and frozen frames."""
     groups = [
         (
-            f"{split}: {word('jumps in 1,000 frames')}",
+            Message("{split}: jumps in 1,000 frames", split=split),
             [
-                (name, rate := 1000 * part.num_jumps / max(1, totals.num_frames),
-                 translate(f"{rate:.2f} ({part.num_jumps:,} in {part.clips_with_jumps:,} clips)"))
+                (
+                    name,
+                    rate := 1000 * part.num_jumps / max(1, totals.num_frames),
+                    Message(
+                        "{rate:.2f} ({num_jumps:,} in {clips_with_jumps:,} clips)",
+                        rate=rate,
+                        num_jumps=part.num_jumps,
+                        clips_with_jumps=part.clips_with_jumps,
+                    ),
+                )
                 for name, part in totals.parts.items()
             ],
         )
         for split, totals in quality.splits.items()
-    ]  # fmt: skip
+    ]
     top = max((value for _, bars in groups for _, value, _ in bars), default=0.0)
     rows = [
         (split, totals.num_swaps, totals.clips_with_swaps, totals.num_doubled,
          totals.clips_with_doubled, totals.num_frozen, totals.clips_with_frozen)
         for split, totals in quality.splits.items()
     ]  # fmt: skip
-    columns = ["split", "left/right suspects", "in clips", "both hands on one spot", "in clips",
-               "frozen frames", "in clips"]  # fmt: skip
+    columns = [
+        "split",
+        Message("left/right suspects"),
+        Message("in clips"),
+        Message("both hands on one spot"),
+        Message("in clips"),
+        Message("frozen frames"),
+        Message("in clips"),
+    ]
     return section(
-        "Jumps, swaps and frozen frames",
-        bar_chart(groups, maximum=top or 1.0, label="Jumps in 1,000 frames"),
+        Message("Jumps, swaps and frozen frames"),
+        bar_chart(groups, maximum=top or 1.0, label=Message("Jumps in 1,000 frames")),
         table(columns, rows),
-        remark="A suspect is a frame to look at, not a proven fault.",
+        remark=Message("A suspect is a frame to look at, not a proven fault."),
     )
 
 
@@ -109,12 +133,14 @@ def spread_section(quality: RunQuality) -> str:
             sum(counts) for counts in zip(*(p.clips_by_presence for p in parts), strict=True)
         ]
         charts = "".join(_two_histograms(name, presence, parts))
-        blocks.append(f'<h3>{text(word(part_label(name)))}</h3><div class="row">{charts}</div>')
+        blocks.append(f'<h3>{text(part_label(name))}</h3><div class="row">{charts}</div>')
     return section(
-        "How the gaps are spread",
+        Message("How the gaps are spread"),
         *blocks,
-        remark="Number of clips, all splits together: by the share of their frames that have the "
-        "part, and by the longest run of frames without it.",
+        remark=Message(
+            "Number of clips, all splits together: by the share of their frames that have the "
+            "part, and by the longest run of frames without it."
+        ),
     )
 
 
@@ -127,15 +153,15 @@ def _two_histograms(name: str, presence: list[int], parts: list[PartTotals]) -> 
             shares,
             presence,
             colour=colour,
-            x_label="frames with it, %",
-            label=f"clips by presence of {words}",
+            x_label=Message("frames with it, %"),
+            label=Message("clips by presence of {words}", words=words),
         ),
         histogram(
             gap_labels(),
             gaps,
             colour=colour,
-            x_label="longest gap, frames",
-            label=f"clips by longest gap of {words}",
+            x_label=Message("longest gap, frames"),
+            label=Message("clips by longest gap of {words}", words=words),
         ),
     ]
 
@@ -143,27 +169,54 @@ def _two_histograms(name: str, presence: list[int], parts: list[PartTotals]) -> 
 def method_section() -> str:
     """Return what the words of the report mean."""
     notes = [
-        ("Presence", "a part is there when at least one of its points was found."),
-        ("Jump", f"a fifth of the part's points moved by more than {JUMP_FLOOR:g} shoulder widths "
-         f"in 1/25 s, and far more than is usual for it in this clip (the median and {JUMP_MADS:g} "
-         f"scaled median deviations). Body points with a score below {SURE_SCORE:g} do not count. "
-         "Several in a row are one jump."),
-        ("Left/right suspect", "from one frame to the next, both hands (or both sides of the body) "
-         "are nearer to where the other one was; or a hand begins at the body's other wrist."),
-        ("Both hands on one spot", "the points of both hands lie on one another."),
-        ("Frozen frame", "every part found has exactly the numbers of the frame before."),
-        ("Badness", "1 - product of (1 - weight x amount) over: body missing (weight 1), face "
-         "missing (0.6), neither hand found (0.3), jumps of a part (0.6, full at one in twenty "
-         "frames), suspects and doubled hands (0.7 each, full at one in ten), frozen frames "
-         "(0.4), face and hands outside of the picture (0.4). It ranks clips; it is "
-         "not an error rate."),
-        ("Loose pictures", "frames of different sizes, or with people at another place in every "
-         "one, are not compared with one another."),
-    ]  # fmt: skip
-    lines = "".join(
-        f"<p><b>{text(word(name))}</b>: {text(translate(words))}</p>" for name, words in notes
-    )
-    return section("What the words mean", lines)
+        ("Presence", Message("a part is there when at least one of its points was found.")),
+        (
+            "Jump",
+            Message(
+                "a fifth of the part's points moved by more than {jump_floor:g} shoulder widths "
+                "in 1/25 s, and far more than is usual for it in this clip (the median and "
+                "{jump_mads:g} scaled median deviations). Body points with a score below "
+                "{sure_score:g} do not count. Several in a row are one jump.",
+                jump_floor=JUMP_FLOOR,
+                jump_mads=JUMP_MADS,
+                sure_score=SURE_SCORE,
+            ),
+        ),
+        (
+            Message("Left/right suspect"),
+            Message(
+                "from one frame to the next, both hands (or both sides of the body) are nearer to "
+                "where the other one was; or a hand begins at the body's other wrist."
+            ),
+        ),
+        (
+            Message("Both hands on one spot"),
+            Message("the points of both hands lie on one another."),
+        ),
+        (
+            Message("Frozen frame"),
+            Message("every part found has exactly the numbers of the frame before."),
+        ),
+        (
+            "Badness",
+            Message(
+                "1 - product of (1 - weight x amount) over: body missing (weight 1), face missing "
+                "(0.6), neither hand found (0.3), jumps of a part (0.6, full at one in twenty "
+                "frames), suspects and doubled hands (0.7 each, full at one in ten), frozen "
+                "frames (0.4), face and hands outside of the picture (0.4). It ranks clips; it is "
+                "not an error rate."
+            ),
+        ),
+        (
+            Message("Loose pictures"),
+            Message(
+                "frames of different sizes, or with people at another place in every one, are not "
+                "compared with one another."
+            ),
+        ),
+    ]
+    lines = "".join(f"<p><b>{text(Message(name))}</b>: {text(words)}</p>" for name, words in notes)
+    return section(Message("What the words mean"), lines)
 
 
 def _percent(share: float) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 import cv2
 
 from posemill.errors import PosemillError
-from posemill.language import chosen_language, word
+from posemill.language import chosen_language
+from posemill.messages import Message, render
 from posemill.records import Frame
 from posemill.skeletons.palette import BACKGROUND, EMPTY, GREY, GRID, INK, hex_of
 from posemill.terminal import printable
@@ -90,7 +91,7 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 def text(value: Any) -> str:
     """Return a value as HTML text: escaped, control characters and lone surrogates shown as ?."""
-    return html.escape(printable(value, keep=""))
+    return html.escape(printable(render(value), keep=""))
 
 
 def page(title: str, body: Iterable[str]) -> str:
@@ -108,20 +109,21 @@ def page(title: str, body: Iterable[str]) -> str:
 
 def section(heading: str, *content: str, remark: str = "") -> str:
     """Return a section; `heading` and `remark` are plain text, the content is HTML."""
-    said = f'<p class="quiet">{text(word(remark))}</p>' if remark else ""
-    return f"<section><h2>{text(word(heading))}</h2>{said}{''.join(content)}</section>"
+    said = f'<p class="quiet">{text(remark)}</p>' if remark else ""
+    return f"<section><h2>{text(Message(heading))}</h2>{said}{''.join(content)}</section>"
 
 
 def tiles(counts: Iterable[tuple[int, str]]) -> str:
     """Return large numbers, each with words below it."""
-    shown = (f'<div class="tile"><b>{count:,}</b>{text(word(words))}</div>'
-             for count, words in counts)  # fmt: skip
+    shown = (
+        f'<div class="tile"><b>{count:,}</b>{text(Message(words))}</div>' for count, words in counts
+    )
     return f'<div class="tiles">{"".join(shown)}</div>'
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Return a table; numbers stand right, everything is escaped."""
-    kept, columns = [tuple(row) for row in rows], [word(name) for name in columns]
+    kept, columns = [tuple(row) for row in rows], [Message(name) for name in columns]
     is_number = [
         bool(kept) and all(isinstance(row[number], int | float) for row in kept)
         for number in range(len(columns))
@@ -150,7 +152,9 @@ def picture_uri(picture: Frame, width: int = 360) -> str:
     options = [cv2.IMWRITE_JPEG_QUALITY, 80]
     done, data = cv2.imencode(".jpg", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), options)
     if not done:
-        raise PosemillError(f"a picture of {picture.shape} cannot be written as JPEG")
+        raise PosemillError(
+            "a picture of {picture_shape} cannot be written as JPEG", picture_shape=picture.shape
+        )
     return "data:image/jpeg;base64," + base64.b64encode(data.tobytes()).decode()
 
 

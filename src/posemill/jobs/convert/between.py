@@ -35,14 +35,14 @@ from posemill.jobs.convert.shaping import (
 )
 from posemill.machine.read_ahead import closing_stream, read_ahead
 from posemill.outputs import Outputs
+from posemill.places import uri_of
 from posemill.records import PoseClip
-from posemill.storage import uri_of
-from posemill.stores.commits import Failure
-from posemill.stores.lock import holder_of
-from posemill.stores.manifest import MANIFEST_NAME, Manifest, check_folder
-from posemill.stores.publishing import publish_run, refuse_taken
-from posemill.stores.reader import Run, open_run
-from posemill.stores.writer import RunWriter
+from posemill.runs.lock import holder_of
+from posemill.runs.manifest import MANIFEST_NAME, Manifest, check_folder
+from posemill.runs.publishing import publish_run, refuse_taken
+from posemill.runs.queries import Failure
+from posemill.runs.reader import Run, open_run
+from posemill.runs.writer import RunWriter
 from posemill.terminal import counted, quoted
 
 _SHOWN = 10

@@ -30,7 +30,7 @@ from posemill.jobs.convert.shaping import (
 from posemill.jobs.convert.statistics import SplitStats
 from posemill.machine.read_ahead import closing_stream, map_ahead, read_ahead
 from posemill.outputs import Outputs
-from posemill.stores.shards import BlockPlan
+from posemill.runs.shards import BlockPlan
 from posemill.terminal import counted
 
 _MAX_NAME_BYTES = 150  # of a split, so that the files' names stay below the usual 255

@@ -1,4 +1,4 @@
-"""A clip on its way into a file: layout, then short gaps closed, then normalised."""
+"""A clip on its way into a file: layout, short gaps closed, smoothed, normalised."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from posemill.blocks import ClipBlock, join_clips
 from posemill.clips.inputs import ClipInput
+from posemill.clips.smoothing import smooth
 from posemill.errors import ConfigError
 from posemill.formats import FORMATS, get_format
 from posemill.formats.shared.contract import ANY, Format, Recipe, holds
@@ -60,6 +61,7 @@ def expect_order(source: ClipInput, recipe: Recipe) -> None:
     draws_lines = {
         f"--interpolate {recipe.interpolate}": recipe.interpolate > 0,
         "--fill interpolate": recipe.fill == "interpolate",
+        f"--smooth {recipe.smooth}": recipe.smooth != "none",
     }
     for option, is_chosen in draws_lines.items():
         if is_chosen and source.has_loose_pictures:
@@ -150,6 +152,8 @@ def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:
         raise _cannot_be(clip, error) from error
     if recipe.interpolate:
         clip = _close_gaps(clip, recipe.interpolate)
+    if recipe.smooth != "none":
+        clip = _smooth(clip, recipe.smooth)
     if recipe.normalize != "none":
         clip = _normalize(clip, recipe.normalize)
     made = recipe.after(clip)
@@ -160,7 +164,7 @@ def shape_clip(clip: PoseClip, recipe: Recipe, layout: str) -> PoseClip:
 
 def shape_block(block: ClipBlock, recipe: Recipe, layout: str) -> ClipBlock:
     """Return the clips of a block as the recipe wants them."""
-    if recipe.interpolate or recipe.normalize != "none":
+    if recipe.interpolate or recipe.normalize != "none" or recipe.smooth != "none":
         # These look at whole clips, so each has its turn.
         return join_clips([shape_clip(clip, recipe, layout) for clip in block.clips])
     try:
@@ -181,6 +185,20 @@ def _close_gaps(clip: PoseClip, max_gap: int) -> PoseClip:
     known = np.where(clip.mask, clip.scores, np.float32(np.nan))[..., None]
     scores, _ = interpolate_gaps(known, max_gap, frame_indices=clip.frame_indices)
     return dataclasses.replace(clip, points=points, scores=np.nan_to_num(scores[..., 0]))
+
+
+def _smooth(clip: PoseClip, method: str) -> PoseClip:
+    if clip.smoothed != "none":
+        raise ConfigError(
+            f"clip {clip.clip_id!r} was smoothed by {clip.smoothed!r} before; leave out "
+            f"--smooth {method}, or take the run it was made of"
+        )
+    if clip.others is not None and clip.others.counts.any():
+        raise ConfigError(
+            f"clip {clip.clip_id!r}: --smooth {method} follows one person; choose --person main "
+            "or a number"
+        )
+    return smooth(clip, method)
 
 
 def _normalize(clip: PoseClip, how: str) -> PoseClip:

@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import posemill.errors
 from posemill.config import JobConfig
 from posemill.errors import PosemillError, RunError, StoppedError
 from posemill.executors import Died, Executor, Finished, Message
-from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import (
     DECODING,
     ESTIMATING,
     PHASES,
     STARTING,
-    Commit,
+    Broken,
     Fatal,
     Task,
     Unit,
 )
 from posemill.jobs.extract.plan import group_units
 from posemill.jobs.extract.signals import StopSignals
-from posemill.jobs.extract.snapshot import Snapshot, describe, live_note
+from posemill.jobs.extract.snapshot import Snapshot, describe
 from posemill.jobs.extract.worker import MakeWorker
 from posemill.machine.gpus import place_workers
 from posemill.machine.live_files import Speedometer, write_live
 from posemill.records import Clip
-from posemill.stores.commits import SplitCounts
-from posemill.stores.replica import place_name
-from posemill.stores.writer import shard_stem
+from posemill.runs.events import Committed, Crashed, GaveUp, Started
+from posemill.runs.home import RunHome
+from posemill.runs.ledger import UnitState
+from posemill.runs.log import EventLog
+from posemill.runs.writer import shard_stem
 from posemill.terminal import quoted
 
 _GRACE_SECONDS = 8.0  # to save what is under way when asked to stop
@@ -59,7 +60,7 @@ class _Retry:
         suspect: The frame that the only unit's worker died at.
     """
 
-    unit_nos: Sequence[int]
+    units: tuple[Unit, ...]
     tries: int = 0
     suspect: int | None = None
 
@@ -67,9 +68,11 @@ class _Retry:
 class Coordinator:
     """Runs all units of a ledger that are not done.
 
+    How far the units under way are is known here; what is durable of it may be a moment behind.
+
     Args:
-        folder: The run.
-        ledger: Open, planned.
+        home: Of the run.
+        events: Of the run, planned.
         clips: Of the source, as numbered in the ledger.
         config: Tries and task size.
         on_progress: Called a few times per second.
@@ -77,28 +80,30 @@ class Coordinator:
 
     def __init__(
         self,
-        folder: Path,
-        ledger: Ledger,
+        home: RunHome,
+        events: EventLog,
         clips: Sequence[Clip],
         *,
         config: JobConfig,
         log: RunLog,
         on_progress: Callable[[Snapshot], None] | None = None,
     ) -> None:
-        self._folder = folder
-        self._ledger = ledger
+        self._home = home
+        self._events = events
         self._clips = clips
         self._config = config
         self._log = log
         self._on_progress = on_progress
-        self._start_no = ledger.begin_start()
+        self._start_no = events.ledger.num_starts()
+        events.record(Started())
         self._num_tasks = 0
         self._again: deque[_Retry] = deque()
         self._tries: dict[str, int] = {}
-        # Units of a task under way that are done, to spare a look into the ledger at its end.
-        self._done: dict[str, int] = {}
+        self._left: dict[str, dict[int, Unit]] = {}  # of the tasks under way, by number
+        self._crashes = events.ledger.crashes()
         self._failed_starts: Counter[int] = Counter()  # by worker, as are the next
         self._outside_kills: Counter[int] = Counter()
+        self._broken: dict[str, Broken] = {}  # of tasks that end with it
         self._num_illegal = 0
         self._has_progress = False
         self._started_at = time.monotonic()
@@ -113,7 +118,7 @@ class Coordinator:
     def plan(self, num_workers: int) -> int:
         """Group what is left to do; return how many tasks that makes."""
         groups = group_units(
-            self._ledger.costs_to_do(),
+            self._events.ledger.costs_to_do(),
             task_frames=self._config.task_frames,
             num_workers=num_workers,
         )
@@ -135,7 +140,7 @@ class Coordinator:
                     self._finish(event.task)
                 elif isinstance(event, Died):
                     self._retry_or_give_up(event)
-                self._ledger.flush(only_if_due=True)
+                self._events.flush_if_due()
                 self._report(executor)
                 if signals.received and deadline is None:
                     self._is_stopping = True
@@ -144,25 +149,30 @@ class Coordinator:
                 if deadline and (time.monotonic() > deadline or signals.is_urgent):
                     num_lost = sum(place[3] for _, place in executor.places())
                     break
-            self._ledger.flush()
+            self._events.flush(lambda: signals.is_urgent)
         self._report(executor, is_last=True)
         if signals.received:
+            num_lost += sum(self._events.frames_after(self._events.ledger.number).values())
             self._log.write(f"stopped by signal {signals.received}")
-            raise StoppedError(signals.received, place_name(self._folder), num_lost=num_lost)
+            raise StoppedError(signals.received, self._home.name, num_lost=num_lost)
 
     def _next_task(self) -> Task | None:
         if self._is_stopping:
             return None
         while self._again or self._groups:
-            retry = self._again.popleft() if self._again else _Retry(self._groups.pop())
-            units = self._ledger.load_units(retry.unit_nos, self._clips)
-            if units:
+            retry = self._again.popleft() if self._again else self._load(self._groups.pop())
+            if retry.units:
                 self._num_tasks += 1
                 name = shard_stem(self._start_no, self._num_tasks)
                 if retry.tries:
                     self._tries[name] = retry.tries
-                return self._make_task(name, units, retry)
+                self._left[name] = {unit.unit_no: unit for unit in retry.units}
+                return self._make_task(name, retry.units, retry)
         return None
+
+    def _load(self, unit_nos: Sequence[int]) -> _Retry:
+        units = self._events.ledger.units(unit_nos)
+        return _Retry(tuple(unit_of(unit, self._clips[unit.clip_no - 1]) for unit in units))
 
     def _make_task(self, name: str, units: tuple[Unit, ...], retry: _Retry) -> Task:
         piece_frames = max(1, self._config.task_frames // _PIECE_SHRINKS_BY**retry.tries)
@@ -173,35 +183,52 @@ class Coordinator:
         return Task(name, units, min(before, piece_frames), True, leave_after=retry.suspect)
 
     def _receive(self, task: Task, value: Any) -> None:
-        self._failed_starts.clear()
-        self._outside_kills.clear()
+        if not isinstance(value, Broken):
+            self._failed_starts.clear()
+            self._outside_kills.clear()
         if isinstance(value, Fatal):
             self._log.write(f"stopping: {value.message}")
-            self._ledger.flush()
+            self._events.flush()
             # An engine of another package may raise a class of its own.
             raise getattr(posemill.errors, value.kind, PosemillError)(value.message)
-        if isinstance(value, Commit):
+        if isinstance(value, Broken):
+            self._broken[task.name] = value
+        if isinstance(value, Committed):
             self._has_progress = True
-            self._ledger.apply(value)
+            self._events.append(value)
             self._tries.pop(task.name, None)
-            done = sum(unit.is_done for unit in value.units)
-            self._done[task.name] = self._done.get(task.name, 0) + done
-            for unit in value.units:
-                for lost in unit.lost:
-                    self._log.write(f"failed: {lost.message}")
+            self._move_on(self._left[task.name], value)
+
+    def _move_on(self, left: dict[int, Unit], commit: Committed) -> None:
+        for progress in commit.units:
+            for lost in progress.lost:
+                self._log.write(f"failed: {lost.message}")
+            assert progress.unit_no is not None  # what workers do was planned
+            unit = left.pop(progress.unit_no)
+            if not progress.is_done:
+                left[unit.unit_no] = dataclasses.replace(
+                    unit, next_frame=progress.next_frame, state=progress.state
+                )
+
+    def _units_left(self, task: Task) -> dict[int, Unit]:
+        """Return what a task that ended did not do, in its order."""
+        left = self._left.pop(task.name)
+        return {unit.unit_no: left[unit.unit_no] for unit in task.units if unit.unit_no in left}
 
     def _finish(self, task: Task) -> None:
         """Go on with what a task left: its worker was asked to stop, or made room for a new one."""
-        self._tries.pop(task.name, None)
-        if self._done.pop(task.name, 0) == len(task.units):
+        if (broken := self._broken.pop(task.name, None)) is not None:
+            reason = f"its engine failed also where it had not: {broken.message}"
+            self._retry_or_give_up(Died(task, broken.place, reason, broken.worker_index))
             return
-        left = self._ledger.load_units([unit.unit_no for unit in task.units], self._clips)
+        self._tries.pop(task.name, None)
+        left = self._units_left(task)
         if left and not self._is_stopping:
             why = "goes on in a new worker, the old one had grown"
             if task.leave_after is not None:
                 why = f"frame {task.leave_after} went well by itself, the rest goes on"
             self._log.write(f"{task.name}: {why}")
-            self._again.append(_Retry([unit.unit_no for unit in left]))
+            self._again.append(_Retry(tuple(left.values())))
 
     def _retry_or_give_up(self, died: Died) -> None:
         """Try a dead worker's task again, and give up a frame only for deaths that it causes."""
@@ -221,43 +248,50 @@ class Coordinator:
             self._count_failed_start(died)
         if task is None:
             return
-        self._done.pop(task.name, None)
         is_blamed = not died.is_from_outside and not is_starting
         tries = self._tries.pop(task.name, 0) + is_blamed
-        left = self._ledger.load_units([unit.unit_no for unit in task.units], self._clips)
+        left = self._units_left(task)
         suspect = None
         if phase in (DECODING, ESTIMATING) and 0 <= position < len(task.units):
-            suspect = task.units[position].unit_no
-        if suspect is not None and self._is_given_up(died, suspect, left):
+            suspect = left.get(task.units[position].unit_no)
+        if suspect is not None and (message := self._reason_to_give_up(died, suspect)):
+            left[suspect.unit_no] = self._give_up(suspect, frame, phase, message)
             tries, suspect = 0, None
         if tries >= _MOST_TRIES and left:
             message = f"{died.reason}; workers died {tries} times, at different frames"
-            self._ledger.give_up(left[0].unit_no, (left[0].next_frame, -1), message)
+            unit = next(iter(left.values()))
+            left[unit.unit_no] = self._give_up(unit, unit.next_frame, -1, message)
             tries, suspect = 0, None
         if suspect is None or died.is_from_outside:
-            self._again.append(_Retry([unit.unit_no for unit in left], tries))
+            self._again.append(_Retry(tuple(left.values()), tries))
             return
         # The unit under suspicion gets a worker of its own, the others are as innocent as before.
-        self._again.append(_Retry([suspect], tries, frame))
-        self._again.append(_Retry([unit.unit_no for unit in left if unit.unit_no != suspect]))
+        del left[suspect.unit_no]
+        self._again.append(_Retry((suspect,), tries, frame))
+        self._again.append(_Retry(tuple(left.values())))
 
-    def _is_given_up(self, died: Died, unit_no: int, left: Sequence[Unit]) -> bool:
-        """Count a death that only its frame can have caused; return whether it was the last one.
+    def _give_up(self, unit: Unit, frame: int, phase: int, message: str) -> Unit:
+        """Record that a frame is not to be tried again; return its unit without it."""
+        self._events.append(GaveUp(unit.unit_no, frame, phase, message))
+        return unit.giving_up(frame, phase, message)
+
+    def _reason_to_give_up(self, died: Died, unit: Unit) -> str:
+        """Count a death that only its frame can have caused; return why to give up, if that is due.
 
         That is: the unit alone in its task, all before the frame committed, no signal from outside.
         """
         task: Task = died.task
         _, frame, phase, _ = died.place
-        is_next = any(unit.unit_no == unit_no and unit.next_frame == frame for unit in left)
-        if died.is_from_outside or task.leave_after is None or not is_next:
-            return False
-        count = self._ledger.record_crash(unit_no, (frame, phase), died.reason)
+        if died.is_from_outside or task.leave_after is None or unit.next_frame != frame:
+            return ""
+        self._events.append(Crashed(unit.unit_no, frame, phase, died.reason))
+        self._crashes[unit.unit_no, frame, phase] += 1
+        count = self._crashes[unit.unit_no, frame, phase]
         if count < self._config.max_tries:
-            return False
+            return ""
         message = f"{died.reason}, {count} times, at this frame alone"
-        self._ledger.give_up(unit_no, (frame, phase), message)
         self._log.write(f"{task.units[0].clip.path}: frame {frame}: {message}")
-        return True
+        return message
 
     def _count_illegal_instruction(self, died: Died) -> None:
         self._num_illegal += 1
@@ -277,7 +311,7 @@ class Coordinator:
             raise RunError(
                 f"workers die before they can start ({died.reason}); if the machine has too little "
                 "memory for the engine, use fewer workers; see "
-                f"posemill logs {quoted(place_name(self._folder))} --worker {died.worker_index}"
+                f"posemill logs {quoted(self._home.name)} --worker {died.worker_index}"
             )
 
     def _count_outside_kill(self, died: Died) -> None:
@@ -302,26 +336,48 @@ class Coordinator:
             self._live_at = now
             workers = [_doing(task, place) for task, place in executor.places()]
             note = {"workers_on": self._workers_on, "workers": workers}
-            write_live(self._folder, live_note(snapshot) | note)
+            write_live(self._home.work, snapshot.to_json() | note)
         if now >= self._log_at:
             self._log_at = now + _LOG_SECONDS[1]
             self._log.write(f"progress: {describe(snapshot)}")
 
     def _snapshot(self, executor: Executor) -> Snapshot:
-        in_flight: dict[str, int] = {}
+        counts, number = self._events.ledger.counts_at()
+        in_flight = self._events.frames_after(number)
         places = executor.places()
         for task, (position, _, _, num_frames) in places:
             split = task.units[max(0, min(position, len(task.units) - 1))].clip.split
-            in_flight[split] = in_flight.get(split, 0) + num_frames
-        counts = self._ledger.counts()
-        snapshot = Snapshot(tuple(counts), in_flight)
+            in_flight[split] += num_frames
+        snapshot = Snapshot(tuple(counts), dict(in_flight))
         speed = self._speed.see(snapshot.frames_done)
-        left = _seconds_left(counts, snapshot, speed)
         news, self._news = tuple(self._news), []
-        elapsed_seconds = time.monotonic() - self._started_at
-        return Snapshot(
-            tuple(counts), in_flight, speed, left, elapsed_seconds, len(places), news=news
+        return dataclasses.replace(
+            snapshot,
+            frames_per_second=speed,
+            seconds_left=_seconds_left(snapshot, speed),
+            elapsed_seconds=time.monotonic() - self._started_at,
+            num_workers=len(places),
+            news=news,
         )
+
+
+def unit_of(state: UnitState, clip: Clip) -> Unit:
+    """Return a unit for a worker, from what the ledger knows of it."""
+    if clip.num_frames != state.num_frames:
+        clip = dataclasses.replace(clip, num_frames=state.num_frames)
+    unit = Unit(
+        state.unit_no,
+        state.clip_no,
+        clip,
+        start_frame=state.start_frame,
+        stop_frame=state.stop_frame,
+        next_frame=state.next_frame,
+        state=state.state,
+        is_chain=bool(state.is_chain),
+    )
+    for place in state.given_up:
+        unit = unit.giving_up(*place)
+    return unit
 
 
 def _doing(task: Task, place: Sequence[int]) -> dict[str, Any]:
@@ -338,10 +394,6 @@ def _doing(task: Task, place: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _seconds_left(
-    counts: Sequence[SplitCounts], snapshot: Snapshot, speed: float | None
-) -> float | None:
+def _seconds_left(snapshot: Snapshot, speed: float | None) -> float | None:
     left = snapshot.frames_known - snapshot.frames_done
-    if speed is None or left < 0:
-        return None
-    return left / speed
+    return None if speed is None or left < 0 else left / speed

@@ -12,8 +12,8 @@ from posemill.errors import RunError
 from posemill.files import open_plain
 from posemill.language import SETTING
 from posemill.machine.processes import python_command
-from posemill.stores.lock import holder_of
-from posemill.stores.manifest import LOGS_NAME, MANIFEST_NAME, check_folder
+from posemill.runs.lock import holder_of
+from posemill.runs.manifest import LOGS_NAME, MANIFEST_NAME, check_folder
 
 _START_SECONDS = 300.0
 

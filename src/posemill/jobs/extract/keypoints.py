@@ -12,11 +12,11 @@ import numpy as np
 from posemill.decoders.pictures import resize_frame
 from posemill.estimators import ClipState, open_estimator
 from posemill.jobs.extract.messages import Unit, WorkerSettings
-from posemill.jobs.extract.reading import Lane
+from posemill.jobs.extract.reading import Failed, Lane, attempt
 from posemill.records import Frame, Keypoints, PoseClip, join_people
-from posemill.stores.commits import Shard
-from posemill.stores.manifest import SHARDS_NAME
-from posemill.stores.writer import ShardWriter
+from posemill.runs.events import Shard
+from posemill.runs.manifest import SHARDS_NAME
+from posemill.runs.writer import ShardWriter
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class KeypointHandler:
         self.saves_states = self._estimator.info.saves_states
         self._skeleton_name, self._resize_wh = settings.skeleton_name, settings.resize_wh
         self._writer = ShardWriter(settings.folder, settings.run_id)
+        self._good_frame: Frame | None = None  # the last one that gave keypoints
+        self._is_tracking = False
 
     def begin(self, unit: Unit) -> ClipState | None:
         """Return the state of the tracker where a unit goes on; None if its frames stand alone."""
@@ -64,11 +66,29 @@ class KeypointHandler:
         """Return a fresh state: an engine that threw leaves nobody's to be trusted."""
         return self._estimator.new_state()
 
+    @property
+    def has_worked(self) -> bool:
+        """Whether any frame gave keypoints so far."""
+        return self._good_frame is not None
+
+    def is_broken(self) -> bool:
+        """Return whether the engine fails at the last frame that it was well with, or at grey."""
+        frame = self._good_frame
+        if frame is None:
+            frame = np.full((256, 256, 3), 128, np.uint8)
+        states = [self._estimator.new_state()] if self._is_tracking else None
+        if isinstance(attempt(lambda: self._estimator.estimate([frame], states)), Failed):
+            return True
+        self._good_frame = frame
+        return False
+
     def compute(self, frames: list[Frame], states: list[ClipState] | None) -> Sequence[Keypoints]:
         """Return the keypoints of each frame; states move on."""
         if self._resize_wh is not None:
             frames = [resize_frame(frame, self._resize_wh) for frame in frames]
+        self._is_tracking = states is not None
         found = self._estimator.estimate(frames, states)
+        self._good_frame = frames[-1]
         return [_row_of(found, row) for row in range(len(frames))]
 
     def keep(self, lane: Lane, index: int, path: str | None, result: Keypoints) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from posemill.machine.live_files import LogFile
-from posemill.stores.manifest import LOGS_NAME
+from posemill.runs.manifest import LOGS_NAME
 
 COORDINATOR_LOG = "coordinator.log"
 

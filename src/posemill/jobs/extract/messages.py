@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from posemill.decoders.opening import TargetSize
 from posemill.decoders.sampling import Sampling
+from posemill.errors import RunError
 from posemill.estimators import ClipState
 from posemill.records import Clip, Frame
-from posemill.stores.commits import Shard
+from posemill.runs.events import Shard
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.reading import Lane
@@ -46,6 +47,26 @@ class Unit:
     skip: Mapping[int, str] = field(default_factory=dict)
     give_up: tuple[int, str] | None = None
 
+    def __post_init__(self) -> None:
+        frames = (self.start_frame, self.next_frame, self.stop_frame or 0)
+        if not all(isinstance(number, int) for number in frames):
+            raise RunError(
+                f"the ledger is damaged: unit {self.unit_no} goes on at {self.next_frame!r}; put "
+                "back a copy of it"
+            )
+
+    def giving_up(self, frame: int, phase: int, message: str) -> Unit:
+        """Return the unit without a frame that took workers down too often.
+
+        With phase -1 nothing is tried from there on. Nor is it with a video whose decoder died: it
+        cannot be read past that frame.
+        """
+        if phase < 0 or (self.clip.kind == "video" and phase == DECODING):
+            if self.give_up is not None and self.give_up[0] < frame:
+                return self
+            return replace(self, give_up=(frame, message))
+        return replace(self, skip={**self.skip, frame: message})
+
 
 @dataclass(frozen=True)
 class Task:
@@ -67,43 +88,25 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Lost:
-    """Frames that gave no keypoints: one (`frame_index`), or the rest of a unit from it on."""
-
-    frame_index: int | None
-    num_frames: int
-    path: str
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True)
-class UnitProgress:
-    """How far a unit is after a commit."""
-
-    unit_no: int
-    clip_no: int
-    split: str
-    next_frame: int
-    state: bytes | None
-    is_done: bool
-    num_rows: int
-    lost: tuple[Lost, ...]
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A shard that is whole on the disk (none if no row was made), and the units it moves on."""
-
-    shard: Shard | None
-    units: tuple[UnitProgress, ...]
-
-
-@dataclass(frozen=True)
 class Fatal:
     """Why no worker can go on: the name of a class of `posemill.errors`, and the message."""
 
     kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An engine that fails at frames that are in order, as after a CUDA error.
+
+    The worker leaves. What it did since its last commit is done again by a new one.
+
+    Args:
+        place: As in `Died`: the frame at which it was noticed, or that the engine never worked.
+    """
+
+    worker_index: int
+    place: tuple[int, int, int, int]
     message: str
 
 
@@ -119,6 +122,10 @@ class FrameHandler(Protocol):
     writes_to: str
     saves_states: bool
 
+    @property
+    def has_worked(self) -> bool:
+        """Whether `compute` gave a result so far."""
+
     def begin(self, unit: Unit) -> ClipState | None:
         """Return what is known of the frames of a unit before the next; None if nothing has to."""
 
@@ -127,6 +134,12 @@ class FrameHandler(Protocol):
 
     def compute(self, frames: list[Frame], states: list[ClipState] | None) -> Sequence[Any]:
         """Return a result for each frame. Whatever it raises is the reason why a frame is lost."""
+
+    def is_broken(self) -> bool:
+        """Return whether `compute` would fail at a frame that is in order; asked after it failed.
+
+        Where it is, `has_worked` says whether it ever was not.
+        """
 
     def keep(self, lane: Lane, index: int, path: str | None, result: Any) -> None:
         """Add a result to `lane.found`. Who writes here raises `OSError`, which ends the run."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from posemill.config import ExtractConfig, FramesConfig
 from posemill.decoders.choice import AUTO, USUAL, Choice, choose, choose_for_extraction
@@ -15,25 +15,27 @@ from posemill.decoders.sampling import Sampling
 from posemill.errors import RunError, StoppedError
 from posemill.estimators import engine_info, open_estimator
 from posemill.files import sync_folder
-from posemill.jobs.extract.ledger import Ledger, SourceChanges
 from posemill.jobs.extract.signals import StopSignals
+from posemill.places import uri_of
 from posemill.records import Clip
-from posemill.sources import ClipList, find_clips
-from posemill.sources.frames import count_frames as count_clip
-from posemill.sources.frames import with_frame_count
-from posemill.sources.scan import list_pictures
-from posemill.sources.tracking import Tracking, decide_tracking
-from posemill.storage import uri_of
-from posemill.stores.manifest import (
+from posemill.runs.events import ChangedClip, Planned, PlannedClip, Reset, valid_unicode
+from posemill.runs.home import RunHome
+from posemill.runs.ledger import Ledger
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import (
     MANIFEST_NAME,
     Manifest,
     check_folder,
     check_ledger_is_there,
 )
-from posemill.stores.names import valid_unicode
-from posemill.stores.reader import open_run
-from posemill.stores.records import RecordLog
-from posemill.stores.replica import publish_manifest
+from posemill.runs.reader import open_run
+from posemill.runs.records import RecordLog
+from posemill.sources import ClipList, find_clips
+from posemill.sources.clip_list import digest_of
+from posemill.sources.frames import count_frames as count_clip
+from posemill.sources.frames import with_frame_count
+from posemill.sources.scan import list_pictures
+from posemill.sources.tracking import Tracking, decide_tracking
 from posemill.terminal import quoted
 
 if TYPE_CHECKING:
@@ -42,8 +44,24 @@ if TYPE_CHECKING:
 _Config = TypeVar("_Config", ExtractConfig, FramesConfig)
 
 
-def open_ledger(
-    folder: Path,
+class SourceChanges(NamedTuple):
+    """What of a source is not as it was when the run began.
+
+    Args:
+        lines: `train/x is new`, `dev/y is gone`, `dev/z is not the same`.
+        changed: The numbers of the clips that are not the same.
+        only_failed: Whether nothing else changed than clips that failed.
+        new_splits: The splits of new clips, where nothing changed but that they came.
+    """
+
+    lines: list[str]
+    changed: list[int]
+    only_failed: bool
+    new_splits: list[str]
+
+
+def open_events(
+    home: RunHome,
     job: FrameJob,
     clips: ClipList,
     *,
@@ -51,41 +69,91 @@ def open_ledger(
     signals: StopSignals,
     on_count: Callable[[int, int], None] | None,
     records: RecordLog | None = None,
-) -> tuple[Ledger, ClipList]:
-    """Return the ledger, planned, and the clips with what was decided about them.
+) -> tuple[EventLog, ClipList]:
+    """Return the events of a run, planned, and the clips with what was decided about them.
 
     Raises:
         RunError: The run was begun with other options or another source.
     """
-    config = job.config
+    folder = home.work
     is_new = not check_folder(folder)
     if is_new:  # the manifest first: it is what makes the folder ours
         clips = job.decide(clips)
         manifest = _with_tracking_of(clips, manifest)
         manifest.write(folder)
-        publish_manifest(folder)
+        home.publish(MANIFEST_NAME)
     else:
         compare(folder, manifest)
         check_ledger_is_there(folder)
         clips = _with_recorded_tracking(folder, clips)
     sync_folder(folder.parent)
-    ledger = Ledger(folder, records)
+    events = EventLog(folder, records)
     try:
-        if not ledger.is_planned:
+        run_id = Manifest.read(folder).run_id
+        if events.ledger.planned_run() != run_id:
             counted = count_frames(
-                clips, on_count, lambda: signals.received, decoder=config.decoder,
+                clips,
+                on_count,
+                lambda: signals.received,
+                decoder=job.config.decoder,
                 sampling=job.sampling,
-            )  # fmt: skip
+            )
             if signals.received:
                 raise StoppedError(signals.received, folder)
-            lengths = [clip.num_frames for clip in counted]
-            ledger.add_plan(clips, job.plan(counted, clips.tracking), lengths)
-        _check_source(folder, ledger, clips, job=job, manifest=manifest)
-        job.prepare(ledger)
+            units = tuple(job.plan(counted, clips.tracking))
+            events.record(Planned(run_id, planned_clips(clips, counted), units))
+        _check_source(home, events, clips, job=job, manifest=manifest)
+        job.prepare(events)
     except BaseException:
-        ledger.close()
+        events.close()
         raise
-    return ledger, clips
+    return events, clips
+
+
+def planned_clips(clips: Sequence[Clip], counted: Sequence[Clip]) -> tuple[PlannedClip, ...]:
+    """Return the clips of a source for a plan.
+
+    Args:
+        clips: As the source has them.
+        counted: The same with the numbers of frames that are wanted.
+    """
+    return tuple(
+        PlannedClip(clip.split, clip.clip_id, with_length.num_frames, digest_of(clip))
+        for clip, with_length in zip(clips, counted, strict=True)
+    )
+
+
+def changes_of(ledger: Ledger, clips: Sequence[Clip]) -> SourceChanges:
+    """Return what of a source is not as it was when the run began."""
+    known = {(clip.split, clip.clip_id): clip for clip in ledger.clips()}
+    lines: list[str] = []
+    changed: list[int] = []
+    new: list[str] = []  # their splits
+    only_failed = True
+    for clip in clips:
+        name = valid_unicode(clip.split), valid_unicode(clip.clip_id)
+        old = known.pop(name, None)
+        if old is None:
+            lines.append(f"{'/'.join(name)} is new")
+            new.append(clip.split)
+            only_failed = False
+        elif old.content != digest_of(clip):
+            lines.append(f"{'/'.join(name)} is not the same")
+            changed.append(old.clip_no)
+            only_failed = only_failed and bool(old.has_failed)
+    lines += [f"{'/'.join(name)} is gone" for name in known]
+    new_splits = [] if changed or known else list(dict.fromkeys(new))
+    return SourceChanges(lines, changed, only_failed and not known, new_splits)
+
+
+def with_lengths(ledger: Ledger, clips: Sequence[Clip]) -> tuple[Clip, ...]:
+    """Return the clips with their numbers of frames as far as they are known by now."""
+    return tuple(
+        clip
+        if clip.num_frames == known.num_frames
+        else dataclasses.replace(clip, num_frames=known.num_frames)
+        for clip, known in zip(clips, ledger.clips(), strict=True)
+    )
 
 
 def with_tracking(config: ExtractConfig, clips: ClipList) -> ClipList:
@@ -279,27 +347,34 @@ def compare(folder: Path, manifest: Manifest) -> None:
 
 
 def _check_source(
-    folder: Path, ledger: Ledger, clips: ClipList, *, job: FrameJob, manifest: Manifest
+    home: RunHome, events: EventLog, clips: ClipList, *, job: FrameJob, manifest: Manifest
 ) -> None:
     """Raise where the source is not as it was; make what failed to be done again, if asked for."""
+    folder = home.work
     old, is_retry = Manifest.read(folder), job.config.retry_failed
     is_same = old.source["fingerprint"] == clips.fingerprint
     if is_same and not is_retry:
         return
-    changes = ledger.changes_of(clips)
+    changes = changes_of(events.ledger, clips)
     if changes.lines and not (is_retry and changes.only_failed):
         raise RunError(_describe_changes(folder, changes, clips))
     if is_retry:
-        numbers = {*changes.changed, *ledger.failed_without_length()}
-        counted = {
-            clip_no: count_clip(clips[clip_no - 1], job.config.decoder, job.sampling)
-            for clip_no in sorted(numbers)
-        }
-        ledger.reset_failed(clips, counted)
+        # Those that failed before anybody knew their length are counted now, too.
+        unknown = [
+            clip.clip_no
+            for clip in events.ledger.clips()
+            if clip.has_failed and not clip.num_frames
+        ]
+        anew = []
+        for clip_no in sorted({*changes.changed, *unknown}):
+            clip = clips[clip_no - 1]
+            length = count_clip(clip, job.config.decoder, job.sampling)
+            anew.append(ChangedClip(clip_no, length, digest_of(clip)))
+        events.record(Reset(tuple(anew)))
     if not is_same:
         changed = dataclasses.replace(old, source=manifest.source)
         _with_tracking_of(clips, changed).write(folder)
-        publish_manifest(folder)
+        home.publish(MANIFEST_NAME)
 
 
 def _describe_changes(folder: Path, changes: SourceChanges, clips: ClipList) -> str:

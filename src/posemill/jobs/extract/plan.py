@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from posemill.config import ExtractConfig
 from posemill.decoders import open_video
 from posemill.decoders.sampling import fewer_frames
 from posemill.errors import ConfigError, DecodeError
+from posemill.places import uri_of
 from posemill.provenance import describe_unused
 from posemill.records import Clip
+from posemill.runs.events import PlannedUnit
 from posemill.sources import ClipList
 from posemill.sources.tracking import Tracking
-from posemill.storage import uri_of
 
 UNKNOWN_COST = 2000  # frames, for a video that does not say its length: likely a task of its own
 _TASKS_PER_WORKER = 8  # at least, as far as there are clips: the end has no long tail
@@ -22,18 +22,6 @@ _SMALLEST_TASK = 32  # but where a worker would have none
 # Of a folder of pictures, grouped into tasks by the number of workers: at most as many, at least
 # of as many pictures.
 _PICTURE_UNITS, _SMALLEST_UNIT = 128, 8
-
-
-@dataclass(frozen=True)
-class PlannedUnit:
-    """A run of frames of one clip, before it has a number. `cost` is in frames."""
-
-    clip_no: int
-    start_frame: int
-    stop_frame: int | None
-    is_chain: bool
-    is_video: bool
-    cost: int
 
 
 def mode_of(clip: Clip, mode: str, tracking: Tracking | None = None) -> Literal["image", "video"]:

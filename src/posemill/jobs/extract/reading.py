@@ -6,12 +6,12 @@ The only place of the package that catches everything is here: `attempt`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from posemill.decoders import VideoReader, open_video
 from posemill.decoders.opening import TargetSize
@@ -19,8 +19,10 @@ from posemill.decoders.pictures import read_picture
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, StorageError
 from posemill.estimators import ClipState
-from posemill.jobs.extract.messages import DECODING, Lost, Unit
+from posemill.jobs.extract.messages import DECODING, Unit
+from posemill.places import ChangedError, Entry, uri_of
 from posemill.records import Clip, Frame, IntArray
+from posemill.runs.events import Lost
 from posemill.sources.frames import (
     count_frames,
     frame_path,
@@ -31,7 +33,6 @@ from posemill.sources.frames import (
 from posemill.sources.names import PICTURE_SUFFIXES, suffix_of
 from posemill.sources.places import list_place
 from posemill.sources.scratch import Scratch
-from posemill.storage import ChangedError, uri_of
 
 SLOW_STEP_SECONDS = 600.0  # loading models for the first time, writing to a busy disk
 _T = TypeVar("_T")
@@ -112,7 +113,7 @@ class Listing:
 
     def __init__(self) -> None:
         self._last: tuple[tuple[str, str], list[str]] = (("", ""), [])
-        self._versions: dict[str, str] = {}
+        self._entries: dict[str, Entry] = {}
         self.scratch = Scratch()
 
     def names_of(self, clip: Clip) -> list[str]:
@@ -122,27 +123,31 @@ class Listing:
             if uri_of(clip.path) is None:
                 self._last = (key, list_frames(clip))
             else:
-                self._versions = self._list_place(clip)
-                self._last = (key, list(self._versions))
+                self._entries = self._list_place(clip)
+                self._last = (key, list(self._entries))
         return self._last[1]
 
     @staticmethod
-    def _list_place(clip: Clip) -> dict[str, str]:
+    def _list_place(clip: Clip) -> dict[str, Entry]:
         if clip.kind == "pictures" and suffix_of(clip.path) in PICTURE_SUFFIXES:
-            return {"": clip.version}  # itself
+            return {"": Entry("", 0, clip.version, 0.0)}  # itself
         return list_place(clip.path, clip.version)
 
     def read_picture(self, path: str, name: str) -> Frame:
         """Return the pixels of a picture, wherever it is."""
         if uri_of(path) is None:
             return read_picture(path)
-        with self.scratch.file(path, self._versions.get(name, "")) as file:
+        with self.scratch.file(path, self._entries[name].version) as file:
             return _named(path, file, lambda: read_picture(str(file)))
 
     def fetch_ahead(self, clip: Clip, names: Sequence[str]) -> None:
         """Begin to fetch the next pictures of a clip at a URI."""
         if uri_of(clip.path) is not None:
-            self.scratch.ahead((_path_of(clip, name), self._versions[name]) for name in names)
+            entries = [self._entries[name] for name in names]
+            self.scratch.ahead(
+                (_path_of(clip, name), entry.version, entry.num_bytes)
+                for name, entry in zip(names, entries, strict=True)
+            )
 
 
 class FrameReader:
@@ -192,15 +197,20 @@ class FrameReader:
     def _fetch_video(self, lane: Lane) -> Generator[Item, None, None]:
         """Yield the frames of a video at a URI; its length is counted when it is here."""
         clip, scratch = lane.unit.clip, self._listing.scratch
-        self._at((lane.position, lane.unit.next_frame, DECODING), SLOW_STEP_SECONDS)
+
+        def say_that_it_comes() -> None:
+            self._at((lane.position, lane.unit.next_frame, DECODING), SLOW_STEP_SECONDS)
+
+        say_that_it_comes()
         with ExitStack() as stack:
-            found = attempt(lambda: stack.enter_context(scratch.file(clip.path, clip.version)))
+            file = scratch.file(clip.path, clip.version, on_progress=say_that_it_comes)
+            found = attempt(lambda: stack.enter_context(file))
             if isinstance(found, Failed):
                 self._lose_rest(lane, None, found)
                 return
             after = self._units[lane.position + 1 : lane.position + 1 + _VIDEOS_AHEAD]
             scratch.ahead(
-                (each.clip.path, each.clip.version)
+                (each.clip.path, each.clip.version, None)
                 for each in after
                 if each.clip.kind == "video" and uri_of(each.clip.path) is not None
             )
@@ -307,6 +317,48 @@ class FrameReader:
             self._at((lane.position, index, DECODING), 0.0)
             self._listing.fetch_ahead(unit.clip, names[index : min(stop, index + _PICTURES_AHEAD)])
             yield index, path, attempt(partial(self._listing.read_picture, path, names[index]))
+
+
+class ClipFrame(NamedTuple):
+    """One frame of a clip, or why it could not be had.
+
+    Args:
+        frame_index: Its number within the clip.
+        image_path: The picture's file; None in a video.
+        content: The pixels, or the error.
+    """
+
+    frame_index: int
+    image_path: str | None
+    content: Frame | DecodeError
+
+
+def read_clip(
+    clip: Clip, *, start_index: int = 0, decoder: str = "pyav", sampling: Sampling | None = None
+) -> Iterator[ClipFrame]:
+    """Yield a clip's frames in order, errors among them in their place: as `extract` reads it.
+
+    A picture that cannot be read is one `DecodeError`, and the next follows. In a video, or where
+    the clip cannot be opened at all, an error is the last item: nothing after its index comes.
+
+    Args:
+        clip: Of any kind, on a disk or at a URI.
+        start_index: The first frame to yield, of those that the sampling takes.
+        decoder: For videos; a key of `posemill.decoders.DECODERS`.
+        sampling: Which frames are read, by number or time; None for all.
+    """
+    lane = Lane(Unit(0, 0, clip, 0, None, start_index, None, False), 0, start_index, None)
+    reader = FrameReader(decoder, lambda place, seconds: None, sampling=sampling)
+    for index, path, found in reader.read(lane):
+        lane.next_frame = index + 1
+        if isinstance(found, Failed):
+            error = DecodeError(found.message, reason=found.reason)
+            yield ClipFrame(lane.source_number(index), path, error)
+        else:
+            yield ClipFrame(lane.source_number(index), path, found)
+    for lost in lane.lost:
+        error = DecodeError(lost.message, reason=lost.reason)
+        yield ClipFrame(start_index if lost.frame_index is None else lost.frame_index, None, error)
 
 
 def _path_of(clip: Clip, name: str) -> str:

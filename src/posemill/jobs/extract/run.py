@@ -17,49 +17,42 @@ from typing import Any, cast
 from posemill.config import ExtractConfig, JobConfig, size_of
 from posemill.decoders import find_decoder
 from posemill.decoders.sampling import Sampling, fewer_frames
-from posemill.errors import DeviceError, RunError, StoppedError
+from posemill.errors import DeviceError, RunError
 from posemill.executors import Limits, find_executor, open_executor
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.keypoints import KeypointSettings
-from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import WorkerSettings
 from posemill.jobs.extract.opening import (
     extract_manifest,
-    open_ledger,
+    open_events,
     settled,
     with_decoder,
+    with_lengths,
     with_tracking,
 )
-from posemill.jobs.extract.plan import PlannedUnit, check_rate, plan_units
+from posemill.jobs.extract.plan import check_rate, plan_units
 from posemill.jobs.extract.signals import StopSignals
-from posemill.jobs.extract.snapshot import Snapshot, failed_text
+from posemill.jobs.extract.snapshot import Snapshot, failed_text, reasons_json
 from posemill.jobs.extract.worker import MakeWorker
 from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, missing_gpus, plan_workers
 from posemill.machine.disk import disk_message
 from posemill.machine.live_files import now_text
 from posemill.machine.processes import thread_variables
+from posemill.places import uri_of
 from posemill.records import Clip
+from posemill.runs.events import Finished, PlannedUnit
+from posemill.runs.home import RunHome
+from posemill.runs.ledger import Ledger
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import LEDGER_NAME, SHARDS_NAME, Manifest, check_folder
+from posemill.runs.queries import SplitCounts
+from posemill.runs.reader import Run, open_run
+from posemill.runs.writer import compact, remove_uncommitted
 from posemill.skeletons import get_skeleton
 from posemill.sources import ClipList, find_clips
 from posemill.sources.tracking import Tracking
-from posemill.storage import uri_of
-from posemill.storage.lease import LeaseState
-from posemill.stores.commits import SplitCounts
-from posemill.stores.compaction import compact
-from posemill.stores.lock import RunLock
-from posemill.stores.manifest import LEDGER_NAME, SHARDS_NAME, Manifest, check_folder, is_copy
-from posemill.stores.reader import Run, open_run
-from posemill.stores.replica import (
-    ShardFolder,
-    folder_to_see,
-    local_run,
-    place_name,
-    shards_place,
-    writing,
-)
-from posemill.stores.writer import remove_uncommitted
-from posemill.terminal import counted, warn_once
+from posemill.terminal import counted
 from posemill.weights.pull import verified_files
 
 
@@ -91,8 +84,13 @@ class JobSummary:
         """What users call it: its folder or its URI."""
         return uri_of(self.folder) or str(self.folder)
 
+    def __post_init__(self) -> None:
+        # Where it is, also after the working folder was changed.
+        place = uri_of(self.folder) or os.path.abspath(self.folder)  # noqa: PTH100
+        object.__setattr__(self, "_place", place)
+
     def __fspath__(self) -> str:
-        return self.name
+        return str(vars(self)["_place"])
 
     @property
     def num_clips(self) -> int:
@@ -129,10 +127,7 @@ class JobSummary:
         return {
             "folder": self.name,
             "splits": [dataclasses.asdict(each) for each in self.counts],
-            "reasons": [
-                {"reason": reason, "failures": failures, "frames": frames}
-                for reason, failures, frames in self.reasons
-            ],
+            "reasons": reasons_json(self.reasons),
             "seconds": round(self.seconds, 3),
             "frames_per_second": self.frames_per_second,
         }
@@ -151,7 +146,7 @@ class Summary(JobSummary):
     @property
     def run(self) -> Run:
         """The run, to be read."""
-        return open_run(self.folder)
+        return open_run(os.fspath(self))
 
     def found(self) -> dict[str, float]:
         """Return the share of frames in which each part was found; empty without frames."""
@@ -177,10 +172,12 @@ class FrameJob(ABC):
 
     Args:
         config: What, where, with how many workers.
+        home: Of the run; `config.out` is the folder that this machine works in.
         sampling: Which frames of each clip; None for all.
     """
 
     config: JobConfig
+    home: RunHome
     sampling: Sampling | None = None
 
     @abstractmethod
@@ -196,7 +193,7 @@ class FrameJob(ABC):
         """Return the units of work of all clips."""
 
     @abstractmethod
-    def prepare(self, ledger: Ledger) -> None:
+    def prepare(self, events: EventLog) -> None:
         """Bring the run's folder to where the ledger is: before the work, and after."""
 
     @abstractmethod
@@ -204,15 +201,16 @@ class FrameJob(ABC):
         """Return what the workers need to know."""
 
     @abstractmethod
-    def finish(self, ledger: Ledger, clips: ClipList) -> JobSummary:
+    def finish(self, events: EventLog, clips: ClipList) -> JobSummary:
         """Check and complete what the workers made; return what came of it."""
 
 
 class Extraction(FrameJob):
     """Keypoints of all frames."""
 
-    def __init__(self, config: ExtractConfig) -> None:
+    def __init__(self, config: ExtractConfig, home: RunHome) -> None:
         self.config: ExtractConfig = config
+        self.home = home
         self.sampling = fewer_frames(config.fps, config.stride)
 
     def manifest(self, clips: ClipList) -> Manifest:
@@ -233,17 +231,17 @@ class Extraction(FrameJob):
         """Return chains of tracked frames, and ranges of those that stand alone."""
         return plan_units(clips, self.config, tracking=tracking)
 
-    def prepare(self, ledger: Ledger) -> None:
+    def prepare(self, events: EventLog) -> None:
         """Remove the shards that no record names."""
-        if not is_copy(self.config.out):
-            (self.config.out / SHARDS_NAME).mkdir(exist_ok=True)
-        remove_uncommitted(self.config.out, ledger)
+        if self.home.is_here:
+            (self.home.work / SHARDS_NAME).mkdir(exist_ok=True)
+        remove_uncommitted(self.home, events)
 
     def worker_settings(self, workers: WorkerPlan) -> KeypointSettings:
         """Return them, the engine's among them."""
         config = self.config
         return KeypointSettings(
-            folder=shards_place(config.out),
+            folder=self.home.address,
             decoder=config.decoder,
             devices=workers.devices,
             batch_size=frames_per_call(config),
@@ -256,13 +254,13 @@ class Extraction(FrameJob):
             sampling=self.sampling,
         )
 
-    def finish(self, ledger: Ledger, clips: ClipList) -> Summary:
+    def finish(self, events: EventLog, clips: ClipList) -> Summary:
         """Tidy up and check that every shard is as it was written."""
-        folder = self.config.out
-        compact(folder, ledger)
-        self.prepare(ledger)
-        _check_shards(folder, ledger)
-        return Summary(folder, tuple(ledger.counts()), tuple(ledger.reasons()))
+        ledger = events.ledger
+        compact(self.home.work, events)
+        self.prepare(events)
+        _check_shards(self.home, ledger)
+        return Summary(self.home.work, tuple(ledger.counts()), tuple(ledger.reasons()))
 
 
 def extract(
@@ -288,11 +286,11 @@ def extract(
             the disk is full. What was committed is safe.
         StoppedError: A signal asked for it; the same call continues.
     """
-    asked = config.out
-    config = config.replace(out=local_run(asked, config.storage))
+    asked, home = config.out, RunHome.at(config.out, config.storage)
+    config = config.replace(out=home.work)
     config, clips = with_decoder(config, clips, None)
     find_decoder(config.decoder)
-    job = Extraction(settled(config))
+    job = Extraction(settled(config), home)
     summary = run_job(job, clips=clips, on_progress=on_progress, on_plan=on_plan, on_count=on_count)
     return cast(Summary, dataclasses.replace(summary, folder=asked))
 
@@ -306,7 +304,7 @@ def run_job(
     on_count: Callable[[int, int], None] | None = None,
 ) -> JobSummary:
     """Do a job to its last frame, or go on with it; arguments and errors as `extract`."""
-    config, folder = job.config, job.config.out
+    config, home, folder = job.config, job.home, job.home.work
     check_folder(folder)
     find_executor(config.executor)  # before the folder: one that is not installed leaves none
     if clips is None:
@@ -317,50 +315,37 @@ def run_job(
         signals = stack.enter_context(StopSignals())
         manifest = job.manifest(clips)  # before the folder: an engine that is refused leaves none
         folder.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(RunLock(folder))
-        records = stack.enter_context(writing(folder, on_wait=_Wait(folder, signals)))
-        ledger, clips = open_ledger(
-            folder, job, clips, manifest=manifest, signals=signals, on_count=on_count,
+        records = stack.enter_context(home.owned(lambda: signals.received))
+        events, clips = open_events(
+            home,
+            job,
+            clips,
+            manifest=manifest,
+            signals=signals,
+            on_count=on_count,
             records=records,
-        )  # fmt: skip
-        stack.enter_context(closing(ledger))
+        )
+        stack.enter_context(events)
+        ledger = events.ledger
         log = stack.enter_context(closing(RunLog(folder)))
         if on_plan is not None:
-            on_plan(dataclasses.replace(clips, clips=ledger.with_lengths(clips)), workers)
+            on_plan(dataclasses.replace(clips, clips=with_lengths(ledger, clips)), workers)
         log.write(f"start: pid {os.getpid()}, {workers}")
         started, before = time.monotonic(), _num_done(ledger)
         if clips.tracking is not None:
             log.write(str(clips.tracking))
         finished_at = ledger.finished_at()
         coordinator = Coordinator(
-            folder, ledger, clips, config=config, log=log, on_progress=on_progress
+            home, events, clips, config=config, log=log, on_progress=on_progress
         )
         if _work(coordinator, job, workers, log=log, signals=signals):
             finished_at = None
         seconds = time.monotonic() - started
         ledger.check_totals()
-        summary = job.finish(ledger, clips)
-        _mark_finished(ledger, log, summary, finished_at or now_text())
+        summary = job.finish(events, clips)
+        _mark_finished(events, log, summary, finished_at or now_text())
         num_now = max(0, _num_done(ledger) - before)
         return dataclasses.replace(summary, num_frames_now=num_now, seconds=seconds)
-
-
-class _Wait:
-    """Says once that another machine's lease is waited for; ends the wait when a signal comes."""
-
-    def __init__(self, folder: Path, signals: StopSignals) -> None:
-        self._folder, self._signals = folder, signals
-        self._is_said = False
-
-    def __call__(self, holder: LeaseState, seconds: float) -> None:
-        if not self._is_said:
-            self._is_said = True
-            warn_once(
-                f"{place_name(self._folder)} was last worked on by {holder}, which did not give it "
-                f"back; waiting {seconds:.0f} s to see whether it still works"
-            )
-        if self._signals.received:
-            raise StoppedError(self._signals.received, place_name(self._folder))
 
 
 @contextmanager
@@ -443,7 +428,7 @@ def _on_cluster(limits: Limits, job: FrameJob, workers: WorkerPlan) -> Limits:
         address=config.ray_address,
         gpus_per_worker=1 / config.num_workers_per_gpu if config.num_gpus else 0.0,
         is_elastic=bool(config.ray_address) and not config.workers and not config.num_gpus,
-        must_see=folder_to_see(config.out),
+        must_see=job.home.folder_to_see,
         files=verified_files(),  # of the engine, which was opened here for the manifest
     )
 
@@ -452,21 +437,21 @@ def _num_done(ledger: Ledger) -> int:
     return sum(each.frames_out + each.frames_failed for each in ledger.counts())
 
 
-def _mark_finished(ledger: Ledger, log: RunLog, summary: JobSummary, finished_at: str) -> None:
-    with ledger.transaction():
-        ledger.set_meta(finished_at=finished_at)
-    log.write("finished: " + ", ".join(
-        f"{each.split} {counted(each.frames_out, 'frames')}, "
-        + failed_text(each.frames_failed, each.clips_failed)
-        for each in summary.counts
-    ))  # fmt: skip
+def _mark_finished(events: EventLog, log: RunLog, summary: JobSummary, finished_at: str) -> None:
+    events.record(Finished(finished_at))
+    splits = [
+        f"{split.split} {counted(split.frames_out, 'frames')}, "
+        + failed_text(split.frames_failed, split.clips_failed)
+        for split in summary.counts
+    ]
+    log.write(f"finished: {', '.join(splits)}")
 
 
-def _check_shards(folder: Path, ledger: Ledger) -> None:
-    sizes = ShardFolder(shards_place(folder)).sizes()
-    for name, num_bytes in ledger.shard_sizes():
+def _check_shards(home: RunHome, ledger: Ledger) -> None:
+    sizes = home.shard_sizes()
+    for name, num_bytes in ledger.shard_sizes().items():
         if sizes.get(name) != num_bytes:
             raise RunError(
-                f"{folder / SHARDS_NAME / name}: {num_bytes} bytes were written, now there are "
+                f"{home.work / SHARDS_NAME / name}: {num_bytes} bytes were written, now there are "
                 f"{sizes.get(name, 'none')}; something else changed it"
             )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from posemill.stores.commits import SplitCounts
+from posemill.runs.queries import SplitCounts
 from posemill.terminal import counted, duration
 
 
@@ -60,6 +60,32 @@ class Snapshot:
         """Clips that gave no keypoints at all."""
         return sum(each.clips_failed for each in self.counts)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values; `news` were told already."""
+        return {
+            "frames_known": self.frames_known,
+            "frames_done": self.frames_done,
+            "frames_failed": self.frames_failed,
+            "clips_failed": self.clips_failed,
+            "frames_per_second": self.frames_per_second,
+            "seconds_left": self.seconds_left,
+            "elapsed_seconds": self.elapsed_seconds,
+            "num_workers": self.num_workers,
+            "done_by_split": self.done_by_split,
+            "splits": [
+                {**asdict(count), "in_flight": self.in_flight.get(count.split, 0)}
+                for count in self.counts
+            ],
+        }
+
+
+def reasons_json(reasons: Iterable[tuple[str, int, int]]) -> list[dict[str, Any]]:
+    """Return reasons, how many failures each has and how many frames, as plain values."""
+    return [
+        {"reason": reason, "failures": failures, "frames": frames}
+        for reason, failures, frames in reasons
+    ]
+
 
 def failed_text(num_frames: int, num_clips: int) -> str:
     """Return `3 failed`, which are frames; `3 frames and 1 clip failed` if a whole clip did."""
@@ -104,8 +130,3 @@ def describe(snapshot: Snapshot, translate: Callable[[str], str] = _as_it_is) ->
         f"{each.split} {by_split[each.split]}/{each.frames_known}" for each in snapshot.counts
     )
     return f"{line}; {', '.join(splits)}"
-
-
-def live_note(snapshot: Snapshot) -> dict[str, Any]:
-    """Return what `status` has to know of a snapshot; the counts are in the ledger."""
-    return {**asdict(snapshot), "counts": None, "done_by_split": snapshot.done_by_split}

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import socket
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from posemill.errors import RunError
-from posemill.jobs.extract.snapshot import Snapshot, failed_text
+from posemill.jobs.extract.snapshot import Snapshot, failed_text, reasons_json
 from posemill.machine.gpus import Gpu, as_rows, with_workers
 from posemill.machine.live_files import read_live
 from posemill.machine.processes import end_holder
-from posemill.stores.commits import (
+from posemill.places.lease import Holder, LeaseState
+from posemill.runs.home import RunHome
+from posemill.runs.lock import holder_of
+from posemill.runs.manifest import LEDGER_NAME, LOCK_NAME, Manifest
+from posemill.runs.queries import (
     Failure,
     SplitCounts,
     read_counts,
@@ -22,9 +26,6 @@ from posemill.stores.commits import (
     read_meta,
     read_reasons,
 )
-from posemill.stores.lock import Holder, describe, holder_of
-from posemill.stores.manifest import LEDGER_NAME, LOCK_NAME, Manifest
-from posemill.stores.replica import lease_of, place_name
 
 _LIVE_FOR_SECONDS = 15.0
 State = Literal["running", "finished", "stopped", "unknown"]
@@ -35,6 +36,8 @@ class Status:
     """How a run stands.
 
     Args:
+        folder: Where this machine has it.
+        name: What users call the run: its folder or its URI.
         state: `running`, `finished`, `stopped`: begun, not finished, and nobody works on it; or
             `unknown`: not finished, and the lock that says whether it runs cannot be looked at.
         holder: Who works on it.
@@ -45,6 +48,7 @@ class Status:
     """
 
     folder: Path
+    name: str
     state: State
     manifest: Manifest
     holder: Holder | None
@@ -59,15 +63,10 @@ class Status:
         done = f"{self.snapshot.frames_done}/{self.snapshot.frames_known} frames"
         return f"Status({self.name!r}, {self.state}, {done}, {failed})"
 
-    @property
-    def name(self) -> str:
-        """What users call the run: its folder or its URI."""
-        return place_name(self.folder)
-
     def headline(self) -> str:
         """Return one line about it."""
         if self.state == "running":
-            return f"{self.name}: running, {describe(self.holder)}"
+            return f"{self.name}: running, {self.holder}"
         if self.state == "finished":
             return f"{self.name}: finished at {self.finished_at}"
         if self.state == "unknown":
@@ -77,7 +76,6 @@ class Status:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        snapshot = self.snapshot
         return {
             "folder": self.name,
             "state": self.state,
@@ -87,30 +85,23 @@ class Status:
             "finished_at": self.finished_at,
             "engine": dict(self.manifest.engine),
             "source": dict(self.manifest.source),
-            "frames_known": snapshot.frames_known,
-            "frames_done": snapshot.frames_done,
-            "frames_failed": snapshot.frames_failed,
-            "clips_failed": snapshot.clips_failed,
-            "frames_per_second": snapshot.frames_per_second,
-            "seconds_left": snapshot.seconds_left,
+            **self.snapshot.to_json(),
             "gpus": as_rows(self.gpus),
-            "splits": [asdict(each) for each in snapshot.counts],
-            "reasons": [
-                {"reason": reason, "failures": failures, "frames": frames}
-                for reason, failures, frames in self.reasons
-            ],
+            "reasons": reasons_json(self.reasons),
         }
 
 
 def read_status(folder: Path) -> Status:
     """Return how the run in a folder stands."""
+    home = RunHome.at(folder, "local")
+    folder = home.work
     manifest = Manifest.read(folder)
     # In this order: a run that ends in between shows as running, not as stopped.
     holder, doubt, live = None, "", read_live(folder)
     try:
-        holder = holder_of(folder)
-        if holder is None and (lease := lease_of(folder)) is not None:
-            holder, live = Holder(lease.pid, lease.host, lease.started_at), dict(lease.live)
+        holder = home.holder()
+        if isinstance(holder, LeaseState):
+            live = dict(holder.live)
     except RunError as error:  # what was committed can be told all the same
         doubt = str(error)
     counts: list[SplitCounts] = []
@@ -126,8 +117,18 @@ def read_status(folder: Path) -> Status:
     elif "finished_at" in meta:
         state = "finished"
     snapshot, gpus = _snapshot(live, counts, holder), _gpus(folder, holder)
-    return Status(folder, state, manifest, holder, snapshot,
-                  tuple(reasons), meta.get("finished_at"), doubt, gpus)  # fmt: skip
+    return Status(
+        folder,
+        home.name,
+        state,
+        manifest,
+        holder=holder,
+        snapshot=snapshot,
+        reasons=tuple(reasons),
+        finished_at=meta.get("finished_at"),
+        doubt=doubt,
+        gpus=gpus,
+    )
 
 
 def _gpus(folder: Path, holder: Holder | None) -> tuple[Gpu, ...]:
@@ -168,14 +169,14 @@ def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
     Raises:
         RunError: It runs on another machine, is not to be found, or does not end in time.
     """
+    home = RunHome.at(folder, "local")
+    folder = home.work
     Manifest.read(folder)
-    holder = holder_of(folder)
+    holder = home.holder()
     if holder is None:
-        if (lease := lease_of(folder)) is not None:
-            raise RunError(f"{place_name(folder)} is worked on by {lease}: run posemill stop there")
         return None
-    if holder.host != socket.gethostname():
-        raise RunError(f"{folder} is worked on by {describe(holder)}: run posemill stop there")
+    if isinstance(holder, LeaseState) or holder.host != socket.gethostname():
+        raise RunError(f"{home.name} is worked on by {holder}: run posemill stop there")
     if not _ask_to_end(folder, holder):
         if holder_of(folder) is None:
             return None  # it ended by itself in this moment
@@ -202,6 +203,6 @@ def _ask_to_end(folder: Path, holder: Holder) -> bool:
         return end_holder(holder.pid, folder / LOCK_NAME)
     except psutil.AccessDenied as error:
         raise RunError(
-            f"{folder} is worked on by {describe(holder)}, a process of another user; "
+            f"{folder} is worked on by {holder}, a process of another user; "
             "nothing was stopped: ask them, or run posemill stop as that user"
         ) from error

@@ -17,12 +17,11 @@ from posemill.jobs.extract.messages import (
     ESTIMATING,
     STARTING,
     WRITING,
-    Commit,
+    Broken,
     Fatal,
     FrameHandler,
     Task,
     Unit,
-    UnitProgress,
     WorkerSettings,
 )
 from posemill.jobs.extract.reading import (
@@ -36,6 +35,7 @@ from posemill.jobs.extract.reading import (
 )
 from posemill.machine.disk import disk_message
 from posemill.records import Frame
+from posemill.runs.events import Committed, UnitProgress
 
 _BEAT_SECONDS = 0.2
 
@@ -48,20 +48,21 @@ class MakeWorker:
 
     def __call__(self, worker_index: int) -> Worker:
         """Return the worker, bound to its device."""
-        devices = self.settings.devices
-        return Worker(self.settings, devices[worker_index % len(devices)])
+        return Worker(self.settings, worker_index)
 
 
 class Worker:
     """Has one handler, opened at the first task, and does one task after the other."""
 
-    def __init__(self, settings: WorkerSettings, device: str) -> None:
+    def __init__(self, settings: WorkerSettings, worker_index: int) -> None:
         self.settings = settings
-        self._device = device
+        self._index = worker_index
         self._handler: FrameHandler | None = None
         self._listing = Listing()
 
-    def __call__(self, task: Task, progress: Progress) -> Iterator[Commit | Fatal | None]:
+    def __call__(
+        self, task: Task, progress: Progress
+    ) -> Iterator[Committed | Fatal | Broken | None]:
         """Yield a commit for every shard written; None now and then."""
         progress.at(-1, -1, STARTING, 0, seconds=SLOW_STEP_SECONDS)
         try:
@@ -69,12 +70,21 @@ class Worker:
         except PosemillError as error:
             yield Fatal(type(error).__name__, str(error))
             return
-        yield from _TaskRun(self.settings, handler, task, progress, listing=self._listing).run()
+        task_run = _TaskRun(self.settings, handler, task, progress, listing=self._listing)
+        try:
+            # To tell a frame that breaks the engine from an engine that never works.
+            if task.is_careful and not handler.has_worked and handler.is_broken():
+                raise _BrokenError("it fails at a grey picture", (-1, -1, STARTING, 0))
+            yield from task_run.run()
+        except _BrokenError as error:
+            place = error.place if handler.has_worked else (-1, -1, STARTING, 0)
+            yield Broken(self._index, place, str(error))
+            progress.recycle()
 
     def _open(self) -> FrameHandler:
         if self._handler is None:
             settings = self.settings
-            self._handler = settings.open(self._device)
+            self._handler = settings.open(settings.devices[self._index % len(settings.devices)])
             used = psutil.Process().memory_info().rss
             if settings.memory_bytes and used > settings.memory_bytes:
                 raise ConfigError(
@@ -82,6 +92,14 @@ class Worker:
                     f"{settings.memory_bytes >> 20} MB; give more with --memory-limit-mb"
                 )
         return self._handler
+
+
+class _BrokenError(Exception):
+    """The engine fails at frames that are in order."""
+
+    def __init__(self, message: str, place: tuple[int, int, int, int]) -> None:
+        super().__init__(message)
+        self.place = place
 
 
 _OpenLane = tuple[Lane, Generator[Item, None, None]]
@@ -117,7 +135,7 @@ class _TaskRun:
         self._num_shards = 0
         self._process = psutil.Process()
 
-    def run(self) -> Iterator[Commit | Fatal | None]:
+    def run(self) -> Iterator[Committed | Fatal | None]:
         """Yield a commit whenever enough rows are there, and at the end."""
         try:
             yield from self._run()
@@ -127,7 +145,7 @@ class _TaskRun:
         except StorageError as error:
             yield Fatal("StorageError", str(error))
 
-    def _run(self) -> Iterator[Commit | None]:
+    def _run(self) -> Iterator[Committed | None]:
         """Take units in their order, several tracked ones side by side if the batch allows."""
         beat_at = time.monotonic()
         to_come = deque(enumerate(self._task.units))
@@ -252,6 +270,8 @@ class _TaskRun:
         """Find the frame of a batch that failed: by itself, each in its turn."""
         if len(waiting) == 1:
             lane, (index, path, _) = waiting[0]
+            if self._handler.is_broken():
+                raise _BrokenError(failed.message, (lane.position, index, ESTIMATING, 0))
             self._lose(lane, index, failed, path=path)
             if lane.state is not None:
                 lane.state = self._handler.state_after_failure(lane.state)
@@ -282,7 +302,7 @@ class _TaskRun:
         return UnitProgress(unit.unit_no, unit.clip_no, unit.clip.split, next_frame, state,
                             is_done, len(found), tuple(lost))  # fmt: skip
 
-    def _commit(self, lanes: list[_OpenLane]) -> Commit:
+    def _commit(self, lanes: list[_OpenLane]) -> Committed:
         """Write the shard; return it with the units finished since the last, and those begun."""
         units = [*self._finished, *(self._collect(lane, is_done=False) for lane, _ in lanes)]
         self._progress.at(-1, -1, WRITING, self._num_frames, seconds=SLOW_STEP_SECONDS)
@@ -290,4 +310,4 @@ class _TaskRun:
         self._num_shards += shard is not None
         self._finished, self._num_rows, self._num_frames = [], 0, 0
         self._progress.at(-1, -1, WRITING, 0)  # from here on they count as committed
-        return Commit(shard, tuple(units))
+        return Committed(shard, tuple(units))

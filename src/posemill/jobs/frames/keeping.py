@@ -24,10 +24,10 @@ from posemill.files import sync_files
 from posemill.jobs.extract.messages import FrameHandler, Unit, WorkerSettings
 from posemill.jobs.extract.reading import Lane
 from posemill.jobs.frames.places import PACKS_NAME, clip_parts, read_places
+from posemill.places import open_storage, uri_of
 from posemill.records import Frame
-from posemill.storage import open_storage, uri_of
-from posemill.stores.commits import Piece, Shard
-from posemill.stores.frame_index import picture_name, ranges_of
+from posemill.runs.events import Piece, Shard
+from posemill.runs.frame_index import picture_name, ranges_of
 
 _AT_ONCE = 8  # pictures on their way to a URI
 _PICTURE = re.compile(r"(\d{6,})\.(jpg|png|webp)")
@@ -83,6 +83,7 @@ class _Keeper(ABC):
     """What pictures and packs have in common. All frames of a clip have the size of its first."""
 
     saves_states = True
+    has_worked = True
 
     def __init__(self, settings: KeepSettings) -> None:
         self.writes_to = settings.folder
@@ -104,6 +105,10 @@ class _Keeper(ABC):
     def state_after_failure(self, state: ClipState) -> ClipState:
         """Return the same: a frame that is lost is not counted."""
         return state
+
+    def is_broken(self) -> bool:
+        """Return False: nothing outlasts a frame."""
+        return False
 
     def compute(self, frames: list[Frame], states: list[ClipState] | None) -> Sequence[Any]:
         """Return what is written of each frame."""

@@ -14,9 +14,9 @@ from posemill.decoders.stream_pyav import scaled_wh
 from posemill.errors import DecodeError, RunError
 from posemill.files import atomic_path, safe_parts
 from posemill.records import Clip
+from posemill.runs.frame_index import INDEX_NAME
+from posemill.runs.manifest import LEDGER_NAME, LOCK_NAME, LOGS_NAME, MANIFEST_NAME
 from posemill.sources.frames import frame_path, list_frames
-from posemill.stores.frame_index import INDEX_NAME
-from posemill.stores.manifest import LEDGER_NAME, LOCK_NAME, LOGS_NAME, MANIFEST_NAME
 
 PACKS_NAME = "packs"
 _PLACES_NAME = "places.csv"

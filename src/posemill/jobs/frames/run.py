@@ -12,9 +12,8 @@ from typing import Any, cast
 from posemill.config import FramesConfig
 from posemill.decoders import find_decoder
 from posemill.decoders.sampling import fewer_frames
-from posemill.jobs.extract.ledger import Ledger
 from posemill.jobs.extract.opening import source_record, with_decoder
-from posemill.jobs.extract.plan import UNKNOWN_COST, PlannedUnit, check_rate
+from posemill.jobs.extract.plan import UNKNOWN_COST, check_rate
 from posemill.jobs.extract.run import FrameJob, JobSummary, run_job
 from posemill.jobs.extract.snapshot import Snapshot
 from posemill.jobs.extract.workers import WorkerPlan
@@ -27,12 +26,11 @@ from posemill.jobs.frames.places import (
     read_places,
     write_places,
 )
+from posemill.places import uri_of
 from posemill.provenance import describe_unused
 from posemill.records import Clip, label_of_folder
-from posemill.sources import ClipList
-from posemill.sources.tracking import Tracking
-from posemill.storage import uri_of
-from posemill.stores.frame_index import (
+from posemill.runs.events import PlannedUnit
+from posemill.runs.frame_index import (
     INDEX_NAME,
     FrameFormat,
     IndexedClip,
@@ -40,8 +38,12 @@ from posemill.stores.frame_index import (
     ranges_of,
     write_index,
 )
-from posemill.stores.manifest import Manifest
-from posemill.stores.replica import local_run, origin_of, shards_place
+from posemill.runs.home import RunHome
+from posemill.runs.ledger import Ledger
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import Manifest
+from posemill.sources import ClipList
+from posemill.sources.tracking import Tracking
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,9 +74,10 @@ class FramesSummary(JobSummary):
 class FramesJob(FrameJob):
     """All frames that are wanted of all clips, kept."""
 
-    def __init__(self, config: FramesConfig) -> None:
+    def __init__(self, config: FramesConfig, home: RunHome) -> None:
         self.config: FramesConfig = config
-        self.sampling = fewer_frames(config.fps, config.every)
+        self.home = home
+        self.sampling = fewer_frames(config.fps, config.stride)
 
     def manifest(self, clips: ClipList) -> Manifest:
         """Return what was asked for."""
@@ -88,7 +91,7 @@ class FramesJob(FrameJob):
     def decide(self, clips: ClipList) -> ClipList:
         """Refuse what could not be written or read."""
         check_parts_differ(clips)
-        check_rate(self.config.fps, clips, instead="--every")
+        check_rate(self.config.fps, clips, instead="--stride")
         return clips
 
     def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
@@ -100,20 +103,20 @@ class FramesJob(FrameJob):
             cost = UNKNOWN_COST if clip.num_frames is None else clip.num_frames
             yield PlannedUnit(clip_no, 0, None, True, clip.kind == "video", cost)
 
-    def prepare(self, ledger: Ledger) -> None:
+    def prepare(self, events: EventLog) -> None:
         """Take back the index if it does not say all: it is what makes the frames whole.
 
         At a URI it stays till there is a new one, as no writer deletes there what another may have
         put.
         """
-        if ledger.costs_to_do():
+        if events.ledger.costs_to_do():
             (self.config.out / INDEX_NAME).unlink(missing_ok=True)
 
     def worker_settings(self, workers: WorkerPlan) -> KeepSettings:
         """Return what the workers need to know."""
         config = self.config
         return KeepSettings(
-            folder=shards_place(config.out),
+            folder=self.home.address,
             decoder=config.decoder,
             devices=workers.devices,
             batch_size=1,
@@ -124,12 +127,12 @@ class FramesJob(FrameJob):
             sampling=self.sampling,
         )
 
-    def finish(self, ledger: Ledger, clips: ClipList) -> FramesSummary:
+    def finish(self, events: EventLog, clips: ClipList) -> FramesSummary:
         """Write the index."""
-        index = write_index(self.config.out, self._index(ledger, clips))
-        if (origin := origin_of(self.config.out)) is not None:
-            origin[0].put(INDEX_NAME, index.read_bytes())
-        num_bytes = sum(size for _, size in ledger.shard_sizes())
+        ledger = events.ledger
+        write_index(self.config.out, self._index(ledger, clips))
+        self.home.publish(INDEX_NAME)
+        num_bytes = sum(ledger.shard_sizes().values())
         return FramesSummary(
             self.config.out, tuple(ledger.counts()), tuple(ledger.reasons()), num_bytes=num_bytes
         )
@@ -188,11 +191,15 @@ def write_frames(
     Arguments and errors as `posemill.jobs.extract.run.extract` has them.
     """
     asked = config.out
-    if uri_of(asked) is not None:
-        config = config.replace(out=local_run(asked))
+    home = RunHome.at(asked, "auto" if uri_of(asked) else "local")
+    config = config.replace(out=home.work)
     config, clips = with_decoder(config, clips, "all")
     find_decoder(config.decoder)
     summary = run_job(
-        FramesJob(config), clips=clips, on_progress=on_progress, on_plan=on_plan, on_count=on_count
+        FramesJob(config, home),
+        clips=clips,
+        on_progress=on_progress,
+        on_plan=on_plan,
+        on_count=on_count,
     )
     return cast(FramesSummary, dataclasses.replace(summary, folder=asked))

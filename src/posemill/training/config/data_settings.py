@@ -7,6 +7,7 @@ from typing import Any
 
 from posemill.errors import ConfigError
 from posemill.settings import Settings, setting
+from posemill.training.config.kinds import AUTO
 from posemill.training.config.presets import USUAL
 
 DEV_SHARE = 0.15
@@ -15,8 +16,12 @@ _share = partial(setting, default=0.0, least=0, most=0.9)
 
 # What helped on people that the model had not seen; docs/training.md has the numbers.
 USUAL_AUGMENTATION = {
-    "rotate": 10.0, "scale": 0.1, "noise": 0.02, "time_warp": 0.2, "crop": 0.1,
-}  # fmt: skip
+    "rotate": 10.0,
+    "scale": 0.1,
+    "noise": 0.02,
+    "time_warp": 0.2,
+    "crop": 0.1,
+}
 
 
 def _usual(help_text: str, name: str, most: float | None = None) -> Any:
@@ -114,6 +119,13 @@ class DataSettings(Settings):
     )
     cache_folder: str = setting("Folder of the cache; empty for the usual place.", default="")
     bucket_by_length: bool = setting("Put clips of similar length into one batch.", default=True)
+    kind: str = setting(
+        "What the data are: keypoints, video, two_streams (keypoints and videos of the same "
+        "clips), or auto.",
+        default=AUTO,
+        flat="data_kind",
+        auto="by what the path holds",
+    )
 
     def check(self) -> None:
         """Raise `ConfigError` where settings of the clips do not go together."""

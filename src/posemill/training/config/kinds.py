@@ -9,10 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from posemill.errors import ConfigError
-from posemill.storage import uri_of
+from posemill.places import uri_of
 from posemill.tables import TableError, find_encoding, read_table
 
 KEYPOINTS, VIDEO, TWO_STREAMS = "keypoints", "video", "two_streams"
+AUTO = "auto"  # not looked at yet
+OWN = "own"  # data and a model that a user gives to `fit`
+KINDS = {
+    KEYPOINTS: "posemill.training.tasks.keypoint_kind:KeypointKind",
+    VIDEO: "posemill.training.tasks.video_kind:VideoKind",
+    TWO_STREAMS: "posemill.training.tasks.two_stream_kind:TwoStreamKind",
+}
 _AND = " + "
 _MOST_FOLDERS = 1000  # looked into for a video or a picture
 

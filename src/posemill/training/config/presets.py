@@ -85,14 +85,15 @@ def preset_values(name: str, *, kind: str = "keypoints") -> Mapping[str, Any]:
 
     Args:
         name: Of the preset.
-        kind: Of the data: `keypoints`, `video` or `two_streams`.
+        kind: Of the data; of others than `video` and `two_streams` the same as of keypoints.
     """
     if name not in PRESETS:
         raise not_among("preset", name, PRESETS)
-    if kind == "keypoints":
-        return PRESETS[name]
-    found = {**PRESETS[name], **_OF_VIDEO[name]}
-    return found if kind == "video" else {**found, "model": "two_streams"}
+    if kind == "video":
+        return {**PRESETS[name], **_OF_VIDEO[name]}
+    if kind == "two_streams":
+        return {**PRESETS[name], **_OF_VIDEO[name], "model": "two_streams"}
+    return PRESETS[name]
 
 
 def loader_workers(preset: str, *, cores: int, ranks: int) -> int:

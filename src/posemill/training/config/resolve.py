@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from posemill import provenance
+from posemill.errors import ConfigError
 from posemill.machine.limits import count_cores, memory_limit
 from posemill.terminal import counted
+from posemill.training.config.kinds import AUTO, kind_of
 from posemill.training.config.presets import MOST_WORKERS, fitting_micro_batch, loader_workers
-from posemill.training.config.train_config import TrainConfig
+from posemill.training.config.train_config import FIELDS, TrainConfig
 
 Resolved: TypeAlias = provenance.Resolved[TrainConfig]
+_LOOKED_AT = "default: by what the path holds"
+_LEARNING = ("data", "model", "augmentation", "video", "optimisation")
+# For how long is learned, and how the data is kept and decoded.
+_FREE = ("epochs", "max_steps", "patience", "cache", "cache_folder", "video_decoder")
 
 
 def resolve_config(
@@ -30,7 +37,14 @@ def resolve_config(
         cores: For tests; the machine's by default.
         memory_bytes: Likewise.
     """
-    resolved = provenance.resolve(TrainConfig, file, flags)
+    given = TrainConfig.flatten(flags or {})
+    known = {**(read_config(file) if file else {}), **given}
+    kind = _look_for_kind(known.get("data_kind", AUTO), known.get("data", ""))
+    if kind != known.get("data_kind", AUTO):
+        resolved = provenance.resolve(TrainConfig, file, {**given, "data_kind": kind})
+        resolved = Resolved(resolved.config, {**resolved.sources, "data_kind": _LOOKED_AT})
+    else:
+        resolved = provenance.resolve(TrainConfig, file, given)
     if resolved.config.workers < 0:
         available = cores or count_cores()
         workers = _workers(resolved.config, available)
@@ -40,6 +54,28 @@ def resolve_config(
             why += f" wants {MOST_WORKERS[preset]}"
         resolved = resolved.with_machine({"workers": workers}, {"workers": why})
     return _within_memory(resolved, memory_bytes or memory_limit().amount)
+
+
+def with_data_kind(config: TrainConfig) -> TrainConfig:
+    """Return a configuration that knows what its data are: the path is looked at if need be."""
+    kind = _look_for_kind(config.data.kind, config.data.path)
+    if kind == config.data.kind:
+        return config
+    return TrainConfig(**{**config.asked, "data_kind": kind})
+
+
+def resolve_made(config: TrainConfig) -> Resolved:
+    """Return the account of a configuration that was made in Python."""
+    known = with_data_kind(config)
+    resolved = Resolved.of(known)
+    if known is config:
+        return resolved
+    return Resolved(known, {**resolved.sources, "data_kind": _LOOKED_AT})
+
+
+def _look_for_kind(kind: Any, path: Any) -> Any:
+    is_open = kind == AUTO and isinstance(path, str | os.PathLike) and os.fspath(path)
+    return kind_of(os.fspath(path)) if is_open else kind
 
 
 def _within_memory(resolved: Resolved, memory_bytes: int) -> Resolved:
@@ -62,3 +98,28 @@ def _workers(config: TrainConfig, cores: int) -> int:
 def read_config(path: Path) -> dict[str, Any]:
     """Return the settings of a TOML file by flat name."""
     return provenance.read_toml(TrainConfig, path)
+
+
+def decides_learning(name: str) -> bool:
+    """Return whether a setting, by flat name, decides what is learned; others say how fast."""
+    return FIELDS[name].group in _LEARNING and name != "data_kind"  # which the data decide
+
+
+def describe_changes(began_with: Path, config: TrainConfig) -> list[str]:
+    """Return a sentence for each setting of learning that has changed since a run began.
+
+    Args:
+        began_with: `config.toml` of the run.
+        config: As the training continues.
+    """
+    now = config.to_dict()
+    try:
+        before = read_config(began_with)
+        values = {name: FIELDS[name].check(value) for name, value in before.items()}
+    except (ConfigError, OSError):
+        return []
+    return [
+        f"it began with {name} = {value!r}, and goes on with {now[name]!r}"
+        for name, value in values.items()
+        if decides_learning(name) and name not in _FREE and value != now[name]
+    ]

@@ -185,6 +185,7 @@ class SpeedSettings(Settings):
         "batch and precision alone.",
         default="none",
         choices=("none", "speed", "all"),
+        bare="all",
     )
     tune_seconds: float = setting("Time that tune may take.", default=90.0, least=1)
     deterministic: bool = setting("Bit-equal reruns, at some cost.", default=False)

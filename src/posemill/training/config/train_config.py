@@ -10,16 +10,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from posemill.errors import ConfigError
+from posemill.places import uri_of
 from posemill.settings import Settings
-from posemill.storage import uri_of
 from posemill.training.config.data_settings import (
     USUAL_AUGMENTATION,
     AugmentationSettings,
     DataSettings,
     VideoSettings,
 )
-from posemill.training.config.kinds import absolute_data, join_streams, kind_of
-from posemill.training.config.multigrid_options import check_options
+from posemill.training.config.kinds import absolute_data, join_streams
 from posemill.training.config.presets import preset_values
 from posemill.training.config.run_settings import (
     BatchWords,
@@ -28,6 +27,14 @@ from posemill.training.config.run_settings import (
     OutputSettings,
     SpeedSettings,
 )
+
+# Name in `multigrid_options` -> (argument of `Multigrid`, its value in a training). The learning
+# rate is multiplied by 4 at most, as trainings of a few minutes were tried elsewhere.
+_MULTIGRID: Mapping[str, tuple[str, float | bool]] = {
+    "epoch_factor": ("epoch_factor", 1.5),
+    "most_lr_factor": ("most_lr_factor", 4.0),
+    "short_cycle": ("has_short_cycle", True),
+}
 
 
 class TrainConfig(Settings, command="train", words=BatchWords):
@@ -41,8 +48,9 @@ class TrainConfig(Settings, command="train", words=BatchWords):
 
     Flat names are the fields' own, but for `data` (`data.path`), `model` (`model.name`),
     `model_options` (`model.options`), `augment_rotate` … (`augmentation.rotate` …) and `video_size`
-    … (`video.size` …). What is not given comes from the preset, for the kind of data that is there,
-    however the configuration is made.
+    … (`video.size` …). What is not given comes from the preset, for the kind of data. A
+    configuration does not look at its data: who uses it does (`resolve.with_data_kind`), unless
+    `data_kind` says what they are.
     """
 
     data: DataSettings
@@ -60,11 +68,11 @@ class TrainConfig(Settings, command="train", words=BatchWords):
     @classmethod
     def preset_values(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what the preset says, for the kind of data, of fields that were not given."""
-        preset, data = (
+        preset, kind = (
             field.check(given.get(field.flat, field.default))
-            for field in (cls.all_fields()["preset"], cls.all_fields()["data"])
+            for field in (cls.all_fields()["preset"], cls.all_fields()["data_kind"])
         )
-        return preset_values(preset, kind=kind_of(data))
+        return preset_values(preset, kind=kind)
 
     @classmethod
     def translate(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -99,7 +107,7 @@ class TrainConfig(Settings, command="train", words=BatchWords):
             raise ConfigError(
                 f"out: a training is written to a disk of this machine, not {uri}; give a path"
             )
-        check_options(self.optimisation.multigrid_options)
+        multigrid_arguments(self.optimisation.multigrid_options)
         self._check_scales()
         if self.optimisation.scheduler == "step" and not self.optimisation.step_epochs:
             raise ConfigError("scheduler = 'step' needs step_epochs, for example [20, 35]")
@@ -115,6 +123,22 @@ class TrainConfig(Settings, command="train", words=BatchWords):
             raise ConfigError(f"eval_scales: expected shares from 0.25 to 4, got {scales}")
         if scales and self.data.task == "ctc":
             raise ConfigError("eval_scales averages one answer of a clip, and task ctc has many")
+
+
+def multigrid_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `Multigrid` that options ask for; a wrong one is a `ConfigError`."""
+    found: dict[str, Any] = dict(_MULTIGRID.values())
+    for name, value in options.items():
+        argument, usual = _MULTIGRID.get(name, ("", None))
+        is_switch = isinstance(value, bool)
+        is_number = isinstance(value, int | float)
+        if not argument or is_switch != isinstance(usual, bool) or not is_number:
+            raise ConfigError(
+                "multigrid_options: expected epoch_factor and most_lr_factor (numbers) and "
+                f"short_cycle (true or false), got {name} = {value!r}"
+            )
+        found[argument] = value
+    return found
 
 
 def with_absolute_paths(config: TrainConfig) -> TrainConfig:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from posemill.errors import ConfigError
 from posemill.provenance import describe_unused
-from posemill.training.config.kinds import VIDEO, kind_of
+from posemill.training.config.kinds import KINDS, VIDEO
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.models import input_of, models_of
 
@@ -63,7 +63,7 @@ def refuse_other_kind(config: TrainConfig, kind: str) -> None:
         kind: Of the data.
     """
     other = "video" if kind == "keypoints" else "keypoints"
-    usual = TrainConfig(preset=config.preset, data=config.data.path)
+    usual = TrainConfig(preset=config.preset, data=config.data.path, data_kind=kind)
     for name, field in FIELDS.items():
         is_other = field.group == "video" if other == "video" else name in _OF_KEYPOINTS
         is_other = is_other and kind != "two_streams"
@@ -79,10 +79,12 @@ def refuse_other_kind(config: TrainConfig, kind: str) -> None:
             f"cache = {config.cache!r} is of keypoints, and {config.data.path} is video: decoded "
             "frames are kept on the disk (mmap), or not at all (none)"
         )
-    if input_of(config.model.name) != kind:
+    is_named = kind in KINDS or "model" in config.given  # other packages bring their own
+    if is_named and input_of(config.model.name) != kind:
+        expected = f"; expected one of {', '.join(models_of(kind))}" if models_of(kind) else ""
         raise ConfigError(
             f"model {config.model.name} takes {input_of(config.model.name)}, and "
-            f"{config.data.path} is {kind}; expected one of {', '.join(models_of(kind))}"
+            f"{config.data.path} is {kind}{expected}"
         )
 
 
@@ -101,7 +103,7 @@ def _reasons(config: TrainConfig, *, is_own: bool) -> Iterator[tuple[str, str]]:
         (decoder != "beam", ["beam_width"], f"ctc_decoder is {decoder}"),
         (not is_ctc, ["ctc_decoder", "beam_width", "short_clips"], "task classify has no glosses"),
         (not data.folds, ["fold", "folds_by"], "folds is 0"),
-        (kind_of(data.path) != VIDEO, ["eval_scales"],
+        (data.kind != VIDEO, ["eval_scales"],
          "only video is evaluated at several sizes; --eval-every says how often"),
         (data.cache == "none", ["cache_folder"], "cache is none"),
         (not data.path.endswith(".csv"), ["csv_dims", "csv_frames"], "the data is not a CSV"),

@@ -8,7 +8,7 @@ depends on seed, epoch and clip alone, never on which worker made the batch.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -17,10 +17,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from posemill.machine.processes import thread_variables
-from posemill.records import BoolArray, FloatArray, IntArray
-from posemill.training.data.datasets import KeypointSet, Sample
-
-SampleAugment = Callable[[FloatArray, BoolArray, np.random.Generator], tuple[FloatArray, BoolArray]]
+from posemill.records import IntArray
 
 
 class Draw(NamedTuple):
@@ -37,30 +34,30 @@ class Draw(NamedTuple):
 
 @dataclass
 class Batch:
-    """Clips of one forward pass, of whatever kind; all torch tensors.
+    """Samples of one forward pass, of whatever kind.
 
     Args:
-        inputs: What a kind's forward gives to its model, tuples in it where there are several
-            streams. Keypoints: points `(B, T, K, D)` float32, 0 where missing or padded, mask
-            `(B, T, K)` bool, lengths. Video: frames `(B, T, height, width, 3)` uint8 RGB, black
-            where padded, or features `(B, T, C)` float32 of a frozen backbone; view `(B, 12)`
-            float32, how each clip is augmented, or `(B, 0)`; lengths.
-        lengths: `(B,)` int64, frames of each clip.
-        targets: `(B,)` int64 classes, or `(B, L)` gloss indices padded with 0.
-        target_lengths: `(B,)` int64, 1 for classes.
-        indices: `(B,)` int64, where each clip is in its set.
-        weights: `(B,)` float32, 0 for a clip that fills up a rank's share and must not count.
+        inputs: What a model is called with, tuples in it where there are several streams.
+            Keypoints: points `(B, T, K, D)` float32, 0 where missing or padded, mask `(B, T, K)`
+            bool, lengths. Video: frames `(B, T, height, width, 3)` uint8 RGB, black where padded,
+            or features `(B, T, C)` float32 of a frozen backbone; lengths; view `(B, 12)` float32,
+            how each clip is augmented, or `(B, 0)`. Of `fit`: what the collate function returned.
+        targets: `(B,)` int64 classes, or `(B, L)` gloss indices padded with 0; of `fit` any.
+        indices: `(B,)` int64, where each sample is in its set, or in its stream.
+        weights: `(B,)` float32, 0 for a sample that fills up a rank's share and must not count.
+        lengths: `(B,)` int64, frames of each clip; None of `fit`.
+        target_lengths: `(B,)` int64, 1 for classes; None of `fit`.
     """
 
-    inputs: tuple[Any, ...]
-    lengths: torch.Tensor
-    targets: torch.Tensor
-    target_lengths: torch.Tensor
+    inputs: Any
+    targets: Any
     indices: torch.Tensor
     weights: torch.Tensor
+    lengths: Any = None
+    target_lengths: Any = None
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.indices)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
         """Return the batch on a device."""
@@ -70,15 +67,23 @@ class Batch:
         """Return the batch in page-locked memory; the loader calls it."""
         return self._each(lambda tensor: tensor.pin_memory())
 
-    def _each(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
-        return Batch(**{f.name: _each(getattr(self, f.name), function) for f in fields(self)})
+    def _each(self, function: Callable[[Any], Any]) -> Batch:
+        seen: dict[int, Any] = {}  # lengths are among the inputs, too: moved once
+        return Batch(*(_each_tensor(getattr(self, f.name), function, seen) for f in fields(self)))
 
 
-def _each(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Return a tensor, or the tensors of a tuple, after a function."""
-    if isinstance(value, tuple):
-        return tuple(_each(part, function) for part in value)
-    return function(value)
+def _each_tensor(value: Any, function: Callable[[Any], Any], seen: dict[int, Any]) -> Any:
+    """Return a value with every tensor in it after a function."""
+    if isinstance(value, torch.Tensor) or (hasattr(value, "to") and hasattr(value, "pin_memory")):
+        if id(value) not in seen:
+            seen[id(value)] = function(value)
+        return seen[id(value)]
+    if isinstance(value, (list, tuple)):
+        parts = [_each_tensor(part, function, seen) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, Mapping):
+        return {key: _each_tensor(part, function, seen) for key, part in value.items()}
+    return value
 
 
 def pad_targets(
@@ -96,75 +101,6 @@ def pad_targets(
         "indices": torch.tensor([draw.clip for draw in draws]),
         "weights": torch.tensor([draw.weight for draw in draws], dtype=torch.float32),
     }
-
-
-def collate(samples: Sequence[Sample], draws: Sequence[Draw] | None = None) -> Batch:
-    """Return the batch of these samples; `draws` says which they are and how they count."""
-    draws = draws or [Draw(index) for index in range(len(samples))]
-    size, frames = len(samples), max(len(sample.points) for sample in samples)
-    points = np.zeros((size, frames, *samples[0].points.shape[1:]), np.float32)
-    mask = np.zeros(points.shape[:3], bool)
-    for row, sample in enumerate(samples):
-        points[row, : len(sample.points)] = sample.points
-        mask[row, : len(sample.mask)] = sample.mask
-    lengths = torch.tensor([len(sample.points) for sample in samples])
-    return Batch(
-        (torch.from_numpy(points), torch.from_numpy(mask), lengths),
-        lengths=lengths,
-        **pad_targets([sample.target for sample in samples], draws),
-    )
-
-
-class BatchMaker(Dataset[Batch]):
-    """Makes a whole batch from a list of draws, augmented where asked.
-
-    Args:
-        clips: The set.
-        augment: Function of points, mask and a random generator, or None.
-        seed: With epoch and clip it decides the augmentation.
-        time_share: Take so much of a clip's frames, evenly, from a drawn place on.
-    """
-
-    def __init__(
-        self,
-        clips: KeypointSet,
-        augment: SampleAugment | None = None,
-        seed: int = 0,
-        *,
-        time_share: float = 1.0,
-    ) -> None:
-        self.clips, self.augment, self.seed = clips, augment, seed
-        self.time_share = time_share
-
-    def __len__(self) -> int:
-        return len(self.clips)
-
-    def __getitem__(self, draw: Any) -> Batch:
-        return self.__getitems__([draw])
-
-    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
-        """Return the batch of these draws; the loader calls it once per batch."""
-        return collate([self._sample(draw) for draw in draws], draws)
-
-    def _sample(self, draw: Draw) -> Sample:
-        sample = self.clips[draw.clip]
-        if self.augment is None and self.time_share == 1:
-            return sample
-        rng = np.random.default_rng([self.seed, draw.epoch, draw.clip])
-        points, mask = sample.points, sample.mask
-        if self.time_share < 1:
-            count = len(points)
-            kept = int(share_of(count, self.time_share))
-            chosen = ((np.arange(kept) + rng.random()) * (count / kept)).astype(np.int64)
-            points, mask = points[chosen], mask[chosen]
-        if self.augment is not None:
-            points, mask = self.augment(points, mask, rng)
-        return Sample(points, mask, sample.target)
-
-
-def share_of(num_frames: Any, share: float) -> IntArray:
-    """Return how many frames a share of so many is, at least one."""
-    return np.maximum(1, np.rint(np.asarray(num_frames) * share)).astype(np.int64)
 
 
 class BucketSampler(Sampler[list[Draw]]):

@@ -7,12 +7,12 @@ model can tell apart, are found on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from posemill.records import FloatArray, IntArray
+from posemill.training.data.clips import Clips
 
 # Clips that are looked at; a second of work where each is a video to be opened.
 MOST_TRAINING, MOST_SCORED = 300, 100
@@ -23,10 +23,8 @@ MOST_TRAINING, MOST_SCORED = 300, 100
 _NEAR, _SAME = 0.1, 0.005
 _LEAST_SHARE = 0.1  # of near ones: a few may be chance
 
-Describe = Callable[[Any, IntArray], FloatArray]
 
-
-def describe_shared_groups(sets: Mapping[str, Any]) -> Iterator[str]:
+def describe_shared_groups(sets: Mapping[str, Clips]) -> Iterator[str]:
     """Yield a sentence for each split that has groups of the training clips."""
     train = sets["train"].groups
     for split, clips in sets.items():
@@ -45,15 +43,14 @@ def describe_shared_groups(sets: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def describe_near_clips(sets: Mapping[str, Any], describe: Describe) -> Iterator[str]:
+def describe_near_clips(sets: Mapping[str, Clips]) -> Iterator[str]:
     """Yield a sentence on training clips under two labels, and for each split with near copies.
 
     Args:
-        sets: By split.
-        describe: Returns `(N, F)` cheap features of some clips of a set; NaN: cannot be told.
+        sets: By split; NaN features: cannot be told.
     """
     chosen = _some(len(sets["train"]), MOST_TRAINING)
-    train = describe(sets["train"], chosen)
+    train = sets["train"].features(chosen)
     is_known = np.isfinite(train).all(1)
     train, chosen = train[is_known], chosen[is_known]
     if len(train) >= 8:
@@ -61,7 +58,7 @@ def describe_near_clips(sets: Mapping[str, Any], describe: Describe) -> Iterator
     for split, clips in sets.items():
         if split == "train" or len(train) < 8:
             continue
-        scored = describe(clips, _some(len(clips), MOST_SCORED))
+        scored = clips.features(_some(len(clips), MOST_SCORED))
         scored = scored[np.isfinite(scored).all(1)]
         if not len(scored):
             continue
@@ -82,13 +79,13 @@ def describe_near_clips(sets: Mapping[str, Any], describe: Describe) -> Iterator
             )
 
 
-def _describe_two_labels(clips: Any, features: FloatArray, chosen: IntArray) -> Iterator[str]:
+def _describe_two_labels(clips: Clips, features: FloatArray, chosen: IntArray) -> Iterator[str]:
     """Yield a sentence where some of these clips are copies of one with another label."""
     labels = [np.asarray(clips.targets[int(index)]).tobytes() for index in chosen]
     differ = np.array(labels)[:, None] != np.array(labels)
     first, second = np.nonzero((distance_shares(features, features) < _SAME) & differ)
     if len(first):
-        names = [clips.clip_ids[int(chosen[pair[0]])] for pair in (first, second)]
+        names = [clips.keys[int(chosen[pair[0]])][1] for pair in (first, second)]
         yield (
             f"{len(set(first.tolist()))} of {len(chosen)} training clips looked at are copies of "
             f"one with another label, the first {names[0]!r} and {names[1]!r}: one of the labels "

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, Sampler
 from posemill.machine.read_ahead import read_ahead
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import BucketSampler, Draw, make_loader
-from posemill.training.loop.distributed import World
-from posemill.training.tasks.workload import Loader, Split
+from posemill.training.data.clips import Clips, Loader
+from posemill.training.runtime import Runtime
 
 _BUCKET_BATCHES = 32
 
@@ -23,46 +23,45 @@ class EpochLoader:
     """The batches of a split, epoch by epoch, from any position.
 
     Args:
-        split: What to load.
+        clips: What to load.
         config: Batch sizes and loader settings, `workers` resolved.
-        world: This process gets its share of every step.
+        runtime: This process gets its share of every step. For a GPU batches are put into
+            page-locked memory where the settings say so, and loaded in a thread, as in mode
+            `multi_thread`, where there is no loader process.
         shuffle: In the order of seed and epoch (training), or as they are (evaluation).
-        pins: Put batches into page-locked memory.
-        in_thread: Load in a thread where there is no loader process.
     """
 
     def __init__(
         self,
-        split: Split,
+        clips: Clips,
         config: TrainConfig,
-        world: World,
+        runtime: Runtime,
         *,
         shuffle: bool,
-        pins: bool = False,
-        in_thread: bool = False,
     ) -> None:
         self.sampler = BucketSampler(
-            split.lengths,
-            [config.batch_size * factor for factor in split.batch_factors],
-            micro_batch_size=[config.micro_batch * factor for factor in split.batch_factors],
-            shuffle=shuffle and split.is_shuffled,
+            clips.lengths,
+            [config.batch_size * factor for factor in clips.batch_factors],
+            micro_batch_size=[config.micro_batch * factor for factor in clips.batch_factors],
+            shuffle=shuffle and clips.is_shuffled,
             seed=config.seed,
-            rank=world.rank,
-            world_size=world.size,
+            rank=runtime.rank,
+            world_size=runtime.size,
             bucket_batches=_BUCKET_BATCHES if config.bucket_by_length else 0,
         )
         self._order = _Order(self.sampler)
         workers = max(0, config.workers)
         self._loader: DataLoader[Any] = make_loader(
-            split.batches,
+            clips,
             cast(BucketSampler, self._order),
             num_workers=workers,
-            pin_memory=pins,
+            pin_memory=config.pin_memory and runtime.is_on_gpu,
             persistent_workers=config.persistent_workers,
             prefetch_factor=config.prefetch_factor,
         )
         # What users' samples draw at random comes from generators that the model draws from, too.
-        is_ahead = in_thread and split.is_threadsafe and not workers
+        in_thread = config.parallel == "multi_thread" or runtime.is_on_gpu
+        is_ahead = in_thread and clips.is_threadsafe and not workers
         self._ahead = config.prefetch_factor if is_ahead else 0
 
     @property
@@ -98,19 +97,11 @@ class EpochLoader:
                 source._shutdown_workers()
 
 
-def open_loader(
-    split: Split,
-    config: TrainConfig,
-    world: World,
-    *,
-    shuffle: bool,
-    pins: bool = False,
-    in_thread: bool = False,
-) -> Loader:
+def open_loader(clips: Clips, config: TrainConfig, runtime: Runtime, *, shuffle: bool) -> Loader:
     """Return the loader of a split: of its stream, where it comes in an order of its own."""
-    if split.stream is not None:
-        return split.stream.open(config, world, is_training=shuffle, pins=pins, in_thread=in_thread)
-    return EpochLoader(split, config, world, shuffle=shuffle, pins=pins, in_thread=in_thread)
+    if clips.stream is not None:
+        return clips.stream.open(config, runtime, is_training=shuffle)
+    return EpochLoader(clips, config, runtime, shuffle=shuffle)
 
 
 class _Order(Sampler[list[Draw]]):

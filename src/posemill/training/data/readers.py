@@ -17,10 +17,10 @@ from posemill.errors import FormatError, TrainingError
 from posemill.files import near_path, sha256_of
 from posemill.geometry import find_points
 from posemill.npz_clips import NpzClips, content_key, read_npz_clips
+from posemill.places import uri_of
+from posemill.places.cache import fetched
 from posemill.records import SPLIT_NAMES, BoolArray, FloatArray, IntArray
 from posemill.skeletons import guess_skeleton, is_skeleton
-from posemill.storage import uri_of
-from posemill.storage.cache import fetched
 
 _SPLITS = (*SPLIT_NAMES, "all")
 
@@ -74,7 +74,7 @@ class RawClips:
         Args:
             name: Of the array: one text or whole number a clip, or one a frame.
         """
-        array = open_npz(self.path).get(name) if self.path.suffix == ".npz" else None
+        array = open_npz(self.path).get(name) if self.path.suffix.lower() == ".npz" else None
         if array is not None and array.shape == (int(self.offsets[-1]),):
             array = array[self.offsets[:-1]]
         if array is None or array.shape != (len(self),) or array.dtype.kind not in "Uiu":
@@ -150,7 +150,7 @@ def read_clips(
     """
     if path.suffix == ".csv":
         return _read_csv(path, csv_dims, csv_frames)
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         return _read_npz(path, unit)
     raise TrainingError(f"{path}: expected .npz or .csv, got {path.suffix or 'no ending'}")
 

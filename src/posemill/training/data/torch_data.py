@@ -17,7 +17,7 @@ from posemill.archives import MappedNpz, open_npz
 from posemill.errors import TrainingError
 from posemill.npz_clips import read_frames, read_npz_clips, split_by_name
 from posemill.records import match_splits
-from posemill.stores.manifest import MANIFEST_NAME
+from posemill.runs.manifest import MANIFEST_NAME
 from posemill.terminal import counted
 from posemill.training.extra import naming_the_extra
 
@@ -90,7 +90,7 @@ class KeypointDataset(Dataset[Item]):
         # A handle of another process must not be used after a fork: its position is shared.
         if self._source is None or self._owner != os.getpid():
             if self._is_run:
-                from posemill.stores.reader import open_run
+                from posemill.runs.reader import open_run
 
                 self._source = open_run(self.path)
             else:

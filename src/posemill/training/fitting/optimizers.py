@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import LBFGS, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from posemill.training.caching.packing import pack, unpack
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.optimizers import build_optimizer
+from posemill.training.record.checkpoints import copy_state
 
 SCHEDULER_TIMES = ("epoch", "step")
 
@@ -82,7 +81,8 @@ class UserOptimizers:
             for group in whole["param_groups"]:
                 groups.append(group | {"params": [start + index for index in group["params"]]})
             start = sum(len(group["params"]) for group in groups)
-        return {"state": state, "param_groups": groups}
+        schedulers = [one.state_dict() for one in self.schedulers]
+        return {"state": state, "param_groups": groups, "schedulers": schedulers}
 
     def load_state_dict(self, whole: Mapping[str, Any]) -> None:
         """Put back what `state_dict` returned."""
@@ -95,15 +95,7 @@ class UserOptimizers:
             one.load_state_dict({"state": own, "param_groups": moved})
             start += count
         self.param_groups[:] = [group for one in self.optimizers for group in one.param_groups]
-
-    def pack_schedulers(self) -> Tensor:
-        """Return the states of the schedulers as `(bytes,)` uint8."""
-        states = [_plain(one.state_dict()) for one in self.schedulers]
-        return torch.frombuffer(bytearray(pack(states)), dtype=torch.uint8)
-
-    def unpack_schedulers(self, packed: Tensor) -> None:
-        """Put back what `pack_schedulers` returned."""
-        for one, state in zip(self.schedulers, unpack(packed.numpy().tobytes()), strict=True):
+        for one, state in zip(self.schedulers, whole["schedulers"], strict=True):
             one.load_state_dict(state)
 
 
@@ -194,7 +186,7 @@ def _check_optimizer(one: Optimizer, model: nn.Module) -> None:
     if isinstance(one, LBFGS):
         raise ValueError("optimizer: LBFGS calls the loss several times a step, fit() once")
     try:
-        json.dumps([{**group, "params": []} for group in one.param_groups])
+        copy_state([{**group, "params": []} for group in one.param_groups])
     except TypeError as error:
         raise ValueError(
             f"optimizer: the settings of {type(one).__name__} cannot be written into a checkpoint "
@@ -209,18 +201,9 @@ def _check_schedulers(schedulers: Sequence[Any], optimizers: Sequence[Optimizer]
                 f"scheduler: {type(one).__name__} moves another optimizer than the one given"
             )
         try:
-            pack(_plain(one.state_dict()))
+            copy_state(one.state_dict())
         except TypeError as error:
             raise ValueError(
                 f"scheduler: the state of {type(one).__name__} cannot be written into a "
                 f"checkpoint: {error}"
             ) from error
-
-
-def _plain(value: Any) -> Any:
-    """Return a state with plain dicts in place of counters and their like."""
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_plain(part) for part in value)
-    return value

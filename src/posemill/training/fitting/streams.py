@@ -21,11 +21,11 @@ from torch.utils.data import (
 )
 
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import BucketSampler, start_worker
+from posemill.training.data.batches import Batch, BucketSampler, start_worker
 from posemill.training.data.loaders import own_child_signals
-from posemill.training.fitting.batches import Collate, UserBatch, count_samples
-from posemill.training.loop.distributed import World
+from posemill.training.fitting.user_clips import Collate, count_samples, make_user_batch
 from posemill.training.loop.random_states import own_draws, random_states_kept, seed_everything
+from posemill.training.runtime import Runtime
 
 _END = object()
 
@@ -85,13 +85,9 @@ class SampleStream:
         self.dataset, self.name = dataset, name
         self.collate, self.steps_per_epoch = collate or default_collate, steps_per_epoch
 
-    def open(
-        self, config: TrainConfig, world: World, *, is_training: bool, pins: bool, in_thread: bool
-    ) -> StreamLoader:
+    def open(self, config: TrainConfig, runtime: Runtime, *, is_training: bool) -> StreamLoader:
         """Return the loader of one process."""
-        return _SampleLoader(
-            self, config, world, is_training=is_training, pins=pins, in_thread=in_thread
-        )
+        return _SampleLoader(self, config, runtime, is_training=is_training)
 
 
 class LoaderStream:
@@ -112,11 +108,9 @@ class LoaderStream:
         self.loader, self.name = loader, name
         self.steps_per_epoch, self.batches_per_step = steps_per_epoch, batches_per_step
 
-    def open(
-        self, config: TrainConfig, world: World, *, is_training: bool, pins: bool, in_thread: bool
-    ) -> StreamLoader:
+    def open(self, config: TrainConfig, runtime: Runtime, *, is_training: bool) -> StreamLoader:
         """Return the loader of one process."""
-        return _ReadyLoader(self, config, world, is_training)
+        return _ReadyLoader(self, config, runtime, is_training)
 
 
 class StreamLoader(ABC):
@@ -165,7 +159,7 @@ class StreamLoader(ABC):
                 )
 
 
-class _SampleLoader(StreamLoader, IterableDataset[UserBatch]):
+class _SampleLoader(StreamLoader, IterableDataset[Batch]):
     """Cuts the samples of a stream into batches; itself what a loader process reads from."""
 
     _stream: SampleStream
@@ -174,25 +168,24 @@ class _SampleLoader(StreamLoader, IterableDataset[UserBatch]):
         self,
         stream: SampleStream,
         config: TrainConfig,
-        world: World,
+        runtime: Runtime,
         *,
         is_training: bool,
-        pins: bool,
-        in_thread: bool,
     ) -> None:
         size = config.batch_size
         count = stream.steps_per_epoch * size
         if is_training and not count:
             count = known_length(stream.dataset, stream.name)
         super().__init__(stream, count, min(size, count or size))
-        self._world, self._is_training = world, is_training
+        self._runtime, self._is_training = runtime, is_training
         self._micro, self._seed = config.micro_batch, config.seed
         # Knows how many micro-batches a step has. One number stands for all lengths.
         self._sampler = BucketSampler(
             np.broadcast_to(np.int64(1), (count or size,)), size,
-            micro_batch_size=config.micro_batch, rank=world.rank, world_size=world.size,
+            micro_batch_size=config.micro_batch, rank=runtime.rank, world_size=runtime.size,
         )  # fmt: skip
-        self._pins, self._workers = pins, min(1, max(0, config.workers))
+        self._pins = config.pin_memory and runtime.is_on_gpu
+        self._workers = min(1, max(0, config.workers))
         self._range = (0, 1, 0)
 
     def num_micro_batches(self, step: int) -> int:
@@ -213,7 +206,7 @@ class _SampleLoader(StreamLoader, IterableDataset[UserBatch]):
             source = iter(loader)
         yield from source
 
-    def __iter__(self) -> Iterator[UserBatch]:
+    def __iter__(self) -> Iterator[Batch]:
         start, stop, start_step = self._range
         for epoch in range(start, stop):
             if hasattr(self._stream.dataset, "set_epoch"):
@@ -236,27 +229,27 @@ class _SampleLoader(StreamLoader, IterableDataset[UserBatch]):
                 return
             yield sample
 
-    def _training_steps(self, items: Iterator[Any], first: int) -> Iterator[UserBatch]:
+    def _training_steps(self, items: Iterator[Any], first: int) -> Iterator[Batch]:
         size = self._step_items
         at = sum(1 for _ in islice(items, first * size))
         for step in range(first, self.num_steps):
             samples = list(islice(items, min(size, self._num_items - at)))
-            mine = range(self._world.rank, len(samples), self._world.size)
+            mine = range(self._runtime.rank, len(samples), self._runtime.size)
             for piece in np.array_split(np.asarray(mine), self.num_micro_batches(step)):
                 yield self._batch(samples, piece.tolist() or [0], at, counts=len(piece) > 0)
             at += len(samples)
 
-    def _all(self, items: Iterator[Any]) -> Iterator[UserBatch]:
+    def _all(self, items: Iterator[Any]) -> Iterator[Batch]:
         """Yield all of an evaluation, which may end when it likes."""
-        at, size = 0, self._micro * self._world.size
+        at, size = 0, self._micro * self._runtime.size
         while samples := list(islice(items, size)):
-            if mine := list(range(self._world.rank, len(samples), self._world.size)):
+            if mine := list(range(self._runtime.rank, len(samples), self._runtime.size)):
                 yield self._batch(samples, mine, at, counts=True)
             at += len(samples)
 
-    def _batch(self, samples: list[Any], rows: list[int], at: int, *, counts: bool) -> UserBatch:
+    def _batch(self, samples: list[Any], rows: list[int], at: int, *, counts: bool) -> Batch:
         values = self._stream.collate([samples[row] for row in rows])
-        return UserBatch(values, [at + row for row in rows], counts)
+        return make_user_batch(values, [at + row for row in rows], counts=counts)
 
 
 class _ReadyLoader(StreamLoader):
@@ -265,14 +258,14 @@ class _ReadyLoader(StreamLoader):
     _stream: LoaderStream
 
     def __init__(
-        self, stream: LoaderStream, config: TrainConfig, world: World, is_training: bool
+        self, stream: LoaderStream, config: TrainConfig, runtime: Runtime, is_training: bool
     ) -> None:
         each = stream.batches_per_step
         count = stream.steps_per_epoch * each
         if is_training and not count:
             count = known_length(stream.loader, stream.name)
         super().__init__(stream, count, each)
-        self._seed, self._world, self._is_training = config.seed, world, is_training
+        self._seed, self._runtime, self._is_training = config.seed, runtime, is_training
 
     def num_micro_batches(self, step: int) -> int:
         """Return how many batches a step has."""
@@ -295,8 +288,8 @@ class _ReadyLoader(StreamLoader):
             at = 0
             for number, values in items:
                 count = self._count(values)
-                if self._is_training or number % self._world.size == self._world.rank:
-                    yield UserBatch(values, list(range(at, at + count)))
+                if self._is_training or number % self._runtime.size == self._runtime.rank:
+                    yield make_user_batch(values, range(at, at + count))
                 at += count
 
     def _count(self, values: Any) -> int:

@@ -1,34 +1,136 @@
-"""Users' own models and data sets as a workload of the engine."""
+"""What `fit` is given as a workload: data sets, iterable ones or ready loaders; a model; a loss."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor, nn
+import numpy as np
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
 
+from posemill.records import IntArray
+from posemill.terminal import counted
+from posemill.training.config.kinds import OWN
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.fitting.batches import CallModel, Collate, UserBatch
-from posemill.training.fitting.data_sets import ReadData
+from posemill.training.data.clips import Stream
 from posemill.training.fitting.optimizers import make_optimizer_maker
-from posemill.training.fitting.scoring import UserScorer, read_metrics
+from posemill.training.fitting.streams import (
+    LoaderStream,
+    SampleStream,
+    known_length,
+    take_apart,
+)
+from posemill.training.fitting.user_clips import Collate, UserClips
+from posemill.training.fitting.user_task import Forward, UserFunction, UserTask, read_metrics
 from posemill.training.tasks.workload import Callbacks, Workload
 
-UserLoss = Callable[[Any, Any], Any]
+
+class ReadData:
+    """Makes splits of users' data; what is wrong with it is a `TypeError` or `ValueError`.
+
+    Args:
+        collate: Makes a batch of samples, or None.
+        steps_per_epoch: Of training data without `len()`; 0 for none.
+        config: The settings.
+    """
+
+    def __init__(self, collate: Collate | None, steps_per_epoch: int, config: TrainConfig) -> None:
+        self._collate, self._steps, self._config = collate, steps_per_epoch, config
+        self.notes: list[str] = []
+
+    def split(self, name: str, samples: Any) -> UserClips:
+        """Return the split of `train_set` or `val_set`."""
+        if isinstance(samples, DataLoader):
+            return self._of_loader(name, samples)
+        has_items = hasattr(samples, "__getitem__") and hasattr(samples, "__len__")
+        if isinstance(samples, IterableDataset) or (hasattr(samples, "__iter__") and not has_items):
+            return self._of_iterable(name, samples)
+        if not has_items:
+            raise TypeError(f"{name}: expected len() and [index], got {type(samples).__name__}")
+        if self._steps:
+            raise ValueError(
+                f"steps_per_epoch is for data without len(): an epoch of {name} is its "
+                f"{counted(len(samples), 'samples')}; use max_steps to end earlier"
+            )
+        count = known_length(samples, name)
+        return UserClips(
+            samples,
+            lengths=_lengths_of(samples, count),
+            collate=self._collate,
+            seed=self._config.seed,
+        )
+
+    def _of_iterable(self, name: str, samples: Any) -> UserClips:
+        if iter(samples) is samples:
+            raise TypeError(
+                f"{name}: a {type(samples).__name__} can be read through once only; give an "
+                "IterableDataset, whose iter() begins again"
+            )
+        if self._config.workers > 1:
+            self.notes.append(
+                f"--workers {self._config.workers}: one loader process reads {name}, as two would "
+                "read the same samples of an iterable"
+            )
+        return self._of_stream(
+            name, samples, SampleStream(samples, name, self._collate, self._steps)
+        )
+
+    def _of_loader(self, name: str, loader: DataLoader[Any]) -> UserClips:
+        if self._collate is not None:
+            raise TypeError(f"collate_fn: the DataLoader of {name} has its own; give one of them")
+        parts = None if self._steps else take_apart(loader)
+        if parts is not None:
+            known_length(parts.dataset, name)
+            return UserClips(
+                parts.dataset,
+                collate=parts.collate,
+                seed=self._config.seed,
+                is_shuffled=parts.is_shuffled,
+            )
+        if name == "train_set":
+            self.notes.append(
+                "the DataLoader of train_set is used as it is: its sampler draws the order, and "
+                f"one process trains ({loader.num_workers} loader processes of its own)"
+            )
+        each = 1
+        if "batch_size" in self._config.given and loader.batch_size:
+            each = max(1, round(self._config.batch_size / loader.batch_size))
+        return self._of_stream(name, loader, LoaderStream(loader, name, self._steps, each))
+
+    def _of_stream(self, name: str, source: Any, stream: Stream) -> UserClips:
+        if name == "train_set" and not self._steps:
+            known_length(source, name)
+        return UserClips([], stream=stream)
+
+
+def settings_of_loader(train_set: Any, given: Container[str]) -> dict[str, int]:
+    """Return what a ready loader says of settings that were not given: its batch, its processes."""
+    parts = take_apart(train_set) if isinstance(train_set, DataLoader) else None
+    found = parts.settings if parts else {}
+    return {name: value for name, value in found.items() if name not in given}
+
+
+def _lengths_of(samples: Any, count: int) -> IntArray | None:
+    """Return the lengths that a data set says its samples have; None where it says none."""
+    lengths = getattr(samples, "lengths", None)
+    if lengths is None or len(lengths) != count:
+        return None
+    return np.asarray(lengths, np.int64)
 
 
 @dataclass(frozen=True)
 class FitOptions:
     """What `fit` is given beside model, data and settings; see there."""
 
-    loss: UserLoss
+    loss: UserFunction
     metric: Any = None
     metrics: Any = None
     choose_by: str = ""
     collate_fn: Collate | None = None
-    forward: Callable[[nn.Module, Any], Any] | None = None
+    forward: Forward | None = None
     optimizer: Any = None
     scheduler: Any = None
     scheduler_by: str = "epoch"
@@ -37,27 +139,6 @@ class FitOptions:
     loggers: tuple[Any, ...] = ()
     draw_sample: Callable[[Any, Any, Any], None] | None = None
     class_names: tuple[str, ...] = ()
-
-
-class LossOfSum:
-    """A user's loss as `(sum over samples, number of samples)`."""
-
-    def __init__(self, loss: UserLoss) -> None:
-        self.loss = loss
-
-    def __call__(self, output: Any, batch: UserBatch) -> tuple[Tensor, Tensor | float]:
-        """Return the pair; a mean is multiplied by the number of samples."""
-        value = self.loss(output, batch.target)
-        if isinstance(value, tuple) and len(value) == 2:
-            total, count = value
-        else:
-            total, count = value, None
-        if not isinstance(total, Tensor) or total.ndim:
-            got = tuple(total.shape) if isinstance(total, Tensor) else type(total).__name__
-            raise ValueError(f"loss: expected the mean (one number) or (sum, number), got {got}")
-        if count is None:
-            total, count = total * len(batch), float(len(batch))
-        return (total, count) if batch.counts else (total * 0, count * 0)
 
 
 def make_user_workload(
@@ -84,16 +165,14 @@ def make_user_workload(
     val = None
     if val_set is not None:
         val = ReadData(options.collate_fn, 0, config).split("val_set", val_set)
-        val.scorer = UserScorer(metrics, main)
     return Workload(
         # A copy: the tensors of a model that was sent to several processes are in memory that
         # they share, and each would move the weights of all.
         model=copy.deepcopy(model),
         train=train,
         val=val,
-        forward=CallModel(model, options.forward),
-        loss=LossOfSum(options.loss),
-        identity={"class": _class_name(model)},
+        task=UserTask(options.loss, metrics, main, model=model, forward=options.forward),
+        identity={"kind": OWN, "class": _class_name(model)},
         class_names=tuple(options.class_names),
         notes=tuple(how.notes),
         make_optimizer=make_optimizer_maker(

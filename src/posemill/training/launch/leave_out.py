@@ -16,17 +16,16 @@ from typing import Any
 from posemill.errors import ConfigError, TrainingError
 from posemill.files import atomic_path
 from posemill.machine.limits import count_cores
+from posemill.machine.torchrun import under_torchrun
 from posemill.terminal import printable
-from posemill.training.config.kinds import kind_of
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import FIELDS
 from posemill.training.data.labels import LabelledClip
 from posemill.training.launch.sweep import Sweep, SweepJob, make_job
 from posemill.training.launch.sweep_runner import run_sweep
 from posemill.training.launch.sweep_status import LEFT_OUT_NAME, refuse_foreign_parts
-from posemill.training.launch.torchrun import under_torchrun
-from posemill.training.loop.precision import choose_device
-from posemill.training.runs.logs import say
+from posemill.training.loggers import say
+from posemill.training.precision import choose_device
 from posemill.training.tasks.kinds import find_kind
 
 _NOT_SHARED = ("out", "leave_out", "resume", "progress")
@@ -57,7 +56,7 @@ def leave_each_out(resolved: Resolved) -> dict[str, Any]:
         )
     config = resolved.config
     column, _ = config.data.left_out
-    groups = count_groups(find_kind(kind_of(config.data.path)).read_rows(config), config.task)
+    groups = count_groups(find_kind(config.data.kind).read_rows(config), config.task)
     if len(groups) < 2:
         raise TrainingError(
             f"leave_out: all clips have the same {column!r} ({groups[0].name}): nobody is left to "
@@ -126,8 +125,10 @@ def _tabulate(
     rows = []
     for group in groups:
         row: dict[str, Any] = {
-            "group": group.name, "clips": group.num_clips, "clips_scored": group.num_scored,
-        }  # fmt: skip
+            "group": group.name,
+            "clips": group.num_clips,
+            "clips_scored": group.num_scored,
+        }
         if group in jobs:
             summary = jobs[group].summary or {}
             row |= {**summary["scores"]["test"], "run": str(jobs[group].run_folder)}

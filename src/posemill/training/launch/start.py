@@ -1,4 +1,4 @@
-"""What users call: `train` a configuration, `load_model` of a run; and what `fit` ends in."""
+"""What users call: `train` a configuration; and what `fit` ends in."""
 
 from __future__ import annotations
 
@@ -10,38 +10,42 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.machine.live_files import LogFile
+from posemill.machine.torchrun import is_first_process, under_torchrun
 from posemill.outputs import expect_folder
 from posemill.terminal import counted
 from posemill.training.caching.dataset_cache import describe_uses, live_uses
-from posemill.training.config.changes import describe_changes
-from posemill.training.config.resolve import Resolved, resolve_config
+from posemill.training.config.resolve import (
+    Resolved,
+    describe_changes,
+    resolve_config,
+    resolve_made,
+)
 from posemill.training.config.train_config import TrainConfig, with_absolute_paths
 from posemill.training.config.unused import unused_settings
-from posemill.training.fitting.trial import try_one_batch
 from posemill.training.launch.leave_out import leave_each_out
-from posemill.training.launch.modes import (
+from posemill.training.launch.rank import launch
+from posemill.training.launch.trial import try_one_batch
+from posemill.training.loggers import say
+from posemill.training.loop.evidence import read_evidence
+from posemill.training.loop.trainer import TrainState
+from posemill.training.multigrid.stages import Stages
+from posemill.training.precision import Precision, choose_device, precision_of_run
+from posemill.training.ranks import refuse_second_start
+from posemill.training.record.checkpoints import check_identity
+from posemill.training.record.run_folder import RunFolder
+from posemill.training.tasks.building import build_workload
+from posemill.training.tasks.workload import MakeWorkload, Workload
+from posemill.training.tuning.advice import advise
+from posemill.training.tuning.arms import MakeFor
+from posemill.training.tuning.modes import (
     ModePlan,
     plan_mode,
     plan_precision,
     processor_made_ready,
 )
-from posemill.training.launch.probe import check_divisible, probe_mode, probe_precision
-from posemill.training.launch.ranks import launch, refuse_second_start
-from posemill.training.launch.torchrun import is_first_process, under_torchrun
-from posemill.training.loop.precision import Precision, choose_device, precision_of_run
-from posemill.training.loop.rank import MakeWorkload
-from posemill.training.loop.trainer import TrainState
-from posemill.training.multigrid.stages import Stages, check_norms, describe_stages
-from posemill.training.runs.checkpoints import check_identity, load_into
-from posemill.training.runs.logs import say
-from posemill.training.runs.run_folder import RunFolder
-from posemill.training.tasks.building import build_from, build_workload
-from posemill.training.tasks.workload import Workload
-from posemill.training.tuning.arms import MakeFor
+from posemill.training.tuning.probe import check_divisible, probe_mode, probe_precision
 from posemill.training.tuning.tune import Tuned, tune_training
 from posemill.training.video.problems import describe_problems, live_problems
 
@@ -74,7 +78,7 @@ def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
     if isinstance(config, Mapping):
         resolved = resolve_config(None, config)
     elif isinstance(config, TrainConfig):
-        resolved = Resolved.of(config)
+        resolved = resolve_made(config)
     else:
         resolved = config
     if not resolved.config.out:
@@ -82,47 +86,13 @@ def train(config: TrainConfig | Resolved | Mapping[str, Any]) -> TrainResult:
     expect_folder(resolved.config.out, kind="a run")
     if resolved.config.leave_out and "=" not in resolved.config.leave_out:
         found = leave_each_out(resolved)
-        scores = {row["group"]: {found["score"]: row[found["score"]]} for row in found["groups"]
-                  if "run" in row}  # fmt: skip
+        scores = {
+            row["group"]: {found["score"]: row[found["score"]]}
+            for row in found["groups"]
+            if "run" in row
+        }
         return TrainResult(Path(resolved.config.out), scores, found)
     return run_training(build_workload, resolved)
-
-
-def load_model(
-    run: Path | str, *, model: nn.Module | None = None, checkpoint: str = "best"
-) -> nn.Module:
-    """Return the trained model of a run, on the CPU, ready to predict.
-
-    Args:
-        run: Folder that `train` or `fit` wrote.
-        model: For a run of `fit`: a model of the same class and sizes, which gets the weights.
-        checkpoint: `best` or `last`.
-    """
-    folder = RunFolder(run)
-    identity = folder.read_facts()["identity"]
-    is_own = "model" not in identity
-    if is_own and model is None:
-        raise ConfigError(
-            f"{run} was trained by fit() with a model of your own ({identity.get('class')}): "
-            "build it and give it in Python, as model=… of load_model, evaluate or predict"
-        )
-    if not is_own and model is not None:
-        raise ConfigError(
-            f"{run} was trained by train() and says itself what its model is: leave model out"
-        )
-    saved = folder.checkpoints.load_weights(checkpoint)
-    if model is not None:
-        load_into(model, saved, where=str(folder.path))
-        return model.eval()
-    try:
-        built = build_from(identity)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise RunError(
-            f"{folder.path / 'run.json'} describes a model that cannot be built ({error!r}); put "
-            "it back from a copy, or train again"
-        ) from error
-    load_into(built, saved, identity=identity, where=str(folder.path))
-    return built.eval()
 
 
 def run_training(make_for: MakeFor, resolved: Resolved) -> TrainResult:
@@ -178,9 +148,9 @@ def _run_in(
     if plan is None:
         plan = _plan_of(folder, config) if continues else probe_mode(workload, make, config)
     check_divisible(workload, plan)
-    grid_lines = describe_stages(workload.train, config)
-    check_norms(workload.train, workload.model, config, plan.processes)
-    if continues and (finished := _finished(folder, Stages(workload.train, config), config)):
+    stages = Stages(workload.train, config)
+    stages.check_norms(workload.model, plan.processes)
+    if continues and (finished := _finished(folder, stages, config)):
         return finished
     decided = dict(workload.decided)
     planned = plan.apply(config, is_threadsafe=workload.train.is_threadsafe)
@@ -189,7 +159,8 @@ def _run_in(
     notes += _notes_of_resume(folder, planned, continues=continues)
     if plan.mode != "multi_process" or under_torchrun():
         make = partial(_given, workload)
-    del workload  # where there are several processes, each makes its own
+    grid_lines = stages.describe()
+    del workload, stages  # where there are several processes, each makes its own
     reasons: dict[str, Any] = {"mode_reason": plan.reason, "precision_reason": precision.reason}
     if not is_first:
         summary = launch(make, planned, folder)
@@ -215,6 +186,8 @@ def _run_in(
         met = dict.fromkeys([*describe_problems(unread), *summary.pop("unread", [])])
         saved = [*describe_uses(uses), *met]
         summary["notes"] = notes + summary["notes"] + saved
+        advice = advise(read_evidence(folder.path), planned)
+        summary["advice"] = [str(entry) for entry in advice]
         if tuned is not None:
             summary["tuned"] = tuned.to_json()
         folder.write_summary(summary)
@@ -241,8 +214,8 @@ def _decide_precision(
 ) -> Precision:
     """Return the number format: as the run began, as asked for, or as measured."""
     precision = (continues and _precision_of(folder, config)) or plan_precision(config)
-    if "model" not in workload.identity:  # the user's own
-        try_one_batch(workload, config.replace(precision=precision.name), precision)
+    if workload.task.is_own:
+        try_one_batch(workload, config.replace(precision=precision.name))
     if continues:
         return precision
     return probe_precision(workload, config, precision, threads=plan.threads if plan else 1)
@@ -323,7 +296,7 @@ def _notes_of(
         planned=planned,
         has_gpu=choose_device(planned.device).type == "cuda",
         typed={name for name, source in resolved.sources.items() if source in ("flag", "given")},
-        is_own="model" not in workload.identity,
+        is_own=workload.task.is_own,
         has_own_optimizer=workload.make_optimizer is not None,
     )
     return [*workload.notes, *unused, *(workload.find_leaks() if looks_for_leaks else ())]

@@ -36,8 +36,12 @@ from posemill.files import parse_json
 from posemill.outputs import expect_folder
 from posemill.provenance import load_toml
 from posemill.settings import find_field
-from posemill.training.config.changes import decides_learning
-from posemill.training.config.resolve import Resolved, read_config, resolve_config
+from posemill.training.config.resolve import (
+    Resolved,
+    decides_learning,
+    read_config,
+    resolve_config,
+)
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.sweep_status import flatten
 
@@ -103,8 +107,11 @@ class Sweep:
         """Return a job's whole configuration for its share of the cores."""
         shared = read_config(self.config) if self.config else {}
         flags = {**self.settings, **job.changes}
-        options = {**shared.get("model_options", {}), **self.settings.get("model_options", {}),
-                   **job.changes.get("model_options", {})}  # fmt: skip
+        options = {
+            **shared.get("model_options", {}),
+            **self.settings.get("model_options", {}),
+            **job.changes.get("model_options", {}),
+        }
         flags |= {"model_options": options, "out": str(job.run_folder), "progress": False}
         chosen = {**shared, **flags}
         # The jobs are the parallel work; a job does not spread beyond its own cores.

@@ -20,7 +20,7 @@ from posemill.machine.processes import python_command, thread_variables
 from posemill.machine.trials import describe_exit
 from posemill.training.launch.sweep import Sweep, SweepJob
 from posemill.training.launch.sweep_status import SWEEP_FILES, refuse_foreign_parts, write_record
-from posemill.training.runs.live import LOG_NAME, hold
+from posemill.training.record.live import LOG_NAME, hold
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
@@ -151,7 +151,7 @@ class SweepRunner:
 def _in_share(share: Share) -> list[str]:
     """The start of a command line that ties the rest to a share and to this process's life."""
     cores = ",".join(str(core) for core in share.cores)
-    module = "posemill.training.launch.sweep_child"
+    module = "posemill.machine.limited_child"
     return python_command(module, str(os.getpid()), cores, str(share.memory_bytes))
 
 

@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 from posemill.errors import RunError
 from posemill.files import atomic_path, check_own_parts
 from posemill.machine.live_files import LIVE_NAME, last_lines, read_live
-from posemill.training.runs.live import LOCK_NAME, LOG_NAME, SWEEP_NAME, is_held, is_lock
-from posemill.training.runs.status import TrainStatus, read_object, read_train_status
+from posemill.training.record.live import (
+    LOCK_NAME,
+    LOG_NAME,
+    SWEEP_NAME,
+    is_held,
+    is_lock,
+    read_object,
+)
+from posemill.training.runs.status import TrainStatus, read_train_status
 
 if TYPE_CHECKING:
     from posemill.training.launch.sweep import Sweep

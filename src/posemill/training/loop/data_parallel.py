@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from posemill.training.loop.distributed import World
-from posemill.training.loop.precision import Precision, as_float
-from posemill.training.tasks.workload import Workload
+from posemill.training.precision import as_float
+from posemill.training.runtime import Runtime
+from posemill.training.tasks.task import Task
 
-# Running statistics stay each process's own until `World.average_buffers`; torch 2.13 has a new
+# Running statistics stay each process's own until `Runtime.average_buffers`; torch 2.13 has a new
 # word for it.
 _OWN_BUFFERS: dict[str, Any] = {
     "forward_sync_buffers"
@@ -30,22 +30,21 @@ class Objective(nn.Module):
     """The loss of a batch: model and loss as one module.
 
     Args:
-        workload: Its forward and its loss.
-        model: The workload's model, or the compiled form of it.
-        precision: Format of the forward pass.
+        task: Calls the model and knows the loss.
+        model: Or the compiled form of it.
+        runtime: This process.
     """
 
-    def __init__(self, workload: Workload, model: nn.Module, precision: Precision) -> None:
+    def __init__(self, task: Task, model: nn.Module, runtime: Runtime) -> None:
         super().__init__()
         self.model = model
-        self._workload, self._precision = workload, precision
+        self._task, self._runtime = task, runtime
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor | float]:
         """Return `(sum of the loss over samples, number of samples)`."""
-        with self._precision.autocast():
-            output = self._workload.forward(self.model, batch)
-        loss, count = self._workload.loss(as_float(output), batch)
-        return loss, count
+        with self._runtime.autocast():
+            output = self._task.call(self.model, batch)
+        return self._task.loss(as_float(output), batch)
 
 
 class SharedObjective(nn.Module):
@@ -55,13 +54,13 @@ class SharedObjective(nn.Module):
 
     Args:
         objective: On its device.
-        world: The processes.
+        runtime: This process, of those that exchange them.
     """
 
-    def __init__(self, objective: Objective, world: World) -> None:
+    def __init__(self, objective: Objective, runtime: Runtime) -> None:
         super().__init__()
         self._inner: Objective | DistributedDataParallel = objective
-        if world.size > 1:
+        if runtime.size > 1:
             self._inner = DistributedDataParallel(
                 _WithAllWeights(objective), gradient_as_bucket_view=True, **_OWN_BUFFERS
             )

@@ -51,6 +51,10 @@ class WeightAverage:
         self._live = [parameter for _, parameter in named]
         self.shadow: list[Tensor] = [parameter.detach().clone() for parameter in self._live]
 
+    def named(self) -> dict[str, Tensor]:
+        """Return the averages by the names of the weights."""
+        return dict(zip(self.names, self.shadow, strict=True))
+
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Move the average towards the weights after optimizer step `step` (from 0)."""

@@ -1,4 +1,4 @@
-"""Seeds, and the states of all random generators as tensors and JSON."""
+"""Seeds, and the states of all random generators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 _RANK_STRIDE = 7919  # a prime: seeds of runs and of ranks do not meet
 
@@ -22,29 +21,27 @@ def seed_everything(seed: int, rank: int = 0) -> None:
     torch.manual_seed(value)
 
 
-def read_random_states() -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return (tensors, JSON values) of this process's generators."""
-    tensors = {"torch": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        tensors["cuda"] = torch.cuda.get_rng_state()
-    name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002
-    version, internal, gauss_next = random.getstate()
-    values = {
-        "numpy": [str(name), [int(key) for key in keys], int(position), int(has_gauss), gauss],
-        "python": [version, list(internal), gauss_next],
+def read_random_states() -> dict[str, Any]:
+    """Return the states of this process's generators, as tensors and plain values."""
+    name, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
+    states = {
+        "torch": torch.get_rng_state(),
+        "numpy": (str(name), torch.from_numpy(np.asarray(keys, np.int64)), *rest),
+        "python": random.getstate(),
     }
-    return tensors, values
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
 
 
-def set_random_states(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+def set_random_states(states: Mapping[str, Any]) -> None:
     """Put back what `read_random_states` returned."""
-    torch.set_rng_state(tensors["torch"])
-    if "cuda" in tensors and torch.cuda.is_available():
-        torch.cuda.set_rng_state(tensors["cuda"])
-    name, keys, *rest = values["numpy"]
-    np.random.set_state((name, np.asarray(keys, np.uint32), *rest))  # noqa: NPY002
-    version, internal, gauss_next = values["python"]
-    random.setstate((version, tuple(internal), gauss_next))
+    torch.set_rng_state(states["torch"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])
+    name, keys, *rest = states["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
+    random.setstate(states["python"])
 
 
 @contextmanager
@@ -76,4 +73,4 @@ def random_states_kept() -> Iterator[None]:
     try:
         yield
     finally:
-        set_random_states(*states)
+        set_random_states(states)

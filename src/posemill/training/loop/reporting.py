@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posemill.errors import DecodeError, RunError, TrainingError
+from posemill.files import cache_folder
 from posemill.machine.gpus import place_workers
 from posemill.machine.limits import count_cores
 from posemill.terminal import counted
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.loop.busy import BusyMeter
-from posemill.training.loop.distributed import World
-from posemill.training.loop.timing import Clock, shares
-from posemill.training.runs.logs import TrainingLog
-from posemill.training.runs.run_folder import RunFolder
-from posemill.training.tasks.workload import Split, Workload
-from posemill.training.tuning.advice import DATA_SHARE, advise
-from posemill.training.tuning.evidence import Evidence, read_evidence
-from posemill.training.tuning.step_watch import StepWatch
-from posemill.training.tuning.video_data import describe_videos
+from posemill.training.data.clips import Clips
+from posemill.training.loop.evidence import DATA_SHARE, Evidence, read_evidence
+from posemill.training.loop.step_watch import StepWatch
+from posemill.training.loop.timing import BusyMeter, Clock, shares
+from posemill.training.record.logs import TrainingLog
+from posemill.training.record.run_folder import RunFolder
+from posemill.training.runtime import Runtime
+from posemill.training.tasks.workload import Workload
+from posemill.training.video.frame_cache import free_bytes
 
 if TYPE_CHECKING:
     from posemill.training.loop.trainer import TrainState
@@ -39,8 +39,7 @@ class Reporter:
     Args:
         workload: Its scores and loggers.
         config: The settings, `workers` resolved.
-        world: The processes that train together.
-        device: Where this process computes.
+        runtime: This process.
         folder: Where the log goes.
         clock: Where the time of the training goes.
 
@@ -59,13 +58,12 @@ class Reporter:
         workload: Workload,
         config: TrainConfig,
         *,
-        world: World,
-        device: torch.device,
+        runtime: Runtime,
         folder: RunFolder,
         clock: Clock,
     ) -> None:
-        self._config, self._world, self._device, self._clock = config, world, device, clock
-        self._main, _ = score_that_chooses(workload.val)
+        self._config, self._runtime, self._clock = config, runtime, clock
+        self._main, _ = score_that_chooses(workload)
         self._folder, self._workload = folder, workload
         self._videos: dict[str, int] | None = None
         self.watch = StepWatch(is_on=_is_of_a_user(workload))
@@ -73,10 +71,10 @@ class Reporter:
         self.bf16_gain: float | None = None
         self.compile_seconds = 0.0
         self._earlier_seconds: Mapping[str, float] = {}
-        self.log = TrainingLog(config, folder, is_first=world.is_first, loggers=workload.loggers)
+        self.log = TrainingLog(config, folder, is_first=runtime.is_first, loggers=workload.loggers)
         self.notes: list[str] = []
         self.last_words: list[str] = []
-        self._meter = BusyMeter(device)
+        self._meter = BusyMeter(runtime.device)
         self._busy: float | None = None
         self._seconds_before: Mapping[str, float] = clock.read()
         self._seconds_running = 0.0
@@ -128,7 +126,7 @@ class Reporter:
         }
         self._loss = loss
         self.log.record("train", state.step, state.epoch, values)
-        if self._world.is_first and time.monotonic() - self._timing_at > _TIMING_SECONDS:
+        if self._runtime.is_first and time.monotonic() - self._timing_at > _TIMING_SECONDS:
             self._busy = self._meter.read()
             self._folder.write_timing(self._evidence(state).to_json())
             self._timing_at = time.monotonic()
@@ -145,9 +143,9 @@ class Reporter:
 
     def _ranks_on(self) -> dict[str, list[int]]:
         """Which ranks of this machine are on which GPU, for `posemill status`."""
-        if self._world.size == 1 or self._device.type != "cuda":
-            return place_workers([str(self._device)])
-        num_here = min(self._world.size, torch.cuda.device_count())
+        if self._runtime.size == 1 or not self._runtime.is_on_gpu:
+            return place_workers([str(self._runtime.device)])
+        num_here = min(self._runtime.size, torch.cuda.device_count())
         return place_workers([f"cuda:{index}" for index in range(num_here)])
 
     def note_best(self, state: TrainState) -> None:
@@ -171,10 +169,10 @@ class Reporter:
         return Evidence(
             seconds,
             cores=count_cores(),
-            ranks=self._world.size,
+            ranks=self._runtime.size,
             num_evals=state.num_evals,
             busy_share=self._busy,
-            is_gpu=self._device.type == "cuda",
+            is_gpu=self._runtime.is_on_gpu,
             padding_share=self.padding_share,
             bf16_gain=self.bf16_gain,
             compile_seconds=self.compile_seconds,
@@ -183,9 +181,9 @@ class Reporter:
         )
 
     def summary(self, state: TrainState) -> dict[str, Any]:
-        """Return scores, timing and advice, ready for JSON."""
+        """Return scores and timing, ready for JSON."""
         evidence = self._evidence(state)
-        if self._world.is_first:
+        if self._runtime.is_first:
             self._folder.write_timing(evidence.to_json())
         return {
             "steps": state.step,
@@ -198,7 +196,6 @@ class Reporter:
             "samples_per_second": self._num_samples / max(self._seconds_running, 1e-9),
             "timing_seconds": evidence.timing_seconds,
             "busy_share": self._busy,
-            "advice": [str(entry) for entry in advise(evidence, self._config)],
             "notes": self.notes,
             "last_words": self.last_words,
         }
@@ -206,15 +203,31 @@ class Reporter:
 
 def _is_of_a_user(workload: Workload) -> bool:
     """Return whether a step runs code that is not ours."""
-    is_ours = type(workload.model).__module__.startswith("posemill.")
-    return "model" not in workload.identity or not is_ours
+    is_our_model = type(workload.model).__module__.startswith("posemill.")
+    return workload.task.is_own or not is_our_model
 
 
-def score_that_chooses(val: Split | None) -> tuple[str, bool]:
+def score_that_chooses(workload: Workload) -> tuple[str, bool]:
     """Return (name of the score that picks the best checkpoint, True where higher is better)."""
-    if val is None or val.scorer is None:
+    if workload.val is None:
         return "loss", False
-    return val.scorer.main, val.scorer.higher_is_better
+    return workload.task.main, workload.task.higher_is_better
+
+
+def describe_videos(training: Clips) -> dict[str, int]:
+    """Return how many videos are decoded in every epoch, and what their frames would take."""
+    clips = training.video
+    if clips is None or clips.cache is not None or clips.size.size_wh is None:
+        return {}
+    needed = clips.estimate_bytes()
+    if needed is None:
+        return {}
+    return {
+        "num_videos": sum(clip.kind == "video" for clip in clips.clips),
+        "decoded_bytes": needed,
+        "frame_side": max(clips.size.size_wh),
+        "free_bytes": free_bytes(cache_folder()),
+    }
 
 
 @contextmanager

@@ -8,21 +8,22 @@ unequal the pieces are.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from posemill.errors import TrainingError
 from posemill.training.config.presets import COMPILES_ON_GPU
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.lazy_dynamo import load_dynamo_late
 from posemill.training.loop.activations import checkpoint_blocks
 from posemill.training.loop.data_parallel import Objective, SharedObjective
-from posemill.training.loop.distributed import World
 from posemill.training.loop.optimizers import WeightAverage, build_optimizer
-from posemill.training.loop.precision import Precision
 from posemill.training.loop.timing import Clock
+from posemill.training.runtime import Runtime
 from posemill.training.tasks.workload import Workload
 
 
@@ -30,11 +31,9 @@ class Stepper:
     """Takes optimizer steps; reads nothing back from the device unless asked to.
 
     Args:
-        workload: Model (already on its device), forward and loss.
+        workload: Model (already on its device) and task.
         config: The settings.
-        device: Where the model is.
-        precision: Format of the forward pass.
-        world: The processes that train together.
+        runtime: This process.
         clock: Gets the time of each part.
     """
 
@@ -43,13 +42,13 @@ class Stepper:
         workload: Workload,
         config: TrainConfig,
         *,
-        device: torch.device,
-        precision: Precision,
-        world: World,
+        runtime: Runtime,
         clock: Clock,
     ) -> None:
-        self.workload, self.config, self.device = workload, config, device
-        self.precision, self.world, self.clock = precision, world, clock
+        load_dynamo_late()
+        self.workload, self.config = workload, config
+        self.runtime, self.clock = runtime, clock
+        device = runtime.device
         self.model: nn.Module = workload.model
         self.num_checkpointed = 0  # blocks that compute their activations twice
         if config.activation_checkpointing:
@@ -61,10 +60,10 @@ class Stepper:
         self._first_seconds: list[float] = []
         if self._is_compiled:
             runner = cast(nn.Module, torch.compile(self.model))
-        self._objective = SharedObjective(Objective(workload, runner, precision), world)
+        self._objective = SharedObjective(Objective(workload.task, runner, runtime), runtime)
         make = workload.make_optimizer or build_optimizer
         self.optimizer: Any = make(self.model, config, device)
-        self.scaler = torch.amp.GradScaler(device.type, enabled=precision.needs_scaler)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=runtime.needs_scaler)
         decay = config.ema_decay
         self.average = WeightAverage(self.model, decay) if decay else None
         self.steps_taken = 0
@@ -81,7 +80,7 @@ class Stepper:
         for number in range(1, num_micro + 1):
             batch = next(batches)
             clock.lap("data")
-            batch = batch.to(self.device, non_blocking=True)
+            batch = batch.to(self.runtime.device, non_blocking=True)
             clock.lap("transfer")
             is_last = number == num_micro
             with nullcontext() if is_last else self._objective.without_exchange():
@@ -90,10 +89,10 @@ class Stepper:
                 counts[1] += count
                 clock.lap("forward")
                 if is_last:
-                    wait_for_counts = self.world.start_sum(counts)
+                    wait_for_counts = self.runtime.start_sum(counts)
                 # The processes' gradients are averaged, and the sum is wanted. Divided by the
                 # usual size of a batch, to keep fp16 gradients in range.
-                share = loss_sum * self.world.size / self.config.optimisation.batch_size
+                share = loss_sum * self.runtime.size / self.config.optimisation.batch_size
                 self.scaler.scale(share).backward()
             clock.lap("backward")
         wait_for_counts()
@@ -122,6 +121,47 @@ class Stepper:
         if self.average:
             self.average.update(self.steps_taken)
         self.steps_taken += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that it remembers: optimizer, scaler, and the moving average of the weights.
+
+        The average, by the names of the weights, is empty where there is none.
+        """
+        return {
+            "kind": self._kind,
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "average": self.average.named() if self.average else {},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put back what `state_dict` returned."""
+        if state["kind"] != self._kind:
+            raise TrainingError(
+                f"the checkpoint was written by optimizer {state['kind']}, this training has "
+                f"{self._kind}; use the same --optimizer to continue, or another --out"
+            )
+        if self.average and not state["average"]:
+            raise TrainingError("the checkpoint has no moving average: continue with --ema-decay 0")
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._check_shapes()
+        self.scaler.load_state_dict(state["scaler"])
+        if self.average:
+            for name, shadow in self.average.named().items():
+                shadow.copy_(state["average"][name])
+
+    @property
+    def _kind(self) -> str:
+        return str(getattr(self.optimizer, "name", type(self.optimizer).__name__))
+
+    def _check_shapes(self) -> None:
+        """Raise ValueError where our optimizer would compute with tensors of another shape."""
+        if self.workload.make_optimizer:
+            return  # a user's own may remember what it likes
+        for parameter, values in self.optimizer.state.items():
+            for name, value in values.items():
+                if isinstance(value, Tensor) and value.shape not in ((), parameter.shape):
+                    raise ValueError(f"{name} of {self._kind} has shape {tuple(value.shape)}")
 
     @property
     def compile_seconds(self) -> float:

@@ -1,15 +1,21 @@
-"""Where the time of a training goes: seconds by part, without stopping the device."""
+"""Where the time of a training goes: seconds by part, and how busy the device was."""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from posemill.machine.gpus import read_gpus
+from posemill.machine.limits import count_cores
+
 if TYPE_CHECKING:  # names of parts and shares are read without it
     import torch
 
+_SAMPLE_SECONDS = 2.0
 PARTS = ("data", "transfer", "forward", "backward", "optimizer", "evaluation", "checkpoint")
 
 
@@ -65,3 +71,70 @@ def shares(seconds: Mapping[str, float]) -> dict[str, float]:
     """Return each part's share of the sum, 0 to 1."""
     total = sum(seconds.values())
     return {part: value / total if total else 0.0 for part, value in seconds.items()}
+
+
+class BusyMeter:
+    """Measures between `start` and `stop` which share of the time the device was at work.
+
+    A GPU is sampled in a thread. Of the CPU it is the cores that this process may use: busy with
+    whatever, since more threads gain nothing on cores that others use. Under a quota of time, what
+    this process and those it started had of it.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._samples: list[float] = []
+        self._is_over = threading.Event()
+        self._begin: tuple[float, float, float] | None = None
+
+    def start(self) -> None:
+        """Begin to measure."""
+        if self._device.type == "cuda":
+            threading.Thread(target=self._sample, name="posemill-busy", daemon=True).start()
+        else:
+            self._begin = _core_times()
+
+    def stop(self) -> float | None:
+        """Measure no more; return the share."""
+        self._is_over.set()
+        return self.read()
+
+    def read(self) -> float | None:
+        """Return the share so far, 0 to 1; None where it cannot be told."""
+        if self._begin is None:
+            return sum(self._samples) / len(self._samples) if self._samples else None
+        passed, busy, total = (
+            after - before for after, before in zip(_core_times(), self._begin, strict=True)
+        )
+        if not total or not passed:
+            return None
+        return min(1.0, max(0.0, busy / total))
+
+    def _sample(self) -> None:
+        import torch
+
+        properties = torch.cuda.get_device_properties(self._device)
+        uuid = f"GPU-{getattr(properties, 'uuid', '')}"
+        while not self._is_over.wait(_SAMPLE_SECONDS):
+            shares = [gpu.busy_share for gpu in read_gpus() if gpu.uuid == uuid]
+            if not shares:
+                return  # nobody answers, or not about this one
+            self._samples += [share for share in shares if share is not None]
+
+
+def _core_times() -> tuple[float, float, float]:
+    """Return the time, and the seconds that cores were busy of those they could have been."""
+    import psutil
+
+    now, cores = time.monotonic(), count_cores()
+    names = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if len(names) == cores:
+        every = psutil.cpu_times(percpu=True)
+        times = [every[name] for name in names if name < len(every)]
+        if len(times) == cores:
+            total = sum(sum(each[:8]) for each in times)  # guests are in `user` already
+            idle = sum(each.idle + getattr(each, "iowait", 0.0) for each in times)
+            return now, total - idle, total
+    own = os.times()
+    used = own.user + own.system + own.children_user + own.children_system
+    return now, used, now * cores

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import torch
-
 from posemill.errors import TrainingError
 from posemill.terminal import counted
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.clips import Clips, Loader
 from posemill.training.data.loaders import open_loader
-from posemill.training.fitting.callbacks import Moment
-from posemill.training.loop.distributed import World
 from posemill.training.loop.evaluation import Evaluation, evaluate_split
-from posemill.training.loop.optimizer_state import pack_optimizer, unpack_optimizer
-from posemill.training.loop.precision import Precision
 from posemill.training.loop.random_states import (
     read_random_states,
     seed_everything,
@@ -34,15 +29,16 @@ from posemill.training.multigrid.norms import (
     set_norm_state,
 )
 from posemill.training.multigrid.stages import Stage, Stages, clips_of_pass
-from posemill.training.runs.checkpoints import (
+from posemill.training.record.checkpoints import (
     Checkpoint,
     CheckpointWriter,
-    copy_tensors,
+    copy_state,
     load_into,
 )
-from posemill.training.runs.run_folder import RunFolder
-from posemill.training.tasks.scorers import beats
-from posemill.training.tasks.workload import Loader, Split, Workload
+from posemill.training.record.run_folder import RunFolder
+from posemill.training.runtime import Runtime
+from posemill.training.tasks.task import beats
+from posemill.training.tasks.workload import Moment, Workload
 
 
 @dataclass
@@ -80,14 +76,12 @@ class TrainState:
 
 
 class Trainer:
-    """Trains one workload in one process of a world.
+    """Trains one workload in one process.
 
     Args:
         workload: Model, data, loss.
         config: The settings, `workers` resolved.
-        world: The processes that train together.
-        device: Where this process computes.
-        precision: Format of the forward pass.
+        runtime: This process.
         folder: Where checkpoints and logs go.
     """
 
@@ -95,30 +89,23 @@ class Trainer:
         self,
         workload: Workload,
         config: TrainConfig,
-        *,
-        world: World,
-        device: torch.device,
-        precision: Precision,
+        runtime: Runtime,
         folder: RunFolder,
     ) -> None:
-        self.workload, self.config, self.world, self.device = workload, config, world, device
-        self.folder = folder
+        self.workload, self.config = workload, config
+        self.runtime, self.folder = runtime, folder
         self.state = TrainState()
-        seed_everything(config.seed, world.rank)
-        workload.model.to(device)
-        self.clock = Clock(device)
+        seed_everything(config.seed, runtime.rank)
+        workload.model.to(runtime.device)
+        self.clock = Clock(runtime.device)
         self.stages = Stages(workload.train, config)
         self.total_steps = self.stages.total_steps
         self._stage: Stage | None = None
         shown = config.replace(epochs=self.stages.num_epochs)
-        self.reporter = Reporter(
-            workload, shown, world=world, device=device, folder=folder, clock=self.clock
-        )
-        if precision.is_slow:
+        self.reporter = Reporter(workload, shown, runtime=runtime, folder=folder, clock=self.clock)
+        if (precision := runtime.precision).is_slow:
             self.reporter.notes.append(f"precision {precision.name}: {precision.reason}")
-        self.stepper = Stepper(
-            workload, config, device=device, precision=precision, world=world, clock=self.clock
-        )
+        self.stepper = Stepper(workload, config, runtime=runtime, clock=self.clock)
         if config.activation_checkpointing:
             blocks = self.stepper.num_checkpointed
             self.reporter.notes.append(f"activation checkpointing: {blocks} blocks")
@@ -150,7 +137,7 @@ class Trainer:
         """Train the epochs that a stage has left, with a loader of its own."""
         state = self.state
         self._enter(stage)
-        loader = self._load(stage.split, shuffle=True)
+        loader = self._load(stage.clips, shuffle=True)
         self.reporter.padding_share = loader.padding_share()
         batches = loader.batches(state.epoch, stage.stop_epoch, start_step=state.step_in_epoch)
         with closing(batches):
@@ -161,13 +148,15 @@ class Trainer:
         """Let batch norm take its statistics from as many clips in a stage as in any other."""
         if stage.phase is not None and stage is not self._stage:
             group_norms(
-                self.workload.model, clips_of_pass(stage, self.config, self.world), self.world
+                self.workload.model,
+                clips_of_pass(stage, self.config, self.runtime.size),
+                self.runtime,
             )
         self._stage = stage
 
     def _settle_statistics(self) -> None:
         """Bring the running statistics of all processes and groups together."""
-        self.world.average_buffers(self.workload.model)
+        self.runtime.average_buffers(self.workload.model)
         aggregate_norms(self.workload.model)
 
     def _run_epoch(self, stage: Stage, loader: Loader, batches: Iterator[Any]) -> None:
@@ -219,12 +208,12 @@ class Trainer:
             model=self.workload.model,
             optimizer=self.stepper.optimizer,
             lr=self._lr,
-            is_first=self.world.is_first,
+            is_first=self.runtime.is_first,
             out=self.folder.path,
             _stepper=self.stepper,
             **told,
         )
-        if any(self.world.gather(callback(moment) is True)) and not self.state.is_stopped:
+        if any(self.runtime.gather(callback(moment) is True)) and not self.state.is_stopped:
             self.state.is_stopped = True
             self.reporter.say_last(f"a callback ended the training after step {self.state.step}")
 
@@ -255,11 +244,11 @@ class Trainer:
         if val is None or self._val_loader is None:
             return True  # nothing to choose by: the latest is the best
         self.clock.restart()
-        result = self._evaluate_with(val, self._val_loader)
+        result = self._evaluate_with(self._val_loader)
         self.clock.lap("evaluation")
         state.num_evals += 1
         self.reporter.log.record("eval", state.step, max(0, state.epoch - 1), result.scores)
-        main, is_higher = score_that_chooses(val)
+        main, is_higher = score_that_chooses(self.workload)
         value = result.scores[main]
         if self.workload.make_optimizer:
             self.stepper.optimizer.end_evaluation(value)
@@ -281,51 +270,40 @@ class Trainer:
 
     def load_best(self) -> None:
         """Put the weights of the best checkpoint into the model; every process calls it."""
-        self.world.gather(None)  # the first process has written it when all are here
+        self.runtime.gather(None)  # the first process has written it when all are here
         name = "best" if self.folder.checkpoints.has("best") else "last"
         load_into(self.workload.model, self.folder.checkpoints.load_weights(name), where=name)
         self.stepper.average = None
 
-    def score(self, split: Split) -> Evaluation:
-        """Return the evaluation of any split with the present weights."""
+    def score(self, clips: Clips) -> Evaluation:
+        """Return the evaluation of any clips with the present weights."""
         self.clock.restart()
-        result = self._evaluate_with(split, self._load(split, shuffle=False))
+        result = self._evaluate_with(self._load(clips, shuffle=False))
         self.clock.lap("evaluation")
         return result
 
-    def _evaluate_with(self, split: Split, loader: Loader) -> Evaluation:
+    def _evaluate_with(self, loader: Loader) -> Evaluation:
         """Score a split with the moving average of the weights where there is one."""
         average = self.stepper.average
         with average.in_place() if average else nullcontext():
-            return evaluate_split(
-                self.workload,
-                split,
-                loader,
-                device=self.device,
-                precision=self.stepper.precision,
-                world=self.world,
-            )
+            return evaluate_split(self.workload, loader, self.runtime)
 
     def save(self, *names: str) -> None:
         """Begin to write a checkpoint; every process calls it, the first one writes."""
         self.clock.restart()
         self._settle_statistics()
-        own = read_random_states()
-        states = self.world.gather(own)
-        if self.world.is_first:
-            tensors, packed = pack_optimizer(self.stepper)
-            tensors |= read_norm_state(self.workload.model)
-            for rank, (random_tensors, _) in enumerate(states):
-                tensors |= {f"random.{rank}.{key}": t for key, t in random_tensors.items()}
-            record = {
+        random_states = self.runtime.gather(copy_state(read_random_states()))
+        if self.runtime.is_first:
+            state = {
                 "step": self.state.step,
                 "identity": dict(self.workload.identity),
                 "train_state": asdict(self.state),
-                "optimizer": packed,
-                "random": [values for _, values in states],
+                **self.stepper.state_dict(),
+                "norms": read_norm_state(self.workload.model),
+                "random": random_states,
             }
-            weights = copy_tensors(self.workload.model.state_dict())
-            self._writer.submit(Checkpoint(weights, copy_tensors(tensors), record), *names)
+            weights = copy_state(self.workload.model.state_dict())
+            self._writer.submit(Checkpoint(weights, copy_state(state)), *names)
         self.clock.lap("checkpoint")
 
     def restore(self) -> None:
@@ -334,53 +312,39 @@ class Trainer:
         where = str(self.folder.checkpoints.find("last"))
         load_into(self.workload.model, saved, identity=self.workload.identity, where=where)
         try:
-            self._restore_state(saved)
+            self._restore_state(saved.state)
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise TrainingError(
                 f"the checkpoint {where} is not what posemill wrote ({error!r}); put it back from "
                 "a copy, or train again"
             ) from error
-        if self.world.is_first:
+        if self.runtime.is_first:
             self.folder.cut_metrics(self.state.step)
         self.reporter.count_earlier_time()
         said = f"continued after step {self.state.step} of {self.total_steps}"
         self.reporter.last_words.append(said)
         self.reporter.notes.append(said)
 
-    def _restore_state(self, saved: Checkpoint) -> None:
-        unpack_optimizer(self.stepper, saved.tensors, saved.state["optimizer"])
-        record = saved.state
-        self.state = TrainState(**record["train_state"])
+    def _restore_state(self, saved: Mapping[str, Any]) -> None:
+        self.stepper.load_state_dict(saved)
+        self.state = TrainState(**saved["train_state"])
         # What stopped it may be another setting now, or a callback, which is asked again.
         self.state.is_stopped = self.state.is_out_of_patience(self.config.patience)
         self.stepper.steps_taken = self.state.step
         stage = self.stages.at(self.state.epoch)
         self._enter(stage)
         if self.state.step_in_epoch or self.state.epoch > stage.start_epoch:
-            set_norm_state(self.workload.model, saved.tensors)
-        if len(saved.state["random"]) == self.world.size:
-            prefix = f"random.{self.world.rank}."
-            tensors = {
-                name.removeprefix(prefix): tensor
-                for name, tensor in saved.tensors.items()
-                if name.startswith(prefix)
-            }
-            set_random_states(tensors, saved.state["random"][self.world.rank])
+            set_norm_state(self.workload.model, saved["norms"])
+        if len(saved["random"]) == self.runtime.size:
+            set_random_states(saved["random"][self.runtime.rank])
         else:
             self.reporter.notes.append(
-                f"continued with {self.world.size} processes instead of "
-                f"{len(saved.state['random'])}: dropout is drawn anew"
+                f"continued with {self.runtime.size} processes instead of "
+                f"{len(saved['random'])}: dropout is drawn anew"
             )
 
-    def _load(self, split: Split, *, shuffle: bool) -> Loader:
-        return open_loader(
-            split,
-            self.config,
-            self.world,
-            shuffle=shuffle,
-            pins=self.config.pin_memory and self.device.type == "cuda",
-            in_thread=self.config.parallel == "multi_thread" or self.device.type == "cuda",
-        )
+    def _load(self, clips: Clips, *, shuffle: bool) -> Loader:
+        return open_loader(clips, self.config, self.runtime, shuffle=shuffle)
 
     def _finish_writing(self) -> None:
         self.clock.restart()
@@ -388,6 +352,6 @@ class Trainer:
         self.clock.lap("checkpoint")
 
     def summary(self) -> dict[str, Any]:
-        """Return scores, timing and advice, ready for JSON."""
+        """Return scores and timing, ready for JSON."""
         self.reporter.compile_seconds = self.stepper.compile_seconds
         return self.reporter.summary(self.state)

@@ -19,16 +19,16 @@ if TYPE_CHECKING:  # torch, which the names of the models do not need
     from posemill.training.models.video.base import VideoModel, VideoShape
 
 KEYPOINT_MODELS = {
-    "mlp": "posemill.training.models.keypoints.mlp:Mlp",
-    "tcn_bilstm": "posemill.training.models.keypoints.tcn_bilstm:TcnBilstm",
+    "mlp": "posemill.training.models.keypoints.sequence:Mlp",
+    "tcn_bilstm": "posemill.training.models.keypoints.sequence:TcnBilstm",
     "stgcn": "posemill.training.models.keypoints.stgcn:Stgcn",
-    "transformer": "posemill.training.models.keypoints.transformer:Transformer",
+    "transformer": "posemill.training.models.keypoints.sequence:Transformer",
 }
 VIDEO_MODELS = {
     "tsn": "posemill.training.models.video.frames:Tsn",
     "tsm": "posemill.training.models.video.frames:Tsm",
-    "slowfast": "posemill.training.models.video.slowfast:SlowFast",
-    "r2plus1d": "posemill.training.models.video.r2plus1d:R2plus1d",
+    "slowfast": "posemill.training.models.video.space_time:SlowFast",
+    "r2plus1d": "posemill.training.models.video.space_time:R2plus1d",
 }
 BOTH_MODELS = {"two_streams": "posemill.training.models.two_streams:TwoStreams"}
 MODELS = {**KEYPOINT_MODELS, **VIDEO_MODELS, **BOTH_MODELS}
@@ -113,7 +113,7 @@ _TABLES = {"keypoints": KEYPOINT_MODELS, "video": VIDEO_MODELS, "two_streams": B
 
 def models_of(takes: str) -> list[str]:
     """Return the names of our models that take this kind of data."""
-    return list(_TABLES[takes])
+    return list(_TABLES.get(takes, ()))
 
 
 def input_of(name: str) -> str:

@@ -30,7 +30,9 @@ ModelOutput = torch.Tensor | CtcOutput
 class Model(nn.Module):
     """Base of all models: logits `(B, C)` out for classify, a `CtcOutput` for ctc."""
 
-    takes: ClassVar[str]  # `keypoints` or `video`
+    takes: ClassVar[str]  # the kind of data
+    # Sizes of the frames in evaluations, as shares of their own, of models of video.
+    eval_scales: tuple[float, ...] = ()
 
     @classmethod
     def stride_of(cls, **options: Any) -> int:

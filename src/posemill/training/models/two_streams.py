@@ -84,7 +84,7 @@ class TwoStreams(Model):
 
         Args:
             keypoints: Points `(B, T, K, D)`, mask `(B, T, K)` and lengths `(B,)`.
-            video: Frames `(B, T', 3, H, W)` and lengths `(B,)`.
+            video: Frames, lengths and view; see `VideoModel`.
         """
         share = self.keypoint_share
         joined: torch.Tensor = share * self.keypoints(*keypoints) + (1 - share) * self.video(*video)

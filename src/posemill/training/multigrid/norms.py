@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
-from posemill.training.loop.distributed import World
+from posemill.training.runtime import Runtime
 
 NORM_CLIPS = 8
 _STATE = "norm."  # before the names of the groups' statistics in a checkpoint
@@ -85,17 +85,18 @@ def count_groups(num_clips: int) -> int:
     return max(1, num_clips // NORM_CLIPS)
 
 
-def group_norms(model: nn.Module, num_clips: int, world: World) -> None:
+def group_norms(model: nn.Module, num_clips: int, runtime: Runtime) -> None:
     """Let every batch norm take its statistics from `NORM_CLIPS` clips.
 
     Args:
         model: Changed in place; its state stays that of plain layers.
         num_clips: Clips of one forward pass of this process.
-        world: Where a pass has fewer clips, neighbours among these share statistics. All call this.
+        runtime: Where a pass has fewer clips, neighbours among the processes share statistics; all
+            of them call this.
     """
     restore_norms(model)
     groups = count_groups(num_clips)
-    peers = _neighbours(world, -(-NORM_CLIPS // num_clips)) if num_clips < NORM_CLIPS else None
+    peers = _neighbours(runtime, -(-NORM_CLIPS // num_clips)) if num_clips < NORM_CLIPS else None
     if groups == 1 and peers is None:
         return
     for _, layer in _norms(model):
@@ -106,16 +107,16 @@ def group_norms(model: nn.Module, num_clips: int, world: World) -> None:
             layer.register_buffer(f"group_{name}", several, persistent=False)
 
 
-def _neighbours(world: World, wanted: int) -> Any:
+def _neighbours(runtime: Runtime, wanted: int) -> Any:
     """The processes that share statistics with this one; None where it is alone."""
-    size = min(wanted, world.size)
+    size = min(wanted, runtime.size)
     if size < 2:
         return None
     found = None
-    for start in range(0, world.size, size):  # every process has to make every group
-        ranks = list(range(start, min(start + size, world.size)))
+    for start in range(0, runtime.size, size):  # every process has to make every group
+        ranks = list(range(start, min(start + size, runtime.size)))
         made = dist.new_group(ranks)
-        if world.rank in ranks and len(ranks) > 1:
+        if runtime.rank in ranks and len(ranks) > 1:
             found = made
     return found
 

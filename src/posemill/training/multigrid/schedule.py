@@ -11,29 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from math import sqrt
 
-# Shares of (frames, size) of the long cycle, and of the size for the short cycle.
-LONG_CYCLE = ((1 / 4, sqrt(1 / 2)), (1 / 2, sqrt(1 / 2)), (1 / 2, 1.0), (1.0, 1.0))
-TIME_ONLY = ((1 / 4, 1.0), (1 / 2, 1.0), (1.0, 1.0))
-SHORT_CYCLE = (1 / 2, sqrt(1 / 2))
+from posemill.training.data.grids import LONG_CYCLE, SHORT_CYCLE, Shape
+
 # Where the learning rate falls in the paper's example, as shares of all epochs.
 USUAL_STEPS = (94 / 239, 154 / 239, 196 / 239)
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Clips of one shape.
-
-    Args:
-        batch: Clips that cost as much as one of the full shape.
-        num_frames: Frames of a clip.
-        size: Side of its pictures.
-    """
-
-    batch: int
-    num_frames: int
-    size: int
 
 
 @dataclass(frozen=True)

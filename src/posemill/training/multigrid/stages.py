@@ -11,32 +11,36 @@ from typing import Any
 from torch import nn
 
 from posemill.errors import ConfigError
-from posemill.training.config.multigrid_options import check_options
-from posemill.training.config.train_config import TrainConfig
+from posemill.training.config.train_config import TrainConfig, multigrid_arguments
+from posemill.training.data.clips import Clips
 from posemill.training.data.loaders import open_loader
-from posemill.training.loop.distributed import World
-from posemill.training.loop.schedules import learning_rate
+from posemill.training.multigrid.learning_rates import learning_rate
 from posemill.training.multigrid.norms import NORM_CLIPS, count_groups, has_norms
 from posemill.training.multigrid.schedule import Multigrid, Phase
-from posemill.training.tasks.workload import Split
+from posemill.training.runtime import Runtime
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Epochs `start_epoch` to `stop_epoch` (exclusive) over one split, in so many steps each."""
+    """Epochs `start_epoch` to `stop_epoch` (exclusive) over clips, in so many steps each."""
 
     start_epoch: int
     stop_epoch: int
-    split: Split
+    clips: Clips
     epoch_steps: int
     phase: Phase | None = None
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps of all its epochs."""
+        return self.epoch_steps * (self.stop_epoch - self.start_epoch)
 
 
 class Stages:
     """All stages of a training, and the learning rate of each step.
 
     Args:
-        split: The training clips.
+        clips: Of the training.
         config: The settings.
 
     Attributes:
@@ -44,30 +48,29 @@ class Stages:
         total_steps: Optimizer steps of the training.
     """
 
-    def __init__(self, split: Split, config: TrainConfig) -> None:
-        self._config = config
-        self.schedule = _make_schedule(split, config) if config.multigrid else None
-        self._stages = tuple(self._find(split))
+    def __init__(self, clips: Clips, config: TrainConfig) -> None:
+        self._clips, self._config = clips, config
+        self.schedule = _make_schedule(clips, config) if config.multigrid else None
+        self._stages = tuple(self._find())
         self.num_epochs = self._stages[-1].stop_epoch
-        self._first_steps = [0, *accumulate(
-            stage.epoch_steps * (stage.stop_epoch - stage.start_epoch) for stage in self._stages
-        )]  # fmt: skip
+        self._first_steps = [0, *accumulate(stage.num_steps for stage in self._stages)]
         by_epochs = self._first_steps[-1]
         self.total_steps = min(by_epochs, config.max_steps or by_epochs)
 
     def __iter__(self) -> Iterator[Stage]:
         return iter(self._stages)
 
-    def _find(self, split: Split) -> Iterator[Stage]:
-        if self.schedule is None or split.reshape is None:
-            yield Stage(0, self._config.epochs, split, _count_steps(split, self._config))
+    def _find(self) -> Iterator[Stage]:
+        clips = self._clips
+        if self.schedule is None:
+            yield Stage(0, self._config.epochs, clips, _count_steps(clips, self._config))
             return
-        made: dict[Any, tuple[Split, int]] = {}
+        made: dict[Any, tuple[Clips, int]] = {}
         for phase in self.schedule.phases:
             if phase.start_epoch == phase.stop_epoch:
                 continue
             if phase.shapes not in made:
-                reshaped = split.reshape.at(phase.shapes)
+                reshaped = clips.in_shapes(phase.shapes)
                 made[phase.shapes] = reshaped, _count_steps(reshaped, self._config)
             own, steps = made[phase.shapes]
             yield Stage(phase.start_epoch, phase.stop_epoch, own, steps, phase)
@@ -106,94 +109,92 @@ class Stages:
         epoch = stage.start_epoch + (step - self._first_steps[number]) / stage.epoch_steps
         return schedule.lr_factor(epoch), schedule.lr_step(epoch)
 
+    def check_norms(self, model: nn.Module, processes: int) -> None:
+        """Refuse a batch that cannot be normalised in groups of one size."""
+        if self.schedule is None or not has_norms(model):
+            return
+        for stage in self:
+            num_clips = clips_of_pass(stage, self._config, processes)
+            num_groups = count_groups(num_clips)
+            if num_clips % num_groups:
+                raise ConfigError(
+                    f"multigrid normalises batches in groups of {NORM_CLIPS} clips or a few more, "
+                    f"all of one size, but {num_clips} clips of a pass do not divide into "
+                    f"{num_groups}: use a batch_size (and micro_batch) of {NORM_CLIPS} for each "
+                    "process, or one that is a multiple of it"
+                )
 
-def _count_steps(split: Split, config: TrainConfig) -> int:
-    return open_loader(split, config, World(), shuffle=True).num_steps
+    def describe(self) -> list[str]:
+        """Return the plan in lines: what it saves, then the shapes with batches, epochs, steps."""
+        clips, config, schedule = self._clips, self._config, self.schedule
+        if schedule is None or (grid := clips.grid) is None:
+            return []
+        full = clips.in_shapes(schedule.long_cycle[-1][-1:])
+        constant = config.epochs * _count_steps(full, config)
+        steps = self.total_steps
+        lines = [
+            f"multigrid: {steps} steps in {self.num_epochs} epochs instead of {constant} in "
+            f"{config.epochs}: {constant / steps:.2f}x fewer",
+            *(f"multigrid: {note}" for note in grid.notes),
+        ]
+        by_shapes: dict[Any, list[Stage]] = {}
+        for stage in self:
+            if stage.phase is not None:
+                by_shapes.setdefault(stage.phase.shapes, []).append(stage)
+        for shapes, stages in by_shapes.items():
+            spans = _join_spans([(stage.start_epoch, stage.stop_epoch) for stage in stages])
+            sizes = " / ".join(f"{shape.batch * config.batch_size}" for shape in shapes)
+            what = " / ".join(dict.fromkeys(clips.describe_shape(shape) for shape in shapes))
+            factor = schedule.lr_factor(stages[0].start_epoch)
+            lines.append(
+                f"multigrid: {what}: {sizes} clips a step, lr x {factor:.3g}, epochs {spans}: "
+                f"{sum(stage.num_steps for stage in stages)} steps"
+            )
+        return lines
 
 
-def clips_of_pass(stage: Stage, config: TrainConfig, world: World) -> int:
+def _count_steps(clips: Clips, config: TrainConfig) -> int:
+    return open_loader(clips, config, Runtime(), shuffle=True).num_steps
+
+
+def clips_of_pass(stage: Stage, config: TrainConfig, num_processes: int) -> int:
     """Return the clips of a forward pass of one process, in a stage's shape of the long cycle."""
-    factor = stage.split.batch_factors[-1]
-    of_process = -(-config.optimisation.batch_size * factor // world.size)
+    factor = stage.clips.batch_factors[-1]
+    of_process = -(-config.optimisation.batch_size * factor // num_processes)
     num_passes = -(-of_process // (config.speed.micro_batch * factor))
     return -(-of_process // num_passes)
 
 
-def check_norms(split: Split, model: nn.Module, config: TrainConfig, processes: int) -> None:
-    """Refuse a batch that cannot be normalised in groups of one size."""
-    if not config.multigrid or not has_norms(model):
-        return
-    for stage in Stages(split, config):
-        clips = clips_of_pass(stage, config, World(size=processes))
-        if clips % count_groups(clips):
-            raise ConfigError(
-                f"multigrid normalises batches in groups of {NORM_CLIPS} clips or a few more, all "
-                f"of one size, but {clips} clips of a pass do not divide into "
-                f"{count_groups(clips)}: use a batch_size (and micro_batch) of {NORM_CLIPS} for "
-                "each process, or one that is a multiple of it"
-            )
-
-
-def _make_schedule(split: Split, config: TrainConfig) -> Multigrid:
+def _make_schedule(clips: Clips, config: TrainConfig) -> Multigrid:
     """Return the schedule for these clips, or say why there is none."""
-    if (reshape := split.reshape) is None:
+    if (grid := clips.grid) is None:
         raise ConfigError(
             "multigrid = true needs clips of several frames that can be made shorter: keypoints, "
             "or video with a fixed number of frames and one size (sampling segments:8, size 112); "
             "leave it out"
         )
-    options = check_options(config.multigrid_options)
-    options["has_short_cycle"] &= reshape.has_short_cycle
+    options = multigrid_arguments(config.multigrid_options)
+    options["has_short_cycle"] &= grid.has_short_cycle
     options["lr_power"] = 1.0 if config.optimizer == "sgd" else 0.5
     try:
         made = Multigrid(
             config.epochs,
-            reshape.num_frames,
-            reshape.size,
+            grid.num_frames,
+            grid.size,
             lr_steps=tuple(config.step_epochs) if config.scheduler == "step" else None,
-            grid=reshape.grid,
+            grid=grid.cycle,
             **options,
         )
     except ValueError as error:
         raise ConfigError(f"multigrid: {error}") from error
     largest = max(shape.batch for shapes in made.long_cycle for shape in shapes)
-    if config.batch_size * largest > len(split):
+    if config.batch_size * largest > len(clips):
         raise ConfigError(
             f"multigrid takes up to {largest} times batch_size = {config.batch_size} clips in a "
-            f"step, more than the {len(split)} training clips: use --batch-size "
-            f"{max(1, len(split) // largest)} or less, or leave it out"
+            f"step, more than the {len(clips)} training clips: use --batch-size "
+            f"{max(1, len(clips) // largest)} or less, or leave it out"
         )
     return made
-
-
-def describe_stages(split: Split, config: TrainConfig) -> list[str]:
-    """Return the plan in lines: what it saves, then the shapes with batches, epochs, steps."""
-    stages, reshape = Stages(split, config), split.reshape
-    if (grid := stages.schedule) is None or reshape is None:
-        return []
-    full = reshape.at(grid.long_cycle[-1][-1:])
-    constant = config.epochs * _count_steps(full, config)
-    steps = stages.total_steps
-    lines = [
-        f"multigrid: {steps} steps in {stages.num_epochs} epochs instead of {constant} in "
-        f"{config.epochs}: {constant / steps:.2f}x fewer",
-        *(f"multigrid: {note}" for note in reshape.notes),
-    ]
-    by_shapes: dict[Any, list[Stage]] = {}
-    for stage in stages:
-        if stage.phase is not None:
-            by_shapes.setdefault(stage.phase.shapes, []).append(stage)
-    for shapes, found in by_shapes.items():
-        spans = _join_spans([(s.start_epoch, s.stop_epoch) for s in found])
-        sizes = " / ".join(f"{s.batch * config.batch_size}" for s in shapes)
-        what = " / ".join(dict.fromkeys(reshape.describe(shape) for shape in shapes))
-        taken = sum(s.epoch_steps * (s.stop_epoch - s.start_epoch) for s in found)
-        factor = grid.lr_factor(found[0].start_epoch)
-        lines.append(
-            f"multigrid: {what}: {sizes} clips a step, lr x {factor:.3g}, epochs {spans}: "
-            f"{taken} steps"
-        )
-    return lines
 
 
 def _join_spans(spans: Sequence[tuple[int, int]]) -> str:

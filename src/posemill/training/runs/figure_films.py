@@ -12,13 +12,12 @@ import torch
 from posemill.records import FloatArray
 from posemill.skeletons.palette import BAD, GOOD
 from posemill.training.data.batches import Batch, Draw
+from posemill.training.data.clips import Clips
 from posemill.training.loop.evaluation import Evaluation
-from posemill.training.loop.precision import as_float
+from posemill.training.precision import as_float
 from posemill.training.runs.figure_samples import choose_samples, describe_sample
 from posemill.training.runs.figures import new_figure
-from posemill.training.tasks.scorers import ClassScorer
-from posemill.training.tasks.workload import Split, Workload
-from posemill.training.video.batches import VideoBatches
+from posemill.training.tasks.workload import Workload
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,33 +31,38 @@ _WIDTH = 10.8
 
 
 def draw_films(
-    workload: Workload, split: Split, result: Evaluation, split_name: str
+    workload: Workload, clips: Clips, result: Evaluation, split_name: str
 ) -> Figure | None:
     """Return up to eight clips as film strips with what was said, half of them wrong if there are.
 
-    None where the split is not video.
+    None where clips have no frames to draw.
     """
-    if split.film is None or not result.rows:
+    task = workload.task
+    pictures = [(row, clips.picture(row.sample)) for row in choose_samples(task, result.rows)]
+    strips = [
+        (row, picture.clip_id, film_strip(picture.frames))
+        for row, picture in pictures
+        if picture and picture.frames is not None
+    ]
+    if not strips:
         return None
-    chosen = choose_samples(split, result.rows)
-    strips = [(row, *split.film(row[0])) for row in chosen]
-    shape = film_strip(strips[0][2]).shape
+    shape = strips[0][2].shape
     figure = new_figure(_WIDTH, (_WIDTH * shape[0] / shape[1] + 0.35) * len(strips) + 0.5)
-    for axes, (row, clip_id, frames) in zip(
+    for axes, (row, clip_id, strip) in zip(
         figure.subplots(len(strips), squeeze=False).flat, strips, strict=True
     ):
-        text, is_right = describe_sample(split, row, workload.class_names)
+        text, is_right = describe_sample(task, row, workload.class_names), task.is_right(row)
         mark = "✓" if is_right else "✗"
-        axes.imshow(film_strip(frames))
-        axes.set_title(f"{mark} {clip_id}: {text}".replace("\n", "; "), fontsize=8, loc="left",
-                       color=GOOD if is_right else BAD)  # fmt: skip
+        axes.imshow(strip)
+        title = f"{mark} {clip_id}: {text}".replace("\n", "; ")
+        axes.set_title(title, fontsize=8, loc="left", color=GOOD if is_right else BAD)
         axes.axis("off")
     figure.suptitle(f"{split_name}: ✓ right, ✗ wrong", fontsize=10)
     return figure
 
 
 def draw_looks(
-    workload: Workload, split: Split, result: Evaluation, split_name: str
+    workload: Workload, clips: Clips, result: Evaluation, split_name: str
 ) -> Figure | None:
     """Return the frame that some predictions need most, and where in the picture they look.
 
@@ -66,33 +70,44 @@ def draw_looks(
     that, the warmer the place. The same with whole frames finds the frame that is shown. None
     where a clip has no one class, or the model is not given its pixels.
     """
-    is_drawn = isinstance(split.scorer, ClassScorer) and isinstance(split.batches, VideoBatches)
-    if not is_drawn or not result.rows:
+    task = workload.task
+    if task.is_sequence or not clips.gives_frames or not result.rows:
         return None
-    chosen = choose_samples(split, result.rows)[::2][:_NUM_LOOKS]
+    chosen = choose_samples(task, result.rows)[::2][:_NUM_LOOKS]
     figure = new_figure(_WIDTH, 2 * (_WIDTH / _NUM_LOOKS) + 0.9)
     grid = figure.subplots(2, _NUM_LOOKS, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
     image: Any = None
     for (top, below), row in zip(grid.T, chosen, strict=False):
-        clip: Batch = split.batches[Draw(row[0])]
+        clip = clips[Draw(row.sample)]
         frames = clip.inputs[0][0].numpy()
-        said = int(row[1][0])
+        said = int(row.said)
         of_frames = chances_lost(workload, clip, said, _covered_frames(frames))
         lost = chances_lost(workload, clip, said, _covered_places(frames)).reshape(_CELLS, _CELLS)
         key = int(of_frames.argmax())
-        text, is_right = describe_sample(split, row, workload.class_names)
+        text, is_right = describe_sample(task, row, workload.class_names), task.is_right(row)
         top.imshow(frames[key])
-        top.set_title(f"{'✓' if is_right else '✗'} {text}".replace(", true", "\ntrue"),
-                      fontsize=8, color=GOOD if is_right else BAD)  # fmt: skip
+        top.set_title(
+            f"{'✓' if is_right else '✗'} {text}".replace(", true", "\ntrue"),
+            fontsize=8,
+            color=GOOD if is_right else BAD,
+        )
         height, width = frames.shape[1:3]
         below.imshow(frames[key], extent=(0, width, height, 0))
         most = max(0.05, float(lost.max()))
-        image = below.imshow(lost.clip(0, most) / most, cmap="inferno", alpha=0.55, vmin=0, vmax=1,
-                             extent=(0, width, height, 0), interpolation="bilinear")  # fmt: skip
-        below.set_title(f"frame {key + 1} of {len(frames)}; covered: {-lost.max():+.0%}",
-                        fontsize=8)  # fmt: skip
+        image = below.imshow(
+            lost.clip(0, most) / most,
+            cmap="inferno",
+            alpha=0.55,
+            vmin=0,
+            vmax=1,
+            extent=(0, width, height, 0),
+            interpolation="bilinear",
+        )
+        below.set_title(
+            f"frame {key + 1} of {len(frames)}; covered: {-lost.max():+.0%}", fontsize=8
+        )
     bar = figure.colorbar(image, ax=grid.ravel().tolist(), shrink=0.5, aspect=30)
     bar.set_label("chance lost, of the most", fontsize=8)
     figure.suptitle(f"{split_name}: where predictions look, found by covering", fontsize=10)
@@ -117,9 +132,8 @@ def chances_lost(
     found = []
     for part in torch.split(forms, _AT_ONCE):
         lengths = clip.lengths.expand(len(part))
-        inputs = part, torch.empty(len(part), 0), lengths
-        batch = dataclasses.replace(clip, inputs=inputs, lengths=lengths).to(device)
-        found.append(as_float(workload.forward(model, batch)).softmax(-1)[:, said].cpu())
+        batch = dataclasses.replace(clip, inputs=(part, lengths), lengths=lengths).to(device)
+        found.append(as_float(workload.task.call(model, batch)).softmax(-1)[:, said].cpu())
     chances = torch.cat(found)
     lost: FloatArray = (chances[0] - chances[1:]).numpy()
     return lost

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from posemill.errors import ConfigError
 from posemill.files import atomic_path
 from posemill.outputs import Outputs
+from posemill.training.data.clips import Picture
 from posemill.training.runs.figure_films import film_strip
 from posemill.training.runs.figure_samples import draw_skeleton
 from posemill.training.runs.figures import new_figure
-from posemill.training.tasks.kinds import NewClip
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +34,7 @@ class PredictionPictures:
         self._folder, self._outputs = folder, outputs
         self._drawn: set[Path] = set()
 
-    def draw(self, clip: NewClip, title: str, skeleton_name: str | None = None) -> None:
+    def draw(self, clip: Picture, title: str, skeleton_name: str | None = None) -> None:
         """Write the picture of a clip: frames of a video, or keypoints and the way of the hands.
 
         Args:
@@ -55,7 +55,7 @@ class PredictionPictures:
             figure.savefig(temporary, format="png")
 
 
-def _figure_of(clip: NewClip, title: str, skeleton_name: str | None) -> Figure:
+def _figure_of(clip: Picture, title: str, skeleton_name: str | None) -> Figure:
     if clip.frames is not None:
         strip = film_strip(clip.frames)
         figure = new_figure(10.8, 10.8 * strip.shape[0] / strip.shape[1] + 0.5)

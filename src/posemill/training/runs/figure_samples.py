@@ -1,10 +1,12 @@
-"""Sample predictions drawn on their skeletons."""
+"""Sample predictions drawn on their skeletons, and by a function of the user."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
@@ -18,10 +20,17 @@ from posemill.skeletons.palette import (
     part_colour,
     point_keys,
 )
+from posemill.training.data.batches import Batch
+from posemill.training.data.clips import Clips
+from posemill.training.data.loaders import open_loader
+from posemill.training.fitting.user_clips import take_sample
 from posemill.training.loop.evaluation import Evaluation
+from posemill.training.loop.trainer import Trainer
+from posemill.training.precision import as_float
 from posemill.training.runs.figures import new_figure
-from posemill.training.tasks.scorers import ClassScorer, CtcScorer
-from posemill.training.tasks.workload import Row, Split, Workload
+from posemill.training.runtime import Runtime
+from posemill.training.tasks.task import Row, Task
+from posemill.training.tasks.workload import Workload
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,28 +38,32 @@ if TYPE_CHECKING:
 
 _NUM_SAMPLES = 8
 _WIDTH = 10.8  # inches of all columns
+_COLUMNS = 4
+DrawSample = Callable[[Any, Any, Any], None]
 
 
 def draw_samples(
-    workload: Workload, split: Split, result: Evaluation, split_name: str
+    workload: Workload, clips: Clips, result: Evaluation, split_name: str
 ) -> Figure | None:
     """Return up to eight clips with what was said about them, half of them wrong where there are.
 
-    None where the data cannot be drawn (a user's own data set).
+    None where clips have no keypoints to draw.
     """
-    if split.show is None or not result.rows:
+    task = workload.task
+    chosen = choose_samples(task, result.rows)
+    pictures = [clips.picture(row.sample) for row in chosen]
+    points = [(each.clip_id, each.points) for each in pictures if each and each.points]
+    if not points:
         return None
-    chosen = choose_samples(split, result.rows)
-    columns = 2 if isinstance(split.scorer, CtcScorer) else 4  # sentences need room
+    columns = 2 if task.is_sequence else 4  # sentences need room
     rows = -(-len(chosen) // columns)
     figure = new_figure(_WIDTH, 3.1 * rows + 0.4)
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
-    for axes, row in zip(grid.flat, chosen, strict=False):
-        clip_id, points, mask = split.show(row[0])
-        draw_skeleton(axes, points, mask, workload.skeleton_name)
-        text, is_right = describe_sample(split, row, workload.class_names)
+    for axes, row, (clip_id, clip_points) in zip(grid.flat, chosen, points, strict=False):
+        draw_skeleton(axes, *clip_points, workload.skeleton_name)
+        text, is_right = describe_sample(task, row, workload.class_names), task.is_right(row)
         mark = "✓" if is_right else "✗"
         axes.set_title(f"{mark} {clip_id}\n{text}", fontsize=8, color=GOOD if is_right else BAD)
     figure.suptitle(f"{split_name}: ✓ right, ✗ wrong", fontsize=10)
@@ -77,9 +90,11 @@ def draw_skeleton(
             path = seen[:, part.start : part.stop]
             found = mask[:, part.start : part.stop].sum(1, keepdims=True)
             centre = np.divide(
-                np.nan_to_num(path).sum(1), found, out=np.full((len(path), 2), np.nan),
+                np.nan_to_num(path).sum(1),
+                found,
+                out=np.full((len(path), 2), np.nan),
                 where=found > 0,
-            )  # fmt: skip
+            )
             axes.plot(centre[:, 0], centre[:, 1], color=colour, alpha=0.35, linewidth=4)
     now = seen[frame]
     if skeleton_name:
@@ -104,10 +119,10 @@ def _busiest(mask: BoolArray) -> int:
     return int(best[np.argmin(np.abs(best - len(mask) / 2))])
 
 
-def choose_samples(split: Split, rows: list[Row]) -> list[Row]:
+def choose_samples(task: Task, rows: list[Row]) -> list[Row]:
     """Return up to eight rows, the wrong ones first, drawn the same every time."""
-    wrong = [row for row in rows if not describe_sample(split, row, ())[1]]
-    right = [row for row in rows if describe_sample(split, row, ())[1]]
+    wrong = [row for row in rows if not task.is_right(row)]
+    right = [row for row in rows if task.is_right(row)]
     rng = np.random.default_rng(0)
     for group in (wrong, right):
         rng.shuffle(group)
@@ -115,27 +130,62 @@ def choose_samples(split: Split, rows: list[Row]) -> list[Row]:
     return wrong[:num_wrong] + right[: _NUM_SAMPLES - num_wrong]
 
 
-def describe_sample(split: Split, row: Row, names: tuple[str, ...]) -> tuple[str, bool]:
-    """Return (what was said and what is true, whether they are the same)."""
-    index, value = row
-    scorer = split.scorer
-    if isinstance(scorer, CtcScorer):
-        head = scorer.head or "sequence"
-        said, true = list(value[head]), list(scorer.targets[index])
-        listed = [" ".join(names[i] for i in one) if names else "" for one in (said, true)]
-        listed = [text or "nothing" for text in listed]
-        return f"said {_cut(listed[0])}\ntrue {_cut(listed[1])}", said == true
-    if isinstance(scorer, ClassScorer):
-        label, chance = value
-        true_label = int(scorer.targets[index])
-        if not names:
-            return "", label == true_label
-        text = f"{names[label]} {chance:.0%}"
-        if label != true_label:
-            text += f", true {names[true_label]}"
-        return text, bool(label == true_label)
-    return "", True
+def describe_sample(task: Task, row: Row, names: tuple[str, ...]) -> str:
+    """Return what was said and, unless that is the same, what is true."""
+    words = task.describe(row, names)
+    if words.chance is None:
+        return f"said {_cut(words.said or 'nothing')}\ntrue {_cut(words.true or 'nothing')}"
+    text = f"{words.said} {words.chance:.0%}"
+    return text if task.is_right(row) else f"{text}, true {words.true}"
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= 75 else text[:74] + "…"
+
+
+def draw_user_samples(
+    draw: DrawSample, batch: Batch, output: Any, name: str, *, most: int = _NUM_SAMPLES
+) -> Figure:
+    """Return a figure of the first samples of a batch.
+
+    Args:
+        draw: `draw(axes, sample, output)`, called with matplotlib axes, a sample as the data set
+            gives it, and what the model said about it, tensors on the CPU.
+        batch: Samples.
+        output: What the model said about them.
+        name: Title.
+        most: Samples to draw.
+    """
+    count = len(batch)
+    shown = min(most, count)
+    rows = -(-shown // _COLUMNS)
+    figure = new_figure(2.7 * _COLUMNS, 2.7 * rows + 0.4)
+    grid = figure.subplots(rows, _COLUMNS, squeeze=False)
+    for axes in grid.flat:
+        axes.axis("off")
+    for row, axes in zip(range(shown), grid.flat, strict=False):
+        draw(axes, take_sample(batch.inputs, row, count), take_sample(output, row, count))
+    figure.suptitle(name, fontsize=10)
+    return figure
+
+
+@torch.no_grad()
+def draw_first_samples(trainer: Trainer) -> Figure | None:
+    """Return the first samples of the validation set with the trainer's weights, None of none."""
+    workload = trainer.workload
+    if workload.draw_sample is None:
+        return None
+    is_scored = workload.val is not None
+    split = workload.train if workload.val is None else workload.val
+    config = trainer.config.replace(workers=0, parallel="single", processes=1)
+    loader = open_loader(split, config, Runtime(), shuffle=not is_scored)
+    batch: Batch = next(loader.batches()).to(trainer.runtime.device)
+    model = workload.model.eval()
+    with trainer.runtime.autocast():
+        output = workload.task.call(model, batch)
+    return draw_user_samples(
+        workload.draw_sample,
+        batch,
+        as_float(output),
+        trainer.config.val_split if is_scored else "train",
+    )

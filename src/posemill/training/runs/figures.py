@@ -12,12 +12,10 @@ import numpy as np
 
 from posemill.records import IntArray
 from posemill.skeletons.palette import GREY, grade, part_colour
-from posemill.training.fitting.scoring import UserScorer
 from posemill.training.loop.evaluation import Evaluation
-from posemill.training.runs.run_folder import RunFolder
-from posemill.training.tasks.metrics import accuracy_per_class, confusion_matrix
-from posemill.training.tasks.scorers import ClassScorer
-from posemill.training.tasks.workload import Split, Workload
+from posemill.training.record.run_folder import RunFolder
+from posemill.training.tasks.metrics import accuracy_per_class
+from posemill.training.tasks.workload import Workload
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,29 +47,26 @@ def draw_training(
         results: Last evaluations by split; the last one (test, where there is one) is drawn.
         samples: Of a user's own data, drawn already.
     """
+    from posemill.training.runs.figure_films import draw_films, draw_looks
     from posemill.training.runs.figure_samples import draw_samples
 
     folder.figures.mkdir(exist_ok=True)
     pictures: dict[str, Figure | None] = {"curves": draw_curves(folder.read_metrics())}
     if results:
         name, result = list(results.items())[-1]
-        split = workload.tests.get(name, workload.val)
-        confusion = (
-            _confusion(split, result, len(workload.class_names)) if split is not None else None
-        )
+        clips = workload.tests.get(name, workload.val)
+        confusion = workload.task.confusion(result.rows, len(workload.class_names))
         if confusion is not None:
             names = workload.class_names
             if len(names) != len(confusion):  # a user's own classes without names
                 names = tuple(str(number) for number in range(len(confusion)))
             pictures["confusion"] = draw_confusion(confusion, names, name)
             pictures["per_class"] = draw_per_class(confusion, names, name)
-        if split is not None:
-            pictures["samples"] = draw_samples(workload, split, result, name)
-            if split.film is not None:
-                from posemill.training.runs.figure_films import draw_films, draw_looks
-
-                pictures["samples"] = draw_films(workload, split, result, name)
-                pictures["looks"] = draw_looks(workload, split, result, name)
+        if clips is not None:
+            pictures["samples"] = draw_samples(workload, clips, result, name) or draw_films(
+                workload, clips, result, name
+            )
+            pictures["looks"] = draw_looks(workload, clips, result, name)
     if samples is not None:
         pictures["samples"] = samples
     paths = []
@@ -127,8 +122,11 @@ def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
         loss.plot(at, known, "o-", ms=4, color=_VAL_COLOUR, label="dev")
     loss.set_title("loss")
     loss.legend(frameon=False)
-    names = [name for name in (evals[0] if evals else {}) if name not in
-             ("event", "step", "epoch", "loss")]  # fmt: skip
+    names = [
+        name
+        for name in (evals[0] if evals else {})
+        if name not in ("event", "step", "epoch", "loss")
+    ]
     for name in names:
         # The score that chooses may be that of a head: it lies broad and pale behind it.
         is_sum = any(other.startswith(f"{name}_") for other in names)
@@ -178,8 +176,15 @@ def draw_confusion(confusion: IntArray, names: Sequence[str], split: str) -> Fig
     if count <= 15:
         for row, column in zip(*np.nonzero(confusion), strict=True):
             share = confusion[row, column] / max(1, int(totals[row, 0]))
-            axes.text(column, row, str(confusion[row, column]), ha="center", va="center",
-                      fontsize=8, color="white" if share > 0.6 else "black")  # fmt: skip
+            axes.text(
+                column,
+                row,
+                str(confusion[row, column]),
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="white" if share > 0.6 else "black",
+            )
     right, total = int(confusion.diagonal().sum()), int(confusion.sum())
     axes.set_title(f"{split}: {right} of {total} right")
     axes.set_xlabel("predicted")
@@ -208,18 +213,6 @@ def draw_per_class(confusion: IntArray, names: Sequence[str], split: str) -> Fig
     axes.set_title(f"{split}: accuracy of each class{rest}")
     _plain(axes)
     return figure
-
-
-def _confusion(split: Split, result: Evaluation, num_classes: int) -> IntArray | None:
-    """Return the counts of true and predicted classes, None where nothing is classified."""
-    scorer = split.scorer
-    if isinstance(scorer, UserScorer):
-        return scorer.confusion(result.rows)
-    if not isinstance(scorer, ClassScorer):
-        return None
-    indices = np.asarray([index for index, _ in result.rows], np.int64)
-    predicted = np.asarray([value[0] for _, value in result.rows], np.int64)
-    return confusion_matrix(predicted, scorer.targets[indices], num_classes)
 
 
 def _short(name: str) -> str:

@@ -1,4 +1,4 @@
-"""A trained run put to use: scores of a split, predictions for new clips."""
+"""A trained run put to use: its model, scores of a split, predictions for new clips."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
+from posemill.errors import ConfigError, RunError
 from posemill.records import usual_split
 from posemill.terminal import warn_caller
+from posemill.training.config.kinds import OWN
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
-from posemill.training.launch.start import load_model
-from posemill.training.loop.distributed import World
 from posemill.training.loop.evaluation import evaluate_split
-from posemill.training.loop.precision import (
+from posemill.training.models.base import Model
+from posemill.training.precision import (
     Precision,
     bf16_made_ready,
     choose_device,
@@ -25,16 +27,15 @@ from posemill.training.loop.precision import (
     cpu_has_fast_bf16,
     precision_of_run,
 )
+from posemill.training.record.checkpoints import load_into
+from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.figure_predictions import PredictionPictures
-from posemill.training.runs.run_folder import RunFolder
-from posemill.training.tasks.building import describe_too_short, make_scored
-from posemill.training.tasks.ctc_decoding import decode_beam, decode_greedy
+from posemill.training.runtime import Runtime
+from posemill.training.tasks.building import build_from, describe_too_short
 from posemill.training.tasks.keypoint_kind import needed_skeleton
 from posemill.training.tasks.kinds import kind_of_identity
-from posemill.training.tasks.losses import build_loss
+from posemill.training.tasks.task import make_task
 from posemill.training.tasks.workload import Workload
-
-_TOP = 5
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,43 @@ class Prediction:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, for JSON."""
         return asdict(self)
+
+
+def load_model(
+    run: Path | str, *, model: nn.Module | None = None, checkpoint: str = "best"
+) -> nn.Module:
+    """Return the trained model of a run, on the CPU, ready to predict.
+
+    Args:
+        run: Folder that `train` or `fit` wrote.
+        model: For a run of `fit`: a model of the same class and sizes, which gets the weights.
+        checkpoint: `best` or `last`.
+    """
+    folder = RunFolder(run)
+    identity = folder.read_facts()["identity"]
+    is_own = identity.get("kind") == OWN
+    if is_own and model is None:
+        raise ConfigError(
+            f"{run} was trained by fit() with a model of your own ({identity.get('class')}): "
+            "build it and give it in Python, as model=… of load_model, evaluate or predict"
+        )
+    if not is_own and model is not None:
+        raise ConfigError(
+            f"{run} was trained by train() and says itself what its model is: leave model out"
+        )
+    saved = folder.checkpoints.load_weights(checkpoint)
+    if model is not None:
+        load_into(model, saved, where=str(folder.path))
+        return model.eval()
+    try:
+        built = build_from(identity)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise RunError(
+            f"{folder.path / 'run.json'} describes a model that cannot be built ({error!r}); put "
+            "it back from a copy, or train again"
+        ) from error
+    load_into(built, saved, identity=identity, where=str(folder.path))
+    return built.eval()
 
 
 def config_of(run: Path | str) -> TrainConfig:
@@ -114,15 +152,16 @@ def evaluate(
         labels: Their labels.
     """
     config, facts = config_of(run), RunFolder(run).read_facts()
-    model = load_model(run, checkpoint=checkpoint)
+    model = _load(run, config, checkpoint=checkpoint)
     if data and data != config.data.path:  # nothing of other clips was ever set aside
-        config = config.replace(data=data, dev_fraction=0.0, folds=0, fold=0, folds_by="",
-                                leave_out="")  # fmt: skip
+        config = config.replace(
+            data=data, dev_fraction=0.0, folds=0, fold=0, folds_by="", leave_out=""
+        )
     config = config.replace(labels=labels or config.labels)
     config = config.replace(workers=0, parallel="single", processes=1)
     split = usual_split(split)
     kind = kind_of_identity(facts["identity"])
-    clips = kind.load_sets(config, class_names=facts["class_names"], splits=[split])[split]
+    clips = kind.load(config, class_names=facts["class_names"], splits=[split])[split]
     is_training = split == config.data.training_split
     if sentence := describe_too_short(clips, split, is_training=is_training):
         warn_caller(sentence)
@@ -131,24 +170,18 @@ def evaluate(
     # As it was trained, so that the numbers are those of the training, where this device can.
     with bf16_made_ready(facts["precision"], chosen):
         precision = _precision_here(facts["precision"], chosen)
-        scored = make_scored(config.replace(precision=precision.name), clips, kind, head=head)
+        of_run = config.replace(precision=precision.name)
+        scored = kind.open(of_run, clips, is_training=False)
         workload = Workload(
             model=model.to(chosen),
             train=scored,
             val=None,
-            forward=kind.make_forward(config),
-            loss=build_loss(
-                config.task, label_smoothing=config.label_smoothing, **config.loss_options
-            ),
+            task=make_task(config, head=head),
             identity=facts["identity"],
         )
+        runtime = Runtime(device=chosen, precision=precision)
         result = evaluate_split(
-            workload,
-            scored,
-            EpochLoader(scored, config, World(), shuffle=False),
-            device=chosen,
-            precision=precision,
-            world=World(),
+            workload, EpochLoader(scored, config, runtime, shuffle=False), runtime
         )
     scores = {name: value for name, value in result.scores.items() if name != "loss"}
     return {
@@ -196,42 +229,23 @@ def predict(
     """
     config, facts = config_of(run), RunFolder(run).read_facts()
     chosen = choose_device(device)
-    model = load_model(run).to(chosen)
+    model = _load(run, config).to(chosen)
     identity, names = facts["identity"], facts["class_names"]
     kind = kind_of_identity(identity)
-    forward = kind.make_forward(config)
-    head = head_of(run)
+    task = make_task(config, head=head_of(run))
     for clip in kind.new_clips(config.replace(out=str(run)), identity, clips):
         with torch.no_grad():
-            output = forward(model, clip.batch.to(chosen))
-        if config.task == "ctc":
-            said = _read_glosses(clip.clip_id, output, names, (head, config))
-        else:
-            said = _read_class(clip.clip_id, output, names)
+            output = task.call(model, clip.batch.to(chosen))
+        answer = task.answer(output, names)
+        said = Prediction(clip.picture.clip_id, answer.label, answer.probability, list(answer.top))
         if pictures is not None:
-            pictures.draw(clip, said.title(), facts.get("skeleton_name"))
+            pictures.draw(clip.picture, said.title(), facts.get("skeleton_name"))
         yield said
 
 
-def _read_class(clip_id: str, output: Any, names: list[str]) -> Prediction:
-    chances = output.float().softmax(-1)[0].cpu()
-    best = chances.topk(min(_TOP, len(names)))
-    top = [
-        (names[index], round(value, 6))
-        for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    ]
-    return Prediction(clip_id, top[0][0], top[0][1], top)
-
-
-def _read_glosses(
-    clip_id: str, output: Any, names: list[str], how: tuple[str, TrainConfig]
-) -> Prediction:
-    head, config = how
-    logits = output.conv_logits if head == "conv" else output.logits
-    steps = int(output.lengths[0])
-    log_probs = logits[0, :steps].float().log_softmax(-1).cpu().numpy()
-    if config.ctc_decoder == "beam":
-        found = decode_beam(log_probs, config.beam_width)
-    else:
-        found = decode_greedy(log_probs)
-    return Prediction(clip_id, " ".join(names[index] for index in found))
+def _load(run: Path | str, config: TrainConfig, *, checkpoint: str = "best") -> nn.Module:
+    """Return the model of a run as it is evaluated."""
+    model = load_model(run, checkpoint=checkpoint)
+    if isinstance(model, Model):
+        model.eval_scales = tuple(config.output.eval_scales)
+    return model

@@ -1,15 +1,17 @@
-"""`predictions.csv`: what a training said at its end of each clip, beside what is true."""
+"""`predictions.csv` and `samples.csv`: what a training said of each clip at its end."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from posemill.files import atomic_path
+from posemill.training.data.clips import Clips
 from posemill.training.loop.evaluation import Evaluation
-from posemill.training.tasks.scorers import ClassScorer, CtcScorer
-from posemill.training.tasks.workload import Row, Split, Workload
+from posemill.training.tasks.task import Row
+from posemill.training.tasks.workload import Workload
 
 COLUMNS = ("split", "clip_id", "label", "predicted", "score")
 
@@ -19,30 +21,33 @@ def write_predictions(path: Path, workload: Workload, results: Mapping[str, Eval
     rows = [
         (name, *row)
         for name, result in results.items()
-        if (split := workload.tests.get(name, workload.val)) is not None
-        for row in _rows(split, result.rows, workload.class_names)
+        if (clips := workload.tests.get(name, workload.val)) is not None
+        for row in _rows(clips, result.rows, workload)
     ]
-    if not rows:
-        return
+    if rows:
+        _write_rows(path, [COLUMNS, *rows])
+
+
+def write_samples(path: Path, workload: Workload, results: Mapping[str, Evaluation]) -> None:
+    """Write the metrics of `fit` that have a value for each sample of the first split."""
+    first = next(iter(results.values()), None)
+    rows = workload.task.sample_values(first.rows) if first else []
+    if rows:
+        _write_rows(path, [list(rows[0]), *(row.values() for row in rows)])
+
+
+def _write_rows(path: Path, rows: Iterable[Iterable[Any]]) -> None:
     with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        writer.writerows(rows)
+        csv.writer(file).writerows(rows)
 
 
 def _rows(
-    split: Split, rows: Sequence[Row], names: Sequence[str]
+    clips: Clips, rows: Sequence[Row], workload: Workload
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yield id, true label, predicted label and its probability (empty for sequences)."""
-    scorer = split.scorer
-    if not split.names:
+    if not clips.keys:
         return
-    for index, value in rows:
-        clip_id = split.names[index]
-        if isinstance(scorer, ClassScorer):
-            label, chance = value
-            yield clip_id, names[int(scorer.targets[index])], names[label], f"{chance:.4f}"
-        elif isinstance(scorer, CtcScorer):
-            said = value[scorer.head or next(iter(value))]
-            true = " ".join(names[each] for each in scorer.targets[index])
-            yield clip_id, true, " ".join(names[each] for each in said), ""
+    for row in rows:
+        words = workload.task.describe(row, workload.class_names)
+        chance = "" if words.chance is None else f"{words.chance:.4f}"
+        yield clips.keys[row.sample][1], words.true, words.said, chance

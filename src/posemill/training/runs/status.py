@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import socket
 import time
@@ -11,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from posemill.errors import ConfigError, RunError
-from posemill.files import check_own_parts, open_plain, parse_json
+from posemill.errors import ConfigError
+from posemill.files import check_own_parts
 from posemill.machine.gpus import Gpu, as_rows, with_workers
 from posemill.machine.live_files import last_lines, read_live
 from posemill.terminal import duration
-from posemill.training.runs.live import FILES, FOLDERS, LOG_NAME, is_held
+from posemill.training.config.kinds import OWN
+from posemill.training.record.live import FILES, FOLDERS, LOG_NAME, is_held, read_object
 
 _LIVE_FOR_SECONDS = 60.0  # a step, or a checkpoint on a slow disk, may take long
 _LAST_LINES = 5
@@ -128,20 +128,25 @@ def read_train_status(folder: Path) -> TrainStatus:
     is_here = live.get("host") == socket.gethostname()
     checkpoint = read_object(folder / "checkpoints" / "last.json")
     return TrainStatus(
-        folder, state,
-        pid=_number(live, "pid", int), host=_word(live, "host"),
+        folder,
+        state,
+        pid=_number(live, "pid", int),
+        host=_word(live, "host"),
         started_at=_word(live, "started_at"),
-        epoch=_number(live, "epoch", int), epochs=_number(live, "epochs", int),
-        step=end if step is None else step, total_steps=_number(live, "total_steps", int),
+        epoch=_number(live, "epoch", int),
+        epochs=_number(live, "epochs", int),
+        step=end if step is None else step,
+        total_steps=_number(live, "total_steps", int),
         samples_per_second=_number(live, "samples_per_second") if state != "stopped" else None,
         seconds_left=_number(live, "seconds_left") if is_fresh else None,
-        chosen_by=_word(live, "chosen_by"), best=_number(live, "best"),
+        chosen_by=_word(live, "chosen_by"),
+        best=_number(live, "best"),
         best_step=_number(live, "best_step", int),
         checkpoint_step=_number(checkpoint, "step", int),
         scores=_scores(summary) if state == "finished" else {},
         last_lines=tuple(last_lines(folder / LOG_NAME, _LAST_LINES)),
         gpus=tuple(with_workers(live.get("workers_on")) if running and is_here else ()),
-    )  # fmt: skip
+    )
 
 
 def resume_command(folder: Path) -> str:
@@ -164,39 +169,11 @@ def resume_command(folder: Path) -> str:
 
 def _is_of_fit(folder: Path) -> bool:
     identity = read_object(folder / "run.json").get("identity")
-    return isinstance(identity, dict) and "model" not in identity
+    return isinstance(identity, dict) and identity.get("kind") == OWN
 
 
 def _of(total: int | None) -> str:
     return "" if total is None else f"/{total}"
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file, nothing where there is none."""
-    try:
-        with os.fdopen(open_plain(path), "rb") as handle:
-            found = parse_json(handle.read())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
-    return found if isinstance(found, dict) else {}
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of `metrics.jsonl`; a last line cut by a kill is left out."""
-    path = folder / "metrics.jsonl"
-    if not path.is_file():
-        return []
-    with os.fdopen(open_plain(path), "rb") as handle:
-        lines = handle.read().splitlines(keepends=True)
-    try:
-        rows = [parse_json(line) for line in lines if line.endswith(b"\n")]
-    except ValueError as error:
-        raise RunError(f"{path} holds lines that are not JSON: {error}") from error
-    if not all(isinstance(row, dict) and isinstance(row.get("step"), int) for row in rows):
-        raise RunError(f"{path} holds lines that are not of a training: no step")
-    return rows
 
 
 def _number(values: Mapping[str, Any], name: str, kind: type = float) -> Any:

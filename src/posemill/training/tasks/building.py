@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -13,18 +12,19 @@ from torch import nn
 from posemill.errors import ConfigError, TrainingError
 from posemill.records import sort_splits, usual_split
 from posemill.training.config.data_settings import DEV_SHARE
-from posemill.training.config.kinds import KEYPOINTS, kind_of
+from posemill.training.config.kinds import KEYPOINTS
+from posemill.training.config.resolve import with_data_kind
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.config.unused import refuse_other_kind
+from posemill.training.data.clips import Clips
 from posemill.training.data.leaks import describe_near_clips, describe_shared_groups
 from posemill.training.data.readers import refuse_missing
 from posemill.training.models.base import Model
-from posemill.training.tasks.kinds import ClipSet, Kind, find_kind, kind_of_identity
-from posemill.training.tasks.losses import build_loss
-from posemill.training.tasks.scorers import ClassScorer, CtcScorer
-from posemill.training.tasks.workload import Scorer, Split, Workload
+from posemill.training.tasks.kinds import Kind, find_kind, kind_of_identity
+from posemill.training.tasks.task import make_task
+from posemill.training.tasks.workload import Workload
 
-Sets = Mapping[str, ClipSet]
+Sets = Mapping[str, Clips]
 
 
 def build_workload(config: TrainConfig) -> Workload:
@@ -34,46 +34,47 @@ def build_workload(config: TrainConfig) -> Workload:
             "data: expected the folder `posemill prepare` or `posemill frames` wrote, an npz, or a "
             "list of videos; got none"
         )
-    kind = find_kind(kind_of(config.data.path))
+    config = with_data_kind(config)
+    kind = find_kind(config.data.kind)
     if kind.name == KEYPOINTS:  # or a path with a slip of the pen
         refuse_missing(config.data.path)
     refuse_other_kind(config, kind.name)
-    sets = kind.load_sets(config)
+    sets = kind.load(config)
     train: Any = _pick(sets, "train_split", config)
     identity = kind.identity(config, train)
     torch.manual_seed(config.seed)
     model = kind.build(identity)
     if isinstance(model, Model):
         model.load_pretrained()
+        model.eval_scales = tuple(config.output.eval_scales)
     val = _find_scored(sets, "val_split", config, kind)
     test = _find_scored(sets, "test_split", config, kind)
     return Workload(
         model=model,
-        train=kind.make_split(config, train, is_training=True),
+        train=kind.open(config, train, is_training=True),
         val=val,
-        forward=kind.make_forward(config),
-        loss=build_loss(config.task, label_smoothing=config.label_smoothing, **config.loss_options),
+        task=make_task(config),
         identity=identity,
         tests={config.test_split: test} if test else {},
         class_names=train.class_names,
         skeleton_name=identity.get("skeleton_name"),
         recipe=kind.recipe(config),
         notes=(*_notes_of(sets, val, config), *kind.notes(config, sets)),
-        find_leaks=partial(_find_leaks, config, kind, _scored_sets(sets, train, config)),
+        find_leaks=partial(_find_leaks, config, _scored_sets(sets, train, config)),
         decided={**_decided_share(sets, config), **kind.decided(config, train)},
     )
 
 
-def _scored_sets(sets: Sets, train: ClipSet, config: TrainConfig) -> Sets:
+def _scored_sets(sets: Sets, train: Clips, config: TrainConfig) -> Sets:
     """The training clips, and those of the splits that this training scores."""
     names = [usual_split(name) for name in (config.val_split, config.test_split)]
     return {"train": train, **{name: sets[name] for name in names if name in sets}}
 
 
-def _find_leaks(config: TrainConfig, kind: Kind, sets: Sets) -> list[str]:
+def _find_leaks(config: TrainConfig, sets: Sets) -> list[str]:
     found = list(describe_shared_groups(sets))
     if config.unit == "clip":  # single frames of one clip are alike, which is said already
-        found += describe_near_clips(sets, partial(kind.features, config))
+        found += describe_near_clips(sets)
     return found
 
 
@@ -83,17 +84,16 @@ def _decided_share(sets: Sets, config: TrainConfig) -> dict[str, tuple[Any, str]
     return {}
 
 
-def _notes_of(sets: Sets, val: Split | None, config: TrainConfig) -> Iterator[str]:
+def _notes_of(sets: Sets, val: Clips | None, config: TrainConfig) -> Iterator[str]:
     """Yield what a user should know of the splits before the training begins."""
     dev = sets.get("dev")
     if dev is not None and dev.is_share and config.dev_fraction is None:
+        both = "; frames of one clip may be on both sides" if config.unit == "frame" else ""
         total = len(dev) + len(sets[config.data.training_split])
         yield (
             f"no dev split in {config.data.path}: {len(dev)} of {total} training clips are set "
             f"aside for it (share {DEV_SHARE}, split_seed {config.split_seed}); --dev-fraction "
-            "sets the share, 0 keeps them all"
-            + "; frames of one clip may be on both sides"
-            * (config.unit == "frame")
+            f"sets the share, 0 keeps them all{both}"
         )
     if val is None:
         yield "no dev split: nothing is scored during the training, and the last weights count"
@@ -103,7 +103,7 @@ def _notes_of(sets: Sets, val: Split | None, config: TrainConfig) -> Iterator[st
             yield sentence
 
 
-def describe_too_short(clips: ClipSet, split: str, *, is_training: bool) -> str:
+def describe_too_short(clips: Clips, split: str, *, is_training: bool) -> str:
     """Return what is to be said of clips too short for their glosses; empty where none is."""
     if not clips.num_too_short:
         return ""
@@ -116,27 +116,12 @@ def describe_too_short(clips: ClipSet, split: str, *, is_training: bool) -> str:
     )
 
 
-def _find_scored(sets: Sets, field: str, config: TrainConfig, kind: Kind) -> Split | None:
+def _find_scored(sets: Sets, field: str, config: TrainConfig, kind: Kind) -> Clips | None:
     """Return a split to be scored; None where it is empty or the usual one and not there."""
     name = getattr(config.data, field)
     if not name or (name == FIELDS[field].default and name not in sets):
         return None
-    return make_scored(config, _pick(sets, field, config), kind)
-
-
-def make_scored(config: TrainConfig, clips: ClipSet, kind: Kind, *, head: str = "") -> Split:
-    """Return the batches of a set with their scorer."""
-    split = kind.make_split(config, clips, is_training=False)
-    scorer = make_scorer(config, clips, head=head)
-    return dataclasses.replace(split, scorer=scorer, names=clips.clip_ids)
-
-
-def make_scorer(config: TrainConfig, split: ClipSet, *, head: str = "") -> Scorer:
-    """Return the scorer of a split; glosses are decoded greedily until a head is chosen."""
-    if config.task == "ctc":
-        decoder = config.ctc_decoder if head else "greedy"
-        return CtcScorer(split.targets, head=head, decoder=decoder, beam_width=config.beam_width)
-    return ClassScorer([int(target) for target in split.targets])
+    return kind.open(config, _pick(sets, field, config), is_training=False)
 
 
 def build_from(identity: Mapping[str, Any]) -> nn.Module:
@@ -144,7 +129,7 @@ def build_from(identity: Mapping[str, Any]) -> nn.Module:
     return kind_of_identity(identity).build(identity)
 
 
-def _pick(sets: Sets, field: str, config: TrainConfig) -> ClipSet:
+def _pick(sets: Sets, field: str, config: TrainConfig) -> Clips:
     name = getattr(config.data, field)
     if usual_split(name) not in sets:
         raise TrainingError(

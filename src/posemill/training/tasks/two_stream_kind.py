@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from torch import nn
-from torch.utils.data import Dataset
 
 from posemill.errors import ConfigError, TrainingError
 from posemill.records import FloatArray, IntArray
@@ -18,103 +16,61 @@ from posemill.terminal import counted
 from posemill.training.config.kinds import paths_of_streams
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Batch, Draw
-from posemill.training.data.datasets import ClipKey, KeypointSet, read_unlabelled
-from posemill.training.data.labels import Groups, LabelledClip
+from posemill.training.data.clips import ClipKey, Clips, Picture
+from posemill.training.data.keypoint_clips import KeypointClips, read_unlabelled
+from posemill.training.data.labels import LabelledClip
 from posemill.training.models import build_two_streams
 from posemill.training.models.keypoints.base import ModelShape
 from posemill.training.models.video.base import VideoShape
 from posemill.training.tasks.keypoint_kind import KeypointKind
-from posemill.training.tasks.kinds import NewClip
+from posemill.training.tasks.kinds import Kind, NewClip
 from posemill.training.tasks.video_kind import VideoKind
-from posemill.training.tasks.workload import Forward, Split
-from posemill.training.video.batches import ForwardVideo
-from posemill.training.video.sets import VideoSet
+from posemill.training.video.pixel_clips import PixelClips
 
 
-@dataclass(frozen=True, eq=False)
-class JoinedSet:
-    """The clips of one split that are in both streams, in the same order.
+class TwoStreamClips(Clips):
+    """The clips of one split that are in both streams, in the same order; see `Clips`.
 
     Args:
-        video: Gives labels and splits.
-        keypoints: Of the same clips.
+        keypoints: Of the clips.
+        pixels: Gives labels and splits. What cannot be read of it is left out.
     """
 
-    video: VideoSet
-    keypoints: KeypointSet
-
-    def __len__(self) -> int:
-        return len(self.video)
-
-    @property
-    def targets(self) -> tuple[int | IntArray, ...]:
-        """Class of each clip."""
-        return self.video.targets
+    def __init__(self, keypoints: KeypointClips, pixels: PixelClips) -> None:
+        self.keypoints, self.pixels = keypoints, pixels
+        # Of video; of keypoints where all videos have as many.
+        self.lengths = pixels.lengths if np.ptp(pixels.lengths) else keypoints.lengths
+        self.targets, self.class_names, self.keys = pixels.targets, pixels.class_names, pixels.keys
+        self.groups, self.is_share = pixels.groups, pixels.is_share
 
     @property
-    def clip_ids(self) -> tuple[str, ...]:
-        """One per clip."""
-        return self.video.clip_ids
+    def shape(self) -> Mapping[str, Any]:
+        """The sizes of both."""
+        return {**self.keypoints.shape, **self.pixels.shape}
 
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Name of each class."""
-        return self.video.class_names
+    def select(self, indices: Sequence[int] | IntArray) -> TwoStreamClips:
+        """Return these clips only."""
+        return TwoStreamClips(self.keypoints.select(indices), self.pixels.select(indices))
 
-    @property
-    def lengths(self) -> IntArray:
-        """`(N,)`: frames of each clip, of video; of keypoints where all videos have as many."""
-        lengths = self.video.lengths
-        return lengths if np.ptp(lengths) else self.keypoints.lengths
+    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
+        """Return the batch of these draws; what video leaves out is left out."""
+        video = self.pixels.__getitems__(draws)
+        there = set(video.indices.tolist())
+        keypoints = self.keypoints.__getitems__([draw for draw in draws if draw.clip in there])
+        return join_batches(keypoints, video)
 
-    @property
-    def is_share(self) -> bool:
-        """Whether these clips were set aside out of the training clips."""
-        return self.video.is_share
+    def picture(self, index: int) -> Picture | None:
+        """Return the frames of a clip."""
+        return self.pixels.picture(index)
 
-    @property
-    def groups(self) -> Groups:
-        """Whose each clip is."""
-        return self.video.groups
-
-    num_too_short = 0
+    def features(self, indices: IntArray) -> FloatArray:
+        """Return what the keypoints of some clips are like; nothing is decoded for it."""
+        return self.keypoints.features(indices)
 
 
 def join_batches(keypoints: Batch, video: Batch) -> Batch:
     """Return the batch of both streams, of the same clips."""
     return dataclasses.replace(video, inputs=(keypoints.inputs, video.inputs))
-
-
-class TwoStreamBatches(Dataset[Batch]):
-    """Makes a batch of both streams from a list of draws; what video leaves out is left out."""
-
-    def __init__(self, keypoints: Any, video: Any) -> None:
-        self.keypoints, self.video = keypoints, video
-
-    def __len__(self) -> int:
-        return len(self.video)
-
-    def __getitem__(self, draw: Any) -> Batch:
-        return self.__getitems__([draw])
-
-    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
-        """Return the batch of these draws."""
-        video = self.video.__getitems__(draws)
-        there = set(video.indices.tolist())
-        keypoints = self.keypoints.__getitems__([draw for draw in draws if draw.clip in there])
-        return join_batches(keypoints, video)
-
-
-class ForwardTwoStreams:
-    """Calls a model of two streams on a batch."""
-
-    def __init__(self) -> None:
-        self._video = ForwardVideo()
-
-    def __call__(self, model: nn.Module, batch: Batch) -> Any:
-        """Return the model's output."""
-        keypoints, (frames, view, lengths) = batch.inputs
-        return model(keypoints, (self._video.frames_of(frames, view), lengths))
 
 
 def match_clips(videos: Sequence[ClipKey], keypoints: Sequence[ClipKey]) -> dict[ClipKey, int]:
@@ -136,8 +92,8 @@ def match_clips(videos: Sequence[ClipKey], keypoints: Sequence[ClipKey]) -> dict
     return matches
 
 
-class TwoStreamKind:
-    """A prepared run and videos; see `Kind`."""
+class TwoStreamKind(Kind):
+    """A prepared run and videos."""
 
     name = "two_streams"
 
@@ -149,14 +105,14 @@ class TwoStreamKind:
         """Return every clip of the videos with its label, split and group."""
         return self._video.read_rows(self._of_video(config))
 
-    def load_sets(
+    def load(
         self,
         config: TrainConfig,
         *,
         class_names: Sequence[str] | None = None,
         splits: Sequence[str] | None = None,
-    ) -> Mapping[str, JoinedSet]:
-        """Return the sets by split, as the list of videos divides them."""
+    ) -> Mapping[str, TwoStreamClips]:
+        """Return the clips by split, as the list of videos divides them."""
         if config.task != "classify":
             raise ConfigError(
                 f"two streams give one answer a clip: task {config.task} needs one for every "
@@ -164,7 +120,7 @@ class TwoStreamKind:
             )
         points_path, videos_path = paths_of_streams(config.data.path)
         store, keys, skeleton = read_unlabelled(self._of_keypoints(config).data)
-        sets = self._video.load_sets(self._of_video(config), class_names=class_names, splits=splits)
+        sets = self._video.load(self._of_video(config), class_names=class_names, splits=splits)
         rows = match_clips([place.key for place in self._video.index.clips], keys)
         seen = [place for clips in sets.values() for place in clips.places]
         joint = {rows[place.key] for place in seen if place.key in rows}
@@ -187,22 +143,25 @@ class TwoStreamKind:
                 continue
             video = clips.select(kept)
             chosen = np.asarray([rows[place.key] for place in video.places], np.int64)
-            joined[split] = JoinedSet(
-                video,
-                KeypointSet(
-                    store, chosen, video.targets, video.clip_ids, video.class_names, skeleton,
-                    config.task,
-                ),
-            )  # fmt: skip
+            keypoints = KeypointClips(
+                store,
+                chosen,
+                video.targets,
+                video.keys,
+                video.class_names,
+                skeleton,
+                config.task,
+            )
+            joined[split] = TwoStreamClips(keypoints, video)
         return joined
 
-    def make_split(self, config: TrainConfig, clips: JoinedSet, *, is_training: bool) -> Split:
-        """Return the batches of a set; a clip whose video cannot be read is left out."""
+    def open(self, config: TrainConfig, clips: TwoStreamClips, *, is_training: bool) -> Clips:
+        """Return clips that give batches; one whose video cannot be read is left out."""
         of_points, of_video = self._of_keypoints(config), self._of_video(config)
-        points = self._keypoints.make_split(of_points, clips.keypoints, is_training=is_training)
-        video = self._video.make_split(of_video, clips.video, is_training=is_training)
-        batches = TwoStreamBatches(points.batches, video.batches)
-        return Split(batches, clips.lengths, show=points.show, film=video.film)
+        return TwoStreamClips(
+            self._keypoints.open(of_points, clips.keypoints, is_training=is_training),
+            self._video.open(of_video, clips.pixels, is_training=is_training),
+        )
 
     def _of_keypoints(self, config: TrainConfig) -> TrainConfig:
         path, _ = paths_of_streams(config.data.path)
@@ -222,20 +181,6 @@ class TwoStreamKind:
             video_on_error=rule,  # another clip's video would stand beside the keypoints of this
         )
 
-    def identity(self, config: TrainConfig, train: JoinedSet) -> dict[str, Any]:
-        """Return all that `build` needs."""
-        return {
-            "kind": "two_streams",
-            "model": config.model.name,
-            "options": dict(config.model.options),
-            "task": config.task,
-            "num_classes": len(train.class_names),
-            "num_frames": train.video.sampling.num_frames or 0,
-            "num_points": train.keypoints.num_points,
-            "num_dims": train.keypoints.num_dims,
-            "skeleton_name": train.keypoints.skeleton_name,
-        }
-
     def build(self, identity: Mapping[str, Any]) -> nn.Module:
         """Return a new model; nothing is fetched for it."""
         classes, task = identity["num_classes"], identity["task"]
@@ -245,19 +190,15 @@ class TwoStreamKind:
         video = VideoShape(classes, task, identity["num_frames"])
         return build_two_streams(identity["model"], points, video, **identity["options"])
 
-    def make_forward(self, config: TrainConfig) -> Forward:
-        """Return what calls a model on a batch."""
-        return ForwardTwoStreams()
-
     def recipe(self, config: TrainConfig) -> Mapping[str, Any]:
         """Return how `posemill prepare` made the keypoints."""
         return self._keypoints.recipe(self._of_keypoints(config))
 
-    def decided(self, config: TrainConfig, train: JoinedSet) -> Mapping[str, tuple[Any, str]]:
+    def decided(self, config: TrainConfig, train: TwoStreamClips) -> Mapping[str, tuple[Any, str]]:
         """Return what was left open of the keypoints."""
         return self._keypoints.decided(self._of_keypoints(config), train.keypoints)
 
-    def notes(self, config: TrainConfig, sets: Mapping[str, JoinedSet]) -> Iterator[str]:
+    def notes(self, config: TrainConfig, sets: Mapping[str, TwoStreamClips]) -> Iterator[str]:
         """Yield the clips that one of the streams does not have, and what there is of video."""
         for path, alone in self._alone.items():
             if alone:
@@ -265,12 +206,8 @@ class TwoStreamKind:
                     f"{counted(len(alone), 'clips are')} not in {path} and left out, the first is "
                     f"{min(alone)!r}"
                 )
-        videos = {split: clips.video for split, clips in sets.items()}
+        videos = {split: clips.pixels for split, clips in sets.items()}
         yield from self._video.notes(self._of_video(config), videos)
-
-    def features(self, config: TrainConfig, clips: JoinedSet, indices: IntArray) -> FloatArray:
-        """Return what the keypoints of some clips are like; nothing is decoded for it."""
-        return self._keypoints.features(config, clips.keypoints, indices)
 
     def new_clips(
         self, config: TrainConfig, identity: Mapping[str, Any], clips: Any
@@ -281,4 +218,4 @@ class TwoStreamKind:
             (points,) = self._keypoints.new_clips(of_points, identity, [pose])
             for video in self._video.new_clips(of_video, identity, [path]):
                 batch = join_batches(points.batch, video.batch)
-                yield NewClip(pose.clip_id, batch, frames=video.frames)
+                yield NewClip(video.picture._replace(clip_id=pose.clip_id), batch)

@@ -5,44 +5,36 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from posemill.decoders.choice import USUAL
 from posemill.decoders.opening import PICTURE_SUFFIXES, suffix_of
 from posemill.decoders.sampling import Sampling
 from posemill.errors import ConfigError, DecodeError, SourceError
-from posemill.records import FloatArray, IntArray
 from posemill.terminal import counted, warn_caller
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.batches import Draw
+from posemill.training.data.clips import Picture
 from posemill.training.data.labels import LabelledClip
-from posemill.training.loop.precision import choose_device
 from posemill.training.models import build_video_model, time_stride_of
 from posemill.training.models.video.base import Backbone, VideoModel
-from posemill.training.multigrid.video import reshape_video
-from posemill.training.tasks.kinds import NewClip
-from posemill.training.tasks.workload import Forward, Split
-from posemill.training.video.augment import ClipAugment
-from posemill.training.video.batches import ForwardVideo, VideoBatches, make_batch
-from posemill.training.video.features import FeatureBatches, compute_features
+from posemill.training.precision import choose_device, choose_precision
+from posemill.training.runtime import Runtime
+from posemill.training.tasks.features import FeatureClips, compute_features
+from posemill.training.tasks.kinds import Kind, NewClip
 from posemill.training.video.index import ClipPlace, Index, read_index
-from posemill.training.video.reading import ClipReader, FrameSize
-from posemill.training.video.sets import VideoSet, load_video_sets, read_labelled
+from posemill.training.video.pixel_clips import (
+    PixelClips,
+    load_videos,
+    make_batch,
+    read_labelled,
+)
+from posemill.training.video.transform import ClipAugment
 from posemill.training.video.video_clips import VideoClips
 
-_FIRST_FRAME = Sampling("stride", 1 << 30)
-_THUMBNAIL_SIDE = 16
-_THUMBNAIL = FrameSize((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), "stretch")
 
-
-class VideoKind:
-    """Clips of pixels; see `Kind`."""
+class VideoKind(Kind):
+    """Clips of pixels."""
 
     name = "video"
 
@@ -53,17 +45,17 @@ class VideoKind:
         """Return every clip with its label, split and group."""
         return read_labelled(config.data)[1]
 
-    def load_sets(
+    def load(
         self,
         config: TrainConfig,
         *,
         class_names: Sequence[str] | None = None,
         splits: Sequence[str] | None = None,
-    ) -> Mapping[str, VideoSet]:
-        """Return the sets by split; with `video_on_error = "raise"` all clips must be there."""
+    ) -> Mapping[str, PixelClips]:
+        """Return the clips by split; with `video_on_error = "raise"` all clips must be there."""
         model = config.model
         stride = time_stride_of(model.name, **model.options) if config.task == "ctc" else 1
-        sets, self.index = load_video_sets(
+        sets, self.index = load_videos(
             config.data, Sampling.parse(config.video.sampling), class_names=class_names,
             splits=splits, time_stride=stride,
         )  # fmt: skip
@@ -74,43 +66,34 @@ class VideoKind:
             )
         return sets
 
-    def make_split(self, config: TrainConfig, clips: VideoSet, *, is_training: bool) -> Split:
-        """Return the batches of a set; training clips are drawn from and augmented."""
+    def open(self, config: TrainConfig, clips: PixelClips, *, is_training: bool) -> PixelClips:
+        """Return clips that give batches; those of the training are drawn from and augmented."""
         augment = make_augment(config) if is_training else None
         rule = config.video.on_error
         if not is_training and rule == "replace":
             rule = "drop"  # a clip that stands for another would be scored twice
         # Computed once, draws serve trainings of every seed.
         seed = 0 if config.video.precompute else config.seed
-        data = open_clips(
+        reader = open_videos(
             config, clips.places, is_training=is_training, augment=augment, on_error=rule, seed=seed
         )
-        film = None if is_training else partial(_film, data)
-        if config.video.precompute:
-            views = config.video.precompute if is_training else 1
-            store = compute_features(
-                data,
-                self._frozen_backbone(config, clips),
-                num_views=views,
-                device=choose_device(config.device),
-                precision=config.precision,
-                # Features are small: only who says so has them made anew.
-                cache=config.cache if "cache" in config.given else "mmap",
-                folder=Path(config.data.cache_folder) if config.data.cache_folder else None,
-            )
-            return Split(FeatureBatches(store, views, clips.targets), clips.lengths, film=film)
-        targets = clips.target_of_label
-        made = Split(VideoBatches(data, targets), clips.lengths, film=film)
-        if is_training and config.task == "classify":  # glosses need their frames
-            made.reshape = reshape_video(
-                made,
-                data,
-                lambda other: VideoBatches(other, targets),
-                least_size=int(FIELDS["video_size"].meta["least"]),
-            )
-        return made
+        opened = clips.opened(reader, least_size=int(FIELDS["video_size"].meta["least"]))
+        if not config.video.precompute:
+            return opened
+        views = config.video.precompute if is_training else 1
+        store = compute_features(
+            reader,
+            self._frozen_backbone(config, clips),
+            num_views=views,
+            runtime=_runtime_of(config),
+            # Features are small: only who says so has them made anew.
+            cache=config.cache if "cache" in config.given else "mmap",
+            folder=Path(config.data.cache_folder) if config.data.cache_folder else None,
+        )
+        known = {field.name: getattr(opened, field.name) for field in dataclasses.fields(opened)}
+        return FeatureClips(**known, store=store, num_views=views)
 
-    def _frozen_backbone(self, config: TrainConfig, clips: VideoSet) -> Backbone:
+    def _frozen_backbone(self, config: TrainConfig, clips: PixelClips) -> Backbone:
         """Return the network whose features are computed once."""
         model = self.build(self.identity(config, clips))
         if model.frozen_backbone is None:
@@ -126,17 +109,6 @@ class VideoKind:
         model.load_pretrained()
         return model.frozen_backbone
 
-    def identity(self, config: TrainConfig, train: VideoSet) -> dict[str, Any]:
-        """Return all that `build` needs."""
-        return {
-            "kind": "video",
-            "model": config.model.name,
-            "options": dict(config.model.options),
-            "task": config.task,
-            "num_classes": len(train.class_names),
-            "num_frames": train.sampling.num_frames or 0,
-        }
-
     def build(self, identity: Mapping[str, Any]) -> VideoModel:
         """Return a new model; nothing is fetched for it."""
         return build_video_model(
@@ -148,19 +120,7 @@ class VideoKind:
             **identity["options"],
         )
 
-    def make_forward(self, config: TrainConfig) -> Forward:
-        """Return what calls a model on a batch."""
-        return ForwardVideo(config.output.eval_scales)
-
-    def recipe(self, config: TrainConfig) -> Mapping[str, Any]:
-        """Return nothing: all that is done to a clip is in the settings."""
-        return {}
-
-    def decided(self, config: TrainConfig, train: VideoSet) -> Mapping[str, tuple[Any, str]]:
-        """Return nothing: no setting of video is left open."""
-        return {}
-
-    def notes(self, config: TrainConfig, sets: Mapping[str, VideoSet]) -> Iterator[str]:
+    def notes(self, config: TrainConfig, sets: Mapping[str, PixelClips]) -> Iterator[str]:
         """Yield what is missing or short, and the classes that a split has no clip of."""
         missing = self.index.missing
         if missing:
@@ -179,23 +139,12 @@ class VideoKind:
             for split, clips in sets.items():
                 lost = set(range(len(clips.class_names))) - {int(one) for one in clips.targets}
                 if lost:
+                    more = " …" if len(lost) > 3 else ""
                     names = ", ".join(clips.class_names[number] for number in sorted(lost)[:3])
                     yield (
                         f"{split} has no clip of {counted(len(lost), 'classes')} ({names}"
-                        f"{' …' * (len(lost) > 3)}): its scores say nothing of them"
+                        f"{more}): its scores say nothing of them"
                     )
-
-    def features(self, config: TrainConfig, clips: VideoSet, indices: IntArray) -> FloatArray:
-        """Return the first frame of each clip, small and grey; NaN for one that cannot be read."""
-        places = [clips.places[int(index)] for index in indices]
-        reader = ClipReader(_THUMBNAIL, decoder=USUAL, max_open=1)
-        found = np.full((len(places), _THUMBNAIL_SIDE**2), np.nan, np.float32)
-        for row, place in enumerate(places):
-            with suppress(DecodeError):  # the training says what cannot be read
-                frames, _ = reader.read(place, _FIRST_FRAME, None)
-                found[row] = frames[0].mean(-1).ravel()
-        reader.close()
-        return found
 
     def new_clips(
         self, config: TrainConfig, identity: Mapping[str, Any], clips: Any
@@ -210,7 +159,7 @@ class VideoKind:
                 )
         places = [_unlabelled(place) for path in paths for place in _clips_at(Path(path))]
         once = config.replace(cache="none")  # they are looked at once
-        data = open_clips(once, places, is_training=False)
+        data = open_videos(once, places, is_training=False)
         for number, place in enumerate(places):
             try:
                 item = data.at_epoch(number, 0)
@@ -221,10 +170,11 @@ class VideoKind:
                 continue
             if item is not None:
                 batch = make_batch(data, [item], [0], [Draw(number)])
-                yield NewClip(place.clip_id, batch, frames=batch.inputs[0][0].numpy())
+                picture = Picture(place.clip_id, frames=batch.inputs[0][0].numpy())
+                yield NewClip(picture, batch)
 
 
-def open_clips(
+def open_videos(
     config: TrainConfig,
     places: Sequence[ClipPlace],
     *,
@@ -253,22 +203,22 @@ def open_clips(
 def make_augment(config: TrainConfig) -> ClipAugment:
     """Return how training clips are augmented; glosses of ctc do not change when mirrored."""
     video = config.video
+    is_open = config.task == "classify" and not video.flip_labels
+    mirror_labels = None if is_open else video.flip_labels
     return ClipAugment(
         scale=(video.scale, 1.0),
         mirror=video.flip,
-        mirror_labels=None if config.task == "classify" and not video.flip_labels
-        else video.flip_labels,
+        mirror_labels=mirror_labels,
         brightness=video.colour,
         contrast=video.colour,
         saturation=video.colour,
         erase=video.erase,
-    )  # fmt: skip
+    )
 
 
-def _film(clips: VideoClips, index: int) -> tuple[str, npt.NDArray[np.uint8]]:
-    """Return id and frames of a clip as the model is shown them."""
-    item = clips.at_epoch(index, 0) or clips.replacement(index)
-    return clips.clips[item["index"]].clip_id, item["frames"].numpy()
+def _runtime_of(config: TrainConfig) -> Runtime:
+    device = choose_device(config.device)
+    return Runtime(device=device, precision=choose_precision(config.precision, device))
 
 
 def _clips_at(path: Path) -> list[ClipPlace]:

@@ -1,127 +1,47 @@
-"""What a training works on: a model, batches, a loss and a scorer. The engine knows no more."""
+"""What a training works on: a model, clips and a task. The engine knows no more."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch import nn
 
-from posemill.records import BoolArray, FloatArray, IntArray
-from posemill.training.multigrid.schedule import Shape
-
-Row = tuple[int, Any]  # (index of the sample in its set, what the model said about it)
-Forward = Callable[[nn.Module, Any], Any]
-Loss = Callable[[Any, Any], "tuple[Tensor, Tensor | float]"]
-
-
-class Scorer(Protocol):
-    """Turns outputs into rows, and the rows of a whole set into scores."""
-
-    main: str
-    higher_is_better: bool
-
-    def observe(self, output: Any, batch: Any) -> list[Row]:
-        """Return one row for each sample of the batch that counts."""
-
-    def score(self, rows: Sequence[Row]) -> dict[str, float]:
-        """Return the scores of a set; `main` is among them."""
-
-
-class Loader(Protocol):
-    """The batches of a split, epoch by epoch, from any position."""
-
-    @property
-    def num_steps(self) -> int:
-        """Optimizer steps of an epoch."""
-
-    def num_micro_batches(self, step: int) -> int:
-        """Return how many batches a step of an epoch has; the same in all processes."""
-
-    def padding_share(self) -> float | None:
-        """Return the share of frames that only fill up shorter clips; None if it is unknown."""
-
-    def batches(
-        self, start: int = 0, stop: int = 1, *, start_step: int = 0
-    ) -> Generator[Any, None, None]:
-        """Yield the batches of the epochs `start` to `stop` (exclusive), from a step on."""
-
-
-class Stream(Protocol):
-    """Samples that come in an order of their own."""
-
-    is_divisible: bool
-
-    def open(
-        self, config: Any, world: Any, *, is_training: bool, pins: bool, in_thread: bool
-    ) -> Loader:
-        """Return the loader of one process."""
+from posemill.training.data.clips import Clips
+from posemill.training.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Reshape:
-    """How a split's clips become shorter and smaller, for Multigrid.
+class Moment:
+    """A moment of a training, for `on_step`, `on_evaluate` and `on_epoch`.
 
     Args:
-        num_frames: Frames of a whole clip.
-        size: Side of its pictures.
-        grid: Shares of both that the long cycle may go through.
-        has_short_cycle: Whether the size may change from batch to batch.
-        at: Returns the split with the shapes of a phase.
-        describe: Returns a shape in words.
-        notes: What the user should read about it.
+        step: Optimizer steps taken.
+        epoch: Epochs completed; in `on_step` those before this one.
+        model: With its present weights, on its device.
+        optimizer: What takes the steps.
+        lr: Learning rate of the last step, of the first group.
+        scores: Of the validation set; empty but in `on_evaluate`.
+        is_first: True in the one process that should write files.
+        out: Folder of the run.
     """
 
-    num_frames: int
-    size: int
-    grid: tuple[tuple[float, float], ...]
-    has_short_cycle: bool
-    at: Callable[[tuple[Shape, ...]], Split]
-    describe: Callable[[Shape], str]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass
-class Split:
-    """The samples of one split.
-
-    Args:
-        batches: `__getitems__(draws)` returns a ready batch with `.to(device, non_blocking)`.
-        lengths: `(N,)` frames of each sample, all 1 where unknown.
-        scorer: Knows the targets of this split; None leaves the loss as the only score.
-        show: Returns (clip id, points `(T, K, D)`, mask `(T, K)`) of a sample as it was filmed,
-            for figures.
-        film: Returns (clip id, frames `(T, height, width, 3)` uint8) of a sample of video, for
-            figures.
-        names: The id of each clip, where they have one.
-        stream: Where the samples come in an order of their own; `batches` is not used then.
-        is_shuffled: False where training takes the samples in their order.
-        batch_factors: Clips of a step for one of `batch_size`, of the steps of an epoch in turn.
-        reshape: How its clips become shorter and smaller; None where they cannot.
-    """
-
-    batches: Dataset[Any]
-    lengths: IntArray
-    scorer: Scorer | None = None
-    show: Callable[[int], tuple[str, FloatArray, BoolArray]] | None = None
-    film: Callable[[int], tuple[str, npt.NDArray[np.uint8]]] | None = None
-    names: Sequence[str] = ()
-    stream: Stream | None = None
-    is_shuffled: bool = True
-    batch_factors: tuple[int, ...] = (1,)
-    reshape: Reshape | None = None
-
-    def __len__(self) -> int:
-        return len(self.lengths)
+    step: int
+    epoch: int
+    model: nn.Module
+    optimizer: Any
+    lr: float
+    is_first: bool
+    out: Path
+    _stepper: Any = field(repr=False)
+    scores: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def is_threadsafe(self) -> bool:
-        """Whether a thread may make batches beside the training; users' samples may draw."""
-        return bool(getattr(self.batches, "is_threadsafe", True))
+    def loss(self) -> float:
+        """Mean loss of the last step, over all processes; reading it waits for the device."""
+        return float(self._stepper.last_loss())
 
 
 @dataclass(frozen=True)
@@ -139,10 +59,9 @@ class Workload:
 
     Args:
         model: On the CPU, weights as they start.
-        train: Samples to learn from.
-        val: Samples that choose the best checkpoint, or None.
-        forward: Calls the model on a batch.
-        loss: `(sum over samples, number of samples)` of an output and its batch.
+        train: Clips to learn from.
+        val: Clips that choose the best checkpoint, or None.
+        task: What is learned: calls the model, knows loss and scores.
         identity: What makes two models the same, for checkpoints: name, options, sizes.
         tests: Splits scored once, at the end, by name.
         class_names: For figures and predictions.
@@ -159,12 +78,11 @@ class Workload:
     """
 
     model: nn.Module
-    train: Split
-    val: Split | None
-    forward: Forward
-    loss: Loss
+    train: Clips
+    val: Clips | None
+    task: Task
     identity: Mapping[str, Any]
-    tests: Mapping[str, Split] = field(default_factory=dict)
+    tests: Mapping[str, Clips] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
     skeleton_name: str | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
@@ -177,6 +95,4 @@ class Workload:
     draw_sample: Callable[[Any, Any, Any], None] | None = None
 
 
-def equal_lengths(count: int) -> IntArray:
-    """Return the lengths of samples that are all alike."""
-    return np.ones(count, np.int64)
+MakeWorkload = Callable[[], Workload]

@@ -13,15 +13,13 @@ from posemill.files import check_own_parts
 from posemill.terminal import counted
 from posemill.training.config.resolve import read_config
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.loop.evidence import DATA_SHARE, Evidence, read_evidence
+from posemill.training.loop.step_watch import Wait
 from posemill.training.loop.timing import shares
 from posemill.training.models import input_of
-from posemill.training.runs.live import FILES, FOLDERS
-from posemill.training.runs.status import read_object
-from posemill.training.tuning.evidence import Evidence, read_evidence
-from posemill.training.tuning.step_watch import Wait
+from posemill.training.record.live import FILES, FOLDERS, read_object
 
 LEAST_SECONDS = 60.0  # of a shorter training nothing is said unless it is asked for
-DATA_SHARE = 0.10
 _TRANSFER_SHARE = 0.10
 _OPTIMIZER_SHARE = 0.25
 _SIDE_SHARE = 0.05  # evaluation or checkpoint
@@ -54,9 +52,12 @@ class Advice:
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {
-            "setting": self.setting, "change": self.change, "evidence": self.evidence,
-            "gain": self.gain, "text": str(self),
-        }  # fmt: skip
+            "setting": self.setting,
+            "change": self.change,
+            "evidence": self.evidence,
+            "gain": self.gain,
+            "text": str(self),
+        }
 
 
 def advise(evidence: Evidence, config: TrainConfig, *, is_asked: bool = False) -> list[Advice]:

@@ -15,20 +15,16 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
-from torch.utils.data import Dataset
 
-from posemill.records import IntArray
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.data.batches import Draw
+from posemill.training.data.clips import Clips
 from posemill.training.data.loaders import open_loader
-from posemill.training.launch.ranks import run_ranks
-from posemill.training.loop.distributed import World
-from posemill.training.loop.precision import choose_precision
 from posemill.training.loop.random_states import random_states_kept
-from posemill.training.loop.rank import numeric_settings, use_device
 from posemill.training.loop.stepping import Stepper
 from posemill.training.loop.timing import Clock, shares
-from posemill.training.tasks.workload import Split, Workload
+from posemill.training.ranks import run_ranks
+from posemill.training.runtime import Runtime, numeric_settings
+from posemill.training.tasks.workload import Workload
 
 MakeFor = Callable[[TrainConfig], Workload]
 _MOST_BATCHES = 8  # of different clips: a cache is to be full of them soon
@@ -37,29 +33,13 @@ _RANK_STEPS = 20
 _RANK_WARM_STEPS = 3
 
 
-class _Some(Dataset[Any]):
-    """Some clips of a data set."""
-
-    def __init__(self, batches: Any, chosen: IntArray) -> None:
-        self._batches, self._chosen = batches, chosen
-
-    def __len__(self) -> int:
-        return len(self._chosen)
-
-    def __getitems__(self, draws: Sequence[Draw]) -> Any:
-        there = [draw._replace(clip=int(self._chosen[draw.clip])) for draw in draws]
-        return self._batches.__getitems__(there)
-
-
-def take_some(split: Split, batch_size: int) -> Split:
-    """Return whole batches of a split, drawn evenly over it; a stream is left as it is."""
-    if split.stream is not None or len(split) <= batch_size:
-        return split
-    count = min(len(split) // batch_size, _MOST_BATCHES) * batch_size
-    chosen = np.linspace(0, len(split) - 1, count).astype(np.int64)
-    return dataclasses.replace(
-        split, batches=_Some(split.batches, chosen), lengths=split.lengths[chosen]
-    )
+def take_some(clips: Clips, batch_size: int) -> Clips:
+    """Return whole batches of clips, drawn evenly over it; a stream is left as it is."""
+    if clips.stream is not None or len(clips) <= batch_size:
+        return clips
+    count = min(len(clips) // batch_size, _MOST_BATCHES) * batch_size
+    chosen = np.linspace(0, len(clips) - 1, count).astype(np.int64)
+    return clips.select(chosen)
 
 
 def in_one_process(config: TrainConfig) -> TrainConfig:
@@ -76,34 +56,26 @@ class Arm:
     Args:
         workload: Its model is copied.
         config: The settings, mode and `workers` decided.
-        world: The processes that train together.
+        runtime: This process, where it is one of several.
     """
 
-    def __init__(self, workload: Workload, config: TrainConfig, world: World | None = None) -> None:
-        world = world or World()
-        self._config, self._device = config, use_device(config.device, world)
+    def __init__(
+        self, workload: Workload, config: TrainConfig, runtime: Runtime | None = None
+    ) -> None:
+        runtime = (runtime or Runtime()).using(config)
+        self._config, self._device = config, runtime.device
         self._clock = Clock(self._device)
         with random_states_kept():
             model = copy.deepcopy(workload.model).to(self._device).train()
             self._stepper = Stepper(
                 dataclasses.replace(workload, model=model),
                 config,
-                device=self._device,
-                precision=choose_precision(config.precision, self._device),
-                world=world,
+                runtime=runtime,
                 clock=self._clock,
             )
         some = take_some(workload.train, config.batch_size)
         self.batch_size = min(config.batch_size, len(some) or config.batch_size)
-        is_gpu = self._device.type == "cuda"
-        self._loader = open_loader(
-            some,
-            config,
-            world,
-            shuffle=True,
-            pins=config.pin_memory and is_gpu,
-            in_thread=config.parallel == "multi_thread" or is_gpu,
-        )
+        self._loader = open_loader(some, config, runtime, shuffle=True)
         self._batches = self._loader.batches(0, 1 << 40)
         self._step = 0
 
@@ -180,10 +152,10 @@ def run_processes(
     return float(run_ranks(task, config, most_seconds=most_seconds)["speed"])
 
 
-def _run_rank(make: MakeFor, config: TrainConfig, world: World) -> dict[str, Any]:
+def _run_rank(make: MakeFor, config: TrainConfig, runtime: Runtime) -> dict[str, Any]:
     with warnings.catch_warnings():  # said already, where the data were read first
         warnings.simplefilter("ignore", UserWarning)
-        arm = Arm(make(config), config, world)
+        arm = Arm(make(config), config, runtime)
     try:
         return {"speed": arm.run_steps(_RANK_STEPS, warm_steps=_RANK_WARM_STEPS)}
     finally:

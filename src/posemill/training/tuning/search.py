@@ -15,8 +15,8 @@ from posemill.machine.limits import count_cores, free_memory
 from posemill.training.bf16 import try_bf16
 from posemill.training.config.presets import loader_workers
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.probe import PROCESS_SECONDS, can_divide
-from posemill.training.loop.precision import (
+from posemill.training.loop.reporting import describe_videos
+from posemill.training.precision import (
     choose_device,
     choose_precision,
     cpu_has_fast_bf16,
@@ -29,7 +29,7 @@ from posemill.training.tuning.arms import (
     opened,
     run_processes,
 )
-from posemill.training.tuning.video_data import describe_videos, video_of
+from posemill.training.tuning.probe import PROCESS_SECONDS, can_divide
 from posemill.training.video.video_clips import VideoClips
 
 _CLEARLY = 1.03  # less is noise
@@ -110,12 +110,17 @@ class Search:
     def run(self) -> None:
         """Go through all settings, as far as the time allows."""
         steps = {
-            "cache": self._caches, "threads": self._threads, "channels_last": self._layouts,
-            "workers": self._workers, "prefetch_factor": self._prefetch,
-            "micro_batch": self._micro_batches, "precision": self._precisions,
-            "batch_size": self._batch_sizes, "compile": self._compile,
+            "cache": self._caches,
+            "threads": self._threads,
+            "channels_last": self._layouts,
+            "workers": self._workers,
+            "prefetch_factor": self._prefetch,
+            "micro_batch": self._micro_batches,
+            "precision": self._precisions,
+            "batch_size": self._batch_sizes,
+            "compile": self._compile,
             "processes": self._processes,
-        }  # fmt: skip
+        }
         self._say_what_fails()
         for setting, step in steps.items():
             if self.seconds_left > 0:
@@ -126,10 +131,11 @@ class Search:
     def try_values(self, *candidates: Mapping[str, Any], least_seconds: float = 0.0) -> None:
         """Measure settings in turns with the best so far, and keep what is clearly faster."""
         known = [
-            values for values in candidates
+            values
+            for values in candidates
             if not self.fixed & set(values)
             and any(getattr(self.best, name) != value for name, value in values.items())
-        ]  # fmt: skip
+        ]
         if not known:
             return
         # An arm is opened, warms up, and runs its rounds.
@@ -204,7 +210,7 @@ class Search:
         return self._take_turns([config], rounds=1)[0]
 
     def _caches(self) -> None:
-        clips = video_of(self.make(self.best).train)
+        clips = self.make(self.best).train.video
         if clips is not None:
             self._frame_cache()
             self._decoders(clips)
@@ -217,7 +223,7 @@ class Search:
         if not any(clip.kind == "video" for clip in clips.clips) or self.best.cache != "none":
             return
         self.report("decoders")
-        chosen = video_of(self.make(self.best.replace(video_decoder="auto")).train)
+        chosen = self.make(self.best.replace(video_decoder="auto")).train.video
         if chosen is not None:
             self.try_values({"video_decoder": chosen.decoder})
 
@@ -311,7 +317,7 @@ class Search:
                 return
             before = self.best.batch_size
             values = {"batch_size": size, "micro_batch": min(size, self.best.micro_batch * 2)}
-            if video_of(self.make(self.best).train) is not None and self.best.cache != "none":
+            if self.make(self.best).train.video is not None and self.best.cache != "none":
                 self._fill(self.best.replace(**values))  # of more clips, some not yet decoded
             self.try_values(values)
             if self.best.batch_size == before:

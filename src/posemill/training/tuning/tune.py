@@ -12,13 +12,13 @@ from typing import Any
 from posemill.errors import ConfigError
 from posemill.language import translate, word
 from posemill.machine.allocator import freed_memory_returned
+from posemill.machine.torchrun import under_torchrun
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.launch.modes import plan_mode, plan_precision, processor_made_ready
-from posemill.training.launch.probe import probe_mode, probe_precision
-from posemill.training.launch.torchrun import under_torchrun
 from posemill.training.tasks.building import build_workload
 from posemill.training.tuning.arms import MakeFor
+from posemill.training.tuning.modes import plan_mode, plan_precision, processor_made_ready
+from posemill.training.tuning.probe import probe_mode, probe_precision
 from posemill.training.tuning.search import Row, Search
 
 _LEAST_GAIN = 1.02  # less may be noise: the settings stay
@@ -65,10 +65,12 @@ class Tuned:
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {
-            "found": self.found, "samples_per_second_before": self.before,
-            "samples_per_second": self.after, "gain": self.gain,
+            "found": self.found,
+            "samples_per_second_before": self.before,
+            "samples_per_second": self.after,
+            "gain": self.gain,
             "rows": [row.to_json() for row in self.rows],
-        }  # fmt: skip
+        }
 
 
 def tune(resolved: Resolved) -> Tuned:
@@ -94,10 +96,13 @@ def tune_training(make: MakeFor, resolved: Resolved) -> Tuned:
     has_bar = config.progress
     with freed_memory_returned(), _bar(config.tune_seconds, is_shown=has_bar) as report:
         search = Search(
-            _kept(make, base, workload), base,
+            _kept(make, base, workload),
+            base,
             started + config.tune_seconds * 0.8 - time.monotonic(),  # finding the mode took some
-            keeps_maths=config.tune == "speed", fixed=_fixed(resolved), report=report,
-        )  # fmt: skip
+            keeps_maths=config.tune == "speed",
+            fixed=_fixed(resolved),
+            report=report,
+        )
         search.run()
         before, after = search.compare(base) if search.best != base else (1.0, 1.0)
     found: dict[str, Any] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,11 +11,10 @@ from typing import NamedTuple
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
 from posemill.errors import RunError, SourceError
 from posemill.records import SPLIT_NAMES, Clip, label_of_folder, usual_split
-from posemill.stores import frame_index
-from posemill.tables import TableError, find_encoding, read_table
+from posemill.runs import frame_index
+from posemill.sources.lists import read_list
 
 _LEDGER_NAME = "ledger.sqlite"
-_COLUMNS = ("path", "clip_id", "split", "label", "start_seconds", "end_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ def _of_frames(path: Path) -> Index:
     return _checked(Index(found, missing), str(path))
 
 
-def _of_clips(clips: Iterable[Clip]) -> Index:
+def _of_clips(clips: Iterable[Clip], where: str = "index") -> Index:
     found, missing = [], []
     for clip in clips:
         if not isinstance(clip, Clip):
@@ -147,25 +145,11 @@ def _of_clips(clips: Iterable[Clip]) -> Index:
             found.append(place)
         else:
             missing.append(MissingClip(clip.clip_id, clip.path, clip.label or ""))
-    return _checked(Index(found, missing), "index")
+    return _checked(Index(found, missing), where)
 
 
 def _of_table(path: Path) -> Index:
-    found, missing = [], []
-    try:
-        encoding = find_encoding(path) or "utf-8"
-        for number, row in read_table(path, names=_COLUMNS, encoding=encoding):
-            place = _of_row(row, path.parent, f"{path}, line {number}: ")
-            if place is None:
-                label = row.get("label", "").strip()
-                missing.append(MissingClip(_id_of(row), row["path"], label))
-            else:
-                found.append(place)
-    except TableError as error:
-        raise SourceError(f"{path}, {error}") from error
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}") from error
-    return _checked(Index(found, missing), str(path))
+    return _of_clips((clip for _, clip in read_list(str(path))), str(path))
 
 
 def _checked(index: Index, where: str) -> Index:
@@ -179,50 +163,8 @@ def _checked(index: Index, where: str) -> Index:
     return index
 
 
-def _id_of(row: Mapping[str, str]) -> str:
-    return row.get("clip_id") or _without_suffix(row["path"])
-
-
 def _without_suffix(name: str) -> str:
     return name.rpartition(".")[0] if suffix_of(name) in VIDEO_SUFFIXES else name
-
-
-def _of_row(row: Mapping[str, str], folder: Path, where: str) -> ClipPlace | None:
-    """Return the clip of a row; None where its file is missing."""
-    if "path" not in row:
-        raise SourceError(f"{where}expected a column 'path', got {list(row)}")
-    if not row["path"].strip():
-        label = row.get("label", "")
-        raise SourceError(f"{where}'path' is empty" + (f" beside label {label!r}" * bool(label)))
-    path = os.path.join(folder, row["path"])  # noqa: PTH118
-    if not os.path.exists(path):  # noqa: PTH110
-        return None
-    start = _seconds(row, "start_seconds", where)
-    end = _seconds(row, "end_seconds", where) if row.get("end_seconds", "").strip() else None
-    if end is not None and end <= start:
-        raise SourceError(f"{where}end_seconds {end:g} is not after start_seconds {start:g}")
-    return ClipPlace(
-        _id_of(row),
-        path,
-        "frames" if os.path.isdir(path) else "video",  # noqa: PTH112
-        row.get("split", "").strip() or "all",
-        row.get("label", "").strip(),
-        start_seconds=start,
-        end_seconds=end,
-        extra={name: value for name, value in row.items() if name not in _COLUMNS},
-    )
-
-
-def _seconds(row: Mapping[str, str], column: str, where: str) -> float:
-    """Return the seconds of a row, 0 where it has none."""
-    text = row.get(column, "").strip()
-    try:
-        value = float(text or 0)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise SourceError(f"{where}{column}: expected seconds, 0 or more, got {text!r}")
-    return value
 
 
 def _of_folder(root: Path) -> Index:

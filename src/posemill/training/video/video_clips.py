@@ -21,11 +21,11 @@ from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, SourceError, TrainingError
 from posemill.records import Clip, match_splits, usual_split
 from posemill.training.extra import naming_the_extra
-from posemill.training.video.augment import ClipAugment, plain_view
 from posemill.training.video.frame_cache import FrameCache
 from posemill.training.video.index import ClipPlace, Index, read_index
 from posemill.training.video.problems import ClipProblem, Problems
 from posemill.training.video.reading import ClipReader, FrameSize
+from posemill.training.video.transform import ClipAugment, plain_view
 
 with naming_the_extra():
     import torch

@@ -2,7 +2,7 @@
 
 import { h, put } from "./dom.js";
 import { postJson } from "./net.js";
-import { reasonText, t } from "./words.js";
+import { t } from "./words.js";
 
 const WORDS = { stop: "Stop", continue: "Continue", retry: "Retry what failed" };
 
@@ -37,7 +37,7 @@ function ask(run, name) {
         put(buttons, h("span", { class: "quiet" }, t("one moment …")));
         try {
           const { done } = await postJson(`/api/runs/${run.key}/actions`, { action: name, confirm });
-          text.textContent = reasonText(done);
+          text.textContent = done;
           put(buttons, h("button", { type: "button", on: { click: () => box.close() } }, t("close")));
         } catch (error) { fail(error); }
       }), cancel());

@@ -2,7 +2,7 @@
 
 import { h, put } from "./dom.js";
 import { getBytes, getJson, query } from "./net.js";
-import { number, partName, percent, reasonText, t } from "./words.js";
+import { number, partName, percent, t } from "./words.js";
 import { badge, failure, presence } from "./pieces.js";
 import { unpackPictures } from "./sources.js";
 import { aspectOf, drawPose } from "./stage.js";
@@ -90,8 +90,8 @@ export async function showClips({ main, key, values, signal, crumbs }) {
 
   function render(answer) {
     const isAll = answer.num_measured >= answer.num_clips;
-    note.textContent = isAll ? t("{0} clips", number(answer.total))
-      : t("{0} clips; {1} of {2} measured so far", number(answer.total), number(answer.num_measured), number(answer.num_clips));
+    note.textContent = isAll ? t("{0:clip|clips}", number(answer.total))
+      : t("{0:clip|clips}; {1} of {2} measured so far", number(answer.total), number(answer.num_measured), number(answer.num_clips));
     const colours = Object.fromEntries((skeleton?.skeleton.parts || []).map((part) => [part.name, part.colour]));
     thumbs.clear();
     put(list, answer.clips.length ? [heads(), answer.clips.map((clip) => row(clip, colours))] : h("div", { class: "empty" }, h("p", {}, t("no clip is like that"))));
@@ -114,10 +114,10 @@ export async function showClips({ main, key, values, signal, crumbs }) {
     return h(isThere ? "a" : "div", { class: `clip${isThere ? "" : " gone"}`, href: isThere ? href : null, data: { focus: `${clip.split}/${clip.clip_id}` } },
       canvas,
       h("div", { class: "who" }, h("span", { class: "name" }, clip.clip_id || t("(no name)")),
-        h("span", { class: "quiet" }, [clip.split, clip.label, t("{0} frames", number(clip.num_frames ?? clip.num_rows))].filter(Boolean).join("  ·  "),
+        h("span", { class: "quiet" }, [clip.split, clip.label, t("{0:frame|frames}", number(clip.num_frames ?? clip.num_rows))].filter(Boolean).join("  ·  "),
           clip.num_failed ? h("em", { class: "bad" }, `  ${t("{0} failed", number(clip.num_failed))}`) : "")),
       presence(clip.missing, colours),
-      h("div", { class: "why quiet" }, clip.reasons.slice(0, 3).map(reasonText).join(" · ")),
+      h("div", { class: "why quiet" }, clip.reasons.slice(0, 3).join(" · ")),
       h("div", { class: "numbers" }, clip.num_jumps ? h("span", { class: "quiet", title: t("jumps") }, `${number(clip.num_jumps)} ⤴`) : "", badge(clip.badness)));
   }
   load();

@@ -48,7 +48,7 @@ export function comparePanel(player, kept) {
 }
 
 function describe(compared) {
-  return [h("p", { class: "quiet" }, t("distance in pixels, {0} points of {1}", number(compared.num_points), compared.layout)),
+  return [h("p", { class: "quiet" }, t("distance in pixels, {0:point|points} of {1}", number(compared.num_points), compared.layout)),
     h("table", { class: "tight" }, h("thead", {}, h("tr", {}, [t("part"), t("agree"), t("median"), "p95"].map((text, index) => h("th", { class: index ? "number" : "" }, text)))),
       h("tbody", {}, Object.entries(compared.parts).map(([part, found]) => h("tr", {},
         h("td", {}, partName(part)), h("td", { class: "number" }, found.agree === null ? "–" : number(found.agree, 3)),

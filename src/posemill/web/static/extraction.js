@@ -23,7 +23,7 @@ export function renderExtraction(run, page) {
 function tiles(run) {
   const isRunning = run.state === "running";
   return [
-    [`${number(run.done)}`, t("of {0} frames", number(run.total))],
+    [`${number(run.done)}`, t("of {0:frame|frames}", number(run.total))],
     [run.total ? percent(run.done / run.total, run.done < run.total ? 1 : 0) : "–", t("done")],
     isRunning ? [number(run.rate, 1), t("frames/s"), "running"] : [number(run.clips), t("clips")],
     isRunning ? [duration(run.seconds_left), t("left")] : [day(run.finished_at || run.created_at), `${run.finished_at ? t("finished") : t("begun")} ${clockTime(run.finished_at || run.created_at)}`],
@@ -36,10 +36,10 @@ function split(each) {
   const done = each.frames_out + each.frames_failed + each.in_flight;
   return h("div", { class: "split" },
     h("div", { class: "line" }, h("b", {}, each.split),
-      h("span", { class: "quiet" }, t("{0} of {1} clips", number(each.clips_done), number(each.num_clips)), "  ·  ",
-        t("{0} of {1} frames", number(done), number(each.frames_known)),
-        each.frames_failed ? h("em", { class: "bad" }, `  ${t("{0} frames failed", number(each.frames_failed))}`) : "",
-        each.clips_failed ? h("em", { class: "bad" }, `  ${t("{0} clips failed", number(each.clips_failed))}`) : "")),
+      h("span", { class: "quiet" }, t("{0} of {1:clip|clips}", number(each.clips_done), number(each.num_clips)), "  ·  ",
+        t("{0} of {1:frame|frames}", number(done), number(each.frames_known)),
+        each.frames_failed ? h("em", { class: "bad" }, `  ${t("{0:frame|frames} failed", number(each.frames_failed))}`) : "",
+        each.clips_failed ? h("em", { class: "bad" }, `  ${t("{0:clip|clips} failed", number(each.clips_failed))}`) : "")),
     bar(done, each.frames_known, each.frames_failed));
 }
 
@@ -79,7 +79,7 @@ function failures(run, page) {
     const files = h("div", { class: "files" });
     const box = h("details", { class: "reasonbox", open: page.memory.open[reason.reason] },
       h("summary", { data: { focus: `why-${reason.reason}` } }, h("b", {}, reason.shown), " ",
-        h("span", { class: "quiet" }, t("{0} failures, {1} frames lost", number(reason.failures), number(reason.frames)))), files);
+        h("span", { class: "quiet" }, t("{0:failure|failures}, {1:frame|frames} lost", number(reason.failures), number(reason.frames)))), files);
     async function load() {
       page.memory.open[reason.reason] = box.open;
       if (!box.open || files.childElementCount) return;

@@ -90,7 +90,7 @@ function progress(run) {
   const units = { extraction: t("frames"), training: t("steps"), sweep: t("trainings") };
   if (run.kind === "prepared") {
     const size = `${number(run.splits.reduce((sum, each) => sum + each.num_bytes, 0) / 1e6, 1)} MB`;
-    const content = run.clips === null ? run.splits.map((each) => each.split).join(", ") : t("{0} clips, {1} frames", number(run.clips), number(run.total));
+    const content = run.clips === null ? run.splits.map((each) => each.split).join(", ") : t("{0:clip|clips}, {1:frame|frames}", number(run.clips), number(run.total));
     return h("span", { class: "quiet" }, `${content}  ·  ${size}`);
   }
   const words = [`${number(run.done)} / ${number(run.total)} ${units[run.kind]}`];
@@ -98,8 +98,8 @@ function progress(run) {
   if (run.rate) words.push(t(run.kind === "training" ? "{0} samples/s" : "{0} frames/s", number(run.rate, 1)));
   if (run.best !== null && run.best !== undefined) words.push(`${run.score} ${number(run.best, 3)}`);
   const failed = [];
-  if (run.frames_failed) failed.push(t("{0} frames failed", number(run.frames_failed)));
-  if (run.clips_failed) failed.push(t("{0} clips failed", number(run.clips_failed)));
+  if (run.frames_failed) failed.push(t("{0:frame|frames} failed", number(run.frames_failed)));
+  if (run.clips_failed) failed.push(t("{0:clip|clips} failed", number(run.clips_failed)));
   if (run.failed) failed.push(t("{0} failed", number(run.failed)));
   return [bar(run.done, run.total, run.frames_failed),
     h("span", { class: "quiet" }, words.join("  ·  "),

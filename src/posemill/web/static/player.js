@@ -2,7 +2,7 @@
 
 import { h, put, s, tip } from "./dom.js";
 import { getJson, query } from "./net.js";
-import { number, partName, reasonText, t } from "./words.js";
+import { number, partName, t } from "./words.js";
 import { badge, failure } from "./pieces.js";
 import { PictureSource, PointSource } from "./sources.js";
 import { Stage } from "./stage.js";
@@ -67,7 +67,7 @@ class Player {
     const side = h("aside", { class: "side" });
     put(this.main,
       h("div", { class: "head" }, h("h1", { class: "clipname" }, meta.clip_id),
-        h("p", { class: "quiet" }, [meta.split, meta.label, t("{0} frames", number(meta.num_frames)), rate(meta),
+        h("p", { class: "quiet" }, [meta.split, meta.label, t("{0:frame|frames}", number(meta.num_frames)), rate(meta),
           meta.size_wh[0] ? `${meta.size_wh[0]} × ${meta.size_wh[1]}` : "", meta.skeleton.name].filter(Boolean).join("  ·  ")), this.prediction()),
       h("div", { class: "player" },
         h("div", { class: "screen" }, h("div", { class: "stages" }, this.canvas, this.second), this.note, this.controls(), this.strip),
@@ -122,7 +122,7 @@ class Player {
     const rows = this.meta.frame_indices;
     const jumps = Object.entries(quality.parts).flatMap(([part, found]) => found.jump_frames.map((frame) => [part, frame]));
     return h("section", { class: "card" }, h("h2", {}, t("Quality"), " ", badge(quality.badness)),
-      quality.reasons.length ? h("ul", { class: "plainlist" }, quality.reasons.map((reason) => h("li", {}, reasonText(reason))))
+      quality.reasons.length ? h("ul", { class: "plainlist" }, quality.reasons.map((reason) => h("li", {}, reason)))
         : h("p", { class: "quiet" }, t("No fault that was looked for.")),
       jumps.length ? h("div", { class: "chips" }, jumps.slice(0, 16).map(([part, frame]) => h("button", {
         type: "button", class: "chip", on: { click: () => this.seek(rows.indexOf(frame)) },
@@ -211,8 +211,10 @@ class Player {
     this.where.textContent = `${number(frame + 1)} / ${number(this.meta.num_frames)}${index !== undefined && index !== frame ? `  (${t("frame {0}", number(index))})` : ""}`;
     this.playButton.textContent = this.isPlaying ? t("stop playing") : t("play");
     const isGone = this.pictures.isGone && kept.hasPicture;
-    this.note.hidden = !isGone;
-    this.note.textContent = this.meta.bounds ? t("These keypoints were scaled for a model: they have no place in a picture.") : t("The original is not there any more: the skeleton alone.");
+    const { reason } = this.points;
+    this.note.hidden = !isGone && !reason;
+    if (reason) this.note.textContent = t("These keypoints cannot be shown: {0}", t(reason));
+    else this.note.textContent = this.meta.bounds ? t("These keypoints were scaled for a model: they have no place in a picture.") : t("The original is not there any more: the skeleton alone.");
     Object.assign(this.timeline, { frame, hidden: kept.hidden });
     this.timeline.draw();
   }

@@ -5,12 +5,15 @@ import { getBytes, query } from "./net.js";
 const PICTURES = 20; // of a window
 const MOST_WINDOWS = 8;
 const MOST_PICTURES = 240;
+const RETRY_MS = 2000;
 
 /** The keypoints of a clip: x, y and score of every point, frame by frame. */
 export class PointSource {
   constructor(key, meta, signal, onLoad) {
     Object.assign(this, { key, meta, signal, onLoad });
     this.windows = new Map();
+    this.reason = ""; // why points did not come
+    this.retryAt = 0;
     this.width = meta.skeleton.num_points * 3;
   }
 
@@ -28,12 +31,24 @@ export class PointSource {
     const start = number * this.meta.window;
     if (start >= this.meta.num_frames) return null;
     if (!this.windows.has(number)) {
+      if (performance.now() < this.retryAt) return null;
       this.windows.set(number, null);
       if (this.windows.size > MOST_WINDOWS) this.windows.delete(this.windows.keys().next().value);
       const { split, clip_id: id } = this.meta;
       getBytes(`/api/runs/${this.key}/points?${query({ split, id, start, count: this.meta.window })}`, this.signal)
-        .then((bytes) => { this.windows.set(number, new Float32Array(bytes)); this.onLoad(); })
-        .catch(() => {});
+        .then((bytes) => {
+          this.windows.set(number, new Float32Array(bytes));
+          this.reason = "";
+          this.onLoad();
+        })
+        .catch((error) => {
+          if (error.name === "AbortError") return;
+          this.windows.delete(number);
+          this.reason = error.message;
+          this.retryAt = performance.now() + RETRY_MS;
+          setTimeout(this.onLoad, RETRY_MS); // draws, and so asks again
+          this.onLoad();
+        });
     }
     return this.windows.get(number);
   }

@@ -1,6 +1,6 @@
 // The words of the page in English and Chinese; the English ones are the keys.
 
-import { ZH, ZH_REASONS } from "./words_zh.js";
+import { ZH } from "./words_zh.js";
 
 let current = first();
 
@@ -24,23 +24,14 @@ export function setLanguage(name) {
   try { localStorage.setItem("language", name); } catch { /* a private window */ }
 }
 
-/** A text in the reader's language; {0}, {1} … stand for the values. */
+/** A text in the reader's language; {0}, {1} … stand for the values, {0:clip|clips} for so many. */
 export function t(text, ...values) {
   const said = (current === "zh" && ZH[text]) || text;
-  const filled = said.replace(/\{(\d)\}/g, (_, place) => values[Number(place)]);
-  return current === "en" ? filled.replace(ONE, "1 $1") : filled;
-}
-
-// `1 clip`, not `1 clips`.
-const ONE = /(?<![\d.,])1 (clip|frame|failure|training|step|point)s\b/g;
-
-/** What is wrong with a clip, as the server says it in English, in the reader's language. */
-export function reasonText(text) {
-  for (const [pattern, say] of current === "zh" ? ZH_REASONS : []) {
-    const found = text.match(pattern);
-    if (found) return say(...found.slice(1).map((word) => t(word)));
-  }
-  return text;
+  return said.replace(/\{(\d)(?::(\w+)\|(\w+))?\}/g, (_, place, one, several) => {
+    const value = values[Number(place)];
+    if (!one) return value;
+    return `${value} ${String(value) === "1" ? one : several}`;
+  });
 }
 
 /** A number as people write it. */

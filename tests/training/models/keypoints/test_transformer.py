@@ -7,7 +7,7 @@ from torch import nn
 
 from posemill.training.models import build_model
 from posemill.training.models.keypoints.base import ModelShape
-from posemill.training.models.keypoints.transformer import Transformer, positions
+from posemill.training.models.keypoints.sequence import Transformer, positions
 
 
 def test_the_order_of_frames_is_seen() -> None:

@@ -12,8 +12,8 @@ import torch
 from posemill.decoders.pictures import read_picture
 from posemill.errors import ConfigError, WeightsError
 from posemill.training.models import build_video_model
+from posemill.training.models.video.backbones import LiteNetwork, _SameConv
 from posemill.training.models.video.base import ClipTimes
-from posemill.training.models.video.lite import LiteNetwork, _SameConv
 from posemill.training.video.transform import ClipTransform
 
 

@@ -9,7 +9,7 @@ import torch
 
 from posemill.errors import ConfigError
 from posemill.training.models import build_video_model
-from posemill.training.models.video.slowfast import Fusion
+from posemill.training.models.video.space_time import Fusion
 
 
 def build(name: str, **options: Any) -> Any:

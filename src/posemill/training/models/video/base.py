@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from posemill.errors import ConfigError
 from posemill.training.models.base import Model, ModelOutput, steps_mask
+from posemill.training.video.transform import ClipTransform
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,12 @@ class Backbone(nn.Module, ABC):
 
 
 class VideoModel(Model, ABC):
-    """Base of the models of video: `forward(frames, lengths)`.
+    """Base of the models of video: `forward(frames, lengths, view)`.
 
-    `frames (B, T, 3, H, W)` float, normalised by ImageNet's mean and spread as `ClipTransform` does
-    by default, or what `frozen_backbone` said of each, `(B, T, C)`; `lengths (B,)` in; logits
-    `(B, C)` out for classify, a `CtcOutput` for ctc.
+    `frames (B, T, height, width, 3)` bytes, which `ClipTransform` makes floats, augmented by
+    `view (B, 12)` where there is one; or floats as that makes them; or what `frozen_backbone` said
+    of each frame, `(B, T, C)`. `lengths (B,)`. Logits `(B, C)` out for classify, a `CtcOutput` for
+    ctc. A model of your own is a `forward_frames`.
     """
 
     takes = "video"
@@ -87,10 +89,33 @@ class VideoModel(Model, ABC):
     def __init__(self, shape: VideoShape) -> None:
         super().__init__()
         self.shape = shape
+        # In a list, so that it is no part of the model: it has nothing to train, save or average.
+        self._transform = [ClipTransform()]
+
+    def forward(
+        self, frames: torch.Tensor, lengths: torch.Tensor, view: torch.Tensor | None = None
+    ) -> ModelOutput:
+        """Return what the model says of clips; in evaluations the mean over `eval_scales`."""
+        if not frames.is_floating_point():
+            transform = self._transform[0].to(frames.device)
+            frames = transform(frames, view if view is not None and view.shape[1] else None)
+        is_features = frames.ndim == 3
+        if self.training or not self.eval_scales or is_features:
+            return self.forward_frames(frames, lengths)
+        said = [
+            self._logits(_resized(frames, scale), lengths).float().softmax(-1)
+            for scale in self.eval_scales
+        ]
+        return torch.stack(said).mean(0).clamp_min(1e-12).log()
+
+    def _logits(self, frames: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        logits = self.forward_frames(frames, lengths)
+        assert isinstance(logits, torch.Tensor)  # `eval_scales` are refused for ctc
+        return logits
 
     @abstractmethod
-    def forward(self, frames: torch.Tensor, lengths: torch.Tensor) -> ModelOutput:
-        """Return what the model says of clips."""
+    def forward_frames(self, frames: torch.Tensor, lengths: torch.Tensor) -> ModelOutput:
+        """Return what the model says of `frames` `(B, T, 3, H, W)`, normalised floats."""
 
     @property
     def frozen_backbone(self) -> Backbone | None:
@@ -116,3 +141,12 @@ class VideoModel(Model, ABC):
                 f"model {name} takes clips of one length: sample so many frames of each, such as "
                 "segments:16; or use tsm or tsn"
             )
+
+
+def _resized(frames: torch.Tensor, scale: float) -> torch.Tensor:
+    """Return `(B, T, 3, H, W)` with sides of so many times their length."""
+    size = [round(side * scale) for side in frames.shape[-2:]]
+    resized = F.interpolate(
+        frames.flatten(0, 1), size, mode="bilinear", align_corners=False, antialias=True
+    )
+    return resized.reshape(*frames.shape[:3], *size)

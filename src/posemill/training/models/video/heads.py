@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from posemill.plugins import not_among
 from posemill.training.models.base import CtcOutput, ModelOutput, pool_time, steps_mask
-from posemill.training.models.keypoints.tcn_bilstm import TimeConv
+from posemill.training.models.keypoints.sequence import TimeConv
 from posemill.training.models.video.base import VideoShape
 
 

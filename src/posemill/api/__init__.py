@@ -1,1 +1,0 @@
-"""What `import posemill` offers as functions: the commands call them too, and print."""

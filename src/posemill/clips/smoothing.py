@@ -1,0 +1,160 @@
+"""Smooth the keypoints of a clip along time: one-euro, gaussian or savgol.
+
+A filter never looks across a gap: a point that was missing in a frame begins anew behind it.
+Missing points stay missing, and scores stay as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from posemill.records import SMOOTHINGS, BoolArray, FloatArray, IntArray, PoseClip
+
+METHODS = SMOOTHINGS[1:]
+USUAL_FPS = 25.0
+_DERIVATIVE_CUTOFF = 1.0  # Hz, of the speed that One-Euro follows
+
+
+def smooth(
+    clip: PoseClip,
+    method: str = "one-euro",
+    *,
+    window_seconds: float = 0.2,
+    min_cutoff: float = 1.0,
+    beta: float = 2.0,
+) -> PoseClip:
+    """Return the clip with its points smoothed along time.
+
+    `gaussian` and `savgol` look at frames before and after, so they do not lag. `one-euro` looks
+    back only, as a live filter does: it smooths a still hand much and a fast one little.
+
+    Args:
+        clip: At its own rate (`clip.fps`); 25 frames per second where it has none.
+        method: `one-euro`, `gaussian` or `savgol` (Savitzky-Golay: a parabola in each window).
+        window_seconds: What `gaussian` (four standard deviations) and `savgol` look at.
+        min_cutoff: Cut-off frequency of `one-euro` for a point at rest, in Hz.
+        beta: How fast that frequency rises with speed, in body sizes per second.
+
+    Raises:
+        ValueError: The method is unknown, or a number is not above 0.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+    numbers = {"window_seconds": window_seconds, "min_cutoff": min_cutoff}
+    for name, value in numbers.items():
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name}: expected a number above 0, got {value!r}")
+    if not (math.isfinite(beta) and beta >= 0):
+        raise ValueError(f"beta: expected 0 or more, got {beta!r}")
+    fps = clip.fps or USUAL_FPS
+    runs = _number_runs(clip.mask, clip.frame_indices)
+    if method == "one-euro":
+        points = _one_euro(clip.points, runs, fps=fps, min_cutoff=min_cutoff, beta=beta)
+    else:
+        reach = max(1, round(window_seconds * fps / 2))
+        filter_runs = _gaussian if method == "gaussian" else _fit_parabolas
+        points = filter_runs(clip.points, runs, reach)
+    return dataclasses.replace(clip, points=points, smoothed=method)
+
+
+def _number_runs(mask: BoolArray, frame_indices: IntArray) -> IntArray:
+    """Return `(frames, keypoints)`: the number of the unbroken run a point is in; -1 if missing."""
+    begins = mask.copy()
+    if len(mask) > 1:
+        step = np.diff(frame_indices)
+        # Every second frame of a video is unbroken too: the usual step is the clip's own.
+        follows = (step == np.median(step))[:, None]
+        begins[1:] = mask[1:] & ~(mask[:-1] & follows)
+    numbers: IntArray = np.where(mask, np.cumsum(begins, axis=0), -1)
+    return numbers
+
+
+def _gaussian(points: FloatArray, runs: IntArray, reach: int) -> FloatArray:
+    """Return weighted means over the frames of the same run; weights sum to 1 at its ends too."""
+    total = np.zeros(points.shape, np.float64)
+    weights = np.zeros(runs.shape, np.float64)
+    sigma = reach / 2
+    for offset in range(-reach, reach + 1):
+        here, there = _overlap(len(points), offset)
+        is_same = (runs[here] == runs[there]) & (runs[here] >= 0)
+        weight = math.exp(-0.5 * (offset / sigma) ** 2) * is_same
+        total[here] += weight[..., None] * np.nan_to_num(points[there])
+        weights[here] += weight
+    return _where_found(total / np.maximum(weights, 1e-12)[..., None], points, runs)
+
+
+def _fit_parabolas(points: FloatArray, runs: IntArray, reach: int) -> FloatArray:
+    """Return the middle of the parabola through each window: Savitzky and Golay's filter.
+
+    At the ends of a run the window has frames on one side only; fewer than three stay as they are.
+    """
+    power_sums = np.zeros((5, *runs.shape))  # of offset**0 to offset**4
+    value_sums = np.zeros((3, *points.shape))  # of offset**0 to offset**2 times the value
+    for offset in range(-reach, reach + 1):
+        here, there = _overlap(len(points), offset)
+        is_same = ((runs[here] == runs[there]) & (runs[here] >= 0)).astype(np.float64)
+        values = is_same[..., None] * np.nan_to_num(points[there])
+        for power in range(5):
+            power_sums[power][here] += float(offset) ** power * is_same
+        for power in range(3):
+            value_sums[power][here] += float(offset) ** power * values
+    s0, s1, s2, s3, s4 = power_sums
+    is_enough = s0 >= 3
+    # Cramer's rule for the constant term of the normal equations.
+    determinant = s0 * (s2 * s4 - s3 * s3) - s1 * (s1 * s4 - s2 * s3) + s2 * (s1 * s3 - s2 * s2)
+    shares = np.stack([s2 * s4 - s3 * s3, s2 * s3 - s1 * s4, s1 * s3 - s2 * s2])
+    shares = shares / np.where(is_enough, determinant, 1)
+    fitted = (shares[..., None] * value_sums).sum(axis=0)
+    return _where_found(np.where(is_enough[..., None], fitted, points), points, runs)
+
+
+def _one_euro(
+    points: FloatArray, runs: IntArray, *, fps: float, min_cutoff: float, beta: float
+) -> FloatArray:
+    """Return points through the filter of Casiez, Roussel and Vogel, one for each run."""
+    size = _body_size(points)
+    smoothed = points.astype(np.float64)
+    speed = np.zeros(points.shape[1:])
+    for frame in range(1, len(points)):
+        goes_on = ((runs[frame] == runs[frame - 1]) & (runs[frame] >= 0))[:, None]
+        new_speed = (points[frame] - points[frame - 1]) * (fps / size)
+        share = _share(np.array(_DERIVATIVE_CUTOFF), fps)
+        speed = np.where(goes_on, share * new_speed + (1 - share) * speed, 0.0)
+        shares = _share(min_cutoff + beta * np.abs(speed), fps)
+        mixed = shares * points[frame] + (1 - shares) * smoothed[frame - 1]
+        smoothed[frame] = np.where(goes_on, mixed, points[frame])
+    return _where_found(smoothed, points, runs)
+
+
+def _share(cutoff_hz: FloatArray | np.ndarray, fps: float) -> np.ndarray:
+    """Return how much of a new value counts in a low-pass filter of this cut-off frequency."""
+    return 1 / (1 + fps / (2 * math.pi * cutoff_hz))
+
+
+def _body_size(points: FloatArray) -> float:
+    """Return the median over frames of the larger side of the box around all found points."""
+    if not np.isfinite(points[..., :2]).any():
+        return 1.0
+    low = np.where(np.isnan(points[..., :2]), np.inf, points[..., :2]).min(axis=1)
+    high = np.where(np.isnan(points[..., :2]), -np.inf, points[..., :2]).max(axis=1)
+    sides = (high - low).max(axis=1)
+    sides = sides[np.isfinite(sides)]
+    median = float(np.median(sides)) if len(sides) else 0.0
+    return median if median > 0 else 1.0
+
+
+def _overlap(num_frames: int, offset: int) -> tuple[slice, slice]:
+    """Return the frames that have one at this offset, and those at the offset."""
+    if abs(offset) >= num_frames:
+        return slice(0, 0), slice(0, 0)
+    if offset >= 0:
+        return slice(0, num_frames - offset), slice(offset, num_frames)
+    return slice(-offset, num_frames), slice(0, num_frames + offset)
+
+
+def _where_found(smoothed: np.ndarray, points: FloatArray, runs: IntArray) -> FloatArray:
+    found: FloatArray = np.where((runs >= 0)[..., None], smoothed, points).astype(np.float32)
+    return found

@@ -1,0 +1,218 @@
+"""What several functions of the door take: paths, how a file is read, how keypoints are written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posemill.errors import ConfigError, RunError
+from posemill.files import near_path
+from posemill.outputs import expect_folder
+from posemill.places import uri_of
+from posemill.settings import Settings, setting
+from posemill.terminal import quoted
+
+if TYPE_CHECKING:
+    from posemill.clips.inputs import ClipInput
+    from posemill.formats.shared.contract import Recipe
+
+AnyPath = os.PathLike[str] | str
+
+
+def parse_size(size: str | tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return width and height in pixels of `(1280, 720)` or `"1280x720"`; None for None."""
+    if size is None:
+        return None
+    sides = size.lower().split("x") if isinstance(size, str) else [str(side) for side in size]
+    if len(sides) != 2 or not all(side.isdecimal() and int(side) for side in sides):
+        raise ConfigError(f"size: expected WIDTHxHEIGHT such as 1280x720, got {size!r}")
+    return int(sides[0]), int(sides[1])
+
+
+def text_of(value: object) -> str | None:
+    """Return a number as text, `143` for 143; None for None."""
+    return None if value is None else str(value)
+
+
+def renames_of(pairs: Mapping[str, str] | Sequence[str] | None) -> dict[str, str]:
+    """Return new names of folders by their old ones, out of a mapping or of `OLD=NEW`."""
+    if not isinstance(pairs, Sequence):
+        return dict(pairs or {})
+    renames = {}
+    for pair in pairs:
+        old, _, new = pair.partition("=")
+        if not old or not new:
+            raise ConfigError(f"--replace: expected OLD=NEW, as frames=annotation, got {pair!r}")
+        renames[old] = new
+    return renames
+
+
+class Reading(Settings):
+    """How a run or a file is read."""
+
+    splits: tuple[str, ...] | None = setting("Only these splits; all by default.", default=None)
+    from_format: str | None = setting(
+        "Format of the file; found out by default.",
+        default=None,
+        flags=("--from",),
+        metavar="FORMAT",
+        choices="posemill.formats:known_formats",
+        is_open=True,
+    )
+    size: Any = setting(
+        "Size of the pictures, where it is not known.",
+        default=None,
+        convert=parse_size,
+        metavar="WxH",
+    )
+
+    def open(self, path: AnyPath, *, person: str = "main") -> ClipInput:
+        """Return the run or the file at a path, to be read so."""
+        from posemill.clips.inputs import ClipInput
+
+        return ClipInput(
+            Path(path),
+            format_name=self.from_format,
+            size_wh=self.size,
+            splits=self.splits,
+            person=person,
+        )
+
+
+class Shape(Reading):
+    """How a run or a file is read, and what is done to its keypoints before they are written."""
+
+    skeleton: str | None = setting(
+        "Points to write; the format's usual ones by default. 143 and 543 are short for "
+        "holistic-143 and holistic-543.",
+        default=None,
+        convert=text_of,
+        metavar="NAME",
+        choices="posemill.skeletons:skeleton_names",
+        is_open=True,
+    )
+    normalize: str = setting(
+        "Shoulder midpoint at 0 and shoulder width 1, or the clip's box from -1 to 1.",
+        default="none",
+        metavar="HOW",
+        choices="posemill.records:NORMALIZATIONS",
+        is_open=True,
+    )
+    interpolate: int = setting(
+        "Close gaps of up to N frames by straight lines.", default=0, metavar="N"
+    )
+    smooth: str = setting(
+        "Smooth the keypoints along time.",
+        default="none",
+        metavar="HOW",
+        choices="posemill.records:SMOOTHINGS",
+        is_open=True,
+    )
+    fill: str | None = setting(
+        "What stands for missing points beside their mask; zero by default.",
+        default=None,
+        metavar="WHAT",
+        choices="posemill.formats.shared.contract:FILLS",
+        is_open=True,
+    )
+    person: str = setting(
+        "Of several people in a frame: main (the largest, followed along the clip), a number "
+        "(2: the next largest), or all.",
+        default="main",
+        convert=text_of,
+        metavar="WHO",
+    )
+
+    def recipe(self) -> Recipe:
+        """Return what is done to the keypoints."""
+        from posemill.formats.shared.contract import Recipe
+
+        return Recipe(
+            layout=self.skeleton,
+            normalize=self.normalize,
+            interpolate=self.interpolate,
+            smooth=self.smooth,
+            fill=self.fill,  # type: ignore[arg-type]
+            replace=self.renames(),
+        )
+
+    def renames(self) -> Mapping[str, str]:
+        """Return new names of folders by their old ones."""
+        return {}
+
+
+class ExportShape(Shape):
+    """A shape for formats with a file for each picture, too."""
+
+    replace_folders: Mapping[str, str] = setting(
+        "Folders called otherwise: frames=annotation writes train/annotation/x.txt for "
+        "train/frames/x.jpg (txt, openpose).",
+        default={},
+        flat="replace",
+        convert=renames_of,
+        metavar="OLD=NEW",
+    )
+
+    def renames(self) -> Mapping[str, str]:
+        """Return new names of folders by their old ones."""
+        return self.replace_folders
+
+
+def here(out: AnyPath) -> Path:
+    """Return the path of what is written to a disk of this machine; a URI is refused."""
+    if (uri := uri_of(out)) is not None:
+        raise ConfigError(
+            f"out: {uri} is not on this machine, and only runs are written elsewhere (extract, "
+            "merge, import, frames); give a path, and copy what was written"
+        )
+    return Path(out)
+
+
+def run_and_file(out: AnyPath) -> tuple[Path, Path | None]:
+    """Return the folder of a run, and the file its keypoints are asked for in, if one is.
+
+    `keypoints.pkl` is a file: its run is `keypoints.run` beside it. A folder that is there is
+    itself, whatever it is called.
+    """
+    from posemill.formats import file_endings, format_for
+
+    path = Path(out)
+    if path.is_dir() or path.suffix.lower() not in file_endings():
+        expect_folder(path, kind="a run")
+        return path, None
+    if (uri := uri_of(path)) is not None:
+        raise ConfigError(
+            f"{uri}: a file is written to a disk of this machine; give the run a name without "
+            f"{path.suffix}, and export it by: posemill export RUN --out {quoted(path.name)}"
+        )
+    format_for(path)  # says so where the ending could be several
+    return path.with_suffix(".run"), path
+
+
+def run_of(path: AnyPath) -> Path:
+    """Return the run that a path means: itself, the one beside the file it was exported to, or in
+    the folder that a sweep made for one of its trainings.
+
+    Raises:
+        RunError: It is not there, or a file without a run beside it.
+    """
+    from posemill.runs.home import RunHome
+    from posemill.runs.records import PREFIX
+
+    found = Path(path)
+    if uri_of(found) is not None or (found / PREFIX).is_dir():
+        return RunHome.existing(found).work
+    if not found.is_dir() and found.suffix and found.with_suffix(".run").is_dir():
+        return found.with_suffix(".run")
+    if (found / "config.toml").is_file() and (found / "run" / "run.json").is_file():
+        return found / "run"  # a training of a sweep
+    if found.is_file():
+        raise RunError(
+            f"{found} is a file, and there is no run beside it ({found.with_suffix('.run').name}); "
+            f"see what is in it by: posemill view {quoted(found)}"
+        )
+    if not found.exists():
+        raise RunError(f"{found} is not there: expected the folder of a run{near_path(found)}")
+    return found

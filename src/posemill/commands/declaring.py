@@ -1,0 +1,220 @@
+"""A command is declared once: by the function of the Python door, its signature and docstring.
+
+    @door(Reading)
+    def view(run: RunOrFile, *, rows: Annotated[int, setting("Sample rows.")] = 5, **reading): ...
+
+    def show_view(ask: Ask, *, as_json: AsJson = False): ...
+
+    COMMANDS = (Command("view", view, show_view),)
+
+Every parameter with a `setting`, and every field of the `Settings` class, is a keyword in Python
+and a flag in a shell, with the same help and the same checks. What only a shell needs (`--json`,
+`--dry-run`) is a parameter of the function that shows the result.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from posemill.commands.arguments import AnyPath
+from posemill.settings import Field, Settings, load_field, setting
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+SettingsClass = Callable[[], type[Settings]]
+
+# Parameters that several commands share.
+RunOrFile = Annotated[
+    AnyPath,
+    setting("A run folder, or a file of any format.", metavar="RUN_OR_FILE", argument=True),
+]
+Overwrite = Annotated[bool, setting("Replace files that posemill did not write for this source.")]
+AsJson = Annotated[bool, setting("Print JSON.", flags=("--json",))]
+DryRun = Annotated[bool, setting("Read and count, write nothing.")]
+ShowConfig = Annotated[bool, setting("Print all settings and where each came from.")]
+Originals = Annotated[
+    AnyPath | None,
+    setting("Folder of the original pictures or videos, where it is not the recorded one."),
+]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What was asked for: the values given for a function, and the function itself."""
+
+    function: Callable[..., Any] | None
+    values: Mapping[str, Any]
+
+    def __call__(self) -> Any:
+        """Return what the function returns for them."""
+        assert self.function is not None
+        return self.function(**self.values)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the shell.
+
+    Args:
+        name: `prepare`, or `models pull` in a group.
+        door: The function of the Python door; None where there is none.
+        show: Gets an `Ask` first, then what only the shell has; prints, returns an exit code.
+        settings: Returns a `Settings` class whose fields are flags; the door's own by default.
+        skip: Fields of it that are no flags.
+        only: Where not empty, only these fields are.
+        aliases: Flags of other programs: to a flag of ours, `{"--jobs": "--workers"}`; to a flag
+            and the beginning of its value, `{"--runtime": "--engine-option runtime="}`; or to a
+            flag with its value, `{"--use-fp16": "--precision=mixed"}`.
+    """
+
+    name: str
+    door: Callable[..., Any] | None
+    show: Callable[..., int | None]
+    settings: SettingsClass | None = None
+    skip: Collection[str] = ()
+    only: Collection[str] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def help(self) -> str:
+        """The first sentences of the docstring."""
+        text = inspect.cleandoc((self.door or self.show).__doc__ or "")
+        return text.split("\n\n")[0].replace("\n", " ")
+
+    @cached_property
+    def config(self) -> type[Settings] | None:
+        """The class whose fields are flags."""
+        made = self.settings or getattr(self.door, "settings", None)
+        return None if made is None else made()
+
+    @cached_property
+    def asked(self) -> dict[str, Field]:
+        """What is given to the door, by name."""
+        fields = {} if self.door is None else parameters_of(self.door)
+        if self.config is not None:
+            known = {**self.config.all_fields(), **self.config.words()}
+            fields |= {name: each for name, each in known.items() if name not in fields}
+        return {
+            name: each
+            for name, each in fields.items()
+            if name not in self.skip and (not self.only or name in self.only)
+        }
+
+    @cached_property
+    def shown(self) -> dict[str, Field]:
+        """What is given to the function that shows, by name."""
+        return parameters_of(self.show)
+
+    @cached_property
+    def fields(self) -> dict[str, Field]:
+        """All that can be given, by name, arguments first."""
+        together = (
+            {**self.shown, **self.asked} if self.door is None else {**self.asked, **self.shown}
+        )
+        return dict(sorted(together.items(), key=lambda item: not item[1].meta["argument"]))
+
+    @cached_property
+    def needed(self) -> dict[str, Field]:
+        """What must be given, by name; settings say so themselves, as a file may have them."""
+        own = {} if self.door is None else parameters_of(self.door)
+        return {
+            name: each for name, each in {**own, **self.shown}.items() if each.default is MISSING
+        }
+
+    def run(self, values: Mapping[str, Any]) -> int:
+        """Call it with values by name; return the exit code."""
+        given = {name: value for name, value in values.items() if name in self.asked}
+        shown = {
+            name: self.shown[name].check(value)
+            for name, value in values.items()
+            if name in self.shown
+        }
+        if self.door is None and self.config is None:
+            return self.show(**shown) or 0
+        return self.show(Ask(self.door, given), **shown) or 0
+
+
+def door(settings: SettingsClass | None = None) -> Callable[[Function], Function]:
+    """Return a decorator for a function of the Python door: its arguments are checked.
+
+    Args:
+        settings: Returns the class whose fields it takes as further keywords.
+    """
+
+    def declare(function: Function) -> Function:
+        @functools.wraps(function)
+        def call(*args: Any, **keywords: Any) -> Any:
+            return function(**_checked(function, args, keywords))
+
+        call.settings = settings  # type: ignore[attr-defined]
+        return call  # type: ignore[return-value]
+
+    return declare
+
+
+def _checked(
+    function: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a call by name, each as its `setting` wants it."""
+    signature, fields = _signature(function), parameters_of(function)
+    values: dict[str, Any] = {}
+    for name, value in signature.bind(*args, **keywords).arguments.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            values |= value
+        else:
+            values[name] = fields[name].check(value) if name in fields else value
+    return values
+
+
+@functools.cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+@functools.cache
+def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
+    """Return the parameters of a function that have a `setting`, by name."""
+    plain = inspect.unwrap(function)
+    found: dict[str, Field] = {}
+    for parameter in _signature(plain).parameters.values():
+        annotation = parameter.annotation
+        if isinstance(annotation, str):
+            try:
+                annotation = eval(annotation, plain.__globals__)
+            except NameError:  # a type that only type checkers import: no flag
+                continue
+        default = MISSING if parameter.default is parameter.empty else parameter.default
+        declared = load_field(parameter.name, annotation, default)
+        if declared is not None:
+            found[parameter.name] = declared
+    return found
+
+
+def describe(function: Callable[..., Any]) -> None:
+    """Give a function of the door the signature and the `Args:` that its settings make."""
+    fields = dict(parameters_of(function))
+    parameters = dict(_signature(inspect.unwrap(function)).parameters)
+    made = getattr(function, "settings", None)
+    if made is not None:
+        parameters.popitem()  # `**settings`, of which each is named now
+        for name, each in made().all_fields().items():
+            if name not in parameters:
+                fields[name] = each
+                keyword = inspect.Parameter.KEYWORD_ONLY
+                parameters[name] = inspect.Parameter(name, keyword, default=each.default)
+    function.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    text = inspect.cleandoc(function.__doc__ or "")
+    if "\nArgs:" not in text:
+        lines = [f"    {name}: {each.help}" for name, each in fields.items()]
+        head, mark, raises = text.partition("\n\nRaises:")
+        function.__doc__ = "\n".join([head, "", "Args:", *lines]) + mark + raises
+
+
+def paths_of(values: Iterable[AnyPath]) -> list[Path]:
+    """Return paths, whatever they came as."""
+    return [Path(value) for value in values]

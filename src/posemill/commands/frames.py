@@ -1,0 +1,257 @@
+"""`frames`: videos decoded once; `bench decode`: which decoder is quickest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from posemill.commands.arguments import AnyPath
+from posemill.commands.declaring import AsJson, Ask, Command, door
+from posemill.commands.printing import print_json, print_reasons, print_table, say
+from posemill.commands.progress import ProgressView, show_progress
+from posemill.commands.spelling import arguments_of
+from posemill.config import FramesConfig
+from posemill.errors import ConfigError, SourceError
+from posemill.files import near_path
+from posemill.language import word
+from posemill.messages import Message
+from posemill.outputs import expect_folder
+from posemill.settings import setting
+from posemill.terminal import counted, duration, quoted
+
+if TYPE_CHECKING:
+    from posemill.inspection.decoding import DecodeReport, DecodeSpeed
+    from posemill.jobs.extract.workers import WorkerPlan
+    from posemill.jobs.frames.run import FramesSummary
+    from posemill.sources import ClipList
+
+GROUPS = {"bench": "Measure what is quickest on this machine."}
+
+
+def frames(
+    source: FramesConfig | AnyPath,
+    out: AnyPath | None = None,
+    *,
+    progress: bool | None = None,
+    on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
+    **settings: Any,
+) -> FramesSummary:
+    """Decode all clips of a source once, into pictures or packs with an `index.csv`.
+
+    What came of it is in the result: counts, reasons of failures, and `index`, the table that
+    `posemill.VideoClips` reads. A clip that cannot be read is no exception, it is counted there.
+
+    Args:
+        source: Videos, one of them, a list of them, folders of frames; or a `FramesConfig`, which
+            says all the rest too.
+        out: The folder of the frames; the same call continues.
+        progress: Bars on a terminal or a line in a notebook; True also for lines in a log, False
+            for nothing.
+        on_plan: Called once before work starts, with the clips and the lengths of videos.
+        settings: All other fields of `FramesConfig`, as `posemill frames` has them as flags:
+            `size=256`, `short_side=True`, `pack=True` …
+
+    Raises:
+        RunError: The folder holds something else, or frames of other options, or is worked on; or
+            the disk is full. What was committed is safe.
+        StoppedError: A signal asked for it (Ctrl-C); the same call continues.
+    """
+    from posemill.jobs.frames.run import write_frames
+
+    if isinstance(source, FramesConfig):
+        if out is not None or settings:
+            more = ", ".join([*(["out"] if out is not None else []), *settings])
+            raise ConfigError(f"a FramesConfig says everything; {more} came beside it")
+        config = source
+    else:
+        given = {"source": source, "out": out, **settings}
+        config = FramesConfig(**{name: value for name, value in given.items() if value is not None})
+    expect_folder(config.out, kind="what `frames` writes")
+    with ProgressView(progress) as view:
+        return write_frames(config, on_progress=view.show, on_plan=on_plan, on_count=view.count)
+
+
+def show_frames(
+    ask: Ask,
+    *,
+    detach: Annotated[bool, setting("Run in the background.")] = False,
+    dry_run: Annotated[bool, setting("Measure a sample; say what all would take.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Decode videos once: small pictures, or packed bytes, and an index for training."""
+    config = FramesConfig(**ask.values)
+    if dry_run:
+        _show_dry_run(config, as_json=as_json)
+    elif detach:
+        _detach(config)
+    else:
+        say(f"looking for clips in {config.source} …", err=True)
+        summary = frames(config, progress=True, on_plan=partial(_print_plan, config))
+        _print_summary(summary, as_json=as_json)
+        return summary.exit_code
+    return 0
+
+
+@door()
+def bench_decode(
+    videos: Annotated[
+        AnyPath | Sequence[AnyPath],
+        setting("Files or folders.", metavar="VIDEO...", argument=True),
+    ],
+    *,
+    seconds: Annotated[float, setting("How long to repeat each way to read.", above=0)] = 1.0,
+    progress: bool | None = None,
+) -> DecodeReport:
+    """Measure every installed decoder on your videos; --decoder auto then takes the quickest.
+
+    `progress` is as in `frames`.
+
+    Raises:
+        SourceError: There is no such file or folder.
+    """
+    from posemill.inspection.decoding import installed_decoders, measure_decoders
+
+    paths = [path for place in videos for path in _videos_at(place)]  # type: ignore[union-attr]
+    total = len(paths) * len(installed_decoders()[0])
+    with show_progress("measuring decoders", total, progress=progress) as advance:
+        return measure_decoders(paths, seconds=seconds, on_step=advance)
+
+
+def _videos_at(place: AnyPath) -> list[Path]:
+    from posemill.sources import find_clips
+
+    path = Path(os.fsdecode(place))
+    if path.is_dir():
+        return [Path(clip.path) for clip in find_clips(path, layout="videos")]
+    if not path.exists():
+        raise SourceError(f"{path}: no such file or folder; expected a video" + near_path(path))
+    return [path]
+
+
+def _show_bench(ask: Ask, *, as_json: AsJson = False) -> int:
+    report = bench_decode(**ask.values, progress=None if as_json else True)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _print_speeds(report)
+    for name, why in report.missing.items():
+        say(f"note: {name} was not measured: {why}", err=True)
+    for path, why in report.failed.items():
+        say(f"posemill: {path} was not measured: {why}", err=True, colour="yellow")
+    return 1 if report.failed else 0
+
+
+def _print_speeds(report: DecodeReport) -> None:
+    names = {"all": word("all in order"), "8": word("8 of them"), "32": word("32 of them")}
+
+    def cell(speed: DecodeSpeed, threads: int) -> str:
+        if threads not in speed.frames_per_second:
+            return ""
+        ratio = f" ({speed.ratios[threads]:.2f} x)" if threads in speed.ratios else ""
+        return f"{speed.frames_per_second[threads]:.0f}{ratio}"
+
+    for path in dict.fromkeys(speed.path for speed in report.speeds):
+        rows = [speed for speed in report.speeds if speed.path == path]
+        say(f"{path} ({rows[0].kind}); frames/s (x OpenCV):", bold=True)
+        print_table(
+            ["decoder", "frames", "1 thread", "2 threads", "memory MB", "same frames"],
+            [
+                (
+                    each.decoder,
+                    names[each.access],
+                    cell(each, 1),
+                    cell(each, 2),
+                    each.memory_mb,
+                    word("yes" if each.is_equal else "NO"),
+                )
+                for each in rows
+                if not each.refused
+            ],
+        )
+        for name, why in {each.decoder: each.refused for each in rows if each.refused}.items():
+            say(f"{name} refuses: {why}")
+    for kind, by_access in report.winners.items():
+        quickest = ", ".join(f"{names[access]} {name}" for access, name in by_access.items())
+        say(f"--decoder auto for {kind}: {quickest}")
+
+
+def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> None:
+    from posemill.jobs.frames.run import unused_settings
+
+    for split, totals in clips.totals.items():
+        say(
+            f"{split}: {counted(totals.num_clips, 'clips')}, "
+            f"{counted(totals.num_frames, 'frames')}",
+            err=True,
+        )
+    for sentence in (*clips.problems, *unused_settings(config, clips)):
+        say(Message("note: {text}", text=sentence), err=True)
+    say(f"plan: {workers}", err=True)
+
+
+def _print_summary(summary: FramesSummary, *, as_json: bool) -> None:
+    if as_json:
+        print_json(summary.to_json())
+        return
+    print_table(
+        ["split", "clips", "clips failed", "frames in", "frames out", "frames failed"],
+        [
+            (
+                each.split,
+                each.num_clips,
+                each.clips_failed,
+                each.frames_known,
+                each.frames_out,
+                each.frames_failed,
+            )
+            for each in summary.counts
+        ],
+    )
+    if summary.reasons:
+        print_reasons(summary.reasons)
+        say(
+            f"one by one: posemill status {quoted(summary.name)} --failures; try them again: "
+            "--retry-failed"
+        )
+    from posemill.jobs.frames.forecast import in_bytes
+
+    rate = summary.frames_per_second
+    speed = f"{rate:.1f} frames/s" if rate else "nothing was left to do"
+    say(f"{summary.index_name} written; {in_bytes(summary.num_bytes)}; {speed}", err=True)
+
+
+def _show_dry_run(config: FramesConfig, *, as_json: bool) -> None:
+    from posemill.jobs.frames.forecast import forecast_frames
+
+    with ProgressView() as view:
+        found = forecast_frames(config, on_count=view.count)
+    if as_json:
+        print_json(found.to_json())
+        return
+    say(found.describe())
+    say(
+        f"measured on {found.sample_frames} frames, {duration(found.sample_seconds)}; nothing was "
+        "written",
+        err=True,
+    )
+
+
+def _detach(config: FramesConfig) -> None:
+    from posemill.jobs.extract.detach import start_detached
+    from posemill.places import uri_of
+    from posemill.runs.home import RunHome
+
+    uri = uri_of(config.out)
+    folder, name = (config.out if uri is None else RunHome.at(uri).work), uri or config.out
+    pid = start_detached(["frames", *arguments_of(config)], folder)
+    say(f"pid {pid} works on {name} in the background", err=True)
+    say(f"posemill status {quoted(name)}\nposemill stop {quoted(name)}")
+
+
+COMMANDS = (
+    Command("frames", None, show_frames, settings=lambda: FramesConfig),
+    Command("bench decode", bench_decode, _show_bench),
+)

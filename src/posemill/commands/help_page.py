@@ -1,0 +1,167 @@
+"""Help on a page of 80 columns, Chinese too."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING
+from pathlib import Path
+
+from posemill.commands.declaring import Command
+from posemill.commands.spelling import flags_of
+from posemill.language import chosen_language, translate, word
+from posemill.settings import Field, load_choices
+from posemill.terminal import width_of
+
+_INDENT, _MOST_NAME, _MOST_WIDTH = 2, 24, 100  # columns
+# A line may end between any two Chinese characters, but not before a mark that closes, nor after
+# one that opens.
+_WIDE, _CLOSING = r"\u3000-\u9fff\uff00-\uffef…", "[，。；：、！？）…]*"
+_PIECES = re.compile(rf"（*(?:[{_WIDE}]|[^\s{_WIDE}]+){_CLOSING}| +")
+_KINDS = {int: "<int>", float: "<float>", Path: "<path>", str: "<text>", object: "<text>"}
+ABOUT = "From pictures and video to pose keypoints, to model input, to a trained model."
+Section = list[tuple[str, str]]
+
+
+def command_help(command: Command) -> str:
+    """Return the help of a command, as wide as the terminal."""
+    return _page(word("Usage: ") + usage_of(command), word(command.help), sections_of(command))
+
+
+def group_help(commands: Mapping[str, Command], groups: Mapping[str, str], group: str = "") -> str:
+    """Return the help of all commands, or of those of a group."""
+    usage = word("Usage: ") + f"posemill {group}".strip() + " [OPTIONS] COMMAND [ARGS]..."
+    about = word(groups[group]) if group else word(ABOUT)
+    return _page(usage, about, group_sections(commands, groups, group))
+
+
+def group_sections(
+    commands: Mapping[str, Command], groups: Mapping[str, str], group: str = ""
+) -> dict[str, Section]:
+    """Return title and rows of the page of all commands, or of those of a group."""
+    rows: dict[str, str] = {}
+    for name, command in commands.items():
+        first, _, below = name.partition(" ")
+        if below and not group:
+            rows[first] = word(groups[first])
+        else:
+            rows[below or name] = word(command.help)
+    options: Section = [_help_row()]
+    if not group:
+        options = [
+            ("--version", word("Say the version.")),
+            ("--debug", word("Show tracebacks of errors.")),
+            _help_row(),
+        ]
+    return {word("Options"): options, word("Commands"): list(rows.items())}
+
+
+def _help_row() -> tuple[str, str]:
+    return "-h, --help", word("Show this message and exit.")
+
+
+def usage_of(command: Command) -> str:
+    """Return how a command is called, for help and errors."""
+    words = [f"posemill {command.name} [OPTIONS]"]
+    for each in command.fields.values():
+        if each.meta["argument"]:
+            name = argument_of(each)
+            is_needed = each.default is MISSING and not each.meta["flags"]
+            words.append(name if is_needed else f"[{name}]")
+    return " ".join(words)
+
+
+def argument_of(field: Field) -> str:
+    """Return what stands for an argument: `RUN`, `VIDEO...`."""
+    name = str(field.meta["metavar"] or field.name.upper())
+    return name if field.kind is not tuple or name.endswith("...") else f"{name}..."
+
+
+def sections_of(command: Command) -> dict[str, Section]:
+    """Return title and rows of each part of the page: name or spelling, and what it is."""
+    found: dict[str, Section] = {}
+    presets = {} if command.config is None else command.config.preset_values({})
+    has_file = command.door is None and command.config is not None
+    for name, each in command.fields.items():
+        text = _sentence(each, is_preset=name in presets)
+        if each.meta["argument"]:
+            found.setdefault(word("Arguments"), []).append((argument_of(each), text))
+            text = translate(f"The same as {argument_of(each)}.")
+        if not each.meta["argument"] or each.meta["flags"]:
+            title = word(each.group or "Options")
+            is_both = has_file and name not in command.shown
+            found.setdefault(title, []).append((_spelling(each, is_both=is_both), text))
+    found.setdefault(word("Options"), []).append(_help_row())
+    return found
+
+
+def _sentence(field: Field, *, is_preset: bool) -> str:
+    """Return the help of a field, its default and what it may be."""
+    text = word(field.help)
+    if default := default_of(field, is_preset=is_preset):
+        text += translate(f" (default: {word(default)})")
+    choices = field.meta["choices"]
+    if isinstance(choices, str):
+        text += " " + word("One of: {0}.").format(", ".join(load_choices(choices)))
+    if field.default is MISSING and not field.meta["argument"]:
+        text += f" [{word('required')}]"
+    return text
+
+
+def default_of(field: Field, *, is_preset: bool = False) -> str:
+    """Return the default of a field in words; empty where there is nothing to say."""
+    if field.meta["auto"]:
+        return str(field.meta["auto"])
+    is_plain = isinstance(field.default, (bool, int, float, str, Path))
+    if not is_plain or field.default in ("", False):
+        return ""
+    return f"{field.default}, by the preset" if is_preset else str(field.default)
+
+
+def _spelling(field: Field, *, is_both: bool) -> str:
+    flags = sorted(flags_of(field), key=lambda flag: flag.startswith("--"))
+    names = ", ".join(flags)
+    if field.kind is bool:
+        return f"{names} / --no-{flags[-1][2:]}" if is_both or field.default else names
+    metavar = field.meta["metavar"]
+    if not metavar and isinstance(field.meta["choices"], tuple):
+        metavar = "|".join(field.meta["choices"])
+    if not metavar:
+        metavar = _KINDS.get(field.kind, "NUMBER..." if field.kind is list else "NAME...")
+    return f"{names} {metavar}"
+
+
+def _page(usage: str, about: str, sections: Mapping[str, Section]) -> str:
+    width = min(shutil.get_terminal_size().columns, _MOST_WIDTH)
+    lines = [*wrapped(usage, width), "", *wrapped(about, width)]
+    for title, rows in sections.items():
+        lines += ["", title + (":" if chosen_language() == "en" else "：")]
+        column = min(_MOST_NAME, max(width_of(name) for name, _ in rows)) + 2 * _INDENT
+        for name, text in rows:
+            lines += _row(name, text, column=column, width=width)
+    return "\n".join(lines)
+
+
+def _row(name: str, text: str, *, column: int, width: int) -> Iterator[str]:
+    """Yield a name and its text beside it; below it where the name is long."""
+    rest = wrapped(text, width - column)
+    if width_of(name) + 2 * _INDENT > column:
+        yield " " * _INDENT + name
+    else:
+        first = next(rest, "")
+        yield f"{' ' * _INDENT}{name}{' ' * (column - _INDENT - width_of(name))}{first}".rstrip()
+    for line in rest:
+        yield " " * column + line
+
+
+def wrapped(text: str, width: int) -> Iterator[str]:
+    """Yield lines of at most so many columns; only a word that is longer by itself sticks out."""
+    for paragraph in text.splitlines():
+        line = ""
+        for piece in _PIECES.findall(paragraph):
+            if line and width_of(line + piece.rstrip()) > width:
+                yield line.rstrip()
+                line = ""
+            line += piece if line or piece.strip() else ""
+        yield line.rstrip()

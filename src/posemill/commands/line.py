@@ -1,0 +1,341 @@
+"""The command line: finds the command, reads its flags, prints help and errors.
+
+Exit codes: 0 all done, 1 some clips failed, 2 wrong usage or a wrong world, 130 interrupted.
+docs/decisions.md says why the words of a line are read here and by no library.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from posemill import __version__, machine
+from posemill.commands.declaring import Command
+from posemill.commands.help_page import command_help, group_help, usage_of
+from posemill.commands.printing import print_written, say
+from posemill.commands.spelling import flag_of, flags_of, to_flags
+from posemill.errors import ConfigError, PosemillError
+from posemill.files import parse_json
+from posemill.messages import Flags, Message, flags_shown
+from posemill.plugins import hint
+from posemill.settings import Field
+
+# Each has `COMMANDS`, and `GROUPS` where a name stands for several. They import nothing heavy.
+# In the order in which `--help` shows them: as a user meets them.
+MODULES = (
+    "posemill.commands.machine",
+    "posemill.commands.extract",
+    "posemill.commands.frames",
+    "posemill.commands.runs",
+    "posemill.commands.data",
+    "posemill.commands.look",
+    "posemill.commands.pictures",
+    "posemill.commands.train",
+)
+_SEVERAL = (tuple, list, dict)
+_HELP = ("--help", "-h")
+
+
+class UsageError(ConfigError):
+    """A line that cannot be read."""
+
+
+def load_commands() -> tuple[dict[str, Command], dict[str, str]]:
+    """Return all commands by name, and what each group is."""
+    commands: dict[str, Command] = {}
+    groups: dict[str, str] = {}
+    for name in MODULES:
+        module = import_module(name)
+        commands |= {command.name: command for command in module.COMMANDS}
+        groups |= getattr(module, "GROUPS", {})
+    return commands, groups
+
+
+def run_line(args: Sequence[str]) -> int:
+    """Run a line; return the exit code.
+
+    Raises:
+        PosemillError: What the command says.
+    """
+    commands, groups = load_commands()
+    words = [word for word in args if word != "--debug"]
+    group = words.pop(0) if words and words[0] in groups else ""
+    if group:
+        commands = {name: made for name, made in commands.items() if name.startswith(f"{group} ")}
+    if not words or words[0].startswith("-"):
+        return _run_option(words, commands, groups, group)
+    short = words.pop(0)
+    command = commands.get(f"{group} {short}".strip())
+    if command is None:
+        near = hint(short, [name.removeprefix(f"{group} ") for name in commands])
+        return _refuse(
+            _usage_of_group(group),
+            UsageError("No such command {name!r}{near}", name=short, near=near),
+        )
+    before = words[: words.index("--")] if "--" in words else words
+    if any(word in _HELP for word in before):
+        print_written(command_help(command))
+        return 0
+    return _run(command, words)
+
+
+def _run_option(
+    words: list[str], commands: Mapping[str, Command], groups: Mapping[str, str], group: str
+) -> int:
+    """Do what a line without a command asks for; an empty one gets help."""
+    if words[:1] == ["--version"] and not group:
+        say(f"posemill {__version__}")
+        return 0
+    if words and words[0] not in _HELP:
+        return _refuse(_usage_of_group(group), _no_option(words[0], ()))
+    print_written(group_help(commands, groups, group), err=not words)
+    return 0 if words else 2
+
+
+def _usage_of_group(group: str) -> str:
+    return f"posemill {group}".strip() + " [OPTIONS] COMMAND [ARGS]..."
+
+
+def _run(command: Command, words: list[str]) -> int:
+    try:
+        values, flags = read_words(command, words)
+    except UsageError as error:
+        return _refuse(usage_of(command), error)
+    with flags_shown(Flags()):
+        try:
+            return command.run(values)
+        except PosemillError as error:
+            if not error.sentence.has_marks:
+                missing = {"out": "--out"} if str(error).split()[:2] == ["out", "is"] else {}
+                error.args = (Message(to_flags(str(error), flags | missing)),)
+            raise
+
+
+def _refuse(usage: str, error: UsageError) -> int:
+    from posemill.language import word
+
+    print_written(word("Usage: ") + usage, err=True)
+    say(Message("posemill: {error}", error=error), err=True, colour="red")
+    return error.exit_code
+
+
+def read_words(command: Command, words: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values of a line by name, and the flag that each was given by.
+
+    Flags may be spelled with `_`, and take several values in a row where they hold several:
+    `--splits train dev`. Where arguments are missing, the last of such values are arguments:
+    `--splits train runs/first` is a split and a run.
+    """
+    reader = _Reader(command)
+    reader.read(words)
+    reader.place_arguments()
+    values: dict[str, Any] = {}
+    for name, texts in reader.texts.items():
+        declared = command.fields[name]
+        value = _value(declared, texts, reader.flags.get(name, declared.meta["metavar"] or name))
+        values[name] = value
+    for name, declared in command.needed.items():
+        if name not in values:
+            if declared.meta["argument"]:
+                raise UsageError("Missing argument {name!r}.", name=argument_name(declared))
+            raise UsageError("Missing option {flag!r}.", flag=flags_of(declared)[0])
+    return values, reader.flags
+
+
+class _Reader:
+    """Reads the words of a line: the texts given for each field, in order."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self.texts: dict[str, list[Any]] = {}
+        self.flags: dict[str, str] = {}
+        self._known: dict[str, tuple[Field, Any]] = {}  # flag -> its field, and its value if fixed
+        self._arguments: list[str] = []
+        self._further: list[tuple[str, str]] = []  # name and text of what followed a first value
+        for declared in command.fields.values():
+            if declared.meta["argument"] and not declared.meta["flags"]:
+                continue
+            for flag in (*flags_of(declared), *map(flag_of, declared.old)):
+                self._known[flag] = (declared, True if declared.kind is bool else None)
+                if declared.kind is bool:
+                    self._known[f"--no-{flag[2:]}"] = (declared, False)
+
+    def read(self, words: Sequence[str]) -> None:
+        """Sort the words into flags, their values, and arguments."""
+        waiting = list(words)
+        while waiting:
+            word = waiting.pop(0)
+            if word == "--":
+                self._arguments += waiting
+                return
+            if not word.startswith("-") or word == "-" or _is_number(word):
+                self._arguments.append(word)
+                continue
+            flag, equals, text = word.partition("=")
+            flag = flag.replace("_", "-") if flag.startswith("--") else flag
+            self._take(flag, text if equals else None, waiting)
+
+    def _take(self, flag: str, text: str | None, waiting: list[str]) -> None:
+        """Take a flag, with its values from the words that follow."""
+        spelled, _, prefix = self.command.aliases.get(flag, flag).partition(" ")
+        spelled, equals, whole = spelled.partition("=")
+        if spelled not in self._known:
+            raise _no_option(flag, self._known)
+        declared, fixed = self._known[spelled]
+        if equals:
+            text = whole
+        elif fixed is not None:
+            if text is not None:
+                raise UsageError("Option {flag!r} does not take a value.", flag=flag)
+            self._give(declared, flag, fixed)
+            return
+        if text is None and declared.meta["bare"]:
+            is_value = bool(waiting) and waiting[0] in declared.choices()
+            text = waiting.pop(0) if is_value else declared.meta["bare"]
+        if text is None:
+            if not waiting or waiting[0].partition("=")[0].replace("_", "-") in self._known:
+                raise UsageError("Option {flag!r} requires an argument.", flag=flag)
+            text = waiting.pop(0)
+            self._give(declared, flag, prefix + text)
+            while declared.kind in _SEVERAL and waiting and _is_value(waiting[0]):
+                self._further.append((declared.name, prefix + waiting[0]))
+                self._give(declared, flag, prefix + waiting.pop(0))
+            return
+        self._give(declared, flag, prefix + text)
+
+    def _give(self, declared: Field, flag: str, value: Any) -> None:
+        name = declared.flat
+        if declared.kind in _SEVERAL:
+            self.texts.setdefault(name, []).append(value)
+        else:
+            self.texts[name] = [value]
+        self.flags[name] = flag
+
+    def place_arguments(self) -> None:
+        """Give each argument its words: one, or all that are left where it holds several."""
+        fields = [each for each in self.command.fields.values() if each.meta["argument"]]
+        needed = [
+            each for each in fields if each.default is MISSING and each.flat not in self.texts
+        ]
+        while len(self._arguments) < len(needed) and self._further:
+            name, text = self._further.pop()
+            self.texts[name].pop()
+            self._arguments.append(text)
+        words = list(self._arguments)
+        for position, declared in enumerate(fields):
+            behind = sum(each in needed for each in fields[position + 1 :])
+            count = len(words) - behind if declared.kind in _SEVERAL else 1
+            taken, words = words[: max(count, 0)], words[max(count, 0) :]
+            if not taken:
+                continue
+            name = declared.flat
+            if name in self.texts and declared.kind not in _SEVERAL:
+                raise ConfigError(
+                    "{argument} and {flag} say the same thing: give one of them",
+                    argument=argument_name(declared),
+                    flag=self.flags[name],
+                )
+            self.texts[name] = [*taken, *self.texts.get(name, [])]
+        if words:
+            raise UsageError("Got unexpected extra arguments ({words})", words=" ".join(words))
+
+
+def argument_name(declared: Field) -> str:
+    """Return what an argument is called in usage and errors."""
+    return str(declared.meta["metavar"] or declared.name.upper())
+
+
+def _no_option(flag: str, known: Sequence[str] | Mapping[str, Any]) -> UsageError:
+    return UsageError("No such option: {flag}{near}", flag=flag, near=hint(flag, known))
+
+
+def _is_value(word: str) -> bool:
+    return not word.startswith("-") or _is_number(word)
+
+
+def _is_number(word: str) -> bool:
+    return word.startswith("-") and word[1:].replace(".", "", 1).isdecimal()
+
+
+def _value(declared: Field, texts: list[Any], flag: str) -> Any:
+    """Return the value of a field out of the texts of a line; its own checks come later."""
+    if declared.kind is dict:
+        return texts if declared.meta["convert"] else parse_options(texts, flag)
+    if declared.kind is list:
+        return [_number(part, flag) for text in texts for part in text.split(",") if part]
+    if declared.kind is tuple:
+        return tuple(texts)
+    text = texts[-1]
+    if declared.kind in (int, float):
+        return _in_number(declared.kind, text, flag)
+    return Path(text) if declared.kind is Path else text
+
+
+def _in_number(kind: type[int] | type[float], text: str, flag: str) -> float:
+    try:
+        return kind(text)
+    except ValueError as error:
+        if kind is int:
+            raise UsageError(
+                "{flag}: expected a whole number, got {text!r}", flag=flag, text=text
+            ) from error
+        raise UsageError("{flag}: expected a number, got {text!r}", flag=flag, text=text) from error
+
+
+def _number(text: str, flag: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ConfigError("{flag}: expected numbers, got {text!r}", flag=flag, text=text) from error
+
+
+def parse_options(options: Sequence[str], flag: str = "--engine-option") -> dict[str, Any]:
+    """Return the values of `name=value` pairs; `flag` is where they stood, for the message."""
+    return dict(_pair(text, flag) for text in options)
+
+
+def _pair(text: str, flag: str) -> tuple[str, Any]:
+    """Return name and value; values are JSON (numbers, true, false), or else plain words."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ConfigError(
+            "{flag}: expected name=value, for example width=64, got {text!r}", flag=flag, text=text
+        )
+    try:
+        return key.replace("-", "_"), parse_json(value)
+    except ValueError:
+        return key.replace("-", "_"), value
+
+
+def main(args: list[str] | None = None) -> Any:
+    """Run the command line; the entry point of `posemill`."""
+    arguments = sys.argv[1:] if args is None else args
+    is_debug = "--debug" in arguments
+    machine.is_own_program = args is None
+    try:
+        sys.exit(run_line(arguments))
+    except PosemillError as error:
+        if is_debug:
+            raise
+        with flags_shown(Flags(error.in_file)):
+            say(Message("posemill: {error}", error=error), err=True, colour="red")
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Who read our output is gone: `posemill view … | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        # What no module expects, such as a folder that may not be entered, or a full disk.
+        if is_debug or error.errno is None:
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        say(f"posemill: {where}{error.strerror}", err=True, colour="red")
+        sys.exit(PosemillError.exit_code)
+    except KeyboardInterrupt:
+        say("posemill: interrupted", err=True)
+        sys.exit(130)

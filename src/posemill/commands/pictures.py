@@ -1,0 +1,307 @@
+"""`visualize`, `report`, `plot`, `show`: pictures of runs, exported files and clips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from posemill.commands.arguments import AnyPath, Reading, here, text_of
+from posemill.commands.declaring import (
+    AsJson,
+    Ask,
+    Command,
+    Originals,
+    Overwrite,
+    RunOrFile,
+    door,
+)
+from posemill.commands.printing import print_json, say
+from posemill.commands.progress import is_notebook, show_progress, track
+from posemill.errors import PosemillError
+from posemill.files import mark_output
+from posemill.outputs import Outputs, expect_folder
+from posemill.settings import setting
+from posemill.terminal import counted
+
+if TYPE_CHECKING:
+    from posemill.inspection.drawing.originals import Originals as OriginalFrames
+    from posemill.records import Frame, PoseClip
+    from posemill.runs.reader import Run
+
+_WIDTH = 640  # pixels of the picture: some 60 kB in the notebook's file
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was written, and what could not be drawn as it should be.
+
+    Args:
+        paths: The files.
+        num_originals_gone: Frames drawn on a blank canvas, as their pictures cannot be read.
+        notes: In words, what is not as it should be and what to do about it.
+    """
+
+    paths: tuple[Path, ...]
+    num_originals_gone: int = 0
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __iter__(self) -> Iterator[Path]:
+        return iter(self.paths)
+
+
+@door(lambda: Reading)
+def visualize(
+    run: RunOrFile,
+    out: Annotated[AnyPath, setting("Folder for the pictures.")] = "pictures",
+    *,
+    num_samples: Annotated[
+        int, setting("Frames of each split; with --video, clips of each split.", least=1)
+    ] = 10,
+    clips: Annotated[Iterable[str] | str | None, setting("Only these clips, by their ids.")] = None,
+    seed: Annotated[int, setting("Another seed draws other samples.", least=0)] = 0,
+    video: Annotated[str | None, setting("Whole clips as movies.", metavar="mp4|gif")] = None,
+    originals: Originals = None,
+    person: Annotated[
+        str,
+        setting(
+            "Of several people in a frame: main (the largest, followed along the clip), a number "
+            "(2: the next largest), or all.",
+            convert=text_of,
+            metavar="WHO",
+        ),
+    ] = "all",
+    style: Annotated[
+        str,
+        setting(
+            "openpose: skeletons on black as pose-driven generators expect them, a file for "
+            "each picture, folders as theirs.",
+            metavar="keypoints|openpose",
+        ),
+    ] = "keypoints",
+    all: Annotated[bool, setting("Every frame; with --video, every clip.")] = False,
+    overwrite: Overwrite = False,
+    progress: bool | None = None,
+    **reading: Any,
+) -> Drawn:
+    """Draw sampled frames, with contact sheets, or with --video whole clips as movies.
+
+    `progress` is bars on a terminal or a line in a notebook; False for none.
+    """
+    from posemill.inspection.drawing.gallery import DrawRequest, draw_gallery
+
+    folder = here(out)
+    expect_folder(folder, kind="what `visualize` writes")
+    material = Reading(**reading).open(run, person=person)
+    found = originals_of(material.picture_facts(), originals)
+    request = DrawRequest(
+        num_samples=None if all else num_samples,
+        clip_ids=None if clips is None else list(clips),
+        seed=seed,
+        video=video,
+        style=style,
+    )
+    is_free = folder.is_dir() and not any(folder.iterdir())
+    with show_progress("drawing frames", progress=progress) as found.on_frame:
+        paths = tuple(draw_gallery(material, request, folder, originals=found, overwrite=overwrite))
+    if is_free:
+        mark_output(folder)
+    names = [part for path in paths for part in path.relative_to(folder).with_suffix("").parts]
+    return Drawn(paths, found.num_gone, notes_on(found, names))
+
+
+def _show_visualize(ask: Ask, *, as_json: AsJson = False) -> None:
+    drawn = ask()
+    if as_json:
+        print_json({"paths": drawn.paths, "num_originals_gone": drawn.num_originals_gone})
+    else:
+        say("\n".join(map(str, drawn.paths)))
+    _print_notes(drawn)
+
+
+@door(lambda: Reading)
+def report(
+    run: RunOrFile,
+    out: Annotated[AnyPath, setting("The HTML file.")] = "report.html",
+    *,
+    originals: Originals = None,
+    overwrite: Overwrite = False,
+    progress: bool | None = None,
+    **reading: Any,
+) -> Drawn:
+    """Write one HTML file: presence, gaps, jumps, suspected swaps, the worst clips, failures.
+
+    `progress` is as in `visualize`.
+    """
+    from posemill.inspection.report.build import measure_all, write_report
+
+    outputs = Outputs(run, overwrite=overwrite)
+    outputs.claim_file(here(out))
+    material = Reading(**reading).open(run)
+    total = material.num_frames
+    clips = track(material.clips_so_far(), "measuring", total, len, progress=progress)
+    quality = measure_all(clips)
+    found = originals_of(material.picture_facts(), originals)
+    with show_progress("drawing frames", progress=progress) as found.on_frame:
+        write_report(material, quality, Path(out), originals=found)
+    outputs.record(Path(out))
+    return Drawn((Path(out),), found.num_gone, notes_on(found))
+
+
+def _show_report(ask: Ask, *, as_json: AsJson = False) -> None:
+    drawn = ask()
+    (path,) = drawn.paths
+    if as_json:
+        print_json({"path": path, "num_originals_gone": drawn.num_originals_gone})
+    else:
+        say(path)
+    _print_notes(drawn)
+
+
+def _print_notes(drawn: Drawn) -> None:
+    for note in drawn.notes:
+        say(note, err=True, colour="yellow")
+
+
+def plot(clip: PoseClip, index: int | None = None, *, originals: AnyPath | None = None) -> Frame:
+    """Return a picture, RGB, of one frame of a clip, or of up to twelve side by side.
+
+    Args:
+        clip: Of any skeleton.
+        index: Row of the frame; None for a contact sheet.
+        originals: Folder of the original pictures or videos, where it is not the one its run
+            recorded; without any the canvas is blank.
+    """
+    from posemill.inspection.drawing.frame_picture import draw
+    from posemill.inspection.drawing.gallery import clip_sheet, frame_cell, spread_rows
+    from posemill.runs.reader import open_run
+
+    if not len(clip):
+        raise ValueError(f"clip {clip.clip_id!r} has no frames to draw")
+    if index is not None and not -len(clip) <= index < len(clip):
+        raise IndexError(f"clip {clip.clip_id!r} has {len(clip)} frames; there is none at {index}")
+    facts: dict[str, Any] = {}
+    with suppress(PosemillError):  # the run was moved: the clip is drawn on a blank canvas
+        facts = asdict(open_run(clip.run_folder).manifest) if clip.run_folder else {}
+    rows = spread_rows(clip) if index is None else [range(len(clip))[index]]
+    frames = originals_of(facts, originals).frames(clip, rows)
+    if index is None:
+        return clip_sheet(clip, [frame_cell(frame, clip, row) for row, frame in frames])
+    ((row, frame),) = frames
+    return draw(frame, clip, row)
+
+
+def show(
+    clip: PoseClip,
+    index: int | None = None,
+    *,
+    path: AnyPath | None = None,
+    originals: AnyPath | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Show what `plot` gives: in the notebook, or on the screen; or write it as a PNG.
+
+    Args:
+        clip: Of any skeleton.
+        index: As in `plot`, as is `originals`.
+        path: The PNG file to write, instead of showing it.
+        originals: See `plot`.
+        overwrite: Replace a file that is not a picture of this run.
+    """
+    from posemill.inspection.drawing.gallery import write_picture
+    from posemill.inspection.drawing.showing import open_viewer, png_bytes
+
+    picture = plot(clip, index, originals=originals)
+    if path is not None:
+        write_picture(Path(path), picture, Outputs(clip.run_folder or "", overwrite=overwrite))
+    elif is_notebook():
+        from IPython.display import Image, display
+
+        display(Image(data=png_bytes(picture)))
+    else:
+        open_viewer(picture)
+
+
+def originals_of(facts: dict[str, Any], moved_to: AnyPath | None) -> OriginalFrames:
+    """Return the pictures that keypoints were found in, where they are or were moved to."""
+    from posemill.inspection.drawing.originals import Originals as OriginalFrames
+
+    return OriginalFrames.of(facts, moved_to=None if moved_to is None else Path(moved_to))
+
+
+def notes_on(originals: OriginalFrames, names: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return in words what could not be drawn as it should be, and what to do about it."""
+    from posemill.inspection.drawing.lettering import lacks_font
+
+    notes = []
+    if originals.num_unplaced:
+        notes.append(
+            f"{counted(originals.num_unplaced, 'frames')} of normalised keypoints drawn on a blank "
+            "canvas: they have no place in the original pictures"
+        )
+    if originals.num_gone:
+        total = originals.num_gone + originals.num_read
+        notes.append(
+            f"{originals.num_gone} of {total} original pictures could not be read, drawn on a "
+            f"blank canvas; the first: {originals.first_reason}. If they were moved, name their "
+            "folder by --originals"
+        )
+    if advice := lacks_font(names):
+        notes.append(advice)
+    return tuple(notes)
+
+
+def clip_html(clip: PoseClip) -> str:
+    """Return a clip as HTML: what it is, how often each part was found, frames side by side."""
+    from posemill.inspection.report.page import picture_uri, table
+    from posemill.skeletons.palette import part_label
+
+    width, height = clip.sizes_wh.max(axis=0, initial=0)
+    facts: dict[str, object] = {"clip": clip.clip_id, "split": clip.split}
+    if clip.label is not None:
+        facts["label"] = clip.label
+    facts |= {"skeleton": clip.skeleton_name, "frames": len(clip)}
+    if clip.fps is not None:
+        facts["frames/s"] = f"{clip.fps:g}"
+    if width and height:
+        facts["size"] = f"{width}x{height}"
+    if not len(clip):
+        return table(list(facts), [list(facts.values())])
+    for part, share in zip(clip.skeleton.parts, clip.present.mean(0), strict=True):
+        facts[part_label(part.name)] = f"{share:.1%}"
+    address = picture_uri(plot(clip), _WIDTH)
+    return f'{table(list(facts), [list(facts.values())])}<img src="{address}">'
+
+
+def run_html(run: Run) -> str:
+    """Return a run as HTML: clips, frames, presence of the parts and failures of every split."""
+    from posemill.commands.look import view
+    from posemill.inspection.report.page import table, text
+    from posemill.skeletons.palette import part_label
+
+    state = "finished" if run.is_finished else "not finished"
+    head = f"<p><b>{text(run.folder)}</b> {text(run.skeleton_name)}, {state}</p>"
+    try:
+        splits = view(run, rows=0, progress=False)["splits"]
+    except PosemillError as error:  # a shard is gone: what is known is shown all the same
+        return f"{head}<p>{text(error)}</p>"
+    parts = list(splits[0]["presence"]) if splits else []
+    rows = [
+        [split["split"], split["num_clips"], split["num_frames"]]
+        + ["" if (share := split["presence"][part]) is None else f"{share:.1%}" for part in parts]
+        + [split.get("clips_failed", 0), split.get("frames_failed", 0)]
+        for split in splits
+    ]
+    columns = ["split", "clips", "frames", *map(part_label, parts), "clips failed", "frames failed"]
+    return head + table(columns, rows)
+
+
+COMMANDS = (
+    Command("visualize", visualize, _show_visualize),
+    Command("report", report, _show_report),
+)

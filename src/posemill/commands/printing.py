@@ -1,0 +1,149 @@
+"""Data on stdout: a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+from posemill.language import translate, word
+from posemill.messages import Message
+from posemill.terminal import escaped, printable, width_of
+
+if TYPE_CHECKING:
+    from posemill.provenance import Resolved
+
+_ANSI_CODES = {"red": "31", "green": "32", "yellow": "33"}
+
+
+def say(text: object, *, err: bool = False, colour: str | None = None, bold: bool = False) -> None:
+    """Print text, on stderr if `err`; what is in it from data does not command the terminal."""
+    stream = sys.stderr if err else sys.stdout
+    words = printable(translate(text if isinstance(text, str) else str(text)))
+    codes = [_ANSI_CODES[colour]] if colour else []
+    codes += ["1"] if bold else []
+    if codes and stream.isatty() and "NO_COLOR" not in os.environ:
+        words = f"\033[{';'.join(codes)}m{words}\033[0m"
+    _write(words, stream)
+
+
+def _write(text: str, stream: TextIO, end: str = "\n") -> None:
+    encoding = stream.encoding or "utf-8"
+    # What the terminal's encoding has not is shown by its number instead of ending the command.
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + end)
+    stream.flush()
+
+
+def print_written(text: str, *, err: bool = False) -> None:
+    """Print text as it is written, a line of a log in English, help in the reader's language."""
+    _write(printable(text), sys.stderr if err else sys.stdout)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON; paths and the like become strings."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    _write(escaped(text), sys.stdout)
+
+
+def print_config(resolved: Resolved[Any], *, as_json: bool) -> None:
+    """Print all settings and where each came from, as TOML or as JSON."""
+    if as_json:
+        names = ("group", "name", "value", "source")
+        print_json([dict(zip(names, row, strict=True)) for row in resolved.rows()])
+    else:
+        _write(printable(resolved.to_toml()), sys.stdout, end="")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print rows under their headings: left-aligned words, right-aligned numbers."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = [tuple(row) for row in rows]
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1), collapse_padding=True
+    )
+    for index, column in enumerate(columns):
+        numbers = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
+        table.add_column(word(column), justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(value, keep="\n")) for value in row))
+    # Into a file or a pipe a row stays one line.
+    console = Console() if sys.stdout.isatty() else Console(width=400)
+    console.print(table)
+
+
+def print_reasons(rows: Iterable[tuple[str, int, int]]) -> None:
+    """Print why frames failed, and how often."""
+    shown = [(word(translate(reason)), failures, frames) for reason, failures, frames in rows]
+    print_table(["reason", "failures", "frames"], shown)
+
+
+def print_records(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print rows that name their own columns, nothing where there are none."""
+    rows = list(rows)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    shown = [[_short(row.get(name, "")) for name in columns] for row in rows]
+    if shown:
+        print_table(columns, shown)
+
+
+def without_constants(
+    rows: Iterable[Mapping[str, Any]], *, keep: Sequence[str]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what all rows have alike, and the rows without it; a single row stays whole.
+
+    Args:
+        rows: By column.
+        keep: Columns that stay in any case.
+    """
+    rows = [dict(row) for row in rows]
+    first = rows[0] if len(rows) > 1 else {}
+    same = {
+        name: _short(value)
+        for name, value in first.items()
+        if name not in keep and all(name in row and row[name] == value for row in rows)
+    }
+    return same, [{name: row[name] for name in row if name not in same} for row in rows]
+
+
+def _short(value: Any) -> Any:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else value
+
+
+def print_note(text: object) -> None:
+    """Print on stderr what works, but not as it should."""
+    note = text if isinstance(text, (Message, Warning)) else Message(str(text))
+    say(Message("posemill: {text}", text=note), err=True, colour="yellow")
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[list[str]]:
+    """Print warnings of the functions that are called as notes, without their places in files.
+
+    The list has those that were printed.
+    """
+    printed: list[str] = []
+
+    def show(message: Warning | str, *_place: Any, **_more: Any) -> None:
+        printed.append(str(message))
+        print_note(message)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield printed
+
+
+def print_lines(pairs: Iterable[tuple[str, Any]]) -> None:
+    """Print `name  value` lines, the values under each other."""
+    pairs = [(word(name), translate(str(value))) for name, value in pairs]
+    width = max((width_of(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        say(f"{name}{' ' * (width - width_of(name))}  {value}")

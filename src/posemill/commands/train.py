@@ -1,0 +1,465 @@
+"""`train`, `evaluate`, `predict`, `sweep`, `tune`, `advise`, `synthetic-corpus`: models."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+from posemill.commands.arguments import AnyPath, run_of
+from posemill.commands.declaring import (
+    AsJson,
+    Ask,
+    Command,
+    Overwrite,
+    ShowConfig,
+    door,
+    paths_of,
+)
+from posemill.commands.printing import (
+    print_config,
+    print_json,
+    print_lines,
+    print_records,
+    print_table,
+    say,
+    warnings_as_notes,
+)
+from posemill.commands.progress import show_progress
+from posemill.commands.runs import advise
+from posemill.errors import ConfigError
+from posemill.language import translate, word
+from posemill.outputs import Outputs
+from posemill.settings import Settings, setting
+from posemill.terminal import counted, printable, quoted, warn_caller
+
+if TYPE_CHECKING:
+    from posemill.records import PoseClip
+    from posemill.training.runs.inference import Prediction
+
+# Its own flag has a value, and `--use-fp16` none.
+_MIXED = {"--use-fp16": "--precision=mixed", "--no-use-fp16": "--precision=fp32"}
+TrainedRun = Annotated[
+    AnyPath, setting("Folder that `posemill train` wrote.", metavar="RUN", argument=True)
+]
+ConfigFile = Annotated[
+    AnyPath | None,
+    setting("TOML file; every flag below is a field of it.", metavar="CONFIG", argument=True),
+]
+
+
+def _train_config() -> type[Settings]:
+    from posemill.training.config.train_config import TrainConfig
+
+    return TrainConfig
+
+
+def show_train(
+    ask: Ask,
+    config: ConfigFile = None,
+    *,
+    show_config: ShowConfig = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model on keypoints or video: one process or many; --resume continues after a kill."""
+    # Before torch is loaded: waiting OpenMP threads sleep instead of spinning on shared cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    from posemill.machine.torchrun import is_first_process, leave_at_once, under_torchrun
+    from posemill.training.config.resolve import resolve_config
+    from posemill.training.front import resolve_hardware
+    from posemill.training.front import train as run_training
+
+    resolved = resolve_config(None if config is None else Path(config), ask.values)
+    if show_config:
+        print_config(resolve_hardware(resolved), as_json=as_json)
+        return
+    try:
+        result = run_training(resolved)
+    except KeyboardInterrupt:
+        if is_first_process():
+            _say_how_to_go_on(Path(resolved.config.out))
+        raise
+    if is_first_process() and as_json:
+        print_json({"out": str(result.out), **result.summary})
+    elif is_first_process() and "leave_out" in result.summary:
+        _print_left_out(result.summary)
+    elif is_first_process():
+        _print_summary(result.out, result.summary)
+    if under_torchrun():
+        leave_at_once()
+
+
+def _say_how_to_go_on(out: Path) -> None:
+    """Say what an interrupt left: a checkpoint to continue from, or nothing."""
+    from posemill.training.runs.status import read_train_status
+
+    if not (out / "run.json").is_file():
+        say(f"posemill: {out} had not begun: give the same command again", err=True)
+        return
+    status = read_train_status(out)
+    step, command = status.checkpoint_step, status.next_command()
+    if step is None:
+        say(f"posemill: {out} has no checkpoint yet, it begins anew with: {command}", err=True)
+    else:
+        say(f"posemill: the checkpoint of step {step} is safe, go on with: {command}", err=True)
+
+
+def _print_summary(out: Path, summary: Any) -> None:
+    from posemill.training.tuning.advice import LEAST_SECONDS
+
+    columns = list(dict.fromkeys(name for scores in summary["scores"].values() for name in scores))
+    rows = [
+        (split, *(f"{scores[name]:.4f}" if name in scores else "" for name in columns))
+        for split, scores in summary["scores"].items()
+    ]
+    if rows:
+        print_table(["split", *columns], rows)
+    seconds = summary["timing_seconds"]
+    total = sum(seconds.values()) or 1.0
+    split = ", ".join(f"{word(part)} {value / total:.0%}" for part, value in seconds.items())
+    is_long = total >= LEAST_SECONDS
+    advice = summary["advice"] or (["nothing to change"] if is_long else [])
+    print_lines(
+        [
+            ("run", out),
+            ("steps", f"{summary['steps']}, best at {summary['best_step']}"),
+            (
+                "parallel",
+                f"{summary['mode']}, {summary['processes']} x {summary['threads']} "
+                f"threads: {summary['mode_reason']}",
+            ),
+            ("precision", f"{summary['precision']}: {translate(summary['precision_reason'])}"),
+            ("speed", f"{summary['samples_per_second']:.0f} samples/s, {summary['seconds']:.1f} s"),
+            ("time", split),
+            *(("note", text) for text in summary["last_words"]),
+            *(("advice", text) for text in advice),
+        ]
+    )
+
+
+def _print_left_out(found: Any) -> None:
+    """A row for each group that a model was trained without, then the mean and the worst."""
+    score = found["score"]
+    rows = [
+        (
+            row["group"],
+            f"{row['clips_scored']} of {row['clips']}",
+            f"{row[score]:.4f}" if score in row else "",
+            row.get("run", ""),
+        )
+        for row in found["groups"]
+    ]
+    rows.append(("mean", "", f"{found['mean']:.4f}", ""))
+    rows.append(("worst", "", f"{found['worst']:.4f}", found["worst_group"]))
+    print_table([f"without {found['leave_out']}", "clips scored", score, "run"], rows)
+
+
+def show_evaluate(
+    run: TrainedRun,
+    *,
+    split: Annotated[str, setting("Which clips.")] = "test",
+    checkpoint: Annotated[str, setting("best or last.")] = "best",
+    data: Annotated[str, setting("Other data than the run's own.")] = "",
+    labels: Annotated[str, setting("Labels of that data.")] = "",
+    device: Annotated[str, setting("auto, cpu, cuda or cuda:N.")] = "auto",
+    as_json: AsJson = False,
+) -> int:
+    """Score a trained model on a split."""
+    from posemill.training.front import evaluate
+
+    with warnings_as_notes():
+        scores = evaluate(
+            Path(run), split=split, checkpoint=checkpoint, data=data, labels=labels, device=device
+        )
+    if as_json:
+        print_json(scores)
+    else:
+        print_lines(
+            (name, f"{value:.4f}" if isinstance(value, float) else value)
+            for name, value in scores.items()
+        )
+    return 1 if scores.get("num_unreadable") else 0
+
+
+@door()
+def predict(
+    run: TrainedRun,
+    source: AnyPath | PoseClip | Iterable[AnyPath | PoseClip],
+    *,
+    device: Annotated[str, setting("For the model: auto, cpu, cuda or cuda:N.")] = "auto",
+    engine_device: Annotated[str, setting("For the engine: cpu or cuda:N.")] = "cpu",
+    threads: Annotated[int, setting("Threads of the engine.", least=1)] = 1,
+    pictures: Annotated[
+        AnyPath | None, setting("Folder for a picture of each clip with what is said of it.")
+    ] = None,
+    overwrite: Overwrite = False,
+    model: Any = None,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    forward: Callable[[Any, Any], Any] | None = None,
+    progress: bool | None = None,
+) -> list[Any]:
+    """Say what a trained model sees in clips; for one of keypoints the engine finds them first.
+
+    `source` is a video, a folder of pictures or of videos, a run, or data that `prepare` wrote (a
+    model of video: a list of videos, or what `frames` wrote); or several of these; `PoseClip`s too,
+    which must be shaped as the model's data was. What cannot be read is warned about. Each entry
+    of the result is a `Prediction`, in the order of the clips.
+
+    Of a run of `fit`, `source` is a data set or a loader, `model` one of the same class and sizes,
+    which gets the weights, `collate_fn` and `forward` are those that `fit` was given, and the
+    entries are what the model returns. `progress` is bars on a terminal or a line in a notebook;
+    False for none.
+    """
+    from posemill.records import PoseClip
+    from posemill.training import front
+
+    folder = Path(run)
+    if front.is_of_fit(folder):
+        if pictures is not None:
+            raise ConfigError(
+                f"{folder} was trained by fit(): only predictions of runs of train() are drawn; "
+                "leave pictures out"
+            )
+        outputs_of_model = front.predict_samples(
+            folder, model, source, collate_fn=collate_fn, forward=forward, device=device
+        )
+        return list(outputs_of_model)
+    if model is not None:
+        raise ConfigError(
+            f"{folder} was trained by train() and says itself what its model is: leave model out"
+        )
+    items = [source] if isinstance(source, str | os.PathLike | PoseClip) else source
+    drawn = None
+    if pictures is not None:
+        outputs = Outputs(folder, *_paths_of(source), overwrite=overwrite)
+        drawn = front.pictures_in(Path(pictures), outputs)
+    ask = partial(front.predict, folder, device=device, pictures=drawn)
+    kind = front.input_of(folder)
+    if kind == "video":
+        return list(ask(items))
+    found: list[Prediction] = []
+    with show_progress("frames", progress=progress) as advance:
+        engine = {"device": engine_device, "threads": threads, "on_frame": advance}
+        if kind == "two_streams":
+            return list(ask(_with_videos(folder, items, engine)))
+        for is_ready, group in groupby(items, key=_is_prepared):
+            if is_ready:
+                for item in group:
+                    found += ask(Path(str(item)))
+            else:
+                # One call for all of them: the model is loaded once.
+                found += ask(_estimated(folder, group, engine))
+    return found
+
+
+def _paths_of(source: AnyPath | PoseClip | Iterable[AnyPath | PoseClip]) -> list[AnyPath]:
+    """Return what tells a source from another; clips in memory have no path and are never alike."""
+    items = source if isinstance(source, list | tuple) else [source]
+    paths = [item for item in items if isinstance(item, str | os.PathLike)]
+    return paths if len(paths) == len(items) else [uuid4().hex]
+
+
+def _with_videos(
+    folder: Path, items: Iterable[AnyPath | PoseClip], engine: Mapping[str, Any]
+) -> Iterator[tuple[PoseClip, str]]:
+    """Yield the keypoints of each video and its path, for a model of both."""
+    from posemill.records import PoseClip
+    from posemill.training import front
+
+    for item in items:
+        if isinstance(item, PoseClip):
+            raise ConfigError(
+                f"{folder} was trained on keypoints and video: expected videos, got a PoseClip"
+            )
+        for clip_id, path in front.videos_at(Path(item)):
+            for clip in _estimated(folder, [path], engine):
+                yield dataclasses.replace(clip, clip_id=clip_id), path
+
+
+def _estimated(
+    folder: Path, items: Iterable[AnyPath | PoseClip], engine: Mapping[str, Any]
+) -> Iterator[PoseClip]:
+    """Yield clips as they are, and those of sources as a run's model needs them."""
+    from posemill.jobs.new_clips import clips_like
+    from posemill.records import PoseClip
+    from posemill.training import front
+
+    for item in items:
+        if isinstance(item, PoseClip):
+            yield item
+            continue
+        for clip, errors in clips_like(Path(item), *front.data_of(folder), **engine):
+            for error in errors:
+                warn_caller(str(error))
+            if clip is not None:
+                yield clip
+
+
+def _is_prepared(item: AnyPath | PoseClip) -> bool:
+    """Return True for npz and csv files, and folders of them."""
+    if not isinstance(item, str | os.PathLike):
+        return False
+    path = Path(item)
+    return path.suffix.lower() in (".npz", ".csv") or any(path.glob("*_keypoints.npz"))
+
+
+def _show_predict(
+    ask: Ask,
+    sources: Annotated[
+        Sequence[AnyPath],
+        setting(
+            "Videos, pictures, folders of them, runs, lists, or data `prepare` wrote.",
+            metavar="SOURCE...",
+            argument=True,
+        ),
+    ],
+    *,
+    as_json: AsJson = False,
+) -> int:
+    with warnings_as_notes() as unread:
+        found = predict(**ask.values, source=paths_of(sources))
+    if as_json:
+        print_json([entry.to_dict() for entry in found])
+    else:
+        rows = [
+            (p.clip_id, p.label, "" if p.probability is None else round(p.probability, 4))
+            for p in found
+        ]
+        print_table(["clip", "label", "probability"], rows)
+    return 1 if unread else 0
+
+
+def sweep(
+    file: Annotated[AnyPath, setting("TOML file with grid, random or folds.", argument=True)],
+    *,
+    workers: Annotated[int, setting("Trainings side by side.", least=1)] = 1,
+    out: Annotated[str, setting("Folder; the file's own by default.")] = "",
+    dry_run: Annotated[bool, setting("Only list the trainings.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run independent trainings side by side; the same command again continues them."""
+    from posemill.training.launch.sweep import read_sweep, summarize, tabulate
+
+    found = read_sweep(Path(file), out=out)
+    failures = {} if dry_run else _run(found, workers)
+    rows = tabulate(found, failures)
+    means = summarize(found)
+    if as_json:
+        print_json({"trainings": rows, "means": means})
+    else:
+        print_records(rows)
+        if len(means) < sum(row["state"] == "done" for row in rows):
+            print_records(means)
+    return 1 if failures else 0
+
+
+def _run(found: Any, workers: int) -> Any:
+    """Run the sweep with a bar on stderr."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from posemill.training.launch.sweep_runner import run_sweep
+
+    with Progress(console=Console(stderr=True)) as progress:
+        done = sum(job.summary is not None for job in found.jobs)
+        bar = progress.add_task("trainings", total=len(found.jobs), completed=done)
+
+        def report(event: str, job: Any) -> None:
+            line = printable(f"{job.name} {event}")
+            progress.print(line, markup=False, highlight=False)
+            progress.advance(bar, 0 if event == "started" else 1)
+
+        return run_sweep(found, num_jobs=workers, report=report)
+
+
+def show_tune(
+    ask: Ask,
+    config: ConfigFile = None,
+    *,
+    out: Annotated[
+        AnyPath | None, setting("TOML file to write: yours, with what was found.")
+    ] = None,
+    keep_maths: Annotated[bool, setting("Leave batch and precision alone.")] = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what makes a training faster on this machine."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded, as train does
+    from posemill.training.front import tune
+
+    found = tune(config, out=out, keep_maths=keep_maths, overwrite=overwrite, **ask.values)
+    if as_json:
+        print_json({"out": out, **found.to_json()})
+        return
+    rows = [
+        (
+            row.setting,
+            "" if row.samples_per_second is None else f"{row.samples_per_second:.0f}",
+            "" if row.gain is None else f"{row.gain:.2f}",
+            word(translate(row.note)),
+        )
+        for row in found.rows
+    ]
+    print_table(["setting", "samples/s", "gain", ""], rows)
+    for line in found.lines():
+        say(line)
+    if out is not None:
+        say(f"{out}: posemill train {quoted(out)} trains with it")
+
+
+def _show_advise(ask: Ask, *, as_json: AsJson = False) -> None:
+    from posemill.training.loop.evidence import read_evidence
+    from posemill.training.loop.timing import shares
+    from posemill.training.tuning.advice import LEAST_SECONDS
+
+    run, found = ask.values["run"], ask()
+    evidence = read_evidence(run_of(run))
+    share = shares(evidence.timing_seconds)
+    if as_json:
+        print_json(
+            {"run": run, **evidence.to_json(), "advice": [advice.to_json() for advice in found]}
+        )
+        return
+    lines = [
+        ("run", str(run)),
+        ("time", ", ".join(f"{word(part)} {value:.0%}" for part, value in share.items())),
+    ]
+    if evidence.seconds < LEAST_SECONDS:
+        lines.append(("note", f"only {evidence.seconds:.0f} s were measured: too short to rely on"))
+    sentences = [str(advice) for advice in found] or ["nothing to change"]
+    print_lines([*lines, *(("advice", text) for text in sentences)])
+
+
+def synthetic_corpus(
+    out: Annotated[AnyPath, setting("Folder to write.", argument=True)],
+    *,
+    glosses: Annotated[int, setting("Size of the vocabulary.", least=2)] = 80,
+    train: Annotated[
+        int, setting("Training clips; dev and test get 2 for every 15 of them.", least=1)
+    ] = 600,
+    seed: Annotated[int, setting("Decides everything.")] = 0,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a made-up gloss corpus in PHOENIX layout, to try CTC training on."""
+    from posemill.testing.synthetic import CorpusOptions, write_corpus
+
+    few = max(2, train * 2 // 15)
+    options = CorpusOptions(glosses, {"train": train, "dev": few, "test": few}, seed=seed)
+    for split, count in write_corpus(Path(out), options, overwrite=overwrite).items():
+        say(f"{split}  {counted(count, 'clips')}")
+
+
+COMMANDS = (
+    Command("train", None, show_train, settings=_train_config, aliases=_MIXED),
+    Command("evaluate", None, show_evaluate),
+    Command("predict", predict, _show_predict),
+    Command("sweep", None, sweep, aliases={"--jobs": "--workers"}),
+    Command("tune", None, show_tune, settings=_train_config, skip=("out", "tune"), aliases=_MIXED),
+    Command("advise", advise, _show_advise),
+    Command("synthetic-corpus", None, synthetic_corpus),
+)

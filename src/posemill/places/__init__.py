@@ -1,0 +1,170 @@
+"""Places that are not a disk of this machine: object stores, file systems that machines share.
+
+A place is a URI (`s3://bucket/runs/asl`), or a folder of a shared file system. What is built on it
+asks for no more than what all of them promise: an object is put whole or not at all, and of all who
+create the same key exactly one succeeds. No rename, no append, no lock. A new kind is one module
+and one row in `STORAGES`, and passes `posemill.testing.StorageContract`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from posemill import plugins
+from posemill.errors import StorageError
+from posemill.files import atomic_path
+from posemill.machine.disk import disk_message
+
+# Scheme of a URI -> "module:class"; other packages: entry points of the group `posemill.storages`.
+STORAGES = {
+    "s3": "posemill.places.objects:ObjectStorage",
+    "gs": "posemill.places.objects:ObjectStorage",
+    "az": "posemill.places.objects:ObjectStorage",
+    "file": "posemill.places.folders:FolderStorage",
+}
+# One slash is what `Path` leaves of two.
+_URI = re.compile(r"([a-z][a-z0-9]+):/{1,2}", re.ASCII)
+
+
+class Entry(NamedTuple):
+    """An object as a listing has it.
+
+    Args:
+        key: Below the place, with `/` between its parts.
+        num_bytes: Its size.
+        version: Changes whenever the content does: the etag, or what a file system has for it.
+        modified_at: Seconds since 1970, by the clock of the storage.
+    """
+
+    key: str
+    num_bytes: int
+    version: str
+    modified_at: float
+
+
+class Storage(ABC):
+    """A place; threads and processes may each have one of their own. Picklable by its URI.
+
+    Every call raises `StorageError`, in words, for a place that refuses, is not there or does not
+    answer after several tries.
+
+    Args:
+        uri: Of the place, for messages and to open it again elsewhere.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+
+    def __reduce__(self) -> tuple[type[Storage], tuple[str]]:
+        return type(self), (self.uri,)
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return self.name_of("")
+
+    def name_of(self, key: str) -> str:
+        """Return the URI of an object."""
+        return f"{self.uri}/{key}" if key else self.uri
+
+    @abstractmethod
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object, whole, over what is there."""
+
+    @abstractmethod
+    def create(self, key: str, content: bytes) -> bool:
+        """Write an object if there is none; return whether it is this one that is there now.
+
+        A try whose answer was lost counts: the same content there means that it is ours. Whoever
+        has to know it was not somebody else's writes something of its own into the content.
+        """
+
+    @abstractmethod
+    def get(self, key: str) -> bytes | None:
+        """Return an object; None if there is none."""
+
+    @abstractmethod
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        """Return the bytes from `start` to before `stop`, fewer at the end."""
+
+    @abstractmethod
+    def look(self, key: str) -> Entry | None:
+        """Return what a listing would say of an object; None if there is none."""
+
+    @abstractmethod
+    def entries(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
+        """Yield the objects below a prefix, which ends with `/`, in the order of their keys.
+
+        Page by page: a million take no more memory than some.
+
+        Args:
+            prefix: Empty for all.
+            after: A key: only those behind it.
+        """
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove an object; one that is not there is no error."""
+
+    @abstractmethod
+    def read_pieces(self, key: str, version: str | None) -> Iterator[bytes]:
+        """Yield an object in pieces; `ChangedError` if it has not that version, or has gone."""
+
+    def fetch(self, key: str, target: Path, *, version: str | None = None) -> None:
+        """Copy an object into a file, whole or not at all.
+
+        Raises:
+            ChangedError: The object is no longer that version, or has gone.
+            StorageError: It cannot be had, or the disk of the file refuses.
+        """
+        pieces = self.read_pieces(key, version)
+        try:
+            with atomic_path(target) as temporary, temporary.open("wb") as handle:
+                for piece in pieces:
+                    handle.write(piece)
+        except OSError as error:
+            raise StorageError(
+                disk_message(error, str(target.parent), saved=f"{self.name_of(key)} was not copied")
+            ) from error
+
+
+class ChangedError(StorageError):
+    """An object is not the one that was listed."""
+
+
+def uri_of(path: str | os.PathLike[str]) -> str | None:
+    """Return the URI that a path means, `s3:/bucket/x` meaning one too; None for a path."""
+    text = os.fspath(path)
+    found = _URI.match(text)
+    if found is None or found[1] not in plugins.names_of("storage", STORAGES):
+        return None
+    rest = text[found.end() :].strip("/")
+    return f"{found[1]}://{'/' if found[1] == 'file' else ''}{rest}"
+
+
+def open_storage(place: str | os.PathLike[str]) -> Storage:
+    """Return the storage at a URI, or at a folder of a file system that machines share."""
+    uri = uri_of(place)
+    return _open(Path(place).absolute().as_uri() if uri is None else uri)
+
+
+@lru_cache(maxsize=64)  # a client keeps its connections
+def _open(uri: str) -> Storage:
+    scheme = uri.partition(":")[0]
+    return cast(Storage, plugins.load("storage", STORAGES, scheme, extra="cloud")(uri))
+
+
+def split_uri(uri: str) -> tuple[Storage, str]:
+    """Return the storage and the key of an object's URI: of all in a bucket the same storage."""
+    scheme, _, rest = uri.partition("://")
+    if scheme == "file":
+        place, _, key = uri.rpartition("/")
+        return open_storage(place), key
+    bucket, _, key = rest.partition("/")
+    return open_storage(f"{scheme}://{bucket}"), key

@@ -1,0 +1,96 @@
+"""Objects as files of this machine: fetched once, checked by their hashes at every use."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from posemill.errors import StorageError
+from posemill.files import atomic_path, cache_folder, parse_json, safe_parts, sha256_of
+from posemill.machine.locks import exclusive_lock
+from posemill.places import Entry, Storage, open_storage, split_uri
+
+_AT_ONCE = 8
+_MD5 = re.compile(r'"?([0-9a-f]{32})"?')
+
+
+def fetched(uri: str) -> Path:
+    """Return the file of an object, or the folder of all below a URI, brought up to date.
+
+    Raises:
+        StorageError: There is nothing, or it cannot be had.
+    """
+    storage, name = split_uri(uri)
+    folder = cache_folder() / "objects" / hashlib.sha256(uri.encode()).hexdigest()[:16]
+    entry = storage.look(name)
+    entries, target = ([entry] if entry else []), folder / name
+    if entry is None:
+        storage = open_storage(uri)
+        entries = list(storage.entries())
+        if not entries:
+            raise StorageError(f"{uri}: there is nothing; expected an object, or some below it")
+    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive_lock(folder / ".lock"):
+        _bring_up_to_date(storage, entries, target, is_one=entry is not None)
+    return target
+
+
+def _bring_up_to_date(
+    storage: Storage, entries: list[Entry], target: Path, *, is_one: bool
+) -> None:
+    index = target.parent / ".index.json"
+    known = parse_json(index.read_bytes()) if index.exists() else {}
+    paths = {
+        entry.key: target if is_one else target.joinpath(*safe_parts(entry.key))
+        for entry in entries
+    }
+
+    def digest_of(each: Entry) -> tuple[str, str]:
+        path = paths[each.key]
+        version, digest = known.get(each.key, ("", ""))
+        if version == each.version and path.is_file() and sha256_of(path) == digest:
+            return version, digest
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _fetch_checked(storage, each, path)
+        return each.version, sha256_of(path)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = dict(zip(paths, pool.map(digest_of, entries), strict=True))
+    with atomic_path(index) as temporary:
+        temporary.write_text(json.dumps(found))
+    if not is_one:  # what is no longer there is no part of it
+        for path in target.rglob("*"):
+            if path.is_file() and path not in paths.values():
+                path.unlink()
+
+
+def _fetch_checked(storage: Storage, entry: Entry, path: Path) -> None:
+    """Fetch an object and see that it came whole.
+
+    An etag is the MD5 of the content mostly. Where it is not (encryption by a key of the service
+    has such etags too), the same content twice is the content.
+    """
+    storage.fetch(entry.key, path, version=entry.version)
+    etag = _MD5.fullmatch(entry.version)
+    is_whole = path.stat().st_size == entry.num_bytes
+    if is_whole and etag and _md5_of(path) != etag[1]:
+        first = sha256_of(path)
+        storage.fetch(entry.key, path, version=entry.version)
+        is_whole = sha256_of(path) == first
+    if not is_whole:
+        path.unlink()
+        raise StorageError(
+            f"{storage.name_of(entry.key)}: what came is not what the service says it has; try "
+            "again"
+        )
+
+
+def _md5_of(path: Path) -> str:
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as handle:
+        while piece := handle.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,188 @@
+"""Folders of file systems that several machines share: NFS, Lustre, SMB; and `file://`.
+
+What is taken for granted, and nothing else:
+
+- A file that was written, flushed and closed is seen whole by whoever opens it afterwards.
+- `link` to a name that exists is refused, of several at once all but one (POSIX; NFS since 2).
+- A folder is listed as it is, or as it was a few seconds ago: attribute caches are no harm.
+
+No `flock`, no SQLite, no rename over a file that decides something, no clock.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+from posemill.errors import StorageError
+from posemill.files import atomic_path, sync_folder, temporary_stem
+from posemill.machine.cgroups import unescape_mount
+from posemill.machine.disk import disk_message
+from posemill.places import ChangedError, Entry, Storage
+
+# Types of mounts, as Linux calls them, on which locks and SQLite may not be relied on.
+SHARED_TYPES = frozenset(
+    "nfs nfs4 lustre cifs smb3 smbfs gpfs beegfs ceph afs glusterfs fuse.glusterfs fuse.sshfs "
+    "fuse.ceph fuse.juicefs panfs wekafs".split()
+)
+_PIECE_BYTES = 1 << 20
+
+
+class FolderStorage(Storage):
+    """A folder; keys are paths below it. Names that begin with a dot are left alone."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.root = Path(unquote(uri.removeprefix("file://")))
+
+    def name_of(self, key: str) -> str:
+        """Return the path."""
+        return str(self.root / key)
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object over what is there, by a rename."""
+        path = self.root / key
+        with _in_words(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(path) as temporary:
+                temporary.write_bytes(content)
+
+    def create(self, key: str, content: bytes) -> bool:
+        """Write an object if there is none, by a link."""
+        path = self.root / key
+        with _in_words(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(f"{temporary_stem(path)}.tmp")
+            try:
+                with temporary.open("wb") as handle:
+                    handle.write(content)
+                    handle.flush()
+                    os.fsync(handle.fileno())
+                try:
+                    os.link(temporary, path)
+                except FileExistsError:
+                    # NFS may say so when its first answer was lost: then the file is ours.
+                    return temporary.samefile(path) or path.read_bytes() == content
+                sync_folder(path.parent)
+                return True
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def get(self, key: str) -> bytes | None:
+        """Return the content of a file; None if there is none."""
+        with _in_words(self.root / key):
+            try:
+                return (self.root / key).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        """Return a part of a file."""
+        with _in_words(self.root / key), (self.root / key).open("rb") as handle:
+            handle.seek(start)
+            return handle.read(stop - start)
+
+    def look(self, key: str) -> Entry | None:
+        """Return size and version of a file; None if there is none."""
+        with _in_words(self.root / key):
+            try:
+                return _entry(key, (self.root / key).stat())
+            except FileNotFoundError:
+                return None
+
+    def entries(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
+        """Yield the files below a prefix, folder by folder in the order of keys."""
+        with _in_words(self.root / prefix):
+            yield from self._walk(prefix, after)
+
+    def _walk(self, prefix: str, after: str) -> Iterator[Entry]:
+        try:
+            with os.scandir(self.root / prefix) as entries:
+                # `a/` of a folder sorts as its keys do: `a-b` comes before `a/b`.
+                found = sorted(
+                    (f"{entry.name}/" if entry.is_dir() else entry.name, entry)
+                    for entry in entries
+                    if entry.name[0] != "."
+                )
+        except FileNotFoundError:
+            return
+        for name, entry in found:
+            key = f"{prefix}{name}"
+            if name.endswith("/"):
+                if not after or key >= after[: len(key)]:
+                    yield from self._walk(key, after)
+            elif key > after:
+                try:
+                    status = entry.stat()
+                except FileNotFoundError:
+                    continue  # gone meanwhile
+                yield _entry(key, status)
+
+    def delete(self, key: str) -> None:
+        """Remove a file."""
+        with _in_words(self.root / key):
+            (self.root / key).unlink(missing_ok=True)
+
+    def read_pieces(self, key: str, version: str | None) -> Iterator[bytes]:
+        """Yield a file in pieces."""
+        path = self.root / key
+        with _in_words(path):
+            try:
+                handle = path.open("rb")
+            except FileNotFoundError as error:
+                raise ChangedError(f"{path} has gone since it was listed") from error
+            with handle:
+                found = _entry(key, os.fstat(handle.fileno())).version
+                if version is not None and found != version:
+                    raise ChangedError(f"{path} was changed since it was listed")
+                while piece := handle.read(_PIECE_BYTES):
+                    yield piece
+
+
+def _entry(key: str, status: os.stat_result) -> Entry:
+    version = f"{status.st_mtime_ns:x}-{status.st_size:x}"
+    return Entry(key, status.st_size, version, status.st_mtime)
+
+
+class _in_words:
+    """Turns what a file system refuses into `StorageError`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not isinstance(error, OSError):
+            return
+        if error.errno in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS) and error.filename2:
+            raise StorageError(
+                f"{self._path}: its file system has no hard links ({error.strerror}), by which "
+                "machines agree who was first; choose another one, or an object store"
+            ) from error
+        raise StorageError(disk_message(error, str(self._path))) from error
+
+
+def is_shared(folder: Path) -> bool:
+    """Return whether a folder, there or not, is on a file system that several machines share."""
+    return mount_type(folder) in SHARED_TYPES
+
+
+def mount_type(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
+    """Return the type of the file system of a folder; None where the system does not tell."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    wanted = folder.resolve()
+    found: tuple[int, str | None] = (-1, None)
+    for line in lines:
+        _, point, kind, *_ = line.split(" ")
+        place = Path(unescape_mount(point))
+        if wanted.is_relative_to(place) and len(place.parts) >= found[0]:
+            found = len(place.parts), kind  # of two on one another the later is on top
+    return found[1]

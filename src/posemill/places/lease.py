@@ -1,0 +1,183 @@
+"""One writer at a place: a lease with an epoch, which rests on create-if-absent alone.
+
+Epoch 7 is the object `lease/00000007.json`. Whoever creates it has it, and from then on writes it
+again and again. Whoever wants to work looks at the highest one: released, or not written again for
+`PATIENCE_SECONDS` by the looker's own clock, it is free, and the looker creates the next. No two
+clocks are ever compared.
+
+That keeps two from working at once; it is no proof, since a writer may sleep for an hour and go on.
+What makes double work harmless is `posemill.runs.records`: an old epoch cannot write there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from posemill.errors import RunError, StorageError
+from posemill.files import parse_json
+from posemill.machine.live_files import now_text
+from posemill.places import Storage
+from posemill.terminal import quoted
+
+RENEW_SECONDS = 5.0
+PATIENCE_SECONDS = 30.0
+_PREFIX = "lease/"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who works on a run, since when (UTC)."""
+
+    pid: int
+    host: str
+    started_at: str
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} on {self.host} since {self.started_at}"
+
+
+@dataclass(frozen=True)
+class LeaseState(Holder):
+    """The lease as its object has it.
+
+    Args:
+        owner: Whose it is: processes of one owner know by other means that the last one is gone.
+        beat: How often it was written.
+        is_released: Whether the holder gave it back.
+        live: What the holder says about its work.
+        written_at: By the clock of the storage: only to be shown.
+    """
+
+    epoch: int
+    owner: str
+    beat: int = 0
+    is_released: bool = False
+    live: Mapping[str, Any] = field(default_factory=dict)
+    written_at: float = 0.0
+
+
+def read_lease(storage: Storage) -> LeaseState | None:
+    """Return the lease of the highest epoch; None where nobody ever had one."""
+    last = None
+    for last in storage.entries(_PREFIX):  # noqa: B007  (old ones are removed: two or three)
+        pass
+    content = storage.get(last.key) if last else None
+    if last is None or content is None:
+        return None
+    try:
+        return LeaseState(**parse_json(content), written_at=last.modified_at)
+    except (ValueError, TypeError) as error:
+        raise RunError(
+            f"{storage.name_of(last.key)} is not a lease of posemill: {error}; if nobody works on "
+            f"{storage.name}, delete it"
+        ) from error
+
+
+class Lease:
+    """Held while a coordinator works at a place; renewed by a thread.
+
+    Args:
+        storage: The place.
+        owner: See `LeaseState`; a lease of the same owner is taken over at once.
+        live: Asked at each renewal what is to be told.
+        on_wait: Called several times a second with the holder and the seconds that are left, while
+            its silence is waited for; what it raises ends the wait.
+
+    Raises:
+        RunError: Somebody else works there.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        owner: str,
+        *,
+        live: Callable[[], Mapping[str, Any]] = dict,
+        on_wait: Callable[[LeaseState, float], None] | None = None,
+    ) -> None:
+        self._storage, self._live = storage, live
+        self.epoch = self._acquire(owner, on_wait)
+        self.is_lost = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew_on, name="lease", daemon=True)
+        self._thread.start()
+
+    def _acquire(self, owner: str, on_wait: Callable[[LeaseState, float], None] | None) -> int:
+        last = read_lease(self._storage)
+        if last is not None and not last.is_released and last.owner != owner:
+            self._wait_for_silence(last, on_wait)
+        epoch = 1 if last is None else last.epoch + 1
+        self._state = LeaseState(os.getpid(), socket.gethostname(), now_text(), epoch, owner)
+        if not self._storage.create(_key(epoch), _content(self._state)):
+            raise RunError(
+                f"{self._storage.name}: another process began to work on it in this moment; look "
+                f"with: posemill status {quoted(self._storage.name)}"
+            )
+        if last is not None:
+            self._storage.delete(_key(last.epoch))
+        return epoch
+
+    def _wait_for_silence(
+        self, last: LeaseState, on_wait: Callable[[LeaseState, float], None] | None
+    ) -> None:
+        """Return when a lease was not written for long enough; raise as soon as it was."""
+        started, looked_at = time.monotonic(), 0.0
+        while (passed := time.monotonic() - started) < PATIENCE_SECONDS:
+            if on_wait is not None:
+                on_wait(last, PATIENCE_SECONDS - passed)
+            time.sleep(min(0.2, PATIENCE_SECONDS / 8))
+            if time.monotonic() - looked_at < min(1.0, PATIENCE_SECONDS / 8):
+                continue
+            looked_at = time.monotonic()
+            now = read_lease(self._storage)
+            if now is None or now.is_released:
+                return
+            if (now.epoch, now.beat) != (last.epoch, last.beat):
+                raise RunError(
+                    f"{self._storage.name} is being worked on by {now}; look with: posemill status "
+                    f"{quoted(self._storage.name)}; end it there with: posemill stop "
+                    f"{quoted(self._storage.name)}"
+                )
+
+    def _renew_on(self) -> None:
+        while not self._ended.wait(RENEW_SECONDS):
+            try:
+                self.renew()
+            except StorageError:
+                continue  # records cannot be written either, which says it where it is heard
+
+    def renew(self, *, is_released: bool = False) -> None:
+        """Write the lease again, unless another epoch has begun: then it is lost."""
+        if any(True for _ in self._storage.entries(_PREFIX, after=_key(self.epoch))):
+            self.is_lost = True
+            return
+        self._state = replace(
+            self._state, beat=self._state.beat + 1, is_released=is_released, live=self._live()
+        )
+        self._storage.put(_key(self.epoch), _content(self._state))
+
+    def release(self) -> None:
+        """Give it back, so that the next one need not wait."""
+        self._ended.set()
+        self._thread.join()
+        try:
+            self.renew(is_released=True)
+        except StorageError:
+            return  # the next one waits, and that is all
+
+
+def _key(epoch: int) -> str:
+    return f"{_PREFIX}{epoch:08d}.json"
+
+
+def _content(state: LeaseState) -> bytes:
+    content = {name: value for name, value in vars(state).items() if name != "written_at"}
+    # The beat and the pid make it one's own: see `Storage.create`.
+    return json.dumps(content, default=str).encode()

@@ -1,0 +1,254 @@
+"""Object stores by obstore: `s3://`, `gs://`, `az://`. Extra `cloud`.
+
+obstore, since it is one small wheel for all three, and the only one of the light libraries that
+says create-if-absent in the same way to each of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotModifiedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import from_url
+
+from posemill.errors import StorageError
+from posemill.places import ChangedError, Entry, Storage
+
+_Result = TypeVar("_Result")
+# obstore tries again within a call; a connection that is torn inside of an answer is ours to mend.
+RETRY = {
+    "max_retries": 5,
+    "retry_timeout": timedelta(seconds=30),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3)},
+}
+_CLIENT = {"connect_timeout": "10s", "read_timeout": "20s", "timeout": "15m"}
+TRIES, MOST_SECONDS, PAUSE_SECONDS = 4, 90.0, 0.5
+_LIST_CHUNK = 1000
+_PIECE_BYTES = 1 << 20
+# What the services say in their answers, and what to do about it.
+_EXPIRED = ("ExpiredToken", "TokenRefreshRequired", "RequestExpired", "token has expired")
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, AWS_REGION, "
+    "AWS_ENDPOINT_URL where they are needed)",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS (the file of a service account)",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY (or AZURE_STORAGE_SAS_TOKEN)",
+}
+
+
+class ObjectStorage(Storage):
+    """A prefix of a bucket."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.scheme, _, rest = uri.partition("://")
+        self.bucket = rest.partition("/")[0]
+        options: dict[str, Any] = dict(_CLIENT)
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+        more: dict[str, Any] = {}
+        if self.scheme == "s3":
+            options["allow_http"] = endpoint.startswith("http://")
+            more = _profile()
+        try:
+            self._store = from_url(
+                uri, client_options=cast(Any, options), retry_config=cast(Any, RETRY), **more
+            )
+        except (BaseError, ValueError) as error:
+            raise StorageError(
+                f"{uri} cannot be opened: {_first_line(error)}; expected "
+                f"{self.scheme}://BUCKET/PLACE, and set {_CREDENTIALS[self.scheme]}"
+            ) from error
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object over what is there."""
+        self._call(key, lambda: obstore.put(self._store, key, content, use_multipart=False))
+
+    def create(self, key: str, content: bytes) -> bool:
+        """Write an object if there is none."""
+        try:
+            self._call(key, lambda: obstore.put(self._store, key, content, mode="create"))
+        except AlreadyExistsError:
+            # Ours, where the answer to an earlier try was lost.
+            return self.get(key) == content
+        return True
+
+    def get(self, key: str) -> bytes | None:
+        """Return an object; None if there is none."""
+        try:
+            return self._call(key, lambda: bytes(obstore.get(self._store, key).bytes()))
+        except FileNotFoundError:
+            return None
+
+    def get_range(self, key: str, start: int, stop: int) -> bytes:
+        """Return a part of an object."""
+        try:
+            return self._call(
+                key, lambda: bytes(obstore.get_range(self._store, key, start=start, end=stop))
+            )
+        except FileNotFoundError as error:
+            raise ChangedError(f"{self.name_of(key)} is not there") from error
+
+    def look(self, key: str) -> Entry | None:
+        """Return size and etag of an object; None if there is none."""
+        try:
+            return _entry(self._call(key, lambda: obstore.head(self._store, key)))
+        except FileNotFoundError:
+            return None
+
+    def entries(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
+        """Yield the objects below a prefix; a page that fails is asked for again."""
+        last, known = after, frozenset[str]()
+        while True:
+            page = self._call(prefix, partial(self._page, prefix, last))
+            yield from (_entry(each) for each in page if each["path"] not in known)
+            if len(page) < _LIST_CHUNK:
+                return
+            # The marker of a folder, `a/`, comes as `a`, and would come again and again behind `a`.
+            known = frozenset(each["path"] for each in page)
+            last = max(known)
+
+    def _page(self, prefix: str, last: str) -> list[Any]:
+        pages = obstore.list(
+            self._store, prefix.rstrip("/") or None, offset=last or None, chunk_size=_LIST_CHUNK
+        )
+        for page in pages:
+            return cast("list[Any]", page)
+        return []
+
+    def delete(self, key: str) -> None:
+        """Remove an object."""
+        try:
+            self._call(key, lambda: obstore.delete(self._store, key))
+        except FileNotFoundError:
+            return
+
+    def read_pieces(self, key: str, version: str | None) -> Iterator[bytes]:
+        """Yield an object in pieces; after a torn connection from where it was torn."""
+        offset = 0
+        for number in range(TRIES):
+            options: dict[str, Any] = {"range": {"offset": offset}} if offset else {}
+            if version is not None:
+                options["if_match"] = version
+            try:
+                answer = self._call(
+                    key, partial(obstore.get, self._store, key, options=cast(Any, options))
+                )
+                version = answer.meta["e_tag"] or version
+                for piece in answer.stream(min_chunk_size=_PIECE_BYTES):
+                    offset += len(piece)
+                    yield bytes(piece)
+                return
+            except FileNotFoundError as error:
+                raise ChangedError(f"{self.name_of(key)} has gone since it was listed") from error
+            except PreconditionError as error:
+                raise ChangedError(
+                    f"{self.name_of(key)} was changed since it was listed"
+                ) from error
+            except BaseError as error:
+                if number == TRIES - 1:
+                    raise self._error(key, error) from error
+
+    def _call(self, key: str, call: Callable[[], _Result]) -> _Result:
+        """Return what a call does, tried again within bounds; errors that say what to do."""
+        started = time.monotonic()
+        for number in range(TRIES):
+            try:
+                return call()
+            except (AlreadyExistsError, PreconditionError, NotModifiedError):
+                raise
+            except FileNotFoundError as error:
+                if _says(error, _NO_BUCKET):
+                    raise self._error(key, error) from error
+                raise
+            except (BaseError, OSError) as error:
+                is_over = time.monotonic() - started > MOST_SECONDS or number == TRIES - 1
+                if is_over or _is_final(error):
+                    raise self._error(key, error) from error
+                time.sleep(random.uniform(0.5, 1.0) * PAUSE_SECONDS * 2**number)
+        raise AssertionError  # the last try returns or raises
+
+    def _error(self, key: str, error: Exception) -> StorageError:
+        where, hint = self.name_of(key), _CREDENTIALS[self.scheme]
+        if _says(error, _NO_BUCKET):
+            return StorageError(
+                f"{where}: there is no bucket {self.bucket!r}; make it, or look at its name"
+            )
+        if _says(error, _EXPIRED):
+            return StorageError(
+                f"{where}: the credentials have expired; get new ones and set {hint}, then run the "
+                "same command again"
+            )
+        if _is_refusal(error):
+            return StorageError(
+                f"{where}: access was refused ({_code_of(error)}): the credentials are wrong, or "
+                f"may not do this; set {hint}"
+            )
+        if _says(error, ("169.254.169.254", "metadata.google.internal", "MissingCredential")):
+            return StorageError(f"{where}: no credentials were found; set {hint}")
+        return StorageError(
+            f"{where} does not answer as it should, after several tries ({_first_line(error)}); "
+            "everything committed so far is safe: run the same command again when it does"
+        )
+
+
+def _profile() -> dict[str, Any]:
+    """Return what reads `~/.aws`, which obstore does not by itself, if it is to be read."""
+    has_keys = "AWS_ACCESS_KEY_ID" in os.environ
+    has_profile = "AWS_PROFILE" in os.environ or (Path.home() / ".aws" / "credentials").is_file()
+    if has_keys or not has_profile:
+        return {}
+    try:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError as error:
+        raise StorageError(
+            "to read the profile in ~/.aws needs 'boto3', which is not installed; run: pip install "
+            f"boto3, or set {_CREDENTIALS['s3']}"
+        ) from error
+    return {"credential_provider": Boto3CredentialProvider()}
+
+
+def _entry(found: Any) -> Entry:
+    return Entry(
+        found["path"], found["size"], found["e_tag"] or "", found["last_modified"].timestamp()
+    )
+
+
+def _says(error: Exception, words: tuple[str, ...]) -> bool:
+    text = str(error)
+    return any(word in text for word in words)
+
+
+def _is_refusal(error: Exception) -> bool:
+    refused = (PermissionDeniedError, UnauthenticatedError, PermissionError)
+    return isinstance(error, refused) or _says(error, ("403 Forbidden", "401 Unauthorized"))
+
+
+def _is_final(error: Exception) -> bool:
+    return _is_refusal(error) or _says(error, (*_NO_BUCKET, *_EXPIRED, "400 Bad Request"))
+
+
+def _code_of(error: Exception) -> str:
+    text = str(error)
+    if "<Code>" in text:
+        return text.partition("<Code>")[2].partition("</Code>")[0]
+    return _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

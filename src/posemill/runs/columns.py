@@ -1,0 +1,165 @@
+"""The columns of a shard: where the points of a frame are on the disk, and their way back.
+
+The points of `holistic-543` lie in two parts, as most readers want only the first:
+
+`keypoints_143`, `scores_143`      the points of `holistic-143`, in its order
+`keypoints_other`, `scores_other`  the 400 others, all of the face, in the order of the 468
+
+All other skeletons have `keypoints` and `scores`, as the table has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from posemill.records import IntArray
+from posemill.runs.schema import numbers_of, skeleton_of
+from posemill.skeletons import get_skeleton, point_map
+
+_FLOATS = ("keypoints", "scores")
+_WHOLE, _FIRST = "holistic-543", "holistic-143"
+
+
+def part_for(skeleton_name: str, layout: str) -> str:
+    """Return the skeleton to read from a run, so that its clips can become another layout.
+
+    It is the run's own, or one with fewer points that lie in columns of their own.
+    """
+    has_more = skeleton_name == _WHOLE and layout != _WHOLE and _is_in_first(layout)
+    return _FIRST if has_more else skeleton_name
+
+
+@cache
+def _is_in_first(layout: str) -> bool:
+    """Return whether all points of the whole that become a layout are among the first ones."""
+    first = {index for indices in point_map(_WHOLE, _FIRST) for index in indices}
+    needed = {index for indices in point_map(_WHOLE, layout) for index in indices}
+    return needed <= first
+
+
+def as_stored(table: pa.Table) -> pa.Table:
+    """Return the rows of a run's table in the columns of a shard."""
+    is_parted = skeleton_of(table.schema) == _WHOLE
+    columns: list[tuple[pa.Field, pa.ChunkedArray]] = []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if field.name not in _FLOATS:
+            columns.append((field, column))
+        elif is_parted:
+            parts = _parts_of(field.name)
+            columns += [_stored(name, column, places) for name, places in parts.items()]
+        else:
+            columns.append(_stored(field.name, column))
+    schema = pa.schema([field for field, _ in columns], table.schema.metadata)
+    return pa.Table.from_arrays([column for _, column in columns], schema=schema)
+
+
+def _stored(
+    name: str, column: pa.ChunkedArray, places: IntArray | None = None
+) -> tuple[pa.Field, pa.ChunkedArray]:
+    """Return the lists of a column, or some places of each, and that no number of them is null.
+
+    Parquet keeps such a column without a flag per number, which a quarter less work unpacks.
+    """
+    width = column.type.list_size
+    kind = pa.list_(
+        pa.field("element", pa.float32(), nullable=False), width if places is None else len(places)
+    )
+    chunks = []
+    for chunk in column.chunks:
+        numbers = chunk.flatten()
+        if places is not None:
+            rows = numbers.to_numpy(zero_copy_only=False).reshape(len(chunk), width)
+            numbers = pa.array(np.take(rows, places, axis=1, mode="clip").reshape(-1))
+        chunks.append(pa.FixedSizeListArray.from_arrays(numbers, type=kind))
+    return pa.field(name, kind, nullable=False), pa.chunked_array(chunks, kind)
+
+
+class _Source(NamedTuple):
+    """What a column of the table is made of.
+
+    Args:
+        widths: Columns of the shard, and how many numbers a row of each must have.
+        places: Of the numbers of all of them, behind each other, those that are taken; None for
+            the one column as it is.
+    """
+
+    widths: Mapping[str, int]
+    places: IntArray | None = None
+
+
+def read_groups(file: pq.ParquetFile, groups: Iterable[int], wanted: pa.Schema) -> pa.Table:
+    """Return row groups of a shard as columns of the table.
+
+    Args:
+        file: A shard.
+        groups: Which ones; at least one.
+        wanted: Columns out of `run_schema`, with its metadata: of the shard's own skeleton, or of
+            the part of it that `part_for` names. Only what they are made of is read.
+    """
+    stored = file.schema_arrow
+    is_parted, is_part = skeleton_of(stored) == _WHOLE, skeleton_of(wanted) == _FIRST
+    sources = [
+        _source_of(name, is_part=is_part) if is_parted and name in _FLOATS else _Source({name: 1})
+        for name in wanted.names
+    ]
+    needed = [name for source in sources for name in source.widths]
+    # One at a time: what it takes to unpack them is then used again, not asked for anew.
+    table = pa.concat_tables(
+        file.read_row_group(group, columns=needed, use_threads=False) for group in groups
+    )
+    columns = [_made(table, source) for source in sources]
+    # Shards differ in whether their lists may hold nulls; none does, so nothing is copied.
+    return pa.Table.from_arrays(columns, names=wanted.names).cast(wanted)
+
+
+def _source_of(name: str, *, is_part: bool) -> _Source:
+    """Return the parts that `keypoints` or `scores` of 543 points, or of the first 143, lie in."""
+    parts = _parts_of(name)
+    widths = {part: len(places) for part, places in parts.items()}
+    if is_part:
+        return _Source(dict(list(widths.items())[:1]))
+    return _Source(widths, np.argsort(np.concatenate(list(parts.values()))))
+
+
+def _made(table: pa.Table, source: _Source) -> pa.ChunkedArray | pa.Array:
+    """Return a column of the table, from columns of a shard."""
+    if source.places is None:
+        (name,) = source.widths
+        return table.column(name)
+    kinds = [pa.field(name, pa.list_(pa.float32(), width)) for name, width in source.widths.items()]
+    batches = table.select(list(source.widths)).cast(pa.schema(kinds)).to_batches()
+    rows = np.empty((len(table), len(source.places)), np.float32)
+    # Used for one batch after the other: asking for memory would take longer than the copying.
+    longest = max((len(batch) for batch in batches), default=0)
+    joined = np.empty((longest, sum(source.widths.values())), np.float32)
+    start = 0
+    for batch in batches:
+        parts = [
+            numbers_of(column.flatten()).reshape(len(batch), width)
+            for column, width in zip(batch.columns, source.widths.values(), strict=True)
+        ]
+        whole = np.concatenate(parts, axis=1, out=joined[: len(batch)])
+        # All places are in it; "raise" would make a copy to find out.
+        np.take(whole, source.places, axis=1, out=rows[start : start + len(batch)], mode="clip")
+        start += len(batch)
+    # As `pa.array` does, which would import pandas to know whether this is something of its own.
+    numbers = pa.Array.from_buffers(pa.float32(), rows.size, [None, pa.py_buffer(rows)])
+    return pa.FixedSizeListArray.from_arrays(numbers, rows.shape[1])
+
+
+@cache
+def _parts_of(name: str) -> dict[str, IntArray]:
+    """Return the columns that hold `keypoints` or `scores`: the places of their numbers in it."""
+    first = [index for (index,) in point_map(_WHOLE, _FIRST)]
+    others = sorted(set(range(get_skeleton(_WHOLE).num_points)).difference(first))
+    size = 3 if name == "keypoints" else 1  # numbers of a point
+    return {
+        f"{name}_{part}": (np.array(points)[:, None] * size + np.arange(size)).reshape(-1)
+        for part, points in (("143", first), ("other", others))
+    }

@@ -1,0 +1,292 @@
+"""What happens to a run, in named events; the ledger is what they add up to.
+
+An event is plain values and writes itself as JSON with named fields: `{"kind": "committed", …}`.
+Rows of one kind are kept as columns under their names, so that a million of them stay small.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+
+
+def valid_unicode(text: str) -> str:
+    r"""Return text that is valid Unicode: bytes of a name that are not UTF-8 become `\xNN`."""
+    if text.isascii():  # nearly all: an eighth of the time
+        return text
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+class Piece(NamedTuple):
+    """Rows of one clip inside a shard: `num_rows` from `row_offset`, in frame order.
+
+    Args:
+        found: JSON: in how many frames each part was found, and `[width, height, frames]` for each
+            size of frames. `view` counts by it, without reading a shard.
+    """
+
+    clip_no: int
+    first_frame: int
+    row_offset: int
+    num_rows: int
+    unit_no: int | None = None
+    found: str | None = None
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A shard that is whole on the disk, and what it holds.
+
+    Args:
+        checksum: By which a reader knows that it is this one: `shards.checksum_of`. Empty where the
+            name is that of no file.
+    """
+
+    name: str
+    num_rows: int
+    num_bytes: int
+    pieces: tuple[Piece, ...]
+    checksum: str = ""
+
+
+class Lost(NamedTuple):
+    """Frames that gave no keypoints: one (`frame_index`), or the rest of a unit from it on."""
+
+    frame_index: int | None
+    num_frames: int
+    path: str
+    reason: str
+    message: str
+
+
+class UnitProgress(NamedTuple):
+    """How far a unit is after a commit.
+
+    Args:
+        unit_no: None where a clip comes whole, without a plan.
+        state: The tracker's state before `next_frame`; None for a fresh one.
+    """
+
+    unit_no: int | None
+    clip_no: int
+    split: str
+    next_frame: int
+    state: bytes | None
+    is_done: bool
+    num_rows: int
+    lost: tuple[Lost, ...] = ()
+
+
+class PlannedClip(NamedTuple):
+    """A clip of a run; the order of clips is the order of reading.
+
+    Args:
+        num_frames: None if not known yet.
+        content: A digest of what the clip is, to notice a change of the source.
+    """
+
+    split: str
+    clip_id: str
+    num_frames: int | None
+    content: str | None = None
+
+
+class PlannedUnit(NamedTuple):
+    """A run of frames of one clip, before it has a number. `cost` is in frames."""
+
+    clip_no: int
+    start_frame: int
+    stop_frame: int | None
+    is_chain: bool
+    is_video: bool
+    cost: int
+
+
+class ChangedClip(NamedTuple):
+    """A clip that is not as it was when the run began, as it is now."""
+
+    clip_no: int
+    num_frames: int | None
+    content: str
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The run begins: its clips and what is to be done. Whatever was recorded before goes."""
+
+    run_id: str
+    clips: tuple[PlannedClip, ...] = ()
+    units: tuple[PlannedUnit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Started:
+    """A coordinator begins to work: the run is not finished any more."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A shard that is whole at its place (none if no row was made), and the units it moves on.
+
+    Args:
+        clips: New ones, of a run without a plan.
+    """
+
+    shard: Shard | None
+    units: tuple[UnitProgress, ...]
+    clips: tuple[PlannedClip, ...] = ()
+
+
+@dataclass(frozen=True)
+class Crashed:
+    """A worker died at a frame, for which only the frame can be to blame."""
+
+    unit_no: int
+    frame_index: int
+    phase: int
+    message: str
+
+
+@dataclass(frozen=True)
+class GaveUp:
+    """A frame is never tried again; with phase -1, nothing of the unit from there on."""
+
+    unit_no: int
+    frame_index: int
+    phase: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Everything that failed is to be done again.
+
+    Args:
+        clips: These start anew as a whole.
+    """
+
+    clips: tuple[ChangedClip, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The rows of a shard that still count are in another one now; None if there are none."""
+
+    name: str
+    shard: Shard | None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Everything that was planned was tried; the time is UTC, ISO 8601."""
+
+    finished_at: str
+
+
+Event = Planned | Started | Committed | Crashed | GaveUp | Reset | Rewritten | Finished
+
+_KINDS: Mapping[str, type[Event]] = {
+    "planned": Planned,
+    "started": Started,
+    "committed": Committed,
+    "crashed": Crashed,
+    "gave_up": GaveUp,
+    "reset": Reset,
+    "rewritten": Rewritten,
+    "finished": Finished,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+# Fields that are rows, and of what kind; all others are plain values or a shard.
+_ROWS: Mapping[tuple[type, str], Any] = {
+    (Planned, "clips"): PlannedClip,
+    (Planned, "units"): PlannedUnit,
+    (Committed, "units"): UnitProgress,
+    (Committed, "clips"): PlannedClip,
+    (Reset, "clips"): ChangedClip,
+    (Shard, "pieces"): Piece,
+    (UnitProgress, "lost"): Lost,
+}
+
+
+def _types_of(kind: type) -> dict[str, set[type]]:
+    """Return what JSON may hold for each field that is neither rows nor a shard."""
+    as_text = {bytes: str}  # by base64
+    return {
+        name: {as_text.get(option, option) for option in get_args(hint) or (hint,)}
+        for name, hint in get_type_hints(kind).items()
+        if (kind, name) not in _ROWS and name != "shard"
+    }
+
+
+_TYPES = {kind: _types_of(kind) for kind in {Shard, *_KINDS.values(), *_ROWS.values()}}
+_Value = TypeVar("_Value")
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """Return an event as plain values with names."""
+    return {"kind": _NAMES[type(event)], **_plain(event)}
+
+
+def from_json(content: Mapping[str, Any]) -> Event:
+    """Return the event that `to_json` wrote.
+
+    Raises:
+        ValueError, TypeError, KeyError: Something else wrote it.
+    """
+    return _value(_KINDS[content["kind"]], content)
+
+
+def _plain(value: object) -> dict[str, Any]:
+    plain = {}
+    for name, item in vars(value).items():
+        if isinstance(item, Shard):
+            item = _plain(item)
+        elif isinstance(item, tuple):
+            item = _columns(item)
+        plain[name] = item
+    return plain
+
+
+def _value(kind: type[_Value], content: Mapping[str, Any]) -> _Value:
+    values: dict[str, Any] = {}
+    for name in kind.__annotations__:
+        item = content[name]
+        if (kind, name) in _ROWS:
+            item = _rows(_ROWS[kind, name], item)
+        elif name == "shard":
+            item = None if item is None else _value(Shard, item)
+        elif type(item) not in _TYPES[kind][name]:
+            raise TypeError(f"{name} is {item!r:.80}")
+        values[name] = item
+    return kind(**values)
+
+
+def _columns(rows: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return rows as columns by their names; nothing for no rows."""
+    if not rows:
+        return {}
+    columns = dict(zip(rows[0]._fields, map(list, zip(*rows, strict=True)), strict=True))
+    if isinstance(rows[0], UnitProgress):
+        states, lost = columns["state"], columns["lost"]
+        columns["state"] = [state and base64.b64encode(state).decode() for state in states]
+        columns["lost"] = [_columns(frames) for frames in lost]
+    return columns
+
+
+def _rows(kind: Any, columns: Mapping[str, Sequence[Any]]) -> tuple[Any, ...]:
+    if not columns:
+        return ()
+    values: list[Sequence[Any]] = []
+    for name in kind._fields:
+        column = columns[name]
+        if (kind, name) in _ROWS:
+            column = [_rows(_ROWS[kind, name], rows) if rows else () for rows in column]
+        elif not {*map(type, column)} <= _TYPES[kind][name]:
+            raise TypeError(f"{name} holds something else")
+        if name == "state":
+            column = [None if state is None else base64.b64decode(state) for state in column]
+        values.append(column)
+    return tuple(itertools.starmap(kind, zip(*values, strict=True)))

@@ -1,0 +1,301 @@
+"""Where a run is, and where this machine works for it.
+
+A run that lies elsewhere has a copy here: `<cache>/runs/<name>/run` is an ordinary run folder. Its
+ledger is built from the run's records and follows them; its shards are fetched when they are read.
+All of it can be deleted at any time. Beside it, `origin.json` says where the run is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from posemill.errors import RunError, StoppedError
+from posemill.files import atomic_path, parse_json
+from posemill.machine.live_files import read_live
+from posemill.machine.locks import exclusive_lock
+from posemill.places import Storage, open_storage, uri_of
+from posemill.places.cache import fetched
+from posemill.places.folders import FolderStorage, is_shared
+from posemill.places.lease import PATIENCE_SECONDS, Holder, Lease, LeaseState, read_lease
+from posemill.runs.ledger import Ledger
+from posemill.runs.lock import RunLock, holder_of
+from posemill.runs.manifest import (
+    LEDGER_NAME,
+    MANIFEST_NAME,
+    ORIGIN_NAME,
+    SHARDS_NAME,
+    copies_folder,
+    is_copy,
+)
+from posemill.runs.records import PREFIX, SNAPSHOTS, RecordLog
+from posemill.terminal import warn_once
+
+_AHEAD = 32  # shards fetched at once, those that are read next
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class RunHome:
+    """Where a run is. Made once from what the user named, and passed on.
+
+    Args:
+        work: Where this machine works for it: the run's folder itself, or the copy.
+        place: Where the run is: `work`, a shared folder, an object store.
+        copy_id: Of the copy; empty where `work` is the run itself.
+    """
+
+    work: Path
+    place: Storage
+    copy_id: str = ""
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str], kind: str = "auto") -> RunHome:
+        """Return the home of the run that a path means; a copy is brought up to date.
+
+        Args:
+            path: A URI, a folder, or the folder of a copy, which is taken as it is.
+            kind: Of a run to be: `local`, `shared`, or `auto`, by the type of the folder's mount.
+                One that is there is what it is.
+        """
+        if uri_of(path) is None and is_copy(Path(path)):
+            return cls._of_copy(Path(path))
+        place = _place_elsewhere(path, kind)
+        if place is None:
+            return cls(Path(path), open_storage(path))
+        home = cls._of_copy(_folder_for(place))
+        with exclusive_lock(home._index_lock):
+            if holder_of(home.work) is None:  # whose ledger is current
+                home._refresh()
+        return home
+
+    @classmethod
+    def existing(cls, path: str | os.PathLike[str]) -> RunHome:
+        """Return `at`; raise where a run is elsewhere and there is none."""
+        home = cls.at(path)
+        if not home.is_here and not (home.work / MANIFEST_NAME).exists():
+            raise RunError(
+                f"{home.name} is not a posemill run: it has no {MANIFEST_NAME}; make one with: "
+                "posemill extract SOURCE --out RUN"
+            )
+        return home
+
+    @classmethod
+    def _of_copy(cls, folder: Path) -> RunHome:
+        path = folder.absolute().parent / ORIGIN_NAME
+        try:
+            origin = parse_json(path.read_bytes())
+            return cls(folder, open_storage(str(origin["uri"])), str(origin["id"]))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise RunError(
+                f"{path} does not say where the run is ({error}); delete {folder.parent}: it is a "
+                "copy"
+            ) from error
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the run is the folder that this machine works in."""
+        return not self.copy_id
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return str(self.work) if self.is_here else self.place.name
+
+    @property
+    def address(self) -> str:
+        """By which a worker on any machine opens the place: a folder, or a URI."""
+        return str(self.work) if self.is_here else self.place.uri
+
+    @property
+    def folder_to_see(self) -> Path | None:
+        """What every machine at work has to see; None if none is needed."""
+        if self.is_here:
+            return self.work
+        return self.place.root if isinstance(self.place, FolderStorage) else None
+
+    @property
+    def _index_lock(self) -> Path:
+        return self.work.parent / "index.lock"
+
+    def holder(self) -> Holder | None:
+        """Return who works on the run, as far as one can see; None if nobody does.
+
+        A lease that was not written for long counts as nobody's: only to be shown, since it
+        compares two clocks.
+        """
+        holder = holder_of(self.work)
+        if holder is not None or self.is_here:
+            return holder
+        lease = read_lease(self.place)
+        if lease is None or lease.is_released:
+            return None
+        return lease if time.time() - lease.written_at < 2 * PATIENCE_SECONDS else None
+
+    @contextmanager
+    def owned(self, stop_signal: Callable[[], int] = lambda: 0) -> Iterator[RecordLog | None]:
+        """Be the only one who works on the run: by a lock here, and by a lease elsewhere.
+
+        Yields what the events of a run elsewhere go through; None for a run of this machine.
+
+        Args:
+            stop_signal: Asked while a lease is waited for; another number than 0 ends the wait.
+
+        Raises:
+            RunError: Somebody works on it, or something else lies there.
+            StoppedError: A signal came.
+        """
+        with RunLock(self.work):
+            if self.is_here:
+                yield None
+                return
+            self._refuse_foreign()
+
+            is_told = False
+
+            def wait(holder: LeaseState, seconds: float) -> None:
+                nonlocal is_told
+                if not is_told:
+                    is_told = True
+                    warn_once(
+                        f"{self.name} was last worked on by {holder}, which did not give it back; "
+                        f"waiting {seconds:.0f} s to see whether it still works"
+                    )
+                if signal := stop_signal():
+                    raise StoppedError(signal, self.name)
+
+            lease = Lease(self.place, self.copy_id, live=lambda: read_live(self.work), on_wait=wait)
+            try:
+                with exclusive_lock(self._index_lock):
+                    self._refresh()
+                    records = RecordLog(self.place, lease.epoch)
+                    with closing(Ledger(self.work / LEDGER_NAME)) as ledger:
+                        records.take_over(ledger)
+                yield records
+            finally:
+                lease.release()
+
+    def _refuse_foreign(self) -> None:
+        """Raise where something lies at the place that is no run of ours."""
+        ours = ("lease/", PREFIX, SNAPSHOTS, f"{SHARDS_NAME}/")
+        if self.place.look(MANIFEST_NAME) is not None:
+            return
+        for entry in self.place.entries():
+            if not entry.key.startswith(ours):
+                raise RunError(
+                    f"{self.name} is not empty and not a posemill run (it holds {entry.key!r}); "
+                    "nothing was touched: choose another place"
+                )
+
+    def _refresh(self) -> None:
+        """Bring manifest and ledger to where the run is; one of another run is thrown away."""
+        manifest, path = self.place.get(MANIFEST_NAME), self.work / MANIFEST_NAME
+        if manifest is None or not path.exists() or path.read_bytes() != manifest:
+            for name in (MANIFEST_NAME, LEDGER_NAME, f"{LEDGER_NAME}-wal", f"{LEDGER_NAME}-shm"):
+                (self.work / name).unlink(missing_ok=True)
+            shutil.rmtree(self.work / SHARDS_NAME, ignore_errors=True)
+        if manifest is None:
+            return
+        records = RecordLog(self.place)
+        records.fetch_snapshot(self.work / LEDGER_NAME)
+        with closing(Ledger(self.work / LEDGER_NAME)) as ledger:
+            records.follow(ledger)
+        with atomic_path(path) as temporary:  # last: a copy that has it is whole
+            temporary.write_bytes(manifest)
+
+    def publish(self, name: str) -> None:
+        """Put a file of the folder here where the run is."""
+        if not self.is_here:
+            self.place.put(name, (self.work / name).read_bytes())
+
+    def shard(self, path: Path) -> Path:
+        """Return where a shard can be read: as it is, or fetched, with those that come after it."""
+        if self.is_here or path.exists():
+            return path
+        if isinstance(self.place, FolderStorage):
+            return self.place.root / SHARDS_NAME / path.name
+        with closing(sqlite3.connect(self.work / LEDGER_NAME, timeout=60)) as database:
+            rows = database.execute(
+                "SELECT name FROM shards WHERE shard_no >= "
+                "(SELECT shard_no FROM shards WHERE name = ?) ORDER BY shard_no LIMIT ?",
+                (path.name, _AHEAD),
+            ).fetchall()
+        missing = [name for (name,) in rows if not (path.parent / name).exists()]
+        path.parent.mkdir(exist_ok=True)
+
+        def fetch(name: str) -> None:
+            self.place.fetch(f"{SHARDS_NAME}/{name}", path.parent / name)
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(fetch, missing))
+        return path
+
+    def forget_shard(self, path: Path) -> bool:
+        """Remove the copy of a shard, so that it is fetched anew; return whether it was one."""
+        if self.is_here or path.parent.parent != self.work or not path.exists():
+            return False
+        path.unlink()
+        return True
+
+    def shard_sizes(self) -> dict[str, int]:
+        """Return name and bytes of all shards that lie at the place, hidden files among them."""
+        if self.is_here:  # what a killed worker was writing has a name with a dot
+            folder = self.work / SHARDS_NAME
+            return {entry.name: entry.stat().st_size for entry in os.scandir(folder)}
+        entries = self.place.entries(f"{SHARDS_NAME}/")
+        return {entry.key.partition("/")[2]: entry.num_bytes for entry in entries}
+
+    def remove_shard(self, name: str) -> None:
+        """Remove a shard from the place."""
+        self.place.delete(f"{SHARDS_NAME}/{name}")
+
+
+def local_copy(path: Path) -> Path:
+    """Return where a run, or a file or folder of any kind, can be read on this machine."""
+    uri = uri_of(path)
+    if uri is None or open_storage(uri).look(MANIFEST_NAME) is not None:
+        return RunHome.at(path).work
+    return fetched(uri)
+
+
+def _place_elsewhere(path: str | os.PathLike[str], kind: str) -> Storage | None:
+    """Return the place of a run that is kept as records; None for a folder of this machine."""
+    if uri_of(path) is not None:
+        place = open_storage(path)
+        if isinstance(place, FolderStorage) and (place.root / LEDGER_NAME).exists():
+            raise RunError(
+                f"{place.uri} is a run of this machine; name it by its path: {place.root}"
+            )
+        return place
+    folder = Path(path)
+    if (folder / PREFIX).is_dir():
+        return open_storage(folder)
+    if (folder / LEDGER_NAME).exists():
+        return None
+    is_elsewhere = kind == "shared" or (kind == "auto" and is_shared(folder))
+    return open_storage(folder) if is_elsewhere else None
+
+
+def _folder_for(place: Storage) -> Path:
+    """Return the folder for a run's copy, made if it is new; each host has its own."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", place.uri)[-40:].strip("-")
+    digest = hashlib.sha256(f"{place.uri}\n{socket.gethostname()}".encode()).hexdigest()[:16]
+    folder = copies_folder() / f"{words}-{digest}" / "run"
+    folder.mkdir(parents=True, exist_ok=True)
+    origin = folder.parent / ORIGIN_NAME
+    if not origin.exists():
+        with atomic_path(origin) as temporary:
+            temporary.write_text(json.dumps({"uri": place.uri, "id": uuid.uuid4().hex}))
+    return folder

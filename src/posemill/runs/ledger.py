@@ -1,0 +1,532 @@
+"""The ledger of a run, `ledger.sqlite`: what its events add up to, here and elsewhere.
+
+A shard on the disk means nothing until its commit is here, and a commit is written only after its
+shard is whole: killed at any instant, the two agree. Counts per split are kept up to date in the
+same transactions, so that asking for them costs nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from posemill.errors import RunError
+from posemill.files import atomic_path
+from posemill.runs.events import (
+    ChangedClip,
+    Committed,
+    Crashed,
+    Event,
+    Finished,
+    GaveUp,
+    Piece,
+    Planned,
+    PlannedClip,
+    PlannedUnit,
+    Reset,
+    Rewritten,
+    Shard,
+    Started,
+    UnitProgress,
+    valid_unicode,
+)
+from posemill.runs.queries import SplitCounts, check_tables, read_counts, read_meta, read_reasons
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS splits (
+  split TEXT PRIMARY KEY, num_clips INTEGER NOT NULL DEFAULT 0, clips_done INTEGER NOT NULL
+  DEFAULT 0, frames_known INTEGER NOT NULL DEFAULT 0, frames_out INTEGER NOT NULL DEFAULT 0,
+  frames_failed INTEGER NOT NULL DEFAULT 0, clips_failed INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS clips (
+  clip_no INTEGER PRIMARY KEY, split TEXT NOT NULL, clip_id TEXT NOT NULL, num_frames INTEGER,
+  content TEXT);
+CREATE UNIQUE INDEX IF NOT EXISTS clips_by_name ON clips (split, clip_id);
+CREATE TABLE IF NOT EXISTS shards (
+  shard_no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, num_rows INTEGER NOT NULL,
+  num_bytes INTEGER NOT NULL, checksum TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS pieces (
+  piece_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, unit_no INTEGER, first_frame INTEGER
+  NOT NULL, shard_no INTEGER NOT NULL, row_offset INTEGER NOT NULL, num_rows INTEGER NOT NULL,
+  found TEXT);
+CREATE INDEX IF NOT EXISTS pieces_by_clip ON pieces (clip_no, first_frame);
+CREATE INDEX IF NOT EXISTS pieces_by_shard ON pieces (shard_no);
+CREATE TABLE IF NOT EXISTS failures (
+  failure_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, unit_no INTEGER, frame_index INTEGER,
+  num_frames INTEGER NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS failures_by_unit ON failures (unit_no);
+CREATE INDEX IF NOT EXISTS failures_by_clip ON failures (clip_no);
+CREATE TABLE IF NOT EXISTS units (
+  unit_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, start_frame INTEGER NOT NULL, stop_frame
+  INTEGER, is_chain INTEGER NOT NULL, is_video INTEGER NOT NULL, cost INTEGER NOT NULL, next_frame
+  INTEGER NOT NULL, state BLOB, is_done INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS units_to_do ON units (clip_no) WHERE is_done = 0;
+CREATE TABLE IF NOT EXISTS crashes (
+  unit_no INTEGER NOT NULL, frame_index INTEGER NOT NULL, phase INTEGER NOT NULL, tries INTEGER
+  NOT NULL, is_given_up INTEGER NOT NULL DEFAULT 0, message TEXT NOT NULL,
+  PRIMARY KEY (unit_no, frame_index, phase)) WITHOUT ROWID;
+"""
+_ALL_TABLES = ("meta", "splits", "clips", "shards", "pieces", "failures", "units", "crashes")
+
+
+class UnitState(NamedTuple):
+    """A unit as it stands.
+
+    Args:
+        num_frames: Of its clip, as far as it is known.
+        given_up: Frame, phase and message of what is not to be tried again.
+    """
+
+    unit_no: int
+    clip_no: int
+    start_frame: int
+    stop_frame: int | None
+    next_frame: int
+    state: bytes | None
+    is_chain: bool
+    num_frames: int | None
+    given_up: tuple[tuple[int, int, str], ...]
+
+
+class ClipState(NamedTuple):
+    """A clip as the run knows it."""
+
+    clip_no: int
+    split: str
+    clip_id: str
+    num_frames: int | None
+    content: str | None
+    has_failed: bool
+
+
+class Ledger:
+    """An open ledger. One process writes it at a time; events are all that is written.
+
+    Writing and reading have a connection each: another thread may write while this one reads what
+    was durable before.
+
+    Args:
+        path: Of the file; made if it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.exists():
+            create_ledger(path)
+        self._writer = _connect(path)
+        try:
+            check_tables(self._writer, path)
+            # FULL: a commit that was acknowledged survives a power cut.
+            self._writer.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
+            self._database = _connect(path)
+        except BaseException:
+            self._writer.close()
+            raise
+        self._changes: dict[str, dict[str, int]] = {}  # of counts, by split, in this transaction
+        self._folds: Mapping[type, Callable[[Any], None]] = {
+            Planned: self._plan,
+            Started: self._start,
+            Committed: self._commit,
+            Crashed: self._crash,
+            GaveUp: self._give_up,
+            Reset: self._reset,
+            Rewritten: self._rewrite,
+            Finished: self._finish,
+        }
+
+    @property
+    def number(self) -> int:
+        """How often the ledger was written; elsewhere, the number of the last record in it."""
+        return int(self._database.execute("PRAGMA user_version").fetchone()[0])
+
+    def write(self, events: Sequence[Event], number: int) -> None:
+        """Add events, all or nothing; durable when it returns."""
+        with self.transaction(number):
+            for event in events:
+                self.apply(event)
+
+    @contextmanager
+    def transaction(self, number: int) -> Iterator[None]:
+        """Let all that is applied inside become durable together, as of that number."""
+        self._changes = {}
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._write_counts()
+            self._writer.execute(f"PRAGMA user_version = {number:d}")
+            self._writer.execute("COMMIT")
+        except BaseException:
+            self._writer.rollback()
+            raise
+
+    def apply(self, event: Event) -> None:
+        """Add an event to the tables: the only writer of them."""
+        self._folds[type(event)](event)
+
+    def _count(self, split: str, **changes: int) -> None:
+        """Add to the counts of a split, by column name."""
+        counts = self._changes.setdefault(split, {})
+        for column, number in changes.items():
+            counts[column] = counts.get(column, 0) + number
+
+    def _write_counts(self) -> None:
+        for split, changes in self._changes.items():
+            columns = list(changes)
+            self._writer.execute(
+                f"INSERT INTO splits (split, {', '.join(columns)}) "
+                f"VALUES (?{', ?' * len(columns)}) ON CONFLICT (split) DO UPDATE SET "
+                + ", ".join(f"{column} = {column} + excluded.{column}" for column in columns),
+                (valid_unicode(split), *changes.values()),
+            )
+        self._changes = {}
+
+    def _set_meta(self, key: str, value: str | None) -> None:
+        if value is None:
+            self._writer.execute("DELETE FROM meta WHERE key = ?", (key,))
+        else:
+            self._writer.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    def _plan(self, event: Planned) -> None:
+        self._changes = {}
+        for table in _ALL_TABLES:
+            self._writer.execute(f"DELETE FROM {table}")
+        self._add_clips(event.clips)
+        self._add_units(event.units)
+        self._set_meta("planned", event.run_id)
+
+    def _add_clips(self, clips: Sequence[PlannedClip]) -> None:
+        try:
+            self._writer.executemany(
+                "INSERT INTO clips (split, clip_id, num_frames, content) VALUES (?, ?, ?, ?)",
+                (
+                    (valid_unicode(clip.split), valid_unicode(clip.clip_id), *clip[2:])
+                    for clip in clips
+                ),
+            )
+        except sqlite3.IntegrityError as error:
+            raise RunError(f"two clips have the same split and id: {error}") from error
+        for split, in_split in groupby(clips, key=lambda clip: clip.split):
+            lengths = [clip.num_frames or 0 for clip in in_split]
+            self._count(split, num_clips=len(lengths), frames_known=sum(lengths))
+
+    def _add_units(self, units: Sequence[PlannedUnit]) -> None:
+        self._writer.executemany(
+            "INSERT INTO units (clip_no, start_frame, stop_frame, is_chain, is_video, cost, "
+            "next_frame) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            ((*unit, unit.start_frame) for unit in units),
+        )
+
+    def _start(self, event: Started) -> None:
+        self._writer.execute(
+            "INSERT INTO meta VALUES ('starts', '1') "
+            "ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1"
+        )
+        self._set_meta("finished_at", None)
+
+    def _finish(self, event: Finished) -> None:
+        self._set_meta("finished_at", event.finished_at)
+
+    def _commit(self, event: Committed) -> None:
+        if event.clips:
+            self._add_clips(event.clips)
+        if event.shard is not None:
+            self._add_shard(event.shard)
+        self._writer.executemany(
+            "UPDATE units SET next_frame = ?, state = ?, is_done = ? WHERE unit_no = ?",
+            [(unit.next_frame, unit.state, unit.is_done, unit.unit_no) for unit in event.units],
+        )
+        for unit in event.units:
+            self._count_progress(unit)
+        ended = {
+            unit.clip_no: unit
+            for unit in event.units
+            if unit.is_done or (unit.lost and unit.unit_no is None)
+        }
+        for unit in ended.values():
+            self._measure_clip(unit)
+
+    def _add_shard(self, shard: Shard) -> None:
+        cursor = self._writer.execute(
+            "INSERT INTO shards (name, num_rows, num_bytes, checksum) VALUES (?, ?, ?, ?)",
+            (shard.name, shard.num_rows, shard.num_bytes, shard.checksum),
+        )
+        self._writer.executemany(
+            "INSERT INTO pieces (clip_no, first_frame, row_offset, num_rows, unit_no, found, "
+            "shard_no) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(*piece, cursor.lastrowid) for piece in shard.pieces],
+        )
+
+    def _count_progress(self, unit: UnitProgress) -> None:
+        """Count what a unit gave since its last commit."""
+        for lost in unit.lost:
+            self._writer.execute(
+                "INSERT INTO failures (clip_no, unit_no, frame_index, num_frames, path, reason, "
+                "message) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    unit.clip_no,
+                    unit.unit_no,
+                    lost.frame_index,
+                    lost.num_frames,
+                    valid_unicode(lost.path),
+                    lost.reason,
+                    valid_unicode(lost.message),
+                ),
+            )
+        failed = sum(lost.num_frames for lost in unit.lost) if unit.lost else 0
+        self._count(unit.split, frames_out=unit.num_rows, frames_failed=failed)
+
+    def _measure_clip(self, unit: UnitProgress) -> None:
+        """Count the clip of a unit that is done, if it was its last one."""
+        is_left, known, rows, lost = self._writer.execute(
+            "SELECT EXISTS (SELECT 1 FROM units WHERE clip_no = :n AND is_done = 0), num_frames, "
+            "(SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE clip_no = :n), "
+            "(SELECT sum(num_frames) FROM failures WHERE clip_no = :n) "
+            "FROM clips WHERE clip_no = :n",
+            {"n": unit.clip_no},
+        ).fetchone()
+        if is_left:
+            return
+        has_failed = not rows and lost is not None
+        self._count(unit.split, clips_done=unit.is_done, clips_failed=has_failed)
+        found = rows + (lost or 0)
+        if known is None or found > known:  # a video that did not say, or said too little
+            self._writer.execute(
+                "UPDATE clips SET num_frames = ? WHERE clip_no = ?", (found, unit.clip_no)
+            )
+            self._count(unit.split, frames_known=found - (known or 0))
+
+    def _crash(self, event: Crashed) -> None:
+        self._writer.execute(
+            "INSERT INTO crashes (unit_no, frame_index, phase, tries, message) "
+            "VALUES (?, ?, ?, 1, ?) ON CONFLICT (unit_no, frame_index, phase) DO UPDATE SET "
+            "tries = tries + 1, message = excluded.message",
+            (event.unit_no, event.frame_index, event.phase, event.message),
+        )
+
+    def _give_up(self, event: GaveUp) -> None:
+        self._writer.execute(
+            "INSERT INTO crashes VALUES (?, ?, ?, 0, 1, ?) ON CONFLICT (unit_no, frame_index, "
+            "phase) DO UPDATE SET is_given_up = 1, message = excluded.message",
+            (event.unit_no, event.frame_index, event.phase, event.message),
+        )
+
+    def _reset(self, event: Reset) -> None:
+        """Make what failed to be done again.
+
+        A single picture of an image-mode clip becomes a unit of its own. Where frames depend on
+        each other, or a whole rest was lost, the unit starts anew and its rows no longer count.
+        The length of a clip stays: a file that ends too early still does.
+        """
+        rows = self._writer.execute(
+            "SELECT failure_no, failures.unit_no, failures.clip_no, frame_index, is_chain OR "
+            "is_video OR frame_index IS NULL OR failures.num_frames != 1, split "
+            "FROM failures JOIN units USING (unit_no) JOIN clips ON clips.clip_no = "
+            "failures.clip_no ORDER BY failure_no"
+        ).fetchall()
+        clip_nos = {clip.clip_no for clip in event.clips} | {row[2] for row in rows}
+        if clip_nos:
+            self._set_meta("finished_at", None)
+        for clip_no in sorted(clip_nos):
+            self._unfinish_clip(clip_no)
+        restarted = {row[1] for row in rows if row[4]}
+        for clip in event.clips:
+            restarted |= self._replace_clip(clip)
+        for unit_no in sorted(restarted):
+            self._restart_unit(unit_no)
+        for failure_no, unit_no, clip_no, frame, _, split in rows:
+            if unit_no in restarted:
+                continue
+            self._writer.execute("DELETE FROM failures WHERE failure_no = ?", (failure_no,))
+            self._writer.execute(
+                "DELETE FROM crashes WHERE unit_no = ? AND frame_index = ?", (unit_no, frame)
+            )
+            self._count(split, frames_failed=-1)
+            self._add_units([PlannedUnit(clip_no, frame, frame + 1, False, False, 1)])
+
+    def _unfinish_clip(self, clip_no: int) -> None:
+        split, is_left, has_rows, has_lost = self._writer.execute(
+            "SELECT split, EXISTS (SELECT 1 FROM units WHERE clip_no = :n AND is_done = 0), "
+            "EXISTS (SELECT 1 FROM pieces WHERE clip_no = :n), "
+            "EXISTS (SELECT 1 FROM failures WHERE clip_no = :n) FROM clips WHERE clip_no = :n",
+            {"n": clip_no},
+        ).fetchone()
+        if not is_left:
+            has_failed = has_lost and not has_rows
+            self._count(split, clips_done=-1, clips_failed=-int(has_failed))
+
+    def _replace_clip(self, clip: ChangedClip) -> set[int]:
+        """Take a clip as it is now for the one the run is about; return its units."""
+        split, known = self._writer.execute(
+            "SELECT split, num_frames FROM clips WHERE clip_no = ?", (clip.clip_no,)
+        ).fetchone()
+        self._writer.execute(
+            "UPDATE clips SET num_frames = ?, content = ? WHERE clip_no = ?",
+            (clip.num_frames, clip.content, clip.clip_no),
+        )
+        self._count(split, frames_known=(clip.num_frames or 0) - (known or 0))
+        units = self._writer.execute("SELECT unit_no FROM units WHERE clip_no = ?", (clip.clip_no,))
+        return {unit_no for (unit_no,) in units}
+
+    def _restart_unit(self, unit_no: int) -> None:
+        split, rows, failed = self._writer.execute(
+            "SELECT split, (SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE unit_no = :n), "
+            "(SELECT coalesce(sum(num_frames), 0) FROM failures WHERE unit_no = :n) "
+            "FROM units JOIN clips USING (clip_no) WHERE unit_no = :n",
+            {"n": unit_no},
+        ).fetchone()
+        self._count(split, frames_out=-rows, frames_failed=-failed)
+        for table in ("pieces", "failures", "crashes"):
+            self._writer.execute(f"DELETE FROM {table} WHERE unit_no = ?", (unit_no,))
+        self._writer.execute(
+            "UPDATE units SET next_frame = start_frame, state = NULL, is_done = 0 "
+            "WHERE unit_no = ?",
+            (unit_no,),
+        )
+
+    def _rewrite(self, event: Rewritten) -> None:
+        (shard_no,) = self._writer.execute(
+            "SELECT shard_no FROM shards WHERE name = ?", (event.name,)
+        ).fetchone()
+        for table in ("pieces", "shards"):
+            self._writer.execute(f"DELETE FROM {table} WHERE shard_no = ?", (shard_no,))
+        if event.shard is not None:
+            self._add_shard(event.shard)
+
+    def planned_run(self) -> str | None:
+        """Return the id of the run whose clips and units are in; None before there is a plan."""
+        return read_meta(self._database).get("planned")
+
+    def num_starts(self) -> int:
+        """Return how often the run was started."""
+        return int(read_meta(self._database).get("starts", 0))
+
+    def finished_at(self) -> str | None:
+        """Return when the run was finished; None before that, and once it was begun again."""
+        return read_meta(self._database).get("finished_at")
+
+    def clips(self) -> list[ClipState]:
+        """Return all clips in their order."""
+        rows = self._database.execute(
+            "SELECT clip_no, split, clip_id, num_frames, content, "
+            "clip_no IN (SELECT clip_no FROM failures) FROM clips ORDER BY clip_no"
+        )
+        return [ClipState(*row) for row in rows]
+
+    def costs_to_do(self) -> list[tuple[int, int]]:
+        """Return number and remaining cost of every unit that is not done, in order."""
+        return self._database.execute(
+            "SELECT unit_no, max(1, cost - next_frame + start_frame) FROM units "
+            "WHERE is_done = 0 ORDER BY clip_no, start_frame"
+        ).fetchall()
+
+    def units(self, unit_nos: Sequence[int]) -> list[UnitState]:
+        """Return those of the units that are not done, as they stand."""
+        units = []
+        for unit_no in unit_nos:
+            row = self._database.execute(
+                "SELECT unit_no, clip_no, start_frame, stop_frame, next_frame, state, is_chain, "
+                "num_frames FROM units JOIN clips USING (clip_no) "
+                "WHERE unit_no = ? AND is_done = 0",
+                (unit_no,),
+            ).fetchone()
+            if row is not None:
+                given_up = self._database.execute(
+                    "SELECT frame_index, phase, message FROM crashes "
+                    "WHERE unit_no = ? AND is_given_up",
+                    (unit_no,),
+                )
+                units.append(UnitState(*(*row, tuple(given_up))))
+        return units
+
+    def crashes(self) -> Counter[tuple[int, int, int]]:
+        """Return how often a worker died at each unit, frame and phase."""
+        rows = self._database.execute("SELECT unit_no, frame_index, phase, tries FROM crashes")
+        return Counter({(unit, frame, phase): tries for unit, frame, phase, tries in rows})
+
+    def counts(self) -> list[SplitCounts]:
+        """Return the counts of every split."""
+        return read_counts(self._database)
+
+    def counts_at(self) -> tuple[list[SplitCounts], int]:
+        """Return the counts, and the number of the ledger that they are of."""
+        self._database.execute("BEGIN")
+        try:
+            return self.counts(), self.number
+        finally:
+            self._database.execute("COMMIT")
+
+    def reasons(self) -> list[tuple[str, int, int]]:
+        """Return reasons, how many failures each has and how many frames, most frequent first."""
+        return read_reasons(self._database)
+
+    def shard_sizes(self) -> dict[str, int]:
+        """Return the bytes of every shard that counts, by its name."""
+        return dict(self._database.execute("SELECT name, num_bytes FROM shards").fetchall())
+
+    def stale_shards(self) -> list[tuple[str, str]]:
+        """Return name and checksum of shards that hold rows of no piece."""
+        return self._database.execute(
+            "SELECT name, checksum FROM shards WHERE num_rows > (SELECT "
+            "coalesce(sum(num_rows), 0) FROM pieces WHERE pieces.shard_no = shards.shard_no)"
+        ).fetchall()
+
+    def pieces_of(self, name: str) -> list[Piece]:
+        """Return the pieces of a shard, in the order of their rows."""
+        rows = self._database.execute(
+            "SELECT clip_no, first_frame, row_offset, pieces.num_rows, unit_no, found FROM pieces "
+            "JOIN shards USING (shard_no) WHERE name = ? ORDER BY row_offset",
+            (name,),
+        )
+        return [Piece(*row) for row in rows]
+
+    def notes(self) -> Iterator[tuple[int, int, list[str]]]:
+        """Yield each clip that gave rows: number, rows, and the notes of its pieces in order."""
+        rows = self._database.execute(
+            "SELECT clip_no, num_rows, found FROM pieces ORDER BY clip_no, first_frame"
+        )
+        for clip_no, group in groupby(rows, key=lambda row: int(row[0])):
+            pieces = list(group)
+            yield clip_no, sum(row[1] for row in pieces), [row[2] for row in pieces]
+
+    def check_totals(self) -> None:
+        """Raise if frames in are not frames out and frames failed, counted from the records."""
+        known, rows, failed, counted = self._database.execute(
+            "SELECT (SELECT coalesce(sum(num_frames), 0) FROM clips), (SELECT coalesce(sum("
+            "num_rows), 0) FROM pieces), (SELECT coalesce(sum(num_frames), 0) FROM failures), "
+            "(SELECT coalesce(sum(frames_out + frames_failed), 0) FROM splits)"
+        ).fetchone()
+        if not known == rows + failed == counted:
+            raise RunError(
+                f"the counts do not add up: {known} frames in, {rows} out, {failed} failed "
+                f"({counted} counted); please report this with {self.path}"
+            )
+
+    def copy_to(self, path: Path) -> None:
+        """Write the ledger as it is into a new file."""
+        self._writer.execute("VACUUM INTO ?", (str(path),))
+
+    def close(self) -> None:
+        """Close; a ledger nobody else has open becomes one plain file."""
+        self._database.close()
+        try:
+            self._writer.execute("PRAGMA journal_mode=DELETE")
+        except sqlite3.OperationalError:
+            pass  # someone reads it: the write-ahead file stays beside it, which is as good
+        finally:
+            self._writer.close()
+
+
+def create_ledger(path: Path) -> None:
+    """Make an empty ledger, whole or not at all: readers may look at any moment."""
+    with atomic_path(path) as temporary, closing(sqlite3.connect(temporary)) as database:
+        database.executescript(_TABLES)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # Used by one thread at a time: `EventLog` sees to it.
+    return sqlite3.connect(path, isolation_level=None, timeout=60, check_same_thread=False)

@@ -1,0 +1,117 @@
+"""One coordinator per run: a lock the kernel drops when its holder dies, however it dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+
+from posemill.errors import RunError
+from posemill.files import parse_json
+from posemill.machine.live_files import now_text
+from posemill.machine.locks import try_lock
+from posemill.places.lease import Holder
+from posemill.runs.manifest import LOCK_NAME
+from posemill.terminal import quoted
+
+_LOCK_TRIES = 10
+
+
+class RunLock:
+    """Held while a coordinator works on a run. A dead holder's lock is free by itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK_NAME
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> RunLock:
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            is_ours = _lock_with_retries(descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            raise RunError(
+                f"{self._path.parent}: its file system cannot lock files ({error.strerror}); "
+                "put the run on another disk"
+            ) from error
+        if not is_ours:
+            os.close(descriptor)
+            holder = _read_holder(self._path)
+            raise RunError(
+                f"{self._path.parent} is being worked on by {holder or 'another process'}; "
+                f"look with: posemill status {quoted(self._path.parent)}; "
+                f"end it with: posemill stop {quoted(self._path.parent)}"
+            )
+        holder = Holder(os.getpid(), socket.gethostname(), now_text())
+        text = json.dumps(asdict(holder)).encode()
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, text + b"\n")
+        os.ftruncate(descriptor, len(text) + 1)
+        self._descriptor = descriptor
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _lock_with_retries(descriptor: int) -> bool:
+    """Return whether the lock is ours; `status` and the like have it for an instant to ask."""
+    for _ in range(_LOCK_TRIES):
+        if try_lock(descriptor):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def holder_of(folder: Path) -> Holder | None:
+    """Return who works on a run now, None if nobody does.
+
+    What the file says counts only while somebody holds its lock: the dead leave their text.
+
+    Raises:
+        RunError: The lock cannot be asked, so nobody can say.
+    """
+    path = folder / LOCK_NAME
+    try:
+        # To ask takes no more than reading: the run may be another user's, or an archive.
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunError(_unknown_holder(path, error)) from error
+    try:
+        # Shared: refused while the run is worked on, and two who ask do not see each other.
+        return None if try_lock(descriptor, is_shared=True) else _read_holder(path)
+    except OSError as error:
+        raise RunError(_unknown_holder(path, error)) from error
+    finally:
+        os.close(descriptor)
+
+
+def _unknown_holder(path: Path, error: OSError) -> str:
+    return (
+        f"{path.parent}: cannot tell whether somebody works on it, its file {LOCK_NAME!r} cannot "
+        f"be looked at ({error.strerror or error}); ask as the user and on the machine that "
+        "extract ran"
+    )
+
+
+def _read_holder(path: Path) -> Holder | None:
+    """Return what the holder wrote; it does so right after it has the lock."""
+    for _ in range(50):
+        try:
+            return Holder(**parse_json(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError):
+            time.sleep(0.01)
+    return Holder(0, "an unknown host", "an unknown time")

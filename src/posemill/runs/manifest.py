@@ -1,0 +1,257 @@
+"""The manifest of a run: what was asked for, of what, with which versions; and the folder's names.
+
+The manifest is the marker that says a folder is ours: without it a folder is never written into.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from posemill import __version__
+from posemill.errors import RunError
+from posemill.files import atomic_path, cache_folder, check_own_parts, parse_json
+from posemill.machine.live_files import now_text
+
+MANIFEST_NAME = "manifest.json"
+LEDGER_NAME = "ledger.sqlite"
+SHARDS_NAME = "shards"
+LOGS_NAME = "logs"
+LOCK_NAME = "lock"
+ORIGIN_NAME = "origin.json"  # beside the copy of a run that lies elsewhere
+FORMAT_VERSION = 1
+_PACKAGES = ("numpy", "opencv-python-headless", "av", "ai-edge-litert", "onnxruntime",
+             "onnxruntime-gpu", "pyarrow")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What decides the content of a run.
+
+    Args:
+        skeleton_name: The layout of the keypoints kept.
+        kind: What made it: `extract`, `import`, `merge`, `prepare` …
+        options: The options that decide the result, by name.
+        engine: What `Estimator.identity` says: engine, options, model hashes.
+        source: Where the clips came from: path, layout, fingerprint, counts.
+        versions: posemill, Python and the packages under it.
+        created_at: UTC, ISO 8601.
+        run_id: Made up for this run; its shards carry it.
+    """
+
+    skeleton_name: str
+    kind: str = "extract"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    engine: Mapping[str, str] = field(default_factory=dict)
+    source: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=lambda: current_versions())
+    created_at: str = field(default_factory=now_text)
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def write(self, folder: Path) -> None:
+        """Write it into the run's folder, whole or not at all."""
+        text = json.dumps(
+            {"posemill_run": FORMAT_VERSION, **dataclasses.asdict(self)}, indent=2, sort_keys=True
+        )
+        with atomic_path(folder / MANIFEST_NAME) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Return the manifest of a run's folder."""
+        path = folder / MANIFEST_NAME
+        check_parts(folder)
+        try:
+            content = parse_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise RunError(
+                f"{folder} is not a posemill run: it has no {MANIFEST_NAME}; "
+                "make one with: posemill extract SOURCE --out RUN"
+            ) from error
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path} cannot be read: {error}") from error
+        if not isinstance(content, dict) or "posemill_run" not in content:
+            raise RunError(f"{path} is not the manifest of a posemill run; choose another folder")
+        version = content.pop("posemill_run")
+        known = {each.name for each in dataclasses.fields(cls)}
+        if version != FORMAT_VERSION or not known.issuperset(content):
+            raise RunError(
+                f"{path} has run format {version}, this posemill reads {FORMAT_VERSION}; "
+                "use the posemill that made it"
+            )
+        _check_types(content, path)
+        return cls(**content)
+
+    @property
+    def extraction(self) -> dict[str, Any]:
+        """How the keypoints were found: engine, engine_options, mode (image or video), decoder;
+        resize, fps and stride where they were asked for.
+
+        Of a merged run what all its inputs have in common; empty where it is not known.
+        """
+        return extraction_of(dataclasses.asdict(self))
+
+    def differences(self, other: Manifest) -> list[str]:
+        """Return one line per setting that decides the result and is not the same in `other`."""
+        return [
+            line
+            for group in ("skeleton_name", "options", "engine", "source")
+            for line in _differences(group, getattr(self, group), getattr(other, group))
+        ]
+
+
+def _check_types(content: Mapping[str, Any], path: Path) -> None:
+    """Raise where a field of a manifest is missing or is not of its kind."""
+    texts = ("skeleton_name", "kind", "created_at", "run_id")
+    for each in dataclasses.fields(Manifest):
+        kind = str if each.name in texts else dict
+        if not isinstance(content.get(each.name, kind()), kind) or "skeleton_name" not in content:
+            raise RunError(
+                f"{path} is not the manifest of a posemill run: its {each.name!r} is not what it "
+                "should be; put back a copy of the file, or choose another folder"
+            )
+
+
+def _differences(name: str, old: Any, new: Any) -> list[str]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        keys = sorted({*old, *new})
+        return [line for key in keys for line in _differences(key, old.get(key), new.get(key))]
+    old, new = json.loads(json.dumps(old)), json.loads(json.dumps(new))
+    return [] if old == new else [f"{name}: the run has {old!r}, now it is {new!r}"]
+
+
+# What is among the facts only where it was asked for.
+_OPTIONAL = ("resize", "fps", "stride")
+
+
+def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `Manifest.extraction` of a manifest as plain values."""
+    options, source = facts.get("options") or {}, facts.get("source") or {}
+    if facts.get("kind") == "extract":
+        mode = options.get("mode")
+        if mode == "auto":
+            mode = _mode_of_all(source)
+        if "engine" not in options:
+            return {}
+        return {
+            "engine": options["engine"],
+            "engine_options": dict(options.get("engine_options") or {}),
+            "mode": mode,
+            "decoder": options.get("decoder"),
+            **{name: options[name] for name in _OPTIONAL if options.get(name)},
+        }
+    inputs = source.get("inputs") or ()
+    found = [extraction_of(each.get("manifest") or {}) for each in inputs]
+    return found[0] if found and all(each == found[0] for each in found) else {}
+
+
+def _mode_of_all(source: Mapping[str, Any]) -> str:
+    """Return the mode that `auto` came to; `auto` itself where clips were of both kinds."""
+    tracking = source.get("tracking")
+    if tracking is None:  # nothing had to be decided
+        return "image" if source.get("layout") == "pictures" else "video"
+    if not isinstance(tracking, Mapping) or not tracking.get("num_alone"):
+        return "video"
+    return "auto" if tracking.get("num_tracked") else "image"
+
+
+def current_versions() -> dict[str, str]:
+    """Return the versions of posemill, Python and the packages that touch the numbers."""
+    versions = {"posemill": __version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions
+
+
+def check_parts(folder: Path) -> None:
+    """Raise where a part of a run is not an ordinary file or folder."""
+    check_own_parts(folder, (MANIFEST_NAME, LEDGER_NAME, LOCK_NAME), (SHARDS_NAME, LOGS_NAME))
+
+
+def shard_path(folder: Path, name: str) -> Path:
+    """Return where the shard of that name is; raise where a ledger names anything else.
+
+    Ledgers come from strangers too: a name with a folder in it would lead out of the run.
+    """
+    path = folder / SHARDS_NAME / name
+    is_plain = Path(name).name == name and name.endswith(".parquet") and "\0" not in name
+    if not is_plain or path.is_symlink():
+        raise RunError(
+            f"{folder / LEDGER_NAME} names {name!r} as a shard, which is not a file of "
+            f"{folder / SHARDS_NAME}; nothing outside of a run is read or changed"
+        )
+    return path
+
+
+def check_ledger_is_there(folder: Path) -> None:
+    """Raise where there are shards but no ledger to say what they hold; nothing is touched."""
+    if (folder / LEDGER_NAME).exists() or not (folder / SHARDS_NAME).is_dir():
+        return
+    num_shards = sum(each.suffix == ".parquet" for each in (folder / SHARDS_NAME).iterdir())
+    if num_shards:
+        raise RunError(
+            f"{folder} has {num_shards} shards and no {LEDGER_NAME}, which says what they hold; "
+            f"nothing was touched: put {LEDGER_NAME} back from a copy, or choose another folder"
+        )
+
+
+def is_copy(folder: Path) -> bool:
+    """Return whether a folder is the copy of a run that lies elsewhere: see `runs.home`.
+
+    Only in our own cache: an `origin.json` that a stranger put beside a folder says nothing.
+    """
+    return folder.absolute().parent.parent == copies_folder() and folder.name == "run"
+
+
+def copies_folder() -> Path:
+    """Return the folder of the copies of runs that lie elsewhere."""
+    return (cache_folder() / "runs").absolute()
+
+
+def _has_lock_or_log(folder: Path) -> bool:
+    """Return whether a killed start left its lock, or the log of one in the background."""
+    lock, logs = folder / LOCK_NAME, folder / LOGS_NAME
+    if lock.exists():
+        text = lock.read_bytes()
+        return not text or text.startswith(b'{"pid"')
+    return not logs.is_dir() or {path.name for path in logs.iterdir()} <= {"detached.log"}
+
+
+def check_folder(folder: Path) -> bool:
+    """Return whether the folder holds a run already; refuse one that holds something else."""
+    if not folder.exists():
+        return False
+    if not folder.is_dir():
+        raise RunError(f"{folder} is a file; a run needs a folder of its own: choose another name")
+    check_parts(folder)
+    names = sorted(path.name for path in folder.iterdir())
+    if MANIFEST_NAME in names:
+        Manifest.read(folder)
+        return True
+    if is_copy(folder):  # ours, whatever lies in it; what is elsewhere is looked at there
+        return False
+    # What a start that was killed before its manifest leaves behind.
+    foreign = [
+        name
+        for name in names
+        if name not in (LOCK_NAME, LOGS_NAME) and not name.startswith(f".{MANIFEST_NAME}.")
+    ]
+    if names and not foreign and not _has_lock_or_log(folder):
+        foreign = names
+    if foreign:
+        shown = ", ".join(repr(name) for name in foreign[:3]) + (" …" if len(foreign) > 3 else "")
+        raise RunError(
+            f"{folder} is not empty and not a posemill run (it holds {shown}); nothing was "
+            "touched: choose another folder"
+        )
+    return False

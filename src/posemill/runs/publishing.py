@@ -1,0 +1,139 @@
+"""A run that was made here, put where others see it: at a URI, as records and shards.
+
+Shards first, under names that no other writer has, then events that add up to its ledger, then the
+manifest, which makes it a run. Killed before that there is no run, and the next one begins anew.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import starmap
+from pathlib import Path
+
+from posemill.errors import RunError
+from posemill.places import Storage, open_storage
+from posemill.runs.events import (
+    Committed,
+    Event,
+    Finished,
+    Lost,
+    Piece,
+    Planned,
+    PlannedClip,
+    Shard,
+    UnitProgress,
+)
+from posemill.runs.home import RunHome
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import LEDGER_NAME, MANIFEST_NAME, SHARDS_NAME
+from posemill.runs.queries import read_meta
+
+_AT_ONCE = 8
+_ROWS_PER_RECORD = 20_000
+
+
+def refuse_taken(uri: str) -> None:
+    """Raise where there is a run already."""
+    if open_storage(uri).look(MANIFEST_NAME) is not None:
+        raise RunError(f"{uri} holds a run already; choose another place")
+
+
+def publish_run(made: Path, uri: str) -> None:
+    """Put a finished run of this machine at a URI.
+
+    Raises:
+        RunError: There is a run, or something else, or somebody works there.
+        StorageError: The place refuses.
+    """
+    home = RunHome.at(uri)
+    with home.owned() as records:
+        assert records is not None  # a URI is elsewhere
+        refuse_taken(uri)
+        storage = records.storage
+        names = _put_shards(made, storage, records.epoch)
+        with EventLog(home.work, records) as log:
+            for event in events_of(made / LEDGER_NAME, names):
+                log.append(event)
+            log.flush()
+        if not storage.create(MANIFEST_NAME, (made / MANIFEST_NAME).read_bytes()):
+            raise RunError(f"{uri}: another process has put a run there; choose another place")
+    RunHome.at(uri)
+
+
+def _put_shards(made: Path, storage: Storage, epoch: int) -> dict[str, str]:
+    """Return the new names by the old ones; a writer that was cut off has others."""
+    paths = sorted((made / SHARDS_NAME).iterdir())
+    names = {path.name: f"merged-{epoch:06d}-{path.name}" for path in paths}
+    for entry in list(storage.entries(f"{SHARDS_NAME}/")):
+        storage.delete(entry.key)  # of one that was killed: without a manifest they are nothing
+
+    def put(path: Path) -> None:
+        storage.put(f"{SHARDS_NAME}/{names[path.name]}", path.read_bytes())
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(put, paths))
+    return names
+
+
+def events_of(ledger: Path, names: Mapping[str, str]) -> Iterator[Event]:
+    """Yield the events that make a finished run without a plan what it is.
+
+    Args:
+        ledger: Of the run.
+        names: The names of its shards where they are now, by those in the ledger.
+    """
+    with closing(sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        meta = read_meta(database)
+        yield Planned(meta["planned"])
+        rows = database.execute(
+            "SELECT split, clip_id, num_frames, content FROM clips ORDER BY clip_no"
+        )
+        while clips := rows.fetchmany(_ROWS_PER_RECORD):
+            yield Committed(None, (), tuple(starmap(PlannedClip, clips)))
+        shards = database.execute(
+            "SELECT shard_no, name, num_rows, num_bytes, checksum FROM shards ORDER BY shard_no"
+        ).fetchall()
+        for shard_no, name, num_rows, num_bytes, checksum in shards:
+            rows = database.execute(
+                "SELECT clip_no, first_frame, row_offset, num_rows, unit_no, found FROM pieces "
+                "WHERE shard_no = ? ORDER BY piece_no",
+                (shard_no,),
+            )
+            pieces = tuple(starmap(Piece, rows))
+            yield Committed(Shard(names[name], num_rows, num_bytes, pieces, checksum), ())
+        yield from _clips_done(database)
+        yield Finished(meta["finished_at"])
+
+
+def _clips_done(database: sqlite3.Connection) -> Iterator[Committed]:
+    """Yield of every clip how many rows it has, and what failed of it."""
+    lost: dict[int, list[Lost]] = {}
+    for clip_no, *values in database.execute(
+        "SELECT clip_no, frame_index, num_frames, path, reason, message FROM failures "
+        "ORDER BY failure_no"
+    ):
+        lost.setdefault(clip_no, []).append(Lost(*values))
+    rows = database.execute(
+        "SELECT clip_no, split, (SELECT coalesce(sum(num_rows), 0) FROM pieces "
+        "WHERE pieces.clip_no = clips.clip_no) FROM clips ORDER BY clip_no"
+    )
+    while clips := rows.fetchmany(_ROWS_PER_RECORD):
+        yield Committed(
+            None,
+            tuple(
+                UnitProgress(
+                    None,
+                    clip_no,
+                    split,
+                    next_frame=num_rows,
+                    state=None,
+                    is_done=True,
+                    num_rows=num_rows,
+                    lost=tuple(lost.get(clip_no, ())),
+                )
+                for clip_no, split, num_rows in clips
+            ),
+        )

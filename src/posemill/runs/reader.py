@@ -1,0 +1,364 @@
+"""Reading runs: only what the commit records name, clip by clip, in the order of the source."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from posemill.blocks import ClipBlock
+from posemill.errors import RunError, import_optional
+from posemill.plugins import hint
+from posemill.records import PoseClip, fields_of_recipe
+from posemill.runs.columns import part_for
+from posemill.runs.events import valid_unicode
+from posemill.runs.home import RunHome
+from posemill.runs.manifest import Manifest
+from posemill.runs.queries import (
+    IN_PARTS,
+    Failure,
+    SplitCounts,
+    read_counts,
+    read_failures,
+    read_ledger,
+    read_meta,
+    read_unfinished,
+)
+from posemill.runs.schema import CLIP_COLUMNS, arrays_of, block_of, run_schema
+from posemill.runs.shards import (
+    SELECT_ROWS,
+    BlockPlan,
+    ShardRows,
+    middle_row,
+    plan_blocks,
+    read_rows,
+)
+from posemill.skeletons import get_skeleton
+from posemill.terminal import counted, quoted
+
+_ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
+
+
+def open_run(path: Path | str) -> Run:
+    """Return the run in a folder or at a URI, finished or not: what was committed to it so far."""
+    return Run(RunHome.existing(path))
+
+
+class FoundCounts(NamedTuple):
+    """A clip without its keypoints.
+
+    Args:
+        num_present: In how many frames each part was found, parts as in the skeleton.
+        sizes_wh: How many frames have each width and height, in pixels.
+        num_clips: More than one: it stands for so many clips, of which all but the id is the same.
+    """
+
+    split: str
+    clip_id: str
+    num_frames: int
+    num_present: tuple[int, ...]
+    sizes_wh: Mapping[tuple[int, int], int]
+    num_clips: int = 1
+
+
+class Run:
+    """A run folder, read lazily: a clip's keypoints are in memory only while it is looked at."""
+
+    def __init__(self, home: RunHome) -> None:
+        self._home = home
+        self.folder = folder = home.work
+        self.manifest = Manifest.read(folder)
+        if self.manifest.kind == "frames":
+            raise RunError(
+                f"{folder} holds frames, not keypoints; find them with: posemill extract "
+                f"{quoted(folder)} --out RUN"
+            )
+        try:
+            self._made = fields_of_recipe(self.manifest.options.get("recipe"))
+        except ValueError as error:
+            raise RunError(f"{folder}: its manifest has a recipe with {error}") from error
+        with read_ledger(folder) as database:
+            self._counts = read_counts(database)
+            self._meta = read_meta(database)
+
+    def __repr__(self) -> str:
+        parts = ", ".join(
+            f"{each.split} {counted(each.frames_out, 'frames')}" for each in self._counts
+        )
+        state = "finished" if self.is_finished else "not finished"
+        name = f"Run({self._home.name!r}, {self.skeleton_name}, "
+        return f"{name}{parts or 'empty'}, {state})"
+
+    def _repr_html_(self) -> str:
+        return str(import_module("posemill.commands.pictures").run_html(self))
+
+    def __len__(self) -> int:
+        return sum(each.num_clips for each in self._counts)
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    def __iter__(self) -> Iterator[PoseClip]:
+        return self.clips()
+
+    def __contains__(self, key: object) -> bool:
+        split, clip_id = key if isinstance(key, tuple) else (None, key)
+        return split in (None, *self.splits) and clip_id in self.clip_ids(split)
+
+    def __getitem__(self, key: str | tuple[str, str]) -> PoseClip:
+        """Return a clip by its id, or by split and id where two splits have the same."""
+        if isinstance(key, str):
+            return self.clip(key)
+        if isinstance(key, tuple) and len(key) == 2:
+            return self.clip(key[1], key[0])
+        raise TypeError(f"expected the id of a clip, or (split, id), got {key!r:.80}")
+
+    @property
+    def skeleton_name(self) -> str:
+        """The layout of the keypoints."""
+        return self.manifest.skeleton_name
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything that was planned was tried."""
+        return "finished_at" in self._meta
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of the splits, in the order of the source."""
+        return tuple(each.split for each in self._counts)
+
+    @property
+    def num_frames(self) -> int:
+        """How many frames have keypoints, in all splits."""
+        return sum(each.frames_out for each in self._counts)
+
+    @property
+    def counts(self) -> list[SplitCounts]:
+        """Clips and frames of every split, as they were when the run was opened."""
+        return list(self._counts)
+
+    def failures(self) -> list[Failure]:
+        """Return what gave no keypoints, with the reasons, in the order of clips and frames."""
+        with read_ledger(self.folder) as database:
+            return list(read_failures(database))
+
+    def unfinished_clips(self) -> list[tuple[str, str, int, int | None]]:
+        """Return (split, id, frames that are there, frames there will be) of what is not done.
+
+        None for a length that is not known yet.
+        """
+        with read_ledger(self.folder) as database:
+            return list(read_unfinished(database))
+
+    def clip_ids(self, split: str | None = None) -> list[str]:
+        """Return the ids of all clips that have keypoints, in reading order."""
+        where, values = self._where(split)
+        with read_ledger(self.folder) as database:
+            rows = database.execute(
+                "SELECT clip_id FROM clips WHERE clip_no IN (SELECT clip_no FROM pieces)"
+                f"{where.replace('WHERE', 'AND')} ORDER BY clip_no",
+                values,
+            )
+            return [clip_id for (clip_id,) in rows]
+
+    def found_counts(self, split: str, *, is_grouped: bool = False) -> Iterator[FoundCounts]:
+        """Return what was found in each clip of a split, out of the records alone.
+
+        Args:
+            split: Its name.
+            is_grouped: Clips whose records are the same come as one, in any order: a second for a
+                million clips of a frame.
+        """
+        self._where(split)
+        return self._sum_up(split, is_grouped=is_grouped)
+
+    def _sum_up(self, split: str, *, is_grouped: bool) -> Iterator[FoundCounts]:
+        num_parts = len(get_skeleton(self.skeleton_name).parts)
+        with read_ledger(self.folder) as database:
+            if is_grouped:
+                # In one piece, as most clips are: counted by the words of their records.
+                alike = Counter(
+                    database.execute(
+                        "SELECT pieces.num_rows, found FROM pieces JOIN clips USING (clip_no) "
+                        f"WHERE +split = ? AND NOT {IN_PARTS}",
+                        (split,),
+                    )
+                )
+                for (num_rows, found), count in alike.items():
+                    try:
+                        each = self._sum_up_clip(split, iter([(0, "", num_rows, found)]), num_parts)
+                    except RunError:  # which clip says so is found one by one
+                        yield from self._sum_up(split, is_grouped=False)
+                    yield each._replace(num_clips=count)
+            rows = database.execute(
+                "SELECT clip_no, clip_id, pieces.num_rows, found FROM pieces JOIN clips USING "
+                f"(clip_no) WHERE +split = ? {f'AND {IN_PARTS}' if is_grouped else ''} "
+                "ORDER BY clip_no, first_frame",
+                (split,),
+            )
+            for _, pieces in groupby(rows, key=lambda row: row[0]):
+                yield self._sum_up_clip(split, pieces, num_parts)
+
+    def _sum_up_clip(
+        self, split: str, pieces: Iterator[tuple[int, str, int, str]], num_parts: int
+    ) -> FoundCounts:
+        sizes: Counter[tuple[int, int]] = Counter()
+        present, num_frames, clip_id = [0] * num_parts, 0, ""
+        for _, clip_id, num_rows, found in pieces:
+            num_frames += num_rows
+            try:
+                parts, by_size = json.loads(found)
+                present = [int(a) + int(b) for a, b in zip(present, parts, strict=True)]
+                for width, height, count in by_size:
+                    sizes[int(width), int(height)] += int(count)
+            except (ValueError, TypeError, RecursionError) as error:
+                raise RunError(
+                    f"{self.folder}: the ledger says nonsense about what was found in clip "
+                    f"{clip_id!r}; put back a copy of ledger.sqlite"
+                ) from error
+        return FoundCounts(split, clip_id, num_frames, tuple(present), sizes)
+
+    def clips(
+        self, split: str | None = None, *, skeleton_name: str | None = None
+    ) -> Iterator[PoseClip]:
+        """Yield the clips that have keypoints, in a stable order.
+
+        Args:
+            split: Only those of this one; of all by default.
+            skeleton_name: A layout to have them in, as by `PoseClip.as_skeleton`; the run's own by
+                default. Of a run of 543 points others need less reading.
+        """
+        for plan in self.plan_blocks(split):
+            for clip in self.read_block(plan, skeleton_name).clips:
+                # Its own memory: whoever keeps a clip does not keep its neighbours.
+                yield dataclasses.replace(
+                    clip,
+                    points=clip.points.copy(),
+                    scores=clip.scores.copy(),
+                    run_folder=str(self.folder),
+                )
+
+    def middle_frames(self, split: str) -> Iterator[PoseClip]:
+        """Yield of each clip one frame, about its middle one: all that is read of it."""
+        for plan in self.plan_blocks(split):
+            for _, pieces in groupby(plan.rows, key=lambda each: each.clip_no):
+                yield from self.read_block(BlockPlan((middle_row(list(pieces)),))).clips
+
+    def plan_blocks(self, split: str | None = None) -> Iterator[BlockPlan]:
+        """Yield the parts of a run for `read_block`, of one split or of all, in a stable order."""
+        where, values = self._where(split)
+        # By clip and frame: an index has this order, so SQLite streams and does not sort. The plus
+        # keeps it from taking that of splits instead.
+        where = where.replace("split", "+split")
+        with read_ledger(self.folder) as database:
+            yield from plan_blocks(
+                database.execute(f"{SELECT_ROWS}{where} ORDER BY clip_no, first_frame", values)
+            )
+
+    def read_block(self, plan: BlockPlan, skeleton_name: str | None = None) -> ClipBlock:
+        """Return neighbouring clips in shared arrays. Any number of threads may read at once.
+
+        Args:
+            plan: Which clips.
+            skeleton_name: As in `clips`.
+        """
+        wanted = skeleton_name or self.skeleton_name
+        part = part_for(self.skeleton_name, wanted)
+        table = read_rows(self._home, plan, self.skeleton_name, CLIP_COLUMNS, part=part)
+        made = {"skeleton_name": part, **self._made}
+        part_of = self.skeleton_name if part != self.skeleton_name else None
+        block = block_of(table, plan.names, plan.lengths, made, part_of=part_of)
+        return block.as_skeleton(wanted)
+
+    def clip(self, clip_id: str, split: str | None = None) -> PoseClip:
+        """Return one clip; `split` is needed only where two splits have the same id."""
+        where, values = self._where(split)
+        condition = f"{where} AND clip_id = ?" if where else " WHERE clip_id = ?"
+        with read_ledger(self.folder) as database:
+            rows = database.execute(
+                f"{SELECT_ROWS}{condition} ORDER BY clip_no, first_frame",
+                (*values, valid_unicode(clip_id)),
+            ).fetchall()
+        if not rows:
+            near = hint(clip_id, self.clip_ids(split)) or "; clip_ids() lists them"
+            raise RunError(f"{self.folder} has no keypoints of a clip {clip_id!r}{near}")
+        if len({row[0] for row in rows}) > 1:
+            splits = ", ".join(sorted({row[1] for row in rows}))
+            raise RunError(
+                f"clip {clip_id!r} is in several splits ({splits}): say which, as "
+                f"run[{rows[0][1]!r}, {clip_id!r}]"
+            )
+        (clip,) = self.read_block(BlockPlan(tuple(map(ShardRows.from_ledger, rows)))).clips
+        return dataclasses.replace(clip, run_folder=str(self.folder))
+
+    def table(self, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return all rows as an Arrow table, by clip and frame. Small columns cost little."""
+        schema = run_schema(self.skeleton_name)
+        if columns is not None:
+            if unknown := [name for name in columns if name not in schema.names]:
+                raise ValueError(f"no columns {unknown}; a run has {', '.join(schema.names)}")
+            schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
+        needed = None if columns is None else [*columns, "frame_index"]
+        tables = (
+            read_rows(self._home, plan, self.skeleton_name, needed)
+            for plan in self.plan_blocks(split)
+        )
+        return pa.concat_tables([schema.empty_table(), *(t.select(schema.names) for t in tables)])
+
+    def to_pandas(self, split: str | None = None, columns: Sequence[str] | None = None) -> Any:
+        """Return the rows as a pandas DataFrame, by clip and frame.
+
+        The keypoints of a million frames are 9 GB: give `columns` to leave them on the disk.
+        """
+        import_optional("pandas")
+        return self.table(split, columns).to_pandas()
+
+    def to_numpy(self, split: str | None = None) -> dict[str, Any]:
+        """Return the keypoints of all clips, one after the other.
+
+        Keys: `points (N, K, 3)`, `scores (N, K)`, `sizes_wh (N, 2)`, `frame_indices (N,)`,
+        `clip_starts (clips + 1,)` (clip i is rows `clip_starts[i]:clip_starts[i + 1]`), and
+        `clip_ids`, a list. Memory is taken once, for the result.
+        """
+        total = sum(each.frames_out for each in self._counts if split in (None, each.split))
+        arrays: dict[str, Any] = {}
+        starts: list[int] = [0]
+        clip_ids: list[str] = []
+        for plan in self.plan_blocks(split):
+            table = read_rows(self._home, plan, self.skeleton_name, _ARRAY_COLUMNS)
+            for name, values in arrays_of(table, self.skeleton_name).items():
+                if name not in arrays:
+                    arrays[name] = np.empty((total, *values.shape[1:]), values.dtype)
+                arrays[name][starts[-1] : starts[-1] + len(values)] = values
+            starts += (starts[-1] + np.cumsum(plan.lengths)).tolist()
+            clip_ids += [clip_id for _, clip_id in plan.names]
+        if not arrays:
+            arrays = arrays_of(run_schema(self.skeleton_name).empty_table(), self.skeleton_name)
+        return {**arrays, "clip_starts": np.array(starts, np.int64), "clip_ids": clip_ids}
+
+    def to_torch(self, split: str | None = None) -> dict[str, Any]:
+        """Return what `to_numpy` does, the arrays as tensors that share its memory."""
+        torch = import_optional("torch")
+        return {
+            name: values if isinstance(values, list) else torch.from_numpy(values)
+            for name, values in self.to_numpy(split).items()
+        }
+
+    def _where(self, split: str | None) -> tuple[str, tuple[str, ...]]:
+        if split is None:
+            return "", ()
+        if split not in self.splits:
+            raise RunError(
+                f"{self.folder} has no split {split!r}; it has {', '.join(self.splits) or 'none'}"
+                f"{hint(split, self.splits)}"
+            )
+        return " WHERE split = ?", (split,)

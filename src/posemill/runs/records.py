@@ -1,0 +1,234 @@
+"""The events of a run as objects: `records/0000000001.json.gz` and so on, each created once.
+
+A record holds the events of one commit, so that any machine can build the ledger from the records,
+in their order. Record n + 1 can be created only by one who has seen record n, and only once. A new
+writer's first record is empty: it takes the number that the old one, wherever it is, would need for
+its next. So a writer that was cut off and comes back cannot commit anything: there is no rule about
+epochs to obey, the key is taken.
+
+`snapshots/0000001000.sqlite.gz` is the ledger as of record 1000: who knows nothing of the run
+begins with the newest one. Whoever writes it, it is the same: the records before it never change.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import sqlite3
+import tempfile
+import uuid
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+from posemill.errors import RunError
+from posemill.files import atomic_path, parse_json
+from posemill.places import Storage
+from posemill.runs.events import Event, from_json, to_json
+from posemill.runs.ledger import Ledger
+from posemill.terminal import quoted
+
+PREFIX = "records/"
+SNAPSHOTS = "snapshots/"
+SNAPSHOT_EVERY = 1000
+_VERSION = 1
+_AT_ONCE = 16  # requests side by side; a page of records is in memory
+_PAGE = 256
+_MOST_BYTES = 256 << 20  # of one record, unpacked
+_MOST_TIMES = 200  # that a snapshot may be larger when it is unpacked
+
+
+class RecordLog:
+    """The records of a run, and the ledger that follows them.
+
+    Args:
+        storage: The run's place.
+        epoch: Of the lease one writes under.
+    """
+
+    def __init__(self, storage: Storage, epoch: int = 0) -> None:
+        self.storage, self.epoch = storage, epoch
+        self._writer = uuid.uuid4().hex
+        self._number = -1  # in memory, not from the file: what others add is not ours
+
+    def follow(self, ledger: Ledger) -> int:
+        """Bring a ledger to where the records are; return how many there were to add."""
+        first = at = ledger.number
+        for page in self._pages(at):
+            with ledger.transaction(at + len(page)):
+                for content in page:
+                    at += 1
+                    self._apply(ledger, content, at)
+        self._number = at
+        return at - first
+
+    def _apply(self, ledger: Ledger, content: bytes, number: int) -> None:
+        _, events = self._parse(content, number)
+        try:
+            for event in events:
+                ledger.apply(event)
+        except (sqlite3.Error, RunError, OverflowError, TypeError) as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise  # the disk, not the record
+            raise self._damaged(number, error) from error
+
+    def _pages(self, at: int) -> Iterator[list[bytes]]:
+        page: list[str] = []
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for entry in self.storage.entries(PREFIX, after=_key(at) if at else ""):
+                if entry.key != _key(at + len(page) + 1):
+                    raise RunError(
+                        f"{self.storage.name_of(_key(at + len(page) + 1))} is missing, but there "
+                        f"is {entry.key}; put it back from a copy: what follows rests on it"
+                    )
+                page.append(entry.key)
+                if len(page) == _PAGE:
+                    yield self._get_all(pool, page)
+                    at, page = at + len(page), []
+            if page:
+                yield self._get_all(pool, page)
+
+    def _get_all(self, pool: ThreadPoolExecutor, keys: Sequence[str]) -> list[bytes]:
+        contents = list(pool.map(self.storage.get, keys))
+        if None in contents:
+            raise RunError(f"{self.storage.name}: a record has gone while the run was read")
+        return [content for content in contents if content is not None]
+
+    def _parse(self, content: bytes, number: int) -> tuple[int, list[Event]]:
+        """Return the epoch and the events of a record."""
+        try:
+            record = parse_json(_unpack(content))
+            if record["posemill_record"] != _VERSION or record["number"] != number:
+                raise ValueError(f"version {record['posemill_record']}, number {record['number']}")
+            return int(record["epoch"]), [from_json(event) for event in record["events"]]
+        except (ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
+            raise self._damaged(number, error) from error
+
+    def _damaged(self, number: int, error: Exception) -> RunError:
+        return RunError(
+            f"{self.storage.name_of(_key(number))} is damaged, or of another version of "
+            f"posemill ({error}); put back a copy of it"
+        )
+
+    def take_over(self, ledger: Ledger) -> None:
+        """Write the empty record that shuts out every writer before; the ledger is current then.
+
+        Raises:
+            RunError: A later epoch has written: this one slept since it got its lease.
+        """
+        while True:
+            self.follow(ledger)
+            if self._last_epoch() > self.epoch:
+                raise self._taken_over()
+            if self.storage.create(_key(self._number + 1), self._content([])):
+                self._number += 1
+                ledger.write([], self._number)
+                return
+
+    def _last_epoch(self) -> int:
+        """Return the epoch of the last record, which is the highest of all."""
+        content = self.storage.get(_key(self._number)) if self._number else None
+        return 0 if content is None else self._parse(content, self._number)[0]
+
+    def _taken_over(self) -> RunError:
+        return RunError(
+            f"{self.storage.name} was taken over by another process while this one was cut off or "
+            "asleep; nothing was committed twice: look with: posemill status "
+            f"{quoted(self.storage.name)}"
+        )
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Write events as the next record; the ledger may be committed then.
+
+        Raises:
+            RunError: Another writer took over: these events may not count.
+        """
+        if not self.storage.create(_key(self._number + 1), self._content(events)):
+            raise self._taken_over()
+        self._number += 1
+
+    def _content(self, events: Sequence[Event]) -> bytes:
+        record = {
+            "posemill_record": _VERSION,
+            "number": self._number + 1,
+            "epoch": self.epoch,
+            "writer": self._writer,
+            "events": [to_json(event) for event in events],
+        }
+        text = json.dumps(record, separators=(",", ":"))
+        return gzip.compress(text.encode(), compresslevel=5, mtime=0)
+
+    def put_snapshot(self, ledger: Ledger) -> None:
+        """Put the ledger as it is, for those who would have to read all records."""
+        with tempfile.TemporaryDirectory(prefix="posemill-") as folder:
+            plain, packed = Path(folder) / "ledger.sqlite", Path(folder) / "ledger.gz"
+            ledger.copy_to(plain)
+            with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+            self.storage.put(_snapshot_key(self._number), packed.read_bytes())
+
+    def fetch_snapshot(self, path: Path) -> None:
+        """Replace a ledger, which nobody writes, by the newest snapshot if that spares reading."""
+        newest = max((entry.key for entry in self.storage.entries(SNAPSHOTS)), default="")
+        number = newest.removeprefix(SNAPSHOTS).partition(".")[0]
+        if not number.isdecimal() or int(number) < _number_of(path) + _PAGE:
+            return
+        with atomic_path(path) as temporary:
+            packed = temporary.with_suffix(".gz")
+            try:
+                self.storage.fetch(newest, packed)
+                _unpack_file(packed, temporary)
+                found = _number_of(temporary)
+            except (OSError, EOFError, ValueError, zlib.error, sqlite3.Error) as error:
+                raise self._bad_snapshot(newest, str(error)) from error
+            finally:
+                packed.unlink(missing_ok=True)
+            if found != int(number):
+                raise self._bad_snapshot(newest, f"it is of record {found}")
+            for suffix in ("-wal", "-shm"):  # of the old one
+                path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+
+    def _bad_snapshot(self, key: str, why: str) -> RunError:
+        return RunError(
+            f"{self.storage.name_of(key)} is damaged ({why}); delete it: the records hold the same"
+        )
+
+
+def _unpack(content: bytes) -> bytes:
+    """Return the text of a record; a stranger's may be a few bytes that become gigabytes."""
+    unpacker = zlib.decompressobj(wbits=31)  # gzip
+    text = unpacker.decompress(content, _MOST_BYTES)
+    if unpacker.unconsumed_tail:
+        raise ValueError(f"it is larger than {_MOST_BYTES >> 20} MB")
+    if not unpacker.eof:
+        raise ValueError("it is cut off")
+    return text
+
+
+def _number_of(path: Path) -> int:
+    """Return the number of the last record in a ledger; 0 if there is none."""
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(path)) as database:
+        return int(database.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _unpack_file(packed: Path, target: Path) -> None:
+    left = _MOST_TIMES * packed.stat().st_size
+    with gzip.open(packed) as source, target.open("wb") as handle:
+        while piece := source.read(1 << 20):
+            left -= len(piece)
+            if left < 0:
+                raise ValueError(f"unpacked it is more than {_MOST_TIMES} times as large")
+            handle.write(piece)
+
+
+def _key(number: int) -> str:
+    return f"{PREFIX}{number:010d}.json.gz"
+
+
+def _snapshot_key(number: int) -> str:
+    return f"{SNAPSHOTS}{number:010d}.sqlite.gz"

@@ -1,0 +1,269 @@
+"""The table of a run, a row per frame: its versioned Arrow schema, clips to rows and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from posemill.blocks import ClipBlock
+from posemill.errors import RunError
+from posemill.files import parse_json
+from posemill.records import OtherPeople, PoseClip
+from posemill.runs.events import valid_unicode
+from posemill.skeletons import get_skeleton
+
+SCHEMA_VERSION = 2  # of a shard
+# What `block_of` needs; the ledger knows the rest.
+CLIP_COLUMNS = ("frame_index", "image_path", "width", "height", "keypoints", "scores", "label",
+                "fps", "extra", "other_keypoints", "other_scores")  # fmt: skip
+Integer = TypeVar("Integer", np.int32, np.int64)
+# Of runs whose engine finds several people: all but the one in `keypoints`, behind each other.
+PEOPLE_COLUMNS = CLIP_COLUMNS[-2:]
+_VERSION_KEY, _SKELETON_KEY = b"posemill.schema_version", b"posemill.skeleton"
+
+
+def run_schema(skeleton_name: str) -> pa.Schema:
+    """Return the columns of a run whose keypoints have that skeleton.
+
+    `keypoints` is `num_points * 3` float32 (x, y, z of the first point, of the second, …) as in
+    `PoseClip.points`: NaN where not found. `scores` is `num_points` float32. `has_<part>` says
+    whether any point of the part was found. `extra` is a JSON object or null.
+    """
+    skeleton = get_skeleton(skeleton_name)
+    num_points = skeleton.num_points
+    fields = [
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("clip_id", pa.string(), nullable=False),
+        pa.field("frame_index", pa.int64(), nullable=False),
+        pa.field("image_path", pa.string()),
+        pa.field("width", pa.int32(), nullable=False),
+        pa.field("height", pa.int32(), nullable=False),
+        *(pa.field(f"has_{name}", pa.bool_(), nullable=False) for name in skeleton.part_names),
+        pa.field("keypoints", pa.list_(pa.float32(), 3 * num_points), nullable=False),
+        pa.field("scores", pa.list_(pa.float32(), num_points), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("fps", pa.float64()),
+        pa.field("extra", pa.string()),
+    ]
+    metadata = {_VERSION_KEY: str(SCHEMA_VERSION).encode(), _SKELETON_KEY: skeleton_name.encode()}
+    return pa.schema(fields, metadata)
+
+
+def with_people(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a run with several people in a frame, for those of one.
+
+    `other_keypoints` and `other_scores` are lists of any length: the people beside the one in
+    `keypoints`, largest first, each as the one there.
+    """
+    for name in PEOPLE_COLUMNS:
+        schema = schema.append(pa.field(name, pa.list_(pa.float32())))
+    return schema
+
+
+def schema_like(stored: pa.Schema, skeleton_name: str) -> pa.Schema:
+    """Return the columns of the table that a shard can give, of one person or of several."""
+    schema = run_schema(skeleton_name)
+    return with_people(schema) if has_people(stored) else schema
+
+
+def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return rows behind each other; those that know one person only have nobody else."""
+    same = len({has_people(table.schema) for table in tables}) == 1
+    return pa.concat_tables(tables, promote_options="none" if same else "default")
+
+
+def has_people(schema: pa.Schema) -> bool:
+    """Return whether a shard or a table has the columns of several people."""
+    return set(PEOPLE_COLUMNS) <= set(schema.names)
+
+
+def check_schema(schema: pa.Schema, where: str) -> str:
+    """Return the skeleton's name of a shard, or raise if its schema is not one we can read."""
+    metadata = schema.metadata or {}
+    version = metadata.get(_VERSION_KEY)
+    if version is None or _SKELETON_KEY not in metadata:
+        raise RunError(f"{where}: not a shard of a posemill run (no schema version in its header)")
+    if int(version) != SCHEMA_VERSION:
+        raise RunError(
+            f"{where}: schema version {int(version)}, this posemill reads {SCHEMA_VERSION}; use "
+            "the posemill that made it"
+        )
+    return skeleton_of(schema)
+
+
+def skeleton_of(schema: pa.Schema) -> str:
+    """Return the skeleton's name of a checked schema, of a shard or of the table."""
+    return str(schema.metadata[_SKELETON_KEY].decode())
+
+
+def table_of(clip: PoseClip) -> pa.Table:
+    """Return the rows of a clip, or of a piece of one."""
+    num_frames = len(clip)
+    paths: Sequence[str | None] = [valid_unicode(path) for path in clip.image_paths]
+    points = np.ascontiguousarray(clip.points, np.float32).reshape(-1)
+    scores = np.ascontiguousarray(clip.scores, np.float32).reshape(-1)
+    num_points = clip.skeleton.num_points
+    label = None if clip.label is None else valid_unicode(clip.label)
+    extra = _dump_extra(clip)
+    present = clip.present
+    columns: list[Any] = [
+        pa.repeat(valid_unicode(clip.split), num_frames),
+        pa.repeat(valid_unicode(clip.clip_id), num_frames),
+        pa.array(np.asarray(clip.frame_indices, np.int64)),
+        pa.array(paths or [None] * num_frames, pa.string()),
+        pa.array(np.asarray(clip.sizes_wh[:, 0], np.int32)),
+        pa.array(np.asarray(clip.sizes_wh[:, 1], np.int32)),
+        *(pa.array(column) for column in present.T),
+        pa.FixedSizeListArray.from_arrays(pa.array(points), 3 * num_points),
+        pa.FixedSizeListArray.from_arrays(pa.array(scores), num_points),
+        pa.array([label] * num_frames, pa.string()),
+        pa.array([clip.fps] * num_frames, pa.float64()),
+        pa.array([extra] * num_frames, pa.string()),
+    ]
+    schema = run_schema(clip.skeleton_name)
+    if clip.others is not None:
+        columns += _columns_of(clip.others, num_points)
+        schema = with_people(schema)
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _columns_of(others: OtherPeople, num_points: int) -> list[pa.Array]:
+    return [
+        pa.ListArray.from_arrays(
+            pa.array((others.starts * size).astype(np.int32)),
+            pa.array(np.ascontiguousarray(values, np.float32).reshape(-1)),
+        )
+        for values, size in ((others.points, 3 * num_points), (others.scores, num_points))
+    ]
+
+
+def people_of(table: pa.Table, num_points: int) -> OtherPeople | None:
+    """Return the others of the rows of a table; None where it does not know them."""
+    if not has_people(table.schema):
+        return None
+    points, scores = (table.column(name).combine_chunks() for name in PEOPLE_COLUMNS)
+    counts, rest = np.divmod(_lengths_of(scores), num_points)
+    people = OtherPeople(
+        counts,
+        numbers_of(points.flatten()).reshape(-1, num_points, 3),
+        numbers_of(scores.flatten()).reshape(-1, num_points),
+    )
+    if rest.any() or (_lengths_of(points) != 3 * num_points * counts).any():
+        raise RunError("the shard is damaged: its people have not as many points as the skeleton")
+    return people
+
+
+def _lengths_of(lists: pa.Array) -> npt.NDArray[np.int64]:
+    ends: npt.NDArray[np.int64] = numbers_of(lists.offsets).astype(np.int64)
+    return ends[1:] - ends[:-1]
+
+
+def _dump_extra(clip: PoseClip) -> str | None:
+    if not clip.extra:
+        return None
+    try:
+        return valid_unicode(json.dumps(dict(clip.extra), ensure_ascii=False, sort_keys=True))
+    except TypeError as error:
+        raise ValueError(f"clip {clip.clip_id!r}: extra holds what JSON cannot: {error}") from error
+
+
+def block_of(
+    table: pa.Table,
+    names: Sequence[tuple[str, str]],
+    lengths: Sequence[int],
+    made: Mapping[str, Any],
+    *,
+    part_of: str | None = None,
+) -> ClipBlock:
+    """Return the clips whose rows these are.
+
+    Args:
+        table: The columns `CLIP_COLUMNS`, by clip and frame.
+        names: Split and id of each clip.
+        lengths: Frames of each, at least one.
+        made: What all clips of the run have in common, as fields of `PoseClip`: their skeleton,
+            and how they were normalised and interpolated.
+        part_of: The run's skeleton, where that of `made` is a part of it. The score of a point
+            that was not found is 0 then, as in `PoseClip.as_skeleton`.
+    """
+    is_part = part_of is not None
+    whole, skeleton_name = part_of or made["skeleton_name"], made["skeleton_name"]
+    arrays = arrays_of(table, skeleton_name)
+    if is_part:
+        arrays["scores"] = np.require(arrays["scores"], requirements="W")
+    others = people_of(table, get_skeleton(whole).num_points)
+    others = others and others.as_skeleton(whole, skeleton_name)
+    frames = PoseClip(**arrays, **made, split=names[0][0], clip_id=names[0][1], others=others)
+    if is_part:
+        np.copyto(frames.scores, 0, where=~frames.mask)
+    paths = table.column("image_path").to_pylist()
+    clips, start = [], 0
+    for (split, clip_id), length in zip(names, lengths, strict=True):
+        rows = slice(start, start + length)
+        # What is the same in all rows of a clip is taken from its first.
+        first = (table.column(name)[start] for name in ("label", "fps", "extra"))
+        label, fps, extra = (value.as_py() for value in first)
+        start += length
+        clips.append(
+            PoseClip(
+                **{name: values[rows] for name, values in arrays.items()},
+                **made,
+                clip_id=clip_id,
+                split=split,
+                image_paths=() if None in paths[rows] else tuple(paths[rows]),
+                label=label,
+                fps=fps,
+                extra=_extra_of(extra, clip_id) if extra else {},
+                others=None if others is None else others.of_frames(rows.start, rows.stop),
+            )
+        )
+    return ClipBlock(frames, tuple(clips))
+
+
+def _extra_of(text: str, clip_id: str) -> dict[str, Any]:
+    try:
+        found = parse_json(text)
+    except ValueError as error:
+        raise RunError(f"the shard of clip {clip_id!r} is damaged: its extra {error}") from error
+    if not isinstance(found, dict):
+        raise RunError(f"the shard of clip {clip_id!r} is damaged: its extra is no object")
+    return found
+
+
+def arrays_of(table: pa.Table, skeleton_name: str) -> dict[str, Any]:
+    """Return points `(N, K, 3)`, scores `(N, K)`, sizes_wh `(N, 2)`, frame_indices `(N,)`."""
+    num_points = get_skeleton(skeleton_name).num_points
+    sizes = [integers_of(table.column(name), np.int32) for name in ("width", "height")]
+    return {
+        "points": floats_of(table.column("keypoints")).reshape(-1, num_points, 3),
+        "scores": floats_of(table.column("scores")).reshape(-1, num_points),
+        "sizes_wh": np.stack(sizes, 1),
+        "frame_indices": integers_of(table.column("frame_index"), np.int64),
+    }
+
+
+def integers_of(column: pa.ChunkedArray, dtype: type[Integer]) -> npt.NDArray[Integer]:
+    """Return a copy of the values of a column of that type."""
+    return np.concatenate([np.zeros(0, dtype), *map(numbers_of, column.chunks)])
+
+
+def floats_of(column: pa.ChunkedArray) -> Any:
+    """Return the flat float32 values of a list column (`flatten` honours a slice's offset)."""
+    parts = [numbers_of(chunk.flatten()) for chunk in column.chunks]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.float32), *parts])
+
+
+def numbers_of(values: pa.Array) -> npt.NDArray[Any]:
+    """Return the values of a column of numbers themselves, read-only.
+
+    `to_numpy` gives the same, but imports pandas if it is installed: as long as ten shards take.
+    """
+    if values.null_count:
+        copied: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+        return copied
+    return np.from_dlpack(values)

@@ -1,0 +1,261 @@
+"""Rows out of shards, in blocks of whole clips: which rows make a block, and reading them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from posemill.blocks import BLOCK_FRAMES
+from posemill.errors import RunError
+from posemill.runs.columns import read_groups
+from posemill.runs.home import RunHome
+from posemill.runs.manifest import shard_path
+from posemill.runs.schema import check_schema, integers_of, join_tables, schema_like
+
+# Joined with what a block is chosen by; `rows_of` takes the rows.
+SELECT_ROWS = (
+    "SELECT clip_no, split, clip_id, name, row_offset, pieces.num_rows, checksum FROM pieces "
+    "JOIN clips USING (clip_no) JOIN shards USING (shard_no)"
+)
+
+
+class ShardRows(NamedTuple):
+    """Rows of a clip that lie behind each other in a shard."""
+
+    clip_no: int
+    split: str
+    clip_id: str
+    shard: str
+    offset: int
+    num_rows: int
+    checksum: str
+
+    @classmethod
+    def from_ledger(cls, row: Sequence[Any]) -> ShardRows:
+        """Return a row of the ledger, which may be a stranger's.
+
+        Raises:
+            RunError: It says what no run can.
+        """
+        rows = cls(*row)
+        if not all(
+            isinstance(number, int) and number >= 0 for number in (rows.offset, rows.num_rows)
+        ):
+            raise RunError(
+                f"the ledger is damaged: clip {str(rows.clip_id)[:80]!r} has {rows.num_rows!r} "
+                f"rows from {rows.offset!r} on; put back a copy of it"
+            )
+        return rows
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """Where the rows of some whole clips of one split are, clip by clip."""
+
+    rows: tuple[ShardRows, ...]
+
+    def __len__(self) -> int:
+        return sum(each.num_rows for each in self.rows)
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """Split and id of each clip."""
+        return [(first.split, first.clip_id) for first, _ in self._clips()]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Frames of each clip."""
+        return [length for _, length in self._clips()]
+
+    def _clips(self) -> Iterator[tuple[ShardRows, int]]:
+        for _, pieces in groupby(self.rows, key=lambda each: each.clip_no):
+            rows = list(pieces)
+            yield rows[0], sum(each.num_rows for each in rows)
+
+
+def plan_blocks(found: Iterable[Sequence[Any]]) -> Iterator[BlockPlan]:
+    """Yield the blocks of a run, from the rows of `SELECT_ROWS` by clip and frame.
+
+    A block has about `BLOCK_FRAMES` frames, and more if that lets it end with a shard: what lies
+    in two blocks is unpacked twice.
+    """
+    block: list[ShardRows] = []
+    size = 0
+    clips = groupby(map(ShardRows.from_ledger, found), key=lambda each: each.clip_no)
+    for _, pieces in clips:
+        clip = list(pieces)
+        is_full = size >= BLOCK_FRAMES and (
+            block[-1].shard != clip[0].shard or size >= 2 * BLOCK_FRAMES
+        )
+        if block and (is_full or block[0].split != clip[0].split):
+            yield BlockPlan(tuple(block))
+            block, size = [], 0
+        block += clip
+        size += sum(each.num_rows for each in clip)
+    if block:
+        yield BlockPlan(tuple(block))
+
+
+def middle_row(pieces: Sequence[ShardRows]) -> ShardRows:
+    """Return the middle one of a clip's rows."""
+    left = sum(each.num_rows for each in pieces) // 2
+    for each in pieces:
+        if left < each.num_rows:
+            return each._replace(offset=each.offset + left, num_rows=1)
+        left -= each.num_rows
+    raise ValueError("a clip without rows has no middle")
+
+
+def read_rows(
+    home: RunHome,
+    plan: BlockPlan,
+    skeleton_name: str,
+    columns: Sequence[str] | None = None,
+    *,
+    part: str | None = None,
+) -> pa.Table:
+    """Return the rows of a block by clip and frame. Any number of threads may read at once.
+
+    Args:
+        home: The run's.
+        plan: Which rows.
+        skeleton_name: The one every shard must have.
+        columns: `frame_index` among them; None for all.
+        part: The skeleton of the result, if it is only a part: see `columns.part_for`.
+    """
+    tables: list[pa.Table] = []
+    read_there = partial(_read_all, skeleton_name=skeleton_name, columns=columns, part=part)
+    by_shard = groupby(_joined(plan.rows), key=lambda each: each.shard)
+    for shard, group in by_shard:
+        rows, path = list(group), shard_path(home.work, shard)
+        try:
+            tables += read_there(home.shard(path), rows)
+        except RunError:
+            if not home.forget_shard(path):
+                raise
+            tables += read_there(home.shard(path), rows)
+    table = tables[0] if len(tables) == 1 else join_tables(tables)
+    # A frame that was tried again later has rows of its own, inside the span of others.
+    if len(plan.rows) > len(plan.lengths):
+        indices = integers_of(table.column("frame_index"), np.int64)
+        clips = np.repeat(np.arange(len(plan.lengths)), plan.lengths)
+        order: npt.NDArray[np.int64] = np.lexsort((indices, clips))
+        if (np.diff(order) != 1).any():
+            table = table.take(order)
+    return table
+
+
+def _read_all(
+    path: Path,
+    rows: Sequence[ShardRows],
+    *,
+    skeleton_name: str,
+    columns: Sequence[str] | None,
+    part: str | None,
+) -> list[pa.Table]:
+    """Return rows of one shard, a table for each; arguments as `read_rows`."""
+    with _open(path, skeleton_name, rows[0].checksum) as file:
+        schema = schema_like(file.schema_arrow, part or skeleton_name)
+        names = [name for name in schema.names if columns is None or name in columns]
+        wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
+        return [_read(file, path, each, wanted) for each in rows]
+
+
+def _joined(rows: Sequence[ShardRows]) -> Iterator[ShardRows]:
+    """Yield rows that follow each other in a shard, also of several clips, as one."""
+    last = rows[0]
+    for each in rows[1:]:
+        if each.shard == last.shard and each.offset == last.offset + last.num_rows:
+            last = last._replace(num_rows=last.num_rows + each.num_rows)
+        else:
+            yield last
+            last = each
+    yield last
+
+
+def read_shard(path: Path, skeleton_name: str, checksum: str) -> pa.Table:
+    """Return all rows of a shard, those that no longer count among them."""
+    with _open(path, skeleton_name, checksum) as file:
+        schema = schema_like(file.schema_arrow, skeleton_name)
+        return _read_groups(file, path, range(file.num_row_groups), schema)
+
+
+def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) -> pa.Table:
+    """Return rows of an open shard; only the row groups that hold some are unpacked."""
+    sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+    stops = np.cumsum(np.array(sizes, np.int64))
+    end = rows.offset + rows.num_rows
+    if not sizes or end > stops[-1]:
+        left = max(0, sum(sizes) - rows.offset)
+        raise RunError(
+            f"{path}: the ledger counts {rows.num_rows} rows from {rows.offset}, the file "
+            f"has {left}; it was changed after the run"
+        )
+    first = int(np.searchsorted(stops, rows.offset, side="right"))
+    last = int(np.searchsorted(stops, end, side="left"))
+    table = _read_groups(file, path, range(first, last + 1), wanted)
+    return table.slice(rows.offset - int(stops[first]) + sizes[first], rows.num_rows)
+
+
+def _read_groups(file: pq.ParquetFile, path: Path, groups: range, wanted: pa.Schema) -> pa.Table:
+    try:
+        return read_groups(file, groups, wanted)
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+        raise RunError(_damage_message(path, error)) from error
+
+
+def checksum_of(content: bytes | memoryview) -> str:
+    """Return what tells a shard from all others: the digest of its footer.
+
+    A footer holds the run's id, the shard's name, where every column lies and what range its values
+    have. The pages have checksums of their own.
+    """
+    size = int.from_bytes(content[-8:-4], "little")
+    return hashlib.sha256(content[-8 - size : -8]).hexdigest()[:32]
+
+
+def _checksum_at(path: Path) -> str:
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 8))
+        size = int.from_bytes(file.read(4), "little")
+        file.seek(max(0, end - 8 - size))
+        return checksum_of(file.read())
+
+
+def _open(path: Path, skeleton_name: str, checksum: str) -> pq.ParquetFile:
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        found = check_schema(file.schema_arrow, str(path))
+    except FileNotFoundError as error:
+        raise RunError(f"{path} is missing, but the ledger counts on it") from error
+    except (OSError, ValueError, pa.ArrowException) as error:  # or names that are no text
+        raise RunError(_damage_message(path, error)) from error
+    if found != skeleton_name:
+        raise RunError(f"{path} has {found}, its run has {skeleton_name}")
+    if _checksum_at(path) != checksum:
+        raise RunError(
+            f"{path} is not the shard that was committed: its checksum is another one; put back a "
+            "copy of the file, or extract anew into another folder"
+        )
+    return file
+
+
+def _damage_message(path: Path, error: Exception) -> str:
+    """Return what to tell about a shard that cannot be read, or whose checksums do not fit."""
+    if "CRC checksum" in str(error):
+        what = f"{path} is damaged: its content no longer fits its checksum"
+    else:
+        what = f"{path} cannot be read: {' '.join(str(error).split())}"
+    return f"{what}; put back a copy of the file, or extract anew into another folder"

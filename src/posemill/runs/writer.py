@@ -1,0 +1,304 @@
+"""Writing shards, and whole runs: temporary name, flush, rename, commit record last."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from posemill.errors import RunError
+from posemill.files import atomic_path
+from posemill.machine.live_files import now_text
+from posemill.places import open_storage, uri_of
+from posemill.records import PoseClip
+from posemill.runs.columns import as_stored
+from posemill.runs.events import (
+    Committed,
+    Finished,
+    Lost,
+    Piece,
+    Planned,
+    PlannedClip,
+    Rewritten,
+    Shard,
+    UnitProgress,
+    valid_unicode,
+)
+from posemill.runs.home import RunHome
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import SHARDS_NAME, Manifest, check_folder, shard_path
+from posemill.runs.queries import Failure
+from posemill.runs.schema import join_tables, table_of
+from posemill.runs.shards import checksum_of, read_shard
+
+_RUN_KEY, _NAME_KEY = b"posemill.run", b"posemill.shard"  # what makes its checksum its own
+ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
+
+
+def write_table(table: pa.Table, place: Path | str, name: str, run_id: str) -> Shard:
+    """Write a table as one shard of a run, whole or not at all; return it without its pieces.
+
+    It is compressed in memory first, so that a full disk is met in one plain write, which leaves
+    nothing behind.
+
+    Args:
+        table: The rows.
+        place: The run's folder, or its URI.
+        name: Of the file.
+        run_id: Of the run's manifest. The shard carries it.
+    """
+    content = _shard_of(
+        table.replace_schema_metadata(
+            {**table.schema.metadata, _RUN_KEY: run_id.encode(), _NAME_KEY: name.encode()}
+        )
+    )
+    if uri_of(place) is not None:
+        open_storage(place).put(f"{SHARDS_NAME}/{name}", bytes(content))
+    else:
+        path = Path(place) / SHARDS_NAME / name
+        with atomic_path(path) as temporary, temporary.open("wb") as handle:
+            handle.write(content)
+    return Shard(name, len(table), len(content), (), checksum_of(content))
+
+
+def _shard_of(table: pa.Table) -> memoryview:
+    """Return the content of a shard."""
+    buffer = io.BytesIO()
+    stored = as_stored(table)
+    floats = [each.name for each in stored.schema if pa.types.is_nested(each.type)]
+    pq.write_table(
+        stored,
+        buffer,
+        row_group_size=ROWS_PER_GROUP,
+        compression="zstd",
+        compression_level=3,
+        # What a disk or a copy changes later is noticed, not read as keypoints.
+        write_page_checksum=True,
+        # Words repeat from row to row, floats do not: their bytes are sorted by significance.
+        use_dictionary=[name for name in stored.column_names if name not in floats],
+        column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in floats},
+    )
+    return buffer.getbuffer()
+
+
+def found_counts(clip: PoseClip) -> str:
+    """Return `Piece.found` of some frames of a clip."""
+    sizes, counts = np.unique(clip.sizes_wh, axis=0, return_counts=True)
+    by_size = [[*size, count] for size, count in zip(sizes.tolist(), counts.tolist(), strict=True)]
+    return json.dumps([clip.present.sum(0).tolist(), by_size], separators=(",", ":"))
+
+
+class ShardWriter:
+    """Collects pieces of clips and writes them as one shard.
+
+    Args:
+        place: The run's folder, or its URI.
+        run_id: Of the run's manifest.
+    """
+
+    def __init__(self, place: Path | str, run_id: str) -> None:
+        self._place, self._run_id = place, run_id
+        self._tables: list[pa.Table] = []
+        self._pieces: list[Piece] = []
+        self.num_rows = 0
+
+    def add(self, clip_no: int, clip: PoseClip, *, unit_no: int | None = None) -> None:
+        """Add a piece of a clip: at least one frame, in order of their indices."""
+        first = int(clip.frame_indices[0])
+        self._tables.append(table_of(clip))
+        found = found_counts(clip)
+        self._pieces.append(Piece(clip_no, first, self.num_rows, len(clip), unit_no, found))
+        self.num_rows += len(clip)
+
+    def write(self, name: str) -> Shard:
+        """Write what was collected as the shard of that file name, and start anew."""
+        shard = write_table(join_tables(self._tables), self._place, name, self._run_id)
+        shard = dataclasses.replace(shard, pieces=tuple(self._pieces))
+        self._tables, self._pieces, self.num_rows = [], [], 0
+        return shard
+
+
+class RunWriter:
+    """Writes a run clip by clip, for importers and mergers. Reading order is the order of adding.
+
+    A run that was not finished is not continued: the next attempt needs a new folder.
+
+    Args:
+        folder: New or empty.
+        manifest: What the run is; its skeleton is the one every clip must have.
+        rows_per_shard: Clips are collected until a shard has at least as many frames.
+    """
+
+    def __init__(self, folder: Path | str, manifest: Manifest, *, rows_per_shard: int = 4096):
+        self.folder = Path(folder)
+        if check_folder(self.folder):
+            raise RunError(f"{self.folder} holds a run already; choose another folder")
+        self._manifest = manifest
+        self._rows_per_shard = rows_per_shard
+        self.folder.mkdir(parents=True, exist_ok=True)
+        manifest.write(self.folder)
+        (self.folder / SHARDS_NAME).mkdir()
+        self._events = EventLog(self.folder)
+        self._events.record(Planned(manifest.run_id))
+        self._writer = ShardWriter(self.folder, manifest.run_id)
+        self._waiting: list[PoseClip] = []
+        self._clip_nos: dict[tuple[str, str], int] = {}
+        self._failures: list[Failure] = []
+        self._num_shards = 0
+
+    def replace_manifest(self, manifest: Manifest) -> None:
+        """Say something else about the run; it stays the same one."""
+        dataclasses.replace(manifest, run_id=self._manifest.run_id).write(self.folder)
+
+    def add(self, clip: PoseClip) -> None:
+        """Add a whole clip."""
+        if clip.skeleton_name != self._manifest.skeleton_name:
+            raise ValueError(
+                f"clip {clip.clip_id!r} has skeleton {clip.skeleton_name}, the run has "
+                f"{self._manifest.skeleton_name}; convert it with as_skeleton"
+            )
+        name = valid_unicode(clip.split), valid_unicode(clip.clip_id)
+        if name in self._clip_nos:
+            raise ValueError(f"clip {clip.clip_id!r} of split {clip.split!r} was added before")
+        clip_no = len(self._clip_nos) + 1
+        if len(clip):  # first: what cannot be written is not counted
+            self._writer.add(clip_no, clip)
+        self._clip_nos[name] = clip_no
+        self._waiting.append(clip)
+        if self._writer.num_rows >= self._rows_per_shard:
+            self._commit()
+
+    def add_failure(self, failure: Failure) -> None:
+        """Add what gave no keypoints: of a clip of this run, added before or after, or of another.
+
+        A clip of which there is nothing but failures comes behind all others.
+        """
+        self._failures.append(failure)
+
+    def _commit(self) -> None:
+        shard = None
+        if self._writer.num_rows:
+            shard = self._writer.write(f"part-{self._num_shards:06d}.parquet")
+            self._num_shards += 1
+        first = len(self._clip_nos) - len(self._waiting) + 1
+        clips = tuple(PlannedClip(clip.split, clip.clip_id, len(clip)) for clip in self._waiting)
+        whole = tuple(
+            UnitProgress(None, clip_no, clip.split, len(clip), None, True, len(clip))
+            for clip_no, clip in enumerate(self._waiting, start=first)
+        )
+        self._events.record(Committed(shard, whole, clips))
+        self._waiting = []
+
+    def _failed(self) -> Committed:
+        """Return the event that records all failures."""
+        clips: list[PlannedClip] = []
+        lost: dict[tuple[str, str], list[Lost]] = {}
+        num_known = len(self._clip_nos)
+        for failure in self._failures:
+            name = valid_unicode(failure.split), valid_unicode(failure.clip_id)
+            if name not in self._clip_nos:
+                self._clip_nos[name] = len(self._clip_nos) + 1
+                clips.append(PlannedClip(failure.split, failure.clip_id, None))
+            frames = (failure.frame_index, failure.num_frames, failure.path)
+            lost.setdefault(name, []).append(Lost(*frames, failure.reason, failure.message))
+        units = tuple(
+            UnitProgress(
+                None,
+                self._clip_nos[name],
+                split=name[0],
+                next_frame=0,
+                state=None,
+                is_done=self._clip_nos[name] > num_known,  # others were counted with their rows
+                num_rows=0,
+                lost=tuple(failures),
+            )
+            for name, failures in lost.items()
+        )
+        return Committed(None, units, tuple(clips))
+
+    def finish(self) -> None:
+        """Write what is left and mark the run as finished."""
+        self._commit()
+        self._events.record(self._failed(), Finished(now_text()))
+        self._events.close()
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.finish()
+        else:
+            self._events.close()
+
+
+def remove_uncommitted(home: RunHome, events: EventLog) -> int:
+    """Delete the shards that no commit names (a killed worker's); return how many there were.
+
+    Where others may work on the same run, only those of this start or of an earlier one, which
+    their names tell: a writer that was cut off does not know what its successor has committed.
+    """
+    committed, removed = events.ledger.shard_sizes(), 0
+    for name in home.shard_sizes():
+        if name in committed or not name.endswith((".parquet", ".tmp")):
+            continue
+        if events.records is None or start_of(name) < events.ledger.num_starts():
+            home.remove_shard(name)
+            removed += 1
+    return removed
+
+
+def compact(folder: Path, events: EventLog) -> int:
+    """Rewrite the shards that hold rows of pieces that were given up; return how many.
+
+    Each one: the new shard first, then the event, then the old one goes. Killed in between, an
+    uncommitted shard is left, which `remove_uncommitted` removes.
+    """
+    # Elsewhere rows that no longer count stay where they are: nobody reads them, and a file that
+    # may be replaced would have to be guarded against a writer that was cut off.
+    stale = events.ledger.stale_shards() if events.records is None else []
+    manifest = Manifest.read(folder)
+    for name, checksum in stale:
+        old = shard_path(folder, name)
+        shard = None
+        if pieces := events.ledger.pieces_of(name):
+            table = read_shard(old, manifest.skeleton_name, checksum)
+            parts, moved, offset = [], [], 0
+            for piece in pieces:
+                parts.append(table.slice(piece.row_offset, piece.num_rows))
+                moved.append(piece._replace(row_offset=offset))
+                offset += piece.num_rows
+            written = write_table(
+                pa.concat_tables(parts), folder, _next_name(name), manifest.run_id
+            )
+            shard = dataclasses.replace(written, pieces=tuple(moved))
+        events.record(Rewritten(name, shard))
+        old.unlink(missing_ok=True)
+    return len(stale)
+
+
+def _next_name(name: str) -> str:
+    stem, _, count = name.removesuffix(".parquet").partition("-r")
+    return f"{stem}-r{int(count or 0) + 1}.parquet"
+
+
+def shard_stem(start_no: int, task_no: int) -> str:
+    """Return the first part of the names of a task's shards; no two tasks have the same."""
+    return f"part-{start_no:03d}-{task_no:07d}"
+
+
+def start_of(name: str) -> int:
+    """Return the start that `shard_stem` has in a shard's name."""
+    number = name.partition("-")[2].partition("-")[0]
+    return int(number) if number.isdecimal() else 0

@@ -1,0 +1,147 @@
+"""`Clips`: the clips of one split, of one kind of data: what is known of them, batches of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import Dataset
+
+from posemill.records import BoolArray, FloatArray, IntArray
+from posemill.training.data.batches import Batch, Draw
+from posemill.training.data.grids import Grid, Shape
+from posemill.training.data.labels import NO_GROUPS, Groups
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+ClipKey = tuple[str, str]  # split and id: ids are unique within a split only
+Target = int | IntArray  # a class, or gloss indices `(L,)`
+
+
+class Picture(NamedTuple):
+    """A clip to be looked at.
+
+    Args:
+        clip_id: Its id.
+        points: `(T, K, D)` and mask `(T, K)`, as they were found; None of video.
+        frames: `(T, height, width, 3)` uint8 of video, as the model is shown them.
+    """
+
+    clip_id: str
+    points: tuple[FloatArray, BoolArray] | None = None
+    frames: npt.NDArray[np.uint8] | None = None
+
+
+class Loader(Protocol):
+    """The batches of a split, epoch by epoch, from any position."""
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps of an epoch."""
+
+    def num_micro_batches(self, step: int) -> int:
+        """Return how many batches a step of an epoch has; the same in all processes."""
+
+    def padding_share(self) -> float | None:
+        """Return the share of frames that only fill up shorter clips; None if it is unknown."""
+
+    def batches(
+        self, start: int = 0, stop: int = 1, *, start_step: int = 0
+    ) -> Generator[Any, None, None]:
+        """Yield the batches of the epochs `start` to `stop` (exclusive), from a step on."""
+
+
+class Stream(Protocol):
+    """Samples that come in an order of their own."""
+
+    is_divisible: bool
+
+    def open(self, config: Any, runtime: Any, *, is_training: bool) -> Loader:
+        """Return the loader of one process."""
+
+
+class Clips(Dataset[Batch], ABC):
+    """Base of the clips of a split; one class for each kind of data.
+
+    A kind of your own needs `lengths`, `targets`, `class_names`, `keys` and `__getitems__`; all
+    else has a default.
+
+    Attributes:
+        lengths: `(N,)` frames of each clip, all 1 where unknown.
+        targets: Class, or gloss indices `(L,)`, of each clip.
+        class_names: Name of each class; for ctc glosses after `<blank>` and `<unk>`.
+        keys: Split and id of each clip, where they have one.
+        groups: Whose each clip is; empty where nothing says it.
+        is_share: Whether these clips were set aside out of the training clips.
+        num_too_short: Clips with fewer output steps than their glosses need (ctc); of the training
+            clips those that were left out.
+        batch_factors: Clips of a step for one of `batch_size`, of the steps of an epoch in turn.
+        stream: Where the samples come in an order of their own; no draws are asked for then.
+        is_shuffled: False where training takes the samples in their order.
+        is_threadsafe: Whether a thread may make batches beside the training.
+        gives_frames: Whether a model is given the pixels of frames.
+        video: The `VideoClips` that reads videos; None for other data.
+    """
+
+    lengths: IntArray
+    targets: Sequence[Target] = ()
+    class_names: tuple[str, ...] = ()
+    keys: Sequence[ClipKey] = ()
+    groups: Groups = NO_GROUPS
+    is_share: bool = False
+    num_too_short: int = 0
+    batch_factors: tuple[int, ...] = (1,)
+    stream: Stream | None = None
+    is_shuffled: bool = True
+    is_threadsafe: bool = True
+    gives_frames: bool = False
+    video: Any = None
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, draw: Draw) -> Batch:
+        return self.__getitems__([draw])
+
+    @abstractmethod
+    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
+        """Return the batch of these draws; the loader calls it once per batch."""
+
+    @property
+    def clip_ids(self) -> tuple[str, ...]:
+        """The id of each clip; empty where they have none."""
+        return tuple(clip_id for _, clip_id in self.keys)
+
+    @property
+    def shape(self) -> Mapping[str, Any]:
+        """The sizes that a model for these clips is built with; part of its identity."""
+        return {}
+
+    def select(self, indices: Sequence[int] | IntArray) -> Self:
+        """Return these clips only, in this order."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be divided")
+
+    def picture(self, index: int) -> Picture | None:
+        """Return a clip to be looked at; None where there is nothing to see."""
+        return None
+
+    def features(self, indices: IntArray) -> FloatArray:
+        """Return `(N, F)`: cheap numbers of some clips, alike for clips that look alike; or NaN."""
+        return np.full((len(indices), 1), np.nan, np.float32)
+
+    @property
+    def grid(self) -> Grid | None:
+        """How clips can become shorter and smaller; None where they cannot."""
+        return None
+
+    def in_shapes(self, shapes: tuple[Shape, ...]) -> Clips:
+        """Return the clips in other shapes, one for each batch of an epoch in turn."""
+        raise NotImplementedError(f"{type(self).__name__} has one shape")
+
+    def describe_shape(self, shape: Shape) -> str:
+        """Return a shape in words."""
+        return f"{shape.num_frames} x {shape.size}²"

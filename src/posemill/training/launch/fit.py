@@ -1,0 +1,179 @@
+"""`fit`: a user's own model and data, with all modes and settings; its runs put to use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posemill.errors import ConfigError
+from posemill.machine.torchrun import under_torchrun
+from posemill.outputs import expect_folder
+from posemill.training.config.resolve import Resolved, read_config
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.loaders import open_loader
+from posemill.training.fitting.user_clips import Collate, take_sample
+from posemill.training.fitting.user_task import UserTask
+from posemill.training.fitting.workload import (
+    FitOptions,
+    ReadData,
+    make_user_workload,
+    settings_of_loader,
+)
+from posemill.training.launch.start import TrainResult, run_training
+from posemill.training.loggers import make_loggers
+from posemill.training.loop.evaluation import evaluate_split
+from posemill.training.precision import as_float, choose_device
+from posemill.training.record.checkpoints import load_into
+from posemill.training.record.run_folder import RunFolder
+from posemill.training.runs.inference import load_model
+from posemill.training.runtime import Runtime
+from posemill.training.tasks.workload import Callbacks
+
+_RUNS = Path("runs")
+
+
+def fit(
+    model: nn.Module,
+    train_set: Any,
+    val_set: Any,
+    *,
+    options: Mapping[str, Any],
+    config: TrainConfig | None,
+    optimizer: Any,
+    scheduler: Any,
+    callbacks: tuple[Any, Any, Any],
+    loggers: Iterable[Any],
+    settings: Mapping[str, Any],
+) -> TrainResult:
+    """Train, and leave the model with the best weights; the arguments are those of `front.fit`."""
+    own = {"optimizer": optimizer, "scheduler": scheduler}
+    names = {name: value for name, value in own.items() if isinstance(value, str)}
+    if "scheduler" in names and optimizer is not None and "optimizer" not in names:
+        raise ConfigError(
+            f"scheduler = {scheduler!r} goes with an optimizer by name; to an optimizer of your "
+            "own give a scheduler of torch, or a function that builds one"
+        )
+    for name, function in zip(("on_step", "on_evaluate", "on_epoch"), callbacks, strict=True):
+        if function is not None and not callable(function):
+            raise TypeError(f"{name}: expected a function, got {type(function).__name__}")
+    chosen = (config or TrainConfig()).replace(**settings, **names)
+    chosen = chosen.replace(**settings_of_loader(train_set, chosen.given))
+    given = FitOptions(
+        **options,
+        **{name: value for name, value in own.items() if name not in names},
+        callbacks=Callbacks(*callbacks),
+        loggers=make_loggers(loggers),
+    )
+    make = partial(make_user_workload, model, (train_set, val_set), given)
+    if chosen.resume and not chosen.out:
+        raise ConfigError(
+            "resume = True continues the run in out, and out is empty: give its folder, for "
+            "example out='runs/fit1'"
+        )
+    if chosen.out:
+        expect_folder(chosen.out, kind="a run")
+        result = run_training(make, Resolved.of(chosen))
+    else:
+        folder = _new_folder()
+        chosen = chosen.replace(out=str(folder))
+        try:
+            result = run_training(make, Resolved.of(chosen))
+        finally:
+            with suppress(OSError):
+                folder.rmdir()  # empty still: nothing began
+    load_into(model, RunFolder(chosen.out).checkpoints.load_weights("best"), where="best")
+    return result
+
+
+def _new_folder() -> Path:
+    """Return a new folder below `runs`: what `fit` returns stays, wherever it was called."""
+    if under_torchrun():
+        raise ConfigError(
+            "out: expected the folder of the run, for example out='runs/fit1': the processes of "
+            "torchrun have to agree on it"
+        )
+    for number in count(1):
+        folder = _RUNS / f"fit{number}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ConfigError(
+                f"out: cannot make {folder.absolute()} ({error.strerror}); give the folder of the "
+                "run, out='…'"
+            ) from error
+        return folder.absolute()
+    raise AssertionError("count() does not end")
+
+
+def evaluate(
+    run: Path | str,
+    model: nn.Module | None,
+    data: Any,
+    *,
+    loss: Callable[[Any, Any], Any] | None = None,
+    metric: Any = None,
+    metrics: Mapping[str, Any] | None = None,
+    collate_fn: Collate | None = None,
+    forward: Callable[[nn.Module, Any], Any] | None = None,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Return the scores of a run's model on a data set; the arguments are those of `fit`.
+
+    The model is left with the run's weights. Without a `loss` there is none among the scores.
+    """
+    chosen, config = choose_device(device), _config_of(run)
+    loaded = load_model(run, model=model, checkpoint=checkpoint)
+    options = FitOptions(
+        loss or _no_loss, metric=metric, metrics=metrics, collate_fn=collate_fn, forward=forward
+    )
+    workload = make_user_workload(loaded, (data, data), options, config)
+    workload.model.to(chosen)
+    assert workload.val is not None
+    runtime = Runtime(device=chosen)
+    loader = open_loader(workload.val, config, runtime, shuffle=False)
+    result = evaluate_split(workload, loader, runtime)
+    scores = {name: value for name, value in result.scores.items() if loss or name != "loss"}
+    return {**scores, "checkpoint": checkpoint, "run": str(run)}
+
+
+@torch.no_grad()
+def predict(
+    run: Path | str,
+    model: nn.Module | None,
+    data: Any,
+    *,
+    collate_fn: Collate | None = None,
+    forward: Callable[[nn.Module, Any], Any] | None = None,
+    device: str = "auto",
+) -> Iterator[Any]:
+    """Yield what a run's model says of each sample of a data set, in their order, on the CPU."""
+    chosen, config = choose_device(device), _config_of(run)
+    loaded = load_model(run, model=model).to(chosen)
+    task = UserTask(_no_loss, model=loaded, forward=forward)
+    split = ReadData(collate_fn, 0, config).split("data", data)
+    for batch in open_loader(split, config, Runtime(device=chosen), shuffle=False).batches():
+        output = as_float(task.call(loaded, batch.to(chosen)))
+        for row in range(len(batch)):
+            yield take_sample(output, row, len(batch))
+
+
+def _config_of(run: Path | str) -> TrainConfig:
+    """Return the settings of a run for one process that takes samples in their order."""
+    config = TrainConfig(**read_config(RunFolder(run).config_path))
+    return config.replace(
+        workers=0, parallel="single", processes=1, bucket_by_length=False, resume=False
+    )
+
+
+def _no_loss(output: Any, target: Any) -> Tensor:
+    return torch.zeros(())

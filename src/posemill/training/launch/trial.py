@@ -1,0 +1,168 @@
+"""One batch before the first step: what does not fit together is one sentence, with shapes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.batches import Batch
+from posemill.training.data.clips import Clips
+from posemill.training.data.loaders import open_loader
+from posemill.training.fitting.user_task import UserTask
+from posemill.training.loop.random_states import random_states_kept
+from posemill.training.precision import as_float
+from posemill.training.runs.figure_samples import draw_user_samples
+from posemill.training.runtime import Runtime
+from posemill.training.tasks.workload import Workload
+
+# What user code raises; memory that runs out says enough by itself.
+_FAULTS = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+    OSError,
+)
+
+
+def try_one_batch(workload: Workload, config: TrainConfig) -> None:
+    """Do with one batch what a step and an evaluation do; raise `ValueError` where it fails.
+
+    The model, the data's order and all random generators are as before afterwards.
+
+    Args:
+        workload: Of `fit`; its model is copied.
+        config: The settings; batches are read in this process.
+    """
+    runtime = Runtime.of(config)
+    device = runtime.device
+    model = copy.deepcopy(workload.model).to(device).train()
+    with random_states_kept():
+        batch = _first_batch(workload.train, "train_set", config).to(device)
+        output = _run(workload, model, batch, runtime)
+        _check_backward(workload, output, batch)
+        if workload.make_optimizer is not None:
+            made = workload.make_optimizer(model, config, device)
+            if workload.val is None and made.is_told_scores:
+                raise ValueError("scheduler: ReduceLROnPlateau goes by scores: give a val_set")
+        shown, name = batch, "train_set"
+        if workload.val is not None:
+            shown, name = _first_batch(workload.val, "val_set", config).to(device), "val_set"
+            with torch.no_grad():
+                output = _run(workload, model.eval(), shown, runtime)
+                _loss(workload, output, shown)
+            _check_metrics(_task_of(workload), output, shown)
+        if workload.draw_sample is not None and config.figures:
+            with _naming(f"draw_sample(axes, sample, output) failed on the first batch of {name}"):
+                draw_user_samples(workload.draw_sample, shown, output, name, most=1)
+
+
+def _first_batch(clips: Clips, name: str, config: TrainConfig) -> Batch:
+    own = config.replace(workers=0, parallel="single", processes=1)
+    loader = open_loader(clips, own, Runtime(), shuffle=name == "train_set")
+    with (
+        _naming(f"{name}: its first samples do not make a batch"),
+        closing(loader.batches()) as all_,
+    ):
+        batch: Batch | None = next(all_, None)
+    if batch is None:
+        raise ValueError(f"{name}: expected samples, got none")
+    values = batch.inputs
+    if isinstance(values, (Tensor, np.ndarray, str, bytes)) or (
+        isinstance(values, (tuple, list)) and len(values) < 2
+    ):
+        raise ValueError(
+            f"{name}: expected samples (input, …, target) or a dict, got a batch of "
+            f"{describe(values)}"
+        )
+    return batch
+
+
+def _run(workload: Workload, model: Any, batch: Batch, runtime: Runtime) -> Any:
+    task = _task_of(workload)
+    if missing := task.missing_in(batch.inputs):
+        raise ValueError(
+            f"the model's forward needs {', '.join(map(repr, missing))}, and a batch has "
+            f"{', '.join(map(repr, batch.inputs))}: name them alike, or give forward=, a function "
+            "of model and batch"
+        )
+    with _naming(f"the model cannot take a batch of {describe(batch.inputs)}"):
+        with runtime.autocast():
+            output = task.call(model, batch)
+        return as_float(output)
+
+
+def _loss(workload: Workload, output: Any, batch: Batch) -> Tensor:
+    given = f"output {describe(output)}, target {describe(batch.targets)}"
+    with _naming(f"loss(output, target) failed with {given}", passed="loss: "):
+        total, count = workload.task.loss(output, batch)
+    if not bool(torch.isfinite(total.detach()).all()):
+        raise ValueError(
+            f"the loss of the first batch is {float(total.detach())} with {given}: look for a "
+            "division by zero, a log of 0 or NaN in the data"
+        )
+    if not float(count) > 0:
+        raise ValueError(f"loss: expected a number of samples above 0, got {float(count)}")
+    return total
+
+
+def _check_backward(workload: Workload, output: Any, batch: Batch) -> None:
+    total = _loss(workload, output, batch)
+    if not total.requires_grad:
+        raise ValueError(
+            "the loss does not depend on the model's weights: is there a detach(), no_grad(), "
+            "argmax or .item() between them?"
+        )
+    with _naming("the backward pass failed"):
+        total.backward()  # type: ignore[no-untyped-call]
+
+
+def _task_of(workload: Workload) -> UserTask:
+    return cast(UserTask, workload.task)
+
+
+def _check_metrics(task: UserTask, output: Any, batch: Batch) -> None:
+    given = f"output {describe(output)}, target {describe(batch.targets)}"
+    for name, metric in task.metrics.items():
+        with _naming(f"metric {name!r} failed with {given}", passed="metric "):
+            UserTask(_no_loss, {name: metric}, name).observe(output, batch)
+
+
+def _no_loss(output: Any, target: Any) -> None:
+    return None
+
+
+@contextmanager
+def _naming(what: str, passed: str = "") -> Iterator[None]:
+    """Say what was tried when user code raises; messages that begin with `passed` say it."""
+    try:
+        yield
+    except _FAULTS as error:
+        text = next(iter(str(error).splitlines()), "")
+        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text:
+            raise
+        if passed and text.startswith(passed):
+            raise
+        raise ValueError(f"{what}: {type(error).__name__}: {text}") from error
+
+
+def describe(value: Any) -> str:
+    """Return kinds and shapes: `(float32 (6, 3, 8, 8), int64 (6,))`."""
+    if isinstance(value, (Tensor, np.ndarray)):
+        return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {describe(part)}" for name, part in value.items()) + "}"
+    if isinstance(value, (tuple, list)):
+        shown = [describe(part) for part in value[:6]] + ["…"] * (len(value) > 6)
+        return "(" + ", ".join(shown) + ")"
+    return type(value).__name__

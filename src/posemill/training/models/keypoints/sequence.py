@@ -1,0 +1,277 @@
+"""`mlp`, `tcn_bilstm` and `transformer`: models of keypoints that see a clip as a row of frames."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from posemill.errors import ConfigError
+from posemill.training.models.base import CtcOutput, pool_time, shorten, steps_mask
+from posemill.training.models.keypoints.base import (
+    FrameEncoder,
+    KeypointModel,
+    ModelShape,
+    features_per_point,
+    point_features,
+)
+
+
+class Mlp(KeypointModel):
+    """Dense layers over the flattened clip (classify) or over each frame (ctc).
+
+    Args:
+        shape: Of input and output.
+        frames: Frames a clip is brought to (classify); 1 for single frames.
+        hidden: Widths of the hidden layers.
+        dropout: Share of hidden numbers dropped in training.
+        features: `points`, `motion`, `fast_motion`, `presence`.
+    """
+
+    def __init__(
+        self,
+        shape: ModelShape,
+        *,
+        frames: int = 1,
+        hidden: Sequence[int] = (128, 128),
+        dropout: float = 0.2,
+        features: Sequence[str] = ("points",),
+    ) -> None:
+        super().__init__(shape)
+        if frames < 1 or not hidden:
+            raise ConfigError(
+                f"mlp: expected frames >= 1 and hidden widths, got {frames}, {hidden}"
+            )
+        self.frames = frames if shape.task == "classify" else 1
+        self.features = tuple(features)
+        per_point = features_per_point("mlp", self.features, shape.num_dims)
+        widths = [self.frames * shape.num_points * per_point, *hidden]
+        layers: list[nn.Module] = []
+        for before, after in pairwise(widths):
+            layers += [
+                nn.Linear(before, after),
+                nn.LayerNorm(after),
+                nn.GELU(),
+                nn.Dropout(dropout),
+            ]
+        self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], shape.num_classes))
+
+    def forward(
+        self, points: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor
+    ) -> torch.Tensor | CtcOutput:
+        """Return logits `(B, C)`, or a `CtcOutput` with a step per frame."""
+        features = point_features(points, mask, self.features).flatten(2)  # (B, T, K F)
+        if self.shape.task == "ctc":
+            return CtcOutput(self.run(self.layers, features), lengths)
+        return self.run(self.layers, resample_steps(features, lengths, self.frames).flatten(1))
+
+    @classmethod
+    def stride_of(cls, **options: Any) -> int:
+        """One: a step per frame."""
+        return 1
+
+
+def resample_steps(features: torch.Tensor, lengths: torch.Tensor, steps: int) -> torch.Tensor:
+    """Return `(B, steps, C)`: each clip of `(B, T, C)` at evenly spaced times."""
+    if steps == 1:
+        inside = steps_mask(lengths, features.shape[1])[..., None]
+        mean: torch.Tensor = (features * inside).sum(1, keepdim=True) / lengths[:, None, None]
+        return mean
+    times = torch.linspace(0, 1, steps, device=features.device)[None] * (lengths[:, None] - 1)
+    before = times.floor().long()
+    after = torch.minimum(before + 1, (lengths - 1)[:, None])
+    share = (times - before)[..., None]
+    wide = (-1, -1, features.shape[-1])
+    first = features.gather(1, before[..., None].expand(*wide))
+    second = features.gather(1, after[..., None].expand(*wide))
+    return first + (second - first) * share
+
+
+class TcnBilstm(KeypointModel):
+    """Frame encoder, convolutions K5-P2-K5-P2, BiLSTM; heads after both parts for ctc.
+
+    Args:
+        shape: Of input and output.
+        width: Of the frame vectors and of the recurrent net (both directions together).
+        pools: 1 or 2 per convolution: by how much it shortens time.
+        kernel: Frames of a convolution.
+        num_lstm: Recurrent layers; 0 leaves them out (classify).
+        dropout: Share of hidden numbers dropped in training.
+        features: Kinds of `base.FEATURES`.
+    """
+
+    def __init__(
+        self,
+        shape: ModelShape,
+        *,
+        width: int = 128,
+        pools: Sequence[int] = (2, 2),
+        kernel: int = 5,
+        num_lstm: int = 1,
+        dropout: float = 0.3,
+        features: Sequence[str] = ("points", "motion", "presence"),
+    ) -> None:
+        super().__init__(shape)
+        self.encoder = FrameEncoder(shape, width, features=tuple(features), dropout=dropout)
+        self.blocks = nn.ModuleList(TimeConv(width, kernel, pool, dropout) for pool in pools)
+        self.pools = tuple(pools)
+        self.lstm = None
+        if num_lstm:
+            between = dropout if num_lstm > 1 else 0.0
+            self.lstm = nn.LSTM(
+                width, width // 2, num_lstm, batch_first=True, bidirectional=True, dropout=between
+            )
+        self.dropout = nn.Dropout(dropout)
+        is_ctc = shape.task == "ctc"
+        self.head = nn.Linear(width if is_ctc else 2 * width, shape.num_classes)
+        self.conv_head = nn.Linear(width, shape.num_classes) if is_ctc else None
+
+    @classmethod
+    def stride_of(cls, **options: Any) -> int:
+        """Return the product of the pools."""
+        result = 1
+        for pool in options.get("pools", (2, 2)):
+            result *= int(pool)
+        return result
+
+    def forward(
+        self, points: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor
+    ) -> torch.Tensor | CtcOutput:
+        """Return logits `(B, C)`, or a `CtcOutput` of both heads."""
+        features = self.run(self.encoder, points, mask)  # (B, T, width)
+        for block, pool in zip(self.blocks, self.pools, strict=True):
+            features = self.run(block, features, lengths)
+            lengths = shorten(lengths, pool)
+        sequence = self._recur(features, lengths)
+        if self.conv_head is not None:
+            return CtcOutput(
+                self.head(self.dropout(sequence)), lengths, self.conv_head(self.dropout(features))
+            )
+        logits: torch.Tensor = self.head(self.dropout(pool_time(sequence, lengths)))
+        return logits
+
+    def _recur(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        if self.lstm is None:
+            return features
+        packed = pack_padded_sequence(
+            features, lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        unpacked, _ = pad_packed_sequence(
+            self.lstm(packed)[0], batch_first=True, total_length=features.shape[1]
+        )
+        # The way around the recurrent net keeps what the convolutions know about each step.
+        result: torch.Tensor = features + unpacked
+        return result
+
+
+class TimeConv(nn.Module):
+    """A convolution over time with a way around it, then the maximum of every `pool` steps."""
+
+    def __init__(self, width: int, kernel: int, pool: int, dropout: float) -> None:
+        super().__init__()
+        self.pool = pool
+        self.conv = nn.Conv1d(width, width, kernel, padding=kernel // 2)
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Return `(B, T', C)` of `(B, T, C)`; steps past a clip's end are 0."""
+        inside = steps_mask(lengths, features.shape[1])[..., None]
+        features = features * inside  # what is padded must not leak into the last frames
+        moved = self.conv(features.transpose(1, 2)).transpose(1, 2)
+        features = features + self.dropout(F.gelu(self.norm(moved)))
+        if self.pool > 1:
+            lowest = torch.finfo(features.dtype).min
+            features = features.masked_fill(~inside, lowest).transpose(1, 2)
+            features = F.max_pool1d(features, self.pool, ceil_mode=True).transpose(1, 2)
+            inside = steps_mask(shorten(lengths, self.pool), features.shape[1])[..., None]
+        return features.masked_fill(~inside, 0)
+
+
+class Transformer(KeypointModel):
+    """Frame encoder, one convolution that shortens time, then attention layers (norm first).
+
+    Args:
+        shape: Of input and output.
+        width: Of the vectors.
+        num_layers: Attention layers.
+        num_heads: Heads of each.
+        stride: Frames per step of the attention.
+        dropout: Share of hidden numbers dropped in training.
+        features: Kinds of `base.FEATURES`.
+    """
+
+    def __init__(
+        self,
+        shape: ModelShape,
+        *,
+        width: int = 128,
+        num_layers: int = 3,
+        num_heads: int = 4,
+        stride: int = 2,
+        dropout: float = 0.2,
+        features: Sequence[str] = ("points", "motion", "presence"),
+    ) -> None:
+        super().__init__(shape)
+        if width % (2 * num_heads):
+            raise ConfigError(
+                f"transformer: expected width a multiple of 2 * num_heads, "
+                f"got width {width}, num_heads {num_heads}"
+            )
+        self.encoder = FrameEncoder(shape, width, features=tuple(features), dropout=dropout)
+        self.shorten = TimeConv(width, 5, stride, dropout)
+        self.blocks = nn.ModuleList(
+            nn.TransformerEncoderLayer(
+                width,
+                num_heads,
+                4 * width,
+                dropout,
+                activation="gelu",
+                batch_first=True,
+                norm_first=True,
+            )
+            for _ in range(num_layers)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+        is_ctc = shape.task == "ctc"
+        self.head = nn.Linear(width if is_ctc else 2 * width, shape.num_classes)
+
+    @classmethod
+    def stride_of(cls, **options: Any) -> int:
+        """Return `stride`."""
+        return int(options.get("stride", 2))
+
+    def forward(
+        self, points: torch.Tensor, mask: torch.Tensor, lengths: torch.Tensor
+    ) -> torch.Tensor | CtcOutput:
+        """Return logits `(B, C)`, or a `CtcOutput`."""
+        features = self.run(self.encoder, points, mask)
+        features = self.run(self.shorten, features, lengths)
+        lengths = shorten(lengths, self.shorten.pool)
+        features = features + positions(features.shape[1], features.shape[2]).to(features)
+        outside = ~steps_mask(lengths, features.shape[1])
+        for block in self.blocks:
+            features = self.run(_with_mask(block, outside), features)
+        features = self.norm(features)
+        if self.shape.task == "ctc":
+            return CtcOutput(self.head(self.dropout(features)), lengths)
+        logits: torch.Tensor = self.head(self.dropout(pool_time(features, lengths)))
+        return logits
+
+
+def _with_mask(block: nn.Module, outside: torch.Tensor) -> Any:
+    return lambda features: block(features, src_key_padding_mask=outside)
+
+
+def positions(steps: int, width: int) -> torch.Tensor:
+    """Return `(steps, width)`: sines and cosines of the position at falling frequencies."""
+    time = torch.arange(steps, dtype=torch.float32)[:, None]
+    rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+    return torch.cat([torch.sin(time * rates), torch.cos(time * rates)], -1)

@@ -1,0 +1,257 @@
+"""`r2plus1d` and `slowfast`: networks whose kernels look along time, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from posemill.errors import ConfigError
+from posemill.training.models.base import ModelOutput
+from posemill.training.models.video.backbones import stage_sizes
+from posemill.training.models.video.base import VideoModel, VideoShape
+
+_WIDTHS, _DEPTHS = (16, 32, 64, 128), (1, 1, 1, 1)
+
+
+class R2plus1d(VideoModel):
+    """Four stages of (2+1)D residual blocks; from the second on each halves time and size.
+
+    Args:
+        shape: Of input and output; clips of one length.
+        width: Channels, as a multiple of 16, 32, 64, 128; 4 are those of the paper.
+        depth: Blocks of the four stages; (2, 2, 2, 2) is R(2+1)D-18.
+        dropout: Share of numbers dropped in training before the last layer.
+    """
+
+    def __init__(
+        self,
+        shape: VideoShape,
+        *,
+        width: float = 1.0,
+        depth: Sequence[int] = (),
+        dropout: float = 0.2,
+    ) -> None:
+        super().__init__(shape)
+        self._needs_whole_clips("r2plus1d")
+        widths, depths = stage_sizes(_WIDTHS, _DEPTHS, width, depth)
+        between = max(8, round(45 * widths[0] / 64))  # 45 between 3 and 64 in the paper's stem
+        self.stem = nn.Sequential(
+            nn.Conv3d(3, between, (1, 7, 7), (1, 2, 2), (0, 3, 3), bias=False),
+            nn.BatchNorm3d(between),
+            nn.ReLU(),
+            nn.Conv3d(between, widths[0], (3, 1, 1), padding=(1, 0, 0), bias=False),
+            nn.BatchNorm3d(widths[0]),
+            nn.ReLU(),
+        )
+        self.blocks = nn.ModuleList()
+        channels = widths[0]
+        for stage, (size, count) in enumerate(zip(widths, depths, strict=True)):
+            for place in range(count):
+                self.blocks.append(SplitBlock(channels, size, 2 if stage and not place else 1))
+                channels = size
+        self.dropout = nn.Dropout(dropout)
+        self.fc = nn.Linear(channels, shape.num_classes)
+
+    def forward_frames(self, frames: torch.Tensor, lengths: torch.Tensor) -> ModelOutput:
+        """Return logits `(B, C)`."""
+        features = self.stem(frames.transpose(1, 2))  # (B, C, T, H, W)
+        for block in self.blocks:
+            features = block(features)
+        logits: torch.Tensor = self.fc(self.dropout(features.mean((2, 3, 4))))
+        return logits
+
+
+class SplitBlock(nn.Module):
+    """Two (2+1)D convolutions with a way around them.
+
+    Args:
+        num_inputs: Channels that come in.
+        width: Channels that go out.
+        stride: By how much time, height and width become smaller.
+    """
+
+    def __init__(self, num_inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        # As many weights as the first 3 x 3 x 3 convolution would have
+        between = (27 * num_inputs * width) // (9 * num_inputs + 3 * width)
+        self.conv1 = _split_conv(num_inputs, between, width, stride=stride)
+        self.bn1 = nn.BatchNorm3d(width)
+        self.conv2 = _split_conv(width, between, width, stride=1)
+        self.bn2 = nn.BatchNorm3d(width)
+        self.downsample = None
+        if stride != 1 or num_inputs != width:
+            self.downsample = nn.Sequential(
+                nn.Conv3d(num_inputs, width, 1, stride, bias=False), nn.BatchNorm3d(width)
+            )
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Return `(B, C', T', H', W')` of `(B, C, T, H, W)`."""
+        around = self.downsample(features) if self.downsample else features
+        branch = F.relu(self.bn1(self.conv1(features)))
+        return F.relu(self.bn2(self.conv2(branch)) + around)
+
+
+def _split_conv(num_inputs: int, between: int, width: int, *, stride: int) -> nn.Sequential:
+    """Return a convolution across the frame, 1 x 3 x 3, and one along time, 3 x 1 x 1."""
+    return nn.Sequential(
+        nn.Conv3d(num_inputs, between, (1, 3, 3), (1, stride, stride), (0, 1, 1), bias=False),
+        nn.BatchNorm3d(between),
+        nn.ReLU(),
+        nn.Conv3d(between, width, (3, 1, 1), (stride, 1, 1), (1, 0, 0), bias=False),
+    )
+
+
+_FUSION_KERNEL, _FUSION_RATIO = 7, 2
+
+
+class SlowFast(VideoModel):
+    """Two paths, the fast one fused into the slow one after the stem and after three stages.
+
+    The slow path sees every `alpha`-th frame and looks along time in its last two stages only; the
+    fast one sees all, has `beta` times the channels, and looks along time in all of them.
+
+    Args:
+        shape: Of input and output; clips of one length.
+        alpha: How many times as many frames the fast path sees.
+        beta: Its channels, as a share of the slow path's.
+        width: Channels of the slow path, as a multiple of 16, 32, 64, 128; 4 are the paper's.
+        depth: Blocks of the four stages; (3, 4, 6, 3) are those of SlowFast-50.
+        has_bottlenecks: Blocks of three convolutions, the last four times as wide, as the paper's.
+        dropout: Share of numbers dropped in training before the last layer.
+    """
+
+    def __init__(
+        self,
+        shape: VideoShape,
+        *,
+        alpha: int = 4,
+        beta: float = 1 / 8,
+        width: float = 1.0,
+        depth: Sequence[int] = (),
+        has_bottlenecks: bool = False,
+        dropout: float = 0.2,
+    ) -> None:
+        super().__init__(shape)
+        self._needs_whole_clips("slowfast")
+        if alpha < 1:
+            raise ConfigError(f"slowfast: alpha: expected 1 or more, got {alpha}")
+        if not 0 < beta <= 1:
+            raise ConfigError(f"slowfast: beta: expected above 0 to 1, got {beta}")
+        self.alpha = alpha
+        slow, depths = stage_sizes(_WIDTHS, _DEPTHS, width, depth)
+        fast = [max(1, round(size * beta)) for size in slow]
+        growth = 4 if has_bottlenecks else 1
+        self.slow_stem, self.fast_stem = _stem(slow[0], 1), _stem(fast[0], 5)
+        self.fusions = nn.ModuleList([Fusion(fast[0], alpha)])
+        self.slow_stages, self.fast_stages = nn.ModuleList(), nn.ModuleList()
+        slow_in, fast_in = slow[0] + _FUSION_RATIO * fast[0], fast[0]
+        for number, count in enumerate(depths):
+            stage = partial(_stage, stride=2 if number else 1, depth=count, is_wide=has_bottlenecks)
+            time = 3 if number >= 2 else 1
+            self.slow_stages.append(stage(slow_in, slow[number], time_kernel=time))
+            self.fast_stages.append(stage(fast_in, fast[number], time_kernel=3))
+            slow_in, fast_in = slow[number] * growth, fast[number] * growth
+            if number < 3:
+                self.fusions.append(Fusion(fast_in, alpha))
+                slow_in += _FUSION_RATIO * fast_in
+        self.dropout = nn.Dropout(dropout)
+        self.fc = nn.Linear(slow_in + fast_in, shape.num_classes)
+
+    def forward_frames(self, frames: torch.Tensor, lengths: torch.Tensor) -> ModelOutput:
+        """Return logits `(B, C)`."""
+        clips = frames.transpose(1, 2)  # (B, 3, T, H, W)
+        slow, fast = self.slow_stem(clips[:, :, :: self.alpha]), self.fast_stem(clips)
+        for fusion, slow_stage, fast_stage in zip(
+            self.fusions, self.slow_stages, self.fast_stages, strict=True
+        ):
+            slow, fast = slow_stage(fusion(slow, fast)), fast_stage(fast)
+        joined = torch.cat([slow.mean((2, 3, 4)), fast.mean((2, 3, 4))], 1)
+        logits: torch.Tensor = self.fc(self.dropout(joined))
+        return logits
+
+
+class Fusion(nn.Module):
+    """The fast path's features, twice as many at the slow path's frames, beside the slow ones."""
+
+    def __init__(self, channels: int, alpha: int) -> None:
+        super().__init__()
+        kernel, ratio = _FUSION_KERNEL, _FUSION_RATIO
+        self.conv = nn.Conv3d(
+            channels, channels * ratio, (kernel, 1, 1), (alpha, 1, 1), (kernel // 2, 0, 0),
+            bias=False,
+        )  # fmt: skip
+        self.norm = nn.BatchNorm3d(channels * ratio)
+
+    def forward(self, slow: torch.Tensor, fast: torch.Tensor) -> torch.Tensor:
+        """Return `(B, C + 2 C', T, H, W)` of `(B, C, T, H, W)` and `(B, C', alpha T, H, W)`."""
+        return torch.cat([slow, F.relu(self.norm(self.conv(fast)))], 1)
+
+
+class PathBlock(nn.Module):
+    """A residual block of one path; its first convolution looks along time.
+
+    Args:
+        num_inputs: Channels that come in.
+        width: Channels inside.
+        time_kernel: Frames that the first convolution sees.
+        stride: By how much height and width become smaller; time stays.
+        is_wide: A third convolution, four times as wide.
+    """
+
+    def __init__(
+        self, num_inputs: int, width: int, *, time_kernel: int, stride: int, is_wide: bool
+    ) -> None:
+        super().__init__()
+        outputs = width * (4 if is_wide else 1)
+        layers = [
+            *_conv(num_inputs, width, (time_kernel, 1, 1) if is_wide else (time_kernel, 3, 3),
+                   1 if is_wide else stride),
+            nn.ReLU(),
+            *_conv(width, width, (1, 3, 3), stride if is_wide else 1),
+        ]  # fmt: skip
+        if is_wide:
+            layers += [nn.ReLU(), *_conv(width, outputs, (1, 1, 1), 1)]
+        self.branch = nn.Sequential(*layers)
+        self.downsample = None
+        if stride != 1 or num_inputs != outputs:
+            self.downsample = nn.Sequential(*_conv(num_inputs, outputs, (1, 1, 1), stride))
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Return `(B, C', T, H', W')` of `(B, C, T, H, W)`."""
+        around = self.downsample(features) if self.downsample else features
+        return F.relu(self.branch(features) + around)
+
+
+def _stage(
+    num_inputs: int, width: int, *, time_kernel: int, stride: int, depth: int, is_wide: bool
+) -> nn.Sequential:
+    blocks = []
+    for place in range(depth):
+        blocks.append(
+            PathBlock(
+                num_inputs, width, time_kernel=time_kernel, stride=1 if place else stride,
+                is_wide=is_wide,
+            )
+        )  # fmt: skip
+        num_inputs = width * (4 if is_wide else 1)
+    return nn.Sequential(*blocks)
+
+
+def _conv(
+    num_inputs: int, width: int, kernel: tuple[int, int, int], stride: int
+) -> list[nn.Module]:
+    pads = (kernel[0] // 2, kernel[1] // 2, kernel[2] // 2)
+    conv = nn.Conv3d(num_inputs, width, kernel, (1, stride, stride), pads, bias=False)
+    return [conv, nn.BatchNorm3d(width)]
+
+
+def _stem(width: int, time_kernel: int) -> nn.Sequential:
+    return nn.Sequential(
+        *_conv(3, width, (time_kernel, 7, 7), 2),
+        nn.ReLU(),
+        nn.MaxPool3d((1, 3, 3), (1, 2, 2), (0, 1, 1)),
+    )

@@ -1,0 +1,195 @@
+"""The processes of a training: this one, new ones that we start, or those torchrun started.
+
+New ones are spawned and supervised: when one dies the others are ended and its error is raised
+here; when this process dies they do too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import multiprocessing.connection
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from posemill import errors
+from posemill.errors import PosemillError, TrainingError
+from posemill.machine.processes import die_with_parent, environment, thread_variables
+from posemill.machine.torchrun import leave_at_once
+from posemill.machine.trials import describe_exit
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.precision import choose_device
+from posemill.training.runtime import Runtime, join_processes
+
+RankTask = Callable[[Runtime], Mapping[str, Any]]
+_NO_GUARD = 77  # exit code of a process that was about to train while its script was imported
+
+
+def run_ranks(
+    task: RankTask, config: TrainConfig, *, most_seconds: float | None = None
+) -> dict[str, Any]:
+    """Run `task(runtime)` in `config.processes` new processes and return what the first returned.
+
+    Args:
+        task: What each does; it must be picklable.
+        config: `processes`, `threads`, `device`.
+        most_seconds: End them and raise `TrainingError` after so long; None lets them run.
+    """
+    size, device_type = config.processes, choose_device(config.device).type
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory(prefix="posemill-ranks-") as scratch:
+        shared = Path(scratch)
+        processes = [
+            context.Process(
+                target=_rank_main,
+                args=(_pack(task), RankSpec(rank, size, config.threads, device_type), shared),
+                name=f"posemill-rank-{rank}",
+                daemon=False,
+            )
+            for rank in range(size)
+        ]
+        try:
+            with environment(thread_variables(config.threads)):
+                for process in processes:
+                    process.start()
+            _wait(processes, most_seconds)
+        finally:
+            for process in processes:
+                if process.pid is not None and process.is_alive():
+                    process.terminate()
+            for process in processes:
+                if process.pid is not None:
+                    process.join()
+        _raise_first_error(processes, shared)
+        return dict(json.loads((shared / "result.json").read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True)
+class RankSpec:
+    """What a spawned process has to know before it meets the others."""
+
+    rank: int
+    size: int
+    threads: int
+    device_type: str
+
+
+def _rank_main(packed_task: bytes, spec: RankSpec, shared: Path) -> None:
+    """What each spawned process does; errors are left in a file for the parent."""
+    rank = spec.rank
+    die_with_parent()
+    if spec.threads:
+        torch.set_num_threads(spec.threads)
+    try:
+        task = _unpack(packed_task)
+        store = str(shared / "store")
+        runtime = join_processes(rank, spec.size, store_file=store, device_type=spec.device_type)
+        result = task(runtime)
+        runtime.close()
+        if rank == 0:
+            (shared / "result.json").write_text(json.dumps(dict(result)), encoding="utf-8")
+        leave_at_once()
+    except PosemillError as error:
+        note = {"kind": type(error).__name__, "message": str(error)}
+        (shared / f"error-{rank}.json").write_text(json.dumps(note), encoding="utf-8")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def refuse_second_start() -> None:
+    """End this process if it is a new one of `multi_process` that runs the user's script again.
+
+    Its parent says why: see `_NO_GUARD`.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        os._exit(_NO_GUARD)
+
+
+def _pack(task: RankTask) -> bytes:
+    """Return the task for one process; tensors are shared with it."""
+    try:
+        return bytes(ForkingPickler.dumps(task))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TrainingError(
+            "mode multi_process sends the model, the data and the loss to its processes, and one "
+            f"of them cannot be sent: {error}. Define it at the top level of a module (no lambda, "
+            "no local class), or use --parallel multi_thread"
+        ) from error
+
+
+def _unpack(packed_task: bytes) -> RankTask:
+    try:
+        task: RankTask = pickle.loads(packed_task)
+    except (AttributeError, ImportError) as error:
+        raise TrainingError(
+            "mode multi_process starts Python again, which does not find the model, the data or "
+            f"the loss there: {error}. Of a notebook, put them into a module and import it, or use "
+            "--parallel multi_thread"
+        ) from error
+    return task
+
+
+def _wait(processes: list[Any], most_seconds: float | None) -> None:
+    """Return when all have ended well, or as soon as one has not."""
+    running = {process.sentinel: process for process in processes}
+    end = time.monotonic() + (math.inf if most_seconds is None else most_seconds)
+    while running:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TrainingError(f"several processes took more than {most_seconds:.0f} s")
+        # None waits as long as it takes; wait() does not know infinity.
+        seconds = None if most_seconds is None else left
+        for sentinel in multiprocessing.connection.wait(list(running), seconds):
+            process = running.pop(sentinel)
+            process.join()
+            if process.exitcode != 0:
+                return
+
+
+def _raise_first_error(processes: list[Any], shared: Path) -> None:
+    for path in sorted(shared.glob("error-*.json")):
+        note = json.loads(path.read_text(encoding="utf-8"))
+        raise getattr(errors, note["kind"], TrainingError)(note["message"])
+    ended = {process.name: process.exitcode for process in processes if process.exitcode}
+    if 130 in ended.values():
+        raise KeyboardInterrupt
+    if _NO_GUARD in ended.values():
+        raise TrainingError(
+            "mode multi_process runs the script again in each of its processes, and it trains "
+            'there, too: put what it does below if __name__ == "__main__":, or use --parallel '
+            "multi_thread"
+        )
+    if ended:
+        # The others were ended by us: the one with another code came first.
+        name, code = next(
+            ((name, code) for name, code in ended.items() if code != -15), next(iter(ended.items()))
+        )
+        raise TrainingError(f"{name} of the training: {describe_exit(code)}. {_advice(code)}")
+
+
+def _advice(code: int) -> str:
+    """Return what to do about a process that ended with a code."""
+    if code == -getattr(signal, "SIGILL", 4):
+        return (
+            "This machine refuses an instruction that its processor names, as some virtual "
+            "machines do: posemill doctor shows what works; continue with --resume --precision fp32"
+        )
+    if code == -getattr(signal, "SIGKILL", 9):
+        return (
+            "Often that is the system's out-of-memory killer: lower --micro-batch or --processes, "
+            "and continue with --resume"
+        )
+    return "What it said is above. Continue with --resume"

@@ -1,0 +1,1 @@
+"""What a training writes while it runs: its folder, its checkpoints, its log."""

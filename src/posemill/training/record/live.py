@@ -1,0 +1,152 @@
+"""The files of a training, and who trains in its folder; nothing here needs torch."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from posemill.errors import RunError
+from posemill.files import open_plain, parse_json
+from posemill.machine.live_files import LIVE_NAME, now_text, read_live, write_live
+from posemill.machine.locks import try_lock
+from posemill.machine.processes import end_holder
+from posemill.terminal import quoted
+
+KIND = "posemill-training"
+LOG_NAME, LOCK_NAME = "log.txt", ".lock"
+SWEEP_NAME = "sweep.json"  # the record of a sweep, in its folder
+FILES = (
+    "run.json", "config.toml", "metrics.jsonl", "summary.json", "timing.json", "samples.csv",
+    "predictions.csv",
+    LOCK_NAME, LOG_NAME, LIVE_NAME,
+)  # fmt: skip
+FOLDERS = ("checkpoints", "figures", "tensorboard")
+# What this process holds. Asking the lock of one of these would drop it: it is the process's own.
+_held: set[Path] = set()
+
+
+def is_lock(folder: Path) -> bool:
+    """Return whether a folder has the lock that `hold` leaves: an empty file."""
+    path = folder / LOCK_NAME
+    return path.is_file() and not path.is_symlink() and not path.stat().st_size
+
+
+@contextmanager
+def hold(folder: Path, *, what: str) -> Iterator[None]:
+    """Keep others out of a folder for the block; a dead holder's lock is free.
+
+    Args:
+        folder: Already made.
+        what: What is held, for the message: `training`, `sweep`.
+    """
+    in_use = RunError(
+        f"{folder} is being trained by another process; look with: posemill status "
+        f"{quoted(folder)}; wait for it, end it, or choose another --out"
+    )
+    if folder.resolve() in _held:
+        raise in_use
+    flags = os.O_RDWR | os.O_CREAT
+    with os.fdopen(open_plain(folder / LOCK_NAME, flags), "r+b") as handle:
+        try:
+            # Its own: a lock of the file itself would be kept alive by forked loaders.
+            is_ours = try_lock(handle.fileno(), is_own=True)
+        except OSError as error:
+            raise RunError(
+                f"{folder}: its file system cannot lock files ({error.strerror}); put the "
+                f"{what} on another disk"
+            ) from error
+        if not is_ours:
+            raise in_use
+        _held.add(folder.resolve())
+        try:
+            note = {"pid": os.getpid(), "host": socket.gethostname(), "started_at": now_text()}
+            write_live(folder, {**read_live(folder), **note})
+            yield
+        finally:
+            _held.discard(folder.resolve())
+
+
+def is_held(folder: Path) -> bool | None:
+    """Return whether somebody trains in a folder now; None where nobody can say."""
+    if folder.resolve() in _held:
+        return True
+    try:
+        descriptor = open_plain(folder / LOCK_NAME)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        return not try_lock(descriptor, is_shared=True, is_own=True)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def stop_training(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
+    """End a training or a sweep, wait until it has ended; return its pid, None if none was.
+
+    What the last checkpoint holds is kept. A signal goes only to a process that is seen to have
+    the lock open while it is held.
+
+    Raises:
+        RunError: It runs elsewhere, is not to be found, or does not end in time.
+    """
+    import psutil
+
+    if is_held(folder) is False:
+        return None
+    live = read_live(folder)
+    pid, host = live.get("pid"), live.get("host")
+    where = f"{folder} is trained by pid {pid} on {host}"
+    try:
+        is_told = host == socket.gethostname() and end_holder(int(pid or 0), folder / LOCK_NAME)
+    except (psutil.AccessDenied, ValueError, TypeError) as error:
+        raise RunError(f"{where}, which cannot be ended from here: {error}") from error
+    if not is_told:
+        if is_held(folder) is False:
+            return None  # it ended by itself in this moment
+        raise RunError(f"{where}, which is not to be found here; nothing was stopped: end it there")
+    deadline = time.monotonic() + timeout_seconds
+    while is_held(folder):
+        if time.monotonic() > deadline:
+            raise RunError(
+                f"pid {pid} did not end within {timeout_seconds:g} s; killing it is safe too: "
+                f"kill -9 {pid}"
+            )
+        time.sleep(0.05)
+    return int(pid or 0)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file, nothing where there is none."""
+    try:
+        with os.fdopen(open_plain(path), "rb") as handle:
+            found = parse_json(handle.read())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    return found if isinstance(found, dict) else {}
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of `metrics.jsonl`; a last line cut by a kill is left out."""
+    path = folder / "metrics.jsonl"
+    if not path.is_file():
+        return []
+    with os.fdopen(open_plain(path), "rb") as handle:
+        lines = handle.read().splitlines(keepends=True)
+    try:
+        rows = [parse_json(line) for line in lines if line.endswith(b"\n")]
+    except ValueError as error:
+        raise RunError(f"{path} holds lines that are not JSON: {error}") from error
+    if not all(isinstance(row, dict) and isinstance(row.get("step"), int) for row in rows):
+        raise RunError(f"{path} holds lines that are not of a training: no step")
+    return rows

@@ -1,0 +1,196 @@
+"""One process of a training: its place among those that train together, and how it computes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from posemill.errors import TrainingError
+from posemill.machine.allocator import keep_freed_memory
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.precision import Precision, choose_device, choose_precision
+
+_CPU, _FP32 = torch.device("cpu"), Precision("fp32", "asked for")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A process of a training; alone, on the CPU and in fp32 by default.
+
+    Args:
+        rank: Its number among those that train together.
+        size: How many there are.
+        local_rank: Its number among those of this machine.
+        device: Where it computes.
+        precision: Number format of the forward pass; weights and optimizer stay in fp32.
+        threads: Of torch; 0 leaves them as they are.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    device: torch.device = _CPU
+    precision: Precision = _FP32
+    threads: int = 0
+
+    @classmethod
+    def of(cls, config: TrainConfig) -> Runtime:
+        """Return that of a process alone with these settings."""
+        return cls().using(config)
+
+    def using(self, config: TrainConfig) -> Runtime:
+        """Return the same process with the device, the number format and the threads of settings.
+
+        Its device is torch's current one from here on: random states and the times of a GPU are
+        those of the current device.
+        """
+        device = choose_device(config.device)
+        if device.type == "cuda":
+            if self.size > 1:
+                device = torch.device("cuda", self.local_rank)
+            torch.cuda.set_device(device)
+        precision = choose_precision(config.precision, device)
+        return dataclasses.replace(self, device=device, precision=precision, threads=config.threads)
+
+    @property
+    def is_first(self) -> bool:
+        """True for the one process that writes files and shows progress."""
+        return self.rank == 0
+
+    @property
+    def is_on_gpu(self) -> bool:
+        """Whether it computes on a GPU."""
+        return self.device.type == "cuda"
+
+    @property
+    def needs_scaler(self) -> bool:
+        """True for fp16: its small gradients vanish unless the loss is scaled up."""
+        return self.precision.name == "fp16"
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Return the context in which the forward pass runs."""
+        if self.precision.name == "fp32":
+            return nullcontext()
+        dtype = torch.bfloat16 if self.precision.name == "bf16" else torch.float16
+        return torch.autocast(self.device.type, dtype=dtype)
+
+    def start_sum(self, values: Tensor) -> Callable[[], object]:
+        """Begin to sum `values` over the processes, in place; what is returned waits for it."""
+        if self.size == 1:
+            return lambda: None
+        handle: Any = dist.all_reduce(values, async_op=True)
+        return handle.wait  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def average_buffers(self, model: nn.Module) -> None:
+        """Replace running statistics (batch norm) by their mean over the processes."""
+        if self.size == 1:
+            return
+        for buffer in model.buffers():
+            if buffer.is_floating_point():
+                dist.all_reduce(buffer)
+                buffer /= self.size
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return the value of every process, by rank (plain Python and numpy values)."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Return the element-wise sum over the processes, in double precision."""
+        if self.size == 1:
+            return list(values)
+        gathered = self.gather(list(values))
+        return [float(sum(column)) for column in zip(*gathered, strict=True)]
+
+    def close(self) -> None:
+        """Leave the group."""
+        if self.size > 1 and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def join_processes(
+    rank: int,
+    size: int,
+    *,
+    store_file: str = "",
+    device_type: str = "cpu",
+    timeout_seconds: float = 1800,
+) -> Runtime:
+    """Return this process as one of `size`, checked to be as many as asked for.
+
+    Args:
+        rank: This process's number, from 0.
+        size: Processes expected.
+        store_file: A path all of them see; empty under torchrun, whose variables are used.
+        device_type: `cuda` takes nccl, anything else gloo.
+        timeout_seconds: How long to wait for the others.
+    """
+    local_rank = int(os.environ.get("LOCAL_RANK", rank))
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    if device_type != "cuda" and local_size == size:
+        # All on one machine: gloo would otherwise look for an address of the host name.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    try:
+        dist.init_process_group(
+            "nccl" if device_type == "cuda" else "gloo",
+            init_method=f"file://{store_file}" if store_file else "env://",
+            rank=rank,
+            world_size=size,
+            timeout=timedelta(seconds=timeout_seconds),
+        )
+    except (RuntimeError, ValueError) as error:
+        raise TrainingError(
+            f"process {rank} of {size} could not join the others: {error}"
+        ) from error
+    check_processes(size, device_type)
+    return Runtime(rank, size, local_rank)
+
+
+def check_processes(expected: int, device_type: str) -> None:
+    """Raise `TrainingError` unless `expected` processes really answer."""
+    one = torch.ones(1, device=device_type if device_type == "cuda" else "cpu")
+    dist.all_reduce(one)
+    if int(one.item()) != expected or dist.get_world_size() != expected:
+        raise TrainingError(
+            f"asked for {expected} processes, but {int(one.item())} answered "
+            f"(the launcher says {dist.get_world_size()})"
+        )
+
+
+@contextmanager
+def numeric_settings(config: TrainConfig) -> Iterator[None]:
+    """Set threads, cuDNN and determinism for the block, and put them back after it.
+
+    Freed memory is kept for what comes next; `freed_memory_returned` around all of it ends that.
+    """
+    before = (
+        torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.cudnn.benchmark,
+    )
+    keep_freed_memory()
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    if config.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = config.cudnn_benchmark and not config.deterministic
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        torch.use_deterministic_algorithms(before[1])
+        torch.backends.cudnn.benchmark = before[2]

@@ -1,0 +1,299 @@
+"""Clips of pixels: `load_videos` gives those of each split; nothing is decoded to know them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from posemill.decoders.choice import USUAL
+from posemill.decoders.sampling import Sampling
+from posemill.errors import DecodeError, TrainingError
+from posemill.records import FloatArray, IntArray
+from posemill.training.config.data_settings import DataSettings
+from posemill.training.data.annotations import read_annotations
+from posemill.training.data.batches import Batch, Draw, pad_targets
+from posemill.training.data.clips import ClipKey, Clips, Picture, Target
+from posemill.training.data.grids import LONG_CYCLE, SHORT_CYCLE, TIME_ONLY, Grid, Shape
+from posemill.training.data.keypoint_clips import check_lengths
+from posemill.training.data.labels import (
+    NO_GROUPS,
+    Groups,
+    LabelledClip,
+    divide_into_splits,
+    label_clips,
+    targets_of,
+)
+from posemill.training.video.index import ClipPlace, Index, read_index
+from posemill.training.video.reading import ClipReader, FrameSize
+from posemill.training.video.video_clips import Item, VideoClips
+
+_FIRST_FRAME = Sampling("stride", 1 << 30)
+_THUMBNAIL_SIDE = 16
+_THUMBNAIL = FrameSize((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), "stretch")
+
+
+@dataclass(frozen=True, eq=False)
+class PixelClips(Clips):
+    """The clips of one split; see `Clips`. Batches can be had once they are opened.
+
+    Args:
+        places: Where each clip is, with its label.
+        sampling: Which frames are taken.
+        targets: Class per clip, or gloss indices `(L,)` per clip.
+        keys: Split and id per clip.
+        class_names: Name of each class; for ctc glosses after `<blank>` and `<unk>`.
+        task: `classify` or `ctc`.
+        is_share: Whether these clips were set aside out of the training clips.
+        num_too_short: Clips with fewer output steps than their glosses need (ctc).
+        groups: Whose each clip is.
+        readers: What reads them, one for each shape of a batch; empty until they are opened.
+        rows: `(N,)`: which clips of the readers these are.
+        batch_factors: See `Clips`.
+        least_size: The smallest side the network takes; Multigrid does not go below.
+    """
+
+    places: tuple[ClipPlace, ...]
+    sampling: Sampling
+    targets: tuple[Target, ...]
+    keys: tuple[ClipKey, ...]
+    class_names: tuple[str, ...]
+    task: str = "classify"
+    is_share: bool = False
+    num_too_short: int = 0
+    groups: Groups = NO_GROUPS
+    readers: tuple[VideoClips, ...] = ()
+    rows: IntArray | None = None
+    batch_factors: tuple[int, ...] = (1,)
+    least_size: int = 1
+
+    gives_frames = True
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @cached_property
+    def lengths(self) -> IntArray:  # type: ignore[override]
+        """`(N,)`: frames that are taken of each clip; all 1 where only opening them would tell."""
+        count = self.sampling.num_frames
+        known = [place.num_frames for place in self.places]
+        if count is None and self.sampling.kind != "fps" and all(known):
+            return np.asarray([len(self.sampling.indices(each)) for each in known if each])
+        return np.full(len(self), count or 1, np.int64)
+
+    @property
+    def shape(self) -> Mapping[str, Any]:
+        """Frames of a clip; 0 where clips differ."""
+        return {"num_frames": self.sampling.num_frames or 0}
+
+    @property
+    def video(self) -> VideoClips | None:
+        """What reads the clips whole."""
+        return self.readers[0] if self.readers else None
+
+    @property
+    def num_short(self) -> int:
+        """Clips known to have fewer frames than are taken of them, which are then repeated."""
+        count = self.sampling.num_frames or 0
+        known = [place.num_frames for place in self.places if place.num_frames is not None]
+        return sum(num_frames < count for num_frames in known)
+
+    def select(self, indices: Sequence[int] | IntArray) -> PixelClips:
+        """Return these clips only."""
+        chosen = np.asarray(indices, np.int64)
+        return dataclasses.replace(
+            self,
+            places=tuple(self.places[i] for i in chosen),
+            targets=tuple(self.targets[i] for i in chosen),
+            keys=tuple(self.keys[i] for i in chosen),
+            groups=self.groups.select(chosen),
+            rows=chosen if self.rows is None else self.rows[chosen],
+        )
+
+    def opened(self, reader: VideoClips, *, least_size: int = 1) -> PixelClips:
+        """Return the clips with what reads them, which has these and no others."""
+        return dataclasses.replace(self, readers=(reader,), rows=None, least_size=least_size)
+
+    def _row(self, index: int) -> int:
+        return index if self.rows is None else int(self.rows[index])
+
+    @cached_property
+    def _target_of_label(self) -> dict[str, Target]:
+        return dict(zip((place.label for place in self.places), self.targets, strict=True))
+
+    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
+        """Return the batch of these draws.
+
+        Clips that could not be read are left out where the rule is to drop them; a batch of nothing
+        else has another one in it, which does not count.
+        """
+        reader = self.readers[draws[0].turn]
+        found = [(draw, reader.at_epoch(self._row(draw.clip), draw.epoch)) for draw in draws]
+        kept: list[tuple[Draw, Item]] = [(draw, item) for draw, item in found if item is not None]
+        if not kept:
+            draw = draws[0]._replace(weight=0.0)
+            kept = [(draw, reader.replacement(self._row(draw.clip), draw.epoch))]
+        items = [item for _, item in kept]
+        targets = [self._target_of_label[reader.classes[item["target"]]] for item in items]
+        return make_batch(reader, items, targets, [draw for draw, _ in kept])
+
+    def picture(self, index: int) -> Picture | None:
+        """Return a clip as the model is shown it; another of its label if it cannot be read."""
+        reader = self.readers[0]
+        item = reader.at_epoch(self._row(index), 0) or reader.replacement(self._row(index))
+        return Picture(reader.clips[item["index"]].clip_id, frames=item["frames"].numpy())
+
+    def features(self, indices: IntArray) -> FloatArray:
+        """Return the first frame of each clip, small and grey; NaN for one that cannot be read."""
+        places = [self.places[int(index)] for index in indices]
+        reader = ClipReader(_THUMBNAIL, decoder=USUAL, max_open=1)
+        found = np.full((len(places), _THUMBNAIL_SIDE**2), np.nan, np.float32)
+        for row, place in enumerate(places):
+            with suppress(DecodeError):  # the training says what cannot be read
+                frames, _ = reader.read(place, _FIRST_FRAME, None)
+                found[row] = frames[0].mean(-1).ravel()
+        reader.close()
+        return found
+
+    @property
+    def grid(self) -> Grid | None:
+        """How clips become shorter and smaller; None for glosses, which need their frames."""
+        return grid_of(self.readers[0], self.least_size) if self.task == "classify" else None
+
+    def in_shapes(self, shapes: tuple[Shape, ...]) -> PixelClips:
+        """Return the clips in other shapes."""
+        frames = shapes[0].num_frames
+        readers = tuple(self.readers[0].reshaped(frames, shape.size) for shape in shapes)
+        return dataclasses.replace(
+            self,
+            sampling=readers[0].sampling,
+            readers=readers,
+            batch_factors=tuple(shape.batch for shape in shapes),
+        )
+
+
+def make_batch(
+    reader: VideoClips, items: Sequence[Item], targets: Sequence[Target], draws: Sequence[Draw]
+) -> Batch:
+    """Return the batch of some items of a data set; `draws` says which they are."""
+    collated = reader.collate_fn(items)
+    view = collated["view"] if reader.augment is not None else torch.empty(len(items), 0)
+    inputs = collated["frames"], collated["length"], view
+    return Batch(inputs, lengths=collated["length"], **pad_targets(targets, draws))
+
+
+def grid_of(reader: VideoClips, least_size: int = 1) -> Grid | None:
+    """Return how clips become shorter and smaller; None where their shape is not one and square."""
+    frames, size_wh = reader.sampling.num_frames, reader.size.size_wh
+    if frames is None or frames < 2 or size_wh is None or size_wh[0] != size_wh[1]:
+        return None
+    size, (_, share) = size_wh[0], LONG_CYCLE[0]
+    return Grid(
+        frames,
+        size,
+        LONG_CYCLE if round(size * share) >= least_size else TIME_ONLY,
+        has_short_cycle=round(size * min(SHORT_CYCLE)) >= least_size,
+    )
+
+
+class _Table:
+    """The clips of an index, as labels are given to them."""
+
+    def __init__(self, index: Index, path: Path) -> None:
+        self.path, self._clips = path, index.clips
+        self.clip_ids = tuple(clip.clip_id for clip in index.clips)
+        self.labels = tuple(clip.label for clip in index.clips)
+        self.splits = tuple(clip.split for clip in index.clips)
+
+    def column(self, name: str) -> tuple[str, ...]:
+        """Return what a further column of the list says of each clip; '' where there is none."""
+        return tuple(clip.extra.get(name, "").strip() for clip in self._clips)
+
+
+def read_labelled(options: DataSettings) -> tuple[Index, list[LabelledClip]]:
+    """Return the clips that are there, and each with its label, split and group."""
+    index = read_index(options.path)
+    column = options.group_column
+    annotations = (
+        read_annotations(Path(options.labels), group_column=column) if options.labels else None
+    )
+    table = _Table(index, Path(options.path))
+    rows = label_clips(
+        ["all"], [table], annotations, group_column=column, missing_labels=options.missing_labels
+    )
+    return index, rows
+
+
+def load_videos(
+    options: DataSettings,
+    sampling: Sampling,
+    *,
+    class_names: Sequence[str] | None = None,
+    splits: Sequence[str] | None = None,
+    time_stride: int = 1,
+) -> tuple[dict[str, PixelClips], Index]:
+    """Return the sets by split, and the index they are of.
+
+    Args:
+        options: Where the clips are and how they are divided.
+        sampling: Which frames of a clip are taken.
+        class_names: Those of a trained model; from the train split where None.
+        splits: Only these; all where None.
+        time_stride: Frames per output step of the model (ctc), to find clips too short.
+    """
+    index, rows = read_labelled(options)
+    if options.task == "classify" and class_names is None:
+        _check_missing(index, {row.label for row in rows}, options.path)
+        _check_two_labels(index, rows, options.path)
+    division = divide_into_splits(rows, options, class_names=class_names, splits=splits)
+    sets = {}
+    for split, members in division.members.items():
+        made = PixelClips(
+            tuple(dataclasses.replace(index.clips[row.index], label=row.label) for row in members),
+            sampling,
+            targets_of(members, division.class_names, options.task),
+            tuple((split, row.clip_id) for row in members),
+            division.class_names,
+            options.task,
+            is_share=division.is_share and split == "dev",
+            groups=Groups.of(members),
+        )
+        is_known = sampling.num_frames is not None or made.lengths.max() > 1
+        if options.task == "ctc" and is_known:
+            made = check_lengths(made, split, options, time_stride)
+        sets[split] = made
+    return sets, index
+
+
+def _check_two_labels(index: Index, rows: Sequence[LabelledClip], data: str) -> None:
+    """Refuse a list that has one clip under two labels: no model can learn both."""
+    known: dict[Any, str] = {}
+    for row in rows:
+        clip = index.clips[row.index]
+        place = (clip.path, clip.offset, clip.start_seconds, clip.end_seconds)
+        if known.setdefault(place, row.label) != row.label:
+            raise TrainingError(
+                f"{clip.path} stands under two labels in {data}, {known[place]!r} and "
+                f"{row.label!r}: no model can learn both; take one of the rows out"
+            )
+
+
+def _check_missing(index: Index, labels: set[str], data: str) -> None:
+    """Refuse a list with a label of which no clip is there."""
+    lost: Mapping[str, list[str]] = {}
+    for clip in index.missing:
+        if clip.label and clip.label not in labels:
+            lost = {**lost, clip.label: [*lost.get(clip.label, []), clip.path]}
+    for label, paths in lost.items():
+        raise TrainingError(
+            f"label {label!r} of {data} has no clip: none of its {len(paths)} files is there, the "
+            f"first should be {os.fspath(paths[0])}"
+        )

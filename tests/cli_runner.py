@@ -1,0 +1,89 @@
+"""Runs a command line in this process, with what it prints and its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class _Stream(io.TextIOWrapper):
+    """A stream whose text is also written to a second one, in the order of both."""
+
+    def __init__(self, both: io.StringIO, *, is_terminal: bool) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+        self._both, self._is_terminal = both, is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+    def write(self, text: str) -> int:
+        self._both.write(text)
+        return super().write(text)
+
+    def text(self) -> str:
+        self.flush()
+        content: bytes = self.buffer.getvalue()  # type: ignore[attr-defined]
+        return content.decode()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a line printed, and how it ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    output: str
+    exception: BaseException | None = None
+
+
+class CliRunner:
+    """Calls `run_line` as a shell would."""
+
+    def invoke(
+        self,
+        run: Callable[[list[str]], int],
+        args: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        catch_exceptions: bool = True,
+        color: bool = False,
+    ) -> Result:
+        """Run a line; an exception is kept, and its code is 1."""
+        both = io.StringIO()
+        out, err = (_Stream(both, is_terminal=color) for _ in range(2))
+        exception: BaseException | None = None
+        with (
+            _environment(env or {}),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            try:
+                code: Any = run(list(args))
+            except SystemExit as error:
+                code = error.code
+            except KeyboardInterrupt as error:
+                code, exception = 130, error
+            except Exception as error:
+                if not catch_exceptions:
+                    raise
+                code, exception = 1, error
+        return Result(int(code or 0), out.text(), err.text(), both.getvalue(), exception)
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

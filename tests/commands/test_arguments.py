@@ -1,0 +1,90 @@
+"""What the functions take: names and sizes in each of their forms."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import posemill
+from posemill.commands.arguments import Reading, parse_size
+from posemill.errors import ConfigError
+
+
+def test_a_single_name_is_not_its_letters():
+    assert Reading().splits is None
+    assert Reading(splits="train").splits == ("train",)
+    assert Reading(splits=("train", "dev")).splits == ("train", "dev")
+    assert Reading(splits=(name for name in ("a", "b"))).splits == ("a", "b")
+    assert Reading(splits=[]).splits == ()
+
+
+@pytest.mark.parametrize("size", ["1280x720", "1280X720", (1280, 720), ("1280", "720")])
+def test_a_size_is_width_and_height(size):
+    assert parse_size(size) == (1280, 720)
+
+
+def test_no_size_is_none_and_one_pixel_is_a_size():
+    assert parse_size(None) is None
+    assert parse_size("1x1") == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "size", ["1280", "1280x", "x720", "0x720", "1280x0", "1x2x3", "-1x2", "1.5x2", "", "²x2",
+             (1280,), (1, 2, 3), (0, 2), (-1, 2), (1.5, 2)],
+)  # fmt: skip
+def test_what_is_no_size_says_what_one_looks_like(size):
+    with pytest.raises(ConfigError) as caught:
+        parse_size(size)
+    assert str(caught.value) == f"size: expected WIDTHxHEIGHT such as 1280x720, got {size!r}"
+
+
+# What happens unless something else is said; all that is not here is None.
+DEFAULTS = {
+    "extract": {},
+    "frames": {},
+    "bench_decode": {"seconds": 1.0},
+    "status": {},
+    "prepare": {
+        "out": "model_input_data",
+        "normalize": "none",
+        "interpolate": 0,
+        "smooth": "none",
+        "person": "main",
+        "overwrite": False,
+    },
+    "export": {
+        "out": "",
+        "normalize": "none",
+        "interpolate": 0,
+        "smooth": "none",
+        "person": "main",
+        "replace": {},
+        "overwrite": False,
+    },
+    "import_run": {"overwrite": False, "dry_run": False},
+    "merge": {"overwrite": False, "dry_run": False},
+    "view": {"detailed": False, "rows": 5},
+    "visualize": {
+        "out": "pictures",
+        "num_samples": 10,
+        "seed": 0,
+        "person": "all",
+        "style": "keypoints",
+        "all": False,
+        "overwrite": False,
+    },
+    "report": {"out": "report.html", "overwrite": False},
+    "compare": {"overwrite": False},
+    "predict": {"device": "auto", "engine_device": "cpu", "threads": 1, "overwrite": False},
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_what_is_not_said_is_what_the_documentation_says(name):
+    parameters = inspect.signature(getattr(posemill, name)).parameters
+    given = {key: each.default for key, each in parameters.items()}
+    usual = {
+        key: value for key, value in given.items() if value not in (inspect.Parameter.empty, None)
+    }
+    assert usual == DEFAULTS[name]

@@ -1,0 +1,161 @@
+"""`posemill.prepare`, `export`, `import_run` and `merge`, with plain words, on tiny data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import posemill
+from posemill.commands import data
+from posemill.commands.arguments import ExportShape
+from posemill.commands.data import _open_shaped, count
+from posemill.errors import ConfigError
+from posemill.formats.shared.contract import Recipe
+
+
+def test_prepare_writes_the_input_of_a_model(run: Path, tmp_path: Path) -> None:
+    made = posemill.prepare(str(run), str(tmp_path / "data"), normalize="shoulders")
+    assert [each.split for each in made] == ["train", "dev"]
+    assert repr(made[0]).startswith("Prepared('train', 2 clips, 10 frames, ")
+    with np.load(tmp_path / "data" / "train_keypoints.npz") as arrays:
+        assert arrays["keypoints"].shape[1:] == (143, 3)
+    # A single split is one name, not its letters; a run stands for its folder.
+    (made,) = posemill.prepare(
+        posemill.open_run(run), tmp_path / "data", splits="dev", skeleton=543
+    )
+    assert made.stats["num_frames"] == 5
+    with np.load(made.path) as arrays:
+        assert arrays["keypoints"].shape[1:] == (543, 3)
+
+
+def test_export_and_import_go_round(run: Path, tmp_path: Path) -> None:
+    written = posemill.export(run, to="pkl", out=tmp_path / "points.pkl", splits=["train"])
+    assert (written.num_clips, written.num_frames) == (2, 10)
+    assert any("scores" in loss for loss in written.losses)
+    came = posemill.import_run(str(tmp_path / "points.pkl"), str(tmp_path / "back"), size="64x48")
+    assert came.run.skeleton_name == "holistic-143"
+    np.testing.assert_allclose(
+        came.run["a"].points, posemill.open_run(run)["a"].as_skeleton("holistic-143").points
+    )
+    counted = posemill.import_run(tmp_path / "points.pkl", tmp_path / "no", dry_run=True)
+    assert counted.num_frames == 10
+    assert not (tmp_path / "no").exists()
+
+
+def test_merge_joins_runs(run: Path, tree: Path, tmp_path: Path) -> None:
+    other = posemill.extract(
+        tree, tmp_path / "dev", splits=["dev"], engine="fake", executor="serial", mode="video"
+    )
+    merged = posemill.merge([run, other], out=tmp_path / "all")
+    assert (merged.num_clips, merged.equal_duplicates) == (3, 1)
+    assert posemill.open_run(merged).num_frames == 15
+    alone = posemill.merge(str(run), tmp_path / "other")  # one path, not its letters
+    assert posemill.open_run(alone).num_frames == 15
+
+
+def test_a_run_that_is_not_finished_is_used_with_a_warning(run: Path, tmp_path: Path) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    with closing(sqlite3.connect(run / "ledger.sqlite")) as ledger, ledger:
+        ledger.execute("DELETE FROM meta WHERE key = 'finished_at'")
+    with pytest.warns(UserWarning, match="is not finished; what it holds so far is used") as seen:
+        posemill.export(run, "txt", tmp_path / "points.txt")
+    assert seen[0].filename == __file__  # where the user called, not where we warn
+    assert str(seen[0].message) == (
+        f"{run} is not finished; what it holds so far is used (posemill status {run})"
+    )
+
+
+def test_the_warning_about_an_unfinished_run_names_what_is_cut_and_what_is_missing(
+    run: Path, tmp_path: Path
+) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    clips = posemill.open_run(run).clip_ids("train")
+    with closing(sqlite3.connect(run / "ledger.sqlite")) as ledger, ledger:
+        ledger.execute("DELETE FROM meta WHERE key = 'finished_at'")
+        number = "(SELECT clip_no FROM clips WHERE split = 'train' AND clip_id = ?)"
+        ledger.execute(f"DELETE FROM pieces WHERE clip_no = {number}", clips[:1])
+        ledger.execute(f"UPDATE clips SET num_frames = 9 WHERE clip_no = {number}", clips[1:])
+    with pytest.warns(UserWarning, match="is not finished") as seen:
+        posemill.prepare(run, tmp_path / "data", splits="train")
+    assert str(seen[0].message) == (
+        f"{run} is not finished; what it holds so far is used; 1 clip is cut: {clips[1]} (4 of 9 "
+        f"frames); 1 clip is missing: {clips[0]} (posemill status {run})"
+    )
+    with pytest.warns(UserWarning, match=r"so far is used \(posemill"):
+        posemill.prepare(run, tmp_path / "data", splits="dev")
+
+
+def test_a_file_without_an_ending_gets_that_of_its_format(run: Path, tmp_path: Path) -> None:
+    assert posemill.export(run, "npz", tmp_path / "points").path == tmp_path / "points.npz"
+    assert posemill.export(run, "txt", tmp_path / "texts").path == tmp_path / "texts"
+    assert posemill.export(run, "npz", tmp_path / "a.data").path == tmp_path / "a.data"
+
+
+def test_counting_says_what_export_would_write_and_writes_nothing(
+    run: Path, tmp_path: Path
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    summary, skeletons = count(run, "pkl", splits="train")
+    assert (summary.num_clips, summary.num_frames, skeletons) == (2, 10, ["holistic-143"])
+    summary, skeletons = count(run, "npz", as_files=True, skeleton=543)
+    assert (summary.num_clips, summary.num_frames, skeletons) == (3, 15, ["holistic-543"])
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "recipe"),
+    [
+        ({}, Recipe()),
+        ({"skeleton": 143, "fill": "nan"}, Recipe(layout="143", fill="nan")),
+        ({"normalize": "bbox", "interpolate": 2}, Recipe(normalize="bbox", interpolate=2)),
+        ({"replace": {"a": "b"}}, Recipe(replace={"a": "b"})),
+    ],
+)
+def test_what_is_asked_for_becomes_the_recipe(
+    given: dict[str, Any], recipe: Recipe, run: Path
+) -> None:
+    source, made = _open_shaped(run, ExportShape(**given, splits="dev"))
+    assert made == recipe
+    assert [clip.clip_id for clip in source.clips()] == ["c"]
+
+
+def test_what_happens_is_shown_with_its_name(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Any] = []
+
+    def note(items: Any, description: str, total: int | None, *_: Any, progress: Any) -> Any:
+        shown.append((description, progress))
+        return items
+
+    monkeypatch.setattr(data, "track", note)
+    posemill.prepare(run, tmp_path / "data", progress=False)
+    posemill.export(run, out=tmp_path / "a.npz", progress=True)
+    posemill.import_run(tmp_path / "a.npz", tmp_path / "b")
+    posemill.merge([run], tmp_path / "c")
+    assert set(shown) == {
+        ("preparing", False), ("exporting", True), ("importing", None), ("merging", None),
+    }  # fmt: skip
+
+
+def test_a_file_of_something_else_is_not_replaced(run: Path, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("video_id,label\na,hello\n")
+    wanted = r"labels\.csv is there already, .*overwrite=True"
+    with pytest.raises(ConfigError, match=wanted):
+        posemill.export(run, out=labels)
+    with pytest.raises(ConfigError, match=wanted):
+        posemill.extract(tmp_path / "nowhere", out=labels)  # before anything is looked for
+    assert labels.read_text() == "video_id,label\na,hello\n"
+    assert not (tmp_path / "labels.run").exists()
+    labels.unlink()
+    for _ in range(2):  # what was exported before is renewed
+        posemill.export(run, out=labels)
+        assert labels.read_text().startswith("clip,split,frame,point,x,y,z,score")

@@ -1,0 +1,355 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runner import CliRunner
+
+from posemill.commands.data import say_losses
+from posemill.commands.line import main, run_line
+from posemill.errors import ConfigError, PosemillError, RunError
+from posemill.formats import FORMATS
+from posemill.messages import Flags, render
+from posemill.records import PoseClip
+from posemill.runs.manifest import Manifest
+from posemill.runs.queries import Failure
+from posemill.runs.reader import open_run
+from posemill.runs.writer import RunWriter
+
+
+def make_clip(seed: int, split: str = "train") -> PoseClip:
+    points = np.random.default_rng(seed).uniform(0.1, 0.9, (4, 543, 3)).astype(np.float32)
+    points[1, 501:522] = np.nan
+    scores = (~np.isnan(points[..., 0])).astype(np.float32)
+    sizes = np.full((4, 2), (64, 48), np.int32)
+    return PoseClip(points, scores, sizes, clip_id=f"clip_{seed}", split=split)
+
+
+def call(*args: object):
+    return CliRunner().invoke(run_line, [str(arg) for arg in args])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add(make_clip(1))
+        writer.add(make_clip(2, "dev"))
+    return tmp_path / "run"
+
+
+def test_prepare_writes_arrays_and_says_what(run: Path, tmp_path: Path) -> None:
+    result = call("prepare", run, "--out", tmp_path / "model", "--interpolate", 2,
+                  "--normalize", "shoulders", "--fill", "nan")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "train_keypoints.npz" in result.stdout
+    assert np.load(tmp_path / "model" / "train_keypoints.npz")["mask"].all()
+    result = call("prepare", run, "--out", tmp_path / "model", "--json", "--splits", "dev")
+    (made,) = json.loads(result.stdout)
+    assert (made["split"], made["num_frames"]) == ("dev", 4)
+    assert made["options"]["fill"] == "zero"
+
+
+def test_export_and_import_go_there_and_back(run: Path, tmp_path: Path) -> None:
+    result = call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
+    assert result.exit_code == 0, result.output
+    assert "a.pkl: 2 clips, 8 frames (pkl)" in result.stdout
+    assert "not kept: scores" in result.stderr
+    result = call("import", tmp_path / "a.pkl", "--out", tmp_path / "back", "--size", "64x48")
+    assert result.exit_code == 0, result.output
+    assert "train: 1 clip\ndev: 1 clip\n" in result.stdout
+    assert open_run(tmp_path / "back").clip("clip_1").sizes_wh[0].tolist() == [64, 48]
+
+
+def test_merge_joins_runs_and_files(run: Path, tmp_path: Path) -> None:
+    call("export", run, "--to", "npz", "--skeleton", "543", "--out", tmp_path / "a.npz")
+    result = call("merge", run, tmp_path / "a.npz", "--out", tmp_path / "all", "--json")
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert (said["num_clips"], said["equal_duplicates"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("prepare",), ("export", "--to", "coco"), ("merge",), ("import", "--from", "npz")],
+    ids=lambda args: args[0],
+)
+def test_a_dry_run_counts_and_writes_nothing(run: Path, tmp_path: Path, args) -> None:
+    source = run
+    if args[0] == "import":
+        source = tmp_path / "a.npz"
+        call("export", run, "--to", "npz", "--out", source)
+    result = call(args[0], source, "--out", tmp_path / "new", *args[1:], "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "2 clips, 8 frames" in result.stdout
+    assert "--dry-run" in result.stdout
+    assert not (tmp_path / "new").exists()
+    said = call(args[0], source, "--out", tmp_path / "new", *args[1:], "--dry-run", "--json")
+    assert json.loads(said.stdout)["dry_run"] is True
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("export", "{run}", "--to", "npx", "--out", "x"), "unknown format 'npx'; known: npz, pkl"),
+        (
+            ("export", "{run}", "--to", "txt", "--out", "x", "--skeleton", "143"),
+            "txt holds openpose",
+        ),
+        (("prepare", "{run}", "--normalize", "hips"), "unknown normalize 'hips'"),
+        (("import", "{run}/manifest.json", "--out", "x"), "none of the formats known"),
+        (("prepare", "nowhere"), "nowhere: no such file or folder"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(run, capsys, monkeypatch, tmp_path, args, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main([arg.format(run=run) for arg in args])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_size_that_is_none_is_a_usage_error(run: Path, tmp_path: Path) -> None:
+    result = call("import", run, "--out", tmp_path / "x", "--size", "64by48")
+    assert isinstance(result.exception, ConfigError)
+    assert "expected WIDTHxHEIGHT such as 1280x720, got '64by48'" in str(result.exception)
+
+
+def test_an_unfinished_run_is_used_but_not_in_silence(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path / "run", Manifest("holistic-543"), rows_per_shard=1)
+    writer.add(make_clip(1))
+    result = call("export", tmp_path / "run", "--to", "npz", "--out", tmp_path / "a.npz")
+    assert result.exit_code == 0, result.output
+    assert "run is not finished; what it holds so far is used" in result.stderr
+    writer.finish()
+
+
+def test_the_help_of_export_names_every_format() -> None:
+    text = " ".join(call("export", "--help").output.replace("│", " ").split())
+    for name in FORMATS:
+        assert name in text
+
+
+@pytest.mark.parametrize("command", ["prepare", "export", "merge", "import", "view"])
+def test_options_that_errors_name_are_taken_by_every_command(tmp_path, command: str) -> None:
+    frame = {"version": 1.3, "people": [{"pose_keypoints_2d": [32.0, 24.0, 0.5] * 25}]}
+    (tmp_path / "frames.txt").write_text(json.dumps([frame] * 3))
+    args = [] if command == "view" else ["--out", tmp_path / "out"]
+    args += ["--to", "npz"] if command == "export" else []
+    bare = CliRunner().invoke(run_line, [command, str(tmp_path / "frames.txt"), *map(str, args)])
+    assert "name it by --from" in render(bare.exception, flags=Flags())
+    args += ["--from", "openpose-file"]
+    result = call(command, tmp_path / "frames.txt", *args)
+    assert "give one by --size WIDTHxHEIGHT" in render(result.exception, flags=Flags())
+    result = call(command, tmp_path / "frames.txt", *args, "--size", "64x48", "--json")
+    assert result.exit_code == 0, result.output
+    assert '"num_frames": 3' in result.stdout
+
+
+def test_merge_takes_runs_beside_files_of_the_named_format(run: Path, tmp_path: Path) -> None:
+    call("export", run, "--to", "npz", "--skeleton", "543", "--out", tmp_path / "a.npz")
+    (tmp_path / "a.npz").rename(tmp_path / "a")
+    result = call("merge", run, tmp_path / "a", "--from", "npz", "--out", tmp_path / "all")
+    assert result.exit_code == 0, result.output
+    assert "2 came twice, equal" in result.stdout
+
+
+def test_a_pkl_is_normalised_by_the_size_that_is_given(run: Path, tmp_path: Path) -> None:
+    call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
+    options = ("--normalize", "shoulders", "--out")
+    result = call("prepare", tmp_path / "a.pkl", *options, tmp_path / "a")
+    assert "needs the size of the pictures" in str(result.exception)
+    result = call("prepare", tmp_path / "a.pkl", *options, tmp_path / "a", "--size", "64x48")
+    assert result.exit_code == 0, result.output
+    call("prepare", run, *options, tmp_path / "b")
+    one, other = (np.load(tmp_path / name / "train_keypoints.npz")["keypoints"] for name in "ab")
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_points_that_a_layout_leaves_out_are_said_when_it_is_written(run, tmp_path) -> None:
+    said = "400 of 468 points of face (holistic-543 as holistic-143)"
+    whole = call("export", run, "--to", "npz", "--skeleton", "543", "--out", tmp_path / "b.npz")
+    assert "not kept" not in whole.stderr
+    for args in (("export", run, "--to", "npz", "--out", tmp_path / "a.npz"),
+                 ("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl"),
+                 ("export", run, "--to", "npz", "--out", tmp_path / "a.npz", "--dry-run"),
+                 ("prepare", run, "--out", tmp_path / "model"),
+                 ("merge", run, "--skeleton", "143", "--dry-run", "--out", tmp_path / "new"),
+                 ("import", tmp_path / "b.npz", "--skeleton", "143", "--dry-run", "--out",
+                  tmp_path / "new")):  # fmt: skip
+        assert said in call(*args).stderr.partition("not kept: ")[2]
+        assert said in call(*args, "--json").stdout
+    result = call("merge", run, "--skeleton", "143", "--out", tmp_path / "new")
+    assert result.stderr == f"not kept: {said}\n"
+    assert call("merge", run, "--out", tmp_path / "same").stderr == ""
+
+
+def test_a_dry_run_of_prepare_looks_at_the_names_of_splits(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add(make_clip(1, "a/b"))
+    result = call("prepare", tmp_path / "run", "--dry-run", "--out", tmp_path / "out")
+    assert "name of split 'a/b' cannot be part of a file's name" in str(result.exception)
+
+
+def test_normalised_keypoints_are_not_said_to_miss_their_pictures(run: Path, tmp_path) -> None:
+    call("prepare", run, "--normalize", "shoulders", "--out", tmp_path / "model")
+    result = call("visualize", tmp_path / "model", "--num-samples", 2, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "4 frames of normalised keypoints drawn on a blank canvas" in result.stderr
+    assert "--originals" not in result.stderr
+
+
+def test_the_recipe_that_is_printed_is_all_that_was_done(run: Path, tmp_path: Path) -> None:
+    call("prepare", run, "--normalize", "bbox", "--out", tmp_path / "model")
+    for more in ((), ("--dry-run",)):
+        result = call("export", tmp_path / "model", "--to", "hdf5", "--interpolate", 2, "--json",
+                      "--out", tmp_path / "a.h5", *more)  # fmt: skip
+        assert json.loads(result.stdout)["recipe"] == {
+            "layout": None, "normalize": "bbox", "interpolate": 2, "smooth": "none", "fill": "zero"
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "args", [("prepare",), ("export", "--to", "npz"), ("import",)], ids=lambda args: args[0]
+)
+def test_what_fails_leaves_no_folders_behind(run: Path, tmp_path: Path, args) -> None:
+    call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
+    before = sorted(tmp_path.iterdir())
+    wrong = ("--skeleton", "543", "--out", tmp_path / "x" / "y")
+    result = call(args[0], tmp_path / "a.pkl", *args[1:], *wrong)
+    assert "choose another --skeleton" in str(result.exception)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            ("export", "--to", "npz", "--out", "there"),
+            r"there is a folder; expected the name of a "
+            r"file, as there.keypoints\.npz",
+        ),
+        (("export", "--to", "pkl", "--out", ""), r"\. is a folder; .* as keypoints\.pkl"),
+        (("export", "--to", "txt", "--out", "."), r"expected the name of a folder, as keypoints"),
+        (("merge", "--out", "."), r"expected the name of a folder, as keypoints"),
+        (("prepare", "--out", "file"), "cannot be written: file is a file, expected a folder"),
+        (("prepare", "--out", "file/x"), "cannot be written: file is a file, expected a folder"),
+    ],
+)
+def test_an_out_that_is_in_the_way_is_said(run, tmp_path, monkeypatch, args, message) -> None:
+    (tmp_path / "work" / "there").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    Path("file").touch()
+    result = call(args[0], run, *args[1:])
+    assert isinstance(result.exception, PosemillError)
+    assert re.search(message, str(result.exception))
+    assert sorted(path.name for path in Path().iterdir()) == ["file", "there"]
+
+
+def test_a_new_run_in_the_empty_folder_we_are_in_is_refused(run, tmp_path, monkeypatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    for args in (("merge", run), ("import", run), ("export", run, "--to", "pose")):
+        result = call(*args, "--out", ".")
+        assert "expected the name of a folder" in str(result.exception)
+
+
+def test_a_split_that_a_file_does_not_have_is_named_with_those_it_has(run, tmp_path) -> None:
+    call("export", run, "--to", "pkl", "--out", tmp_path / "a.pkl")
+    for args in (("prepare",), ("export", "--to", "npz"), ("import",)):
+        result = call(args[0], tmp_path / "a.pkl", *args[1:], "--splits", "tarin", "--out",
+                      tmp_path / "x")  # fmt: skip
+        assert re.search("has no split 'tarin'; it has train, dev", str(result.exception))
+
+
+def test_a_run_in_which_everything_failed_says_where_the_reasons_are(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add_failure(Failure("a", "train", None, 2, "a.png", "not an image", "?"))
+    for args in (("prepare",), ("export", "--to", "npz")):
+        result = call(args[0], tmp_path / "run", *args[1:], "--out", tmp_path / "x")
+        assert re.search("holds no clips; .* why: posemill view .*run", str(result.exception))
+
+
+@pytest.mark.parametrize("command", ["merge", "import"])
+def test_a_dry_run_refuses_the_folder_that_the_run_itself_would(run, command: str) -> None:
+    for more in ((), ("--dry-run",)):
+        result = call(command, run, "--out", run, *more)
+        assert "holds a run already; choose another folder" in str(result.exception)
+
+
+def test_export_takes_the_format_from_the_ending(run: Path, tmp_path: Path) -> None:
+    result = call("export", run, "--out", tmp_path / "a.csv")
+    assert "a.csv: 2 clips, 8 frames (csv)" in result.stdout, result.output
+    assert "nothing was written" in call("export", run, "--out", "a.npz", "--dry-run").stdout
+    result = call("export", run, "--out", tmp_path / "a")
+    assert "give the format by --to, one of npz, pkl" in render(result.exception, flags=Flags())
+
+
+def test_export_mirrors_folders_under_other_names(run: Path, tmp_path: Path) -> None:
+    result = call("export", run, "--to", "txt", "--out", tmp_path / "o", "--replace", "clip_1=one")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "o" / "train" / "one" / "000000.txt").is_file()
+    for words, said in (
+        (["--to", "txt", "--replace", "frames"], "--replace: expected OLD=NEW, as frames=annotat"),
+        (["--to", "npz", "--replace", "a=b"], "npz has no folders of its source"),
+    ):
+        result = call("export", run, "--out", tmp_path / "x", *words)
+        assert said in str(result.exception)
+
+
+def test_merge_and_prepare_understand_the_words_of_the_requirement(
+    run: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "b.npz"
+    assert call("export", run, "--out", other, "--skeleton", "543").exit_code == 0
+    out = tmp_path / "all.pkl"
+    result = call("merge", "--input_files", run, other, "--output_path", out)
+    assert result.exit_code == 0, result.output
+    assert f"{out} written; the run is {tmp_path / 'all.run'}" in result.stderr
+    assert len(list(open_run(tmp_path / "all.run").clips())) == 2
+    assert out.is_file()
+    both = call("prepare", out, "--keypoints-file", out, "--out", tmp_path / "both")
+    assert isinstance(both.exception, ConfigError)
+    assert not (tmp_path / "both").exists()
+    result = call("prepare", "--keypoints_file", out, "--output_dir", tmp_path / "D")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "D" / "train_keypoints.npz").is_file()
+    for words in (["prepare"], ["merge", "--out", tmp_path / "x"]):
+        missing = call(*words)
+        assert missing.exit_code == 2
+        assert "RUN_OR_FILE" in missing.stderr
+
+
+def test_losses_are_said_in_chinese_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    losses = (
+        "z",
+        "x and y beyond a thousandth of a pixel; scores beyond a millionth",
+        "16 of 33 points of pose; 21 of 21 points of left hand (holistic-543 as coco-17)",
+    )
+    say_losses(losses)
+    assert capsys.readouterr().err == f"not kept: {'; '.join(losses)}\n"
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    say_losses(losses)
+    assert capsys.readouterr().err == (
+        "未保留：z；x、y 的千分之一像素以下部分；置信度的百万分之一以下部分；"
+        "pose的 33 个点中的 16 个；左手（holistic-543 转为 coco-17）的 21 个点中的 21 个\n"
+    )
+
+
+def test_merging_into_the_same_file_again_names_what_was_typed(tmp_path: Path) -> None:
+    points = np.full((2, 543, 3), 0.5, np.float32)
+    clip = PoseClip(points, np.ones((2, 543), np.float32), np.full((2, 2), 64, np.int32),
+                    clip_id="a", split="train")  # fmt: skip
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add(clip)
+    arguments = ["merge", str(tmp_path / "run"), "--output_path", str(tmp_path / "all.pkl")]
+    assert CliRunner().invoke(run_line, arguments).exit_code == 0
+    error = CliRunner().invoke(run_line, arguments).exception
+    assert isinstance(error, RunError)
+    assert str(error).startswith(str(tmp_path / "all.pkl"))
+    assert "--overwrite" in str(error)
+    assert CliRunner().invoke(run_line, [*arguments, "--overwrite"]).exit_code == 0

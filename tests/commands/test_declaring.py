@@ -1,0 +1,180 @@
+"""Flags out of the fields of a configuration, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+from posemill.commands.declaring import Ask, Command
+from posemill.commands.help_page import command_help
+from posemill.commands.line import UsageError, parse_options, read_words
+from posemill.commands.spelling import arguments_of, flags_of
+from posemill.errors import ConfigError
+from posemill.settings import Settings, setting
+
+
+class Inner(Settings, flat_prefix="inner_"):
+    """A group."""
+
+    rate: float = setting("A rate.", default=0.5)
+    top_k: int | None = setting("How many.", default=None, auto="all of them")
+
+
+class Small(Settings, command="small"):
+    """A configuration with a field of every kind."""
+
+    source: Path = setting("Where from.", flags=("--from", "-f"))
+    label: str = setting("Any text.", default="", old=("caption_text",))
+    colour: str = setting("A colour.", default="red", choices=("red", "green"))
+    format: str = setting("A format.", default="npz", choices="posemill.formats:known_formats")
+    numbers: list[float] = setting("Numbers.", default=[1.0], metavar="N")
+    names: tuple[str, ...] | None = setting("Names.", default=None)
+    options: Mapping[str, Any] = setting("Anything.", default={})
+    is_on: bool = setting("Yes or no.", default=False)
+    size: int = setting("A size.", default=7)
+    inner: Inner
+
+    @classmethod
+    def preset_values(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a preset brings, whatever is given."""
+        return {"size": 9}
+
+
+def command(seen: list[Any], **which: Any) -> Command:
+    def show(
+        ask: Ask,
+        word: Annotated[str, setting("A word.", argument=True)],
+        *,
+        own: Annotated[int, setting("Its own.")] = 1,
+    ) -> None:
+        """Say nothing."""
+        seen.append((word, own, dict(ask.values)))
+
+    return Command("small", None, show, settings=lambda: Small, **which)
+
+
+def flags_given(*arguments: str, **which: Any) -> Any:
+    seen: list[Any] = []
+    made = command(seen, **which)
+    assert made.help == "Say nothing."
+    values, _ = read_words(made, ["w", *arguments])
+    assert made.run(values) == 0
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags"),
+    [
+        ([], {}),
+        (["--from", "a"], {"source": Path("a")}),
+        (["-f", "a", "--label", ""], {"source": Path("a"), "label": ""}),
+        (["--is-on"], {"is_on": True}),
+        (["--no-is-on"], {"is_on": False}),
+        (["--size", "0", "--inner-rate", "2"], {"size": 0, "inner_rate": 2.0}),
+        (["--numbers", "1,2.5,", "--numbers", "3"], {"numbers": [1.0, 2.5, 3.0]}),
+        (["--names", "a,b", "--names", "c"], {"names": ("a,b", "c")}),
+        (
+            ["--options", "top-k=3", "--options", "on=true", "--options", "say=a=b"],
+            {"options": {"top_k": 3, "on": True, "say": "a=b"}},
+        ),
+    ],
+)
+def test_what_is_given_arrives_by_flat_name_and_type(
+    arguments: list[str], flags: dict[str, Any]
+) -> None:
+    assert flags_given(*arguments) == ("w", 1, flags)
+
+
+def test_a_commands_own_flags_stay_its_own() -> None:
+    assert flags_given("--own", "3", "--size", "2") == ("w", 3, {"size": 2})
+
+
+def test_old_names_of_fields_are_flags_too() -> None:
+    assert flags_given("--caption-text", "a") == ("w", 1, {"label": "a"})
+    assert "--caption-text" not in command_help(command([]))
+
+
+@pytest.mark.parametrize(
+    ("which", "there", "gone"),
+    [
+        ({"skip": ["size"]}, "--colour", "--size"),
+        ({"only": ["size"]}, "--size", "--colour"),
+        ({"skip": ["size"], "only": ["size", "colour"]}, "--colour", "--size"),
+    ],
+)
+def test_fields_can_be_left_out(which: Any, there: str, gone: str) -> None:
+    flags_given(there, "2", **which)
+    with pytest.raises(UsageError, match="No such option"):
+        flags_given(gone, "2", **which)
+
+
+def test_the_help_has_the_sentence_the_choices_the_default_and_the_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    text = " ".join(command_help(command([])).split())
+    for row in (
+        "-f, --from <path> Where from.",
+        "--label <text> Any text.",
+        "--colour red|green A colour. (default: red)",
+        "--format <text> A format. (default: npz) One of: npz, pkl",
+        "--numbers N Numbers.",
+        "--is-on / --no-is-on Yes or no.",
+        "--size <int> A size. (default: 7, by the preset)",
+        "--inner-rate <float> A rate. (default: 0.5)",
+        "--inner-top-k <int> How many. (default: all of them)",
+        "inner: --inner-rate",
+    ):
+        assert row in text
+
+
+@pytest.mark.parametrize("text", ["width", "=3", ""])
+def test_what_is_no_pair_is_said_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_options([text], "--x")
+    expected = f"--x: expected name=value, for example width=64, got {text!r}"
+    assert str(caught.value) == expected
+
+
+def test_pairs_are_of_the_engine_unless_something_else_is_said() -> None:
+    assert parse_options(["a=1", "b-c=", "d=[1, 2]"]) == {"a": 1, "b_c": "", "d": [1, 2]}
+    with pytest.raises(ConfigError, match=r"^--engine-option: expected name=value"):
+        parse_options(["a"])
+
+
+def test_what_is_no_number_is_said() -> None:
+    with pytest.raises(ConfigError, match=r"^--numbers: expected numbers, got 'x'$"):
+        flags_given("--numbers", "1,x")
+
+
+@pytest.mark.parametrize(
+    ("values", "arguments"),
+    [
+        ({}, []),
+        ({"is_on": True, "size": 9}, ["--is-on"]),  # 9 is what the preset says
+        ({"label": "a b"}, ["--label", "a b"]),
+        ({"numbers": [1, 2]}, ["--numbers", "1.0", "--numbers", "2.0"]),
+        ({"names": ("a", "b")}, ["--names", "a", "--names", "b"]),
+        ({"options": {"a": 1, "b": "x"}}, ["--options", "a=1", "--options", 'b="x"']),
+        ({"inner_rate": 2.0}, ["--inner-rate", "2.0"]),
+    ],
+)
+def test_a_configuration_is_the_flags_that_are_not_its_defaults(
+    values: dict[str, Any], arguments: list[str]
+) -> None:
+    made = arguments_of(Small("here", **{"size": 7, **values}))
+    without_preset = [word for word in made if word not in ("--size", "9")]
+    assert without_preset == ["--from", "here", *arguments]
+
+
+def test_a_switch_that_is_on_by_default_is_turned_off() -> None:
+    class On(Settings):
+        """One switch."""
+
+        keep_all: bool = setting("Yes or no.", default=True)
+
+    assert arguments_of(On(keep_all=False)) == ["--no-keep-all"]
+    assert flags_of(On.all_fields()["keep_all"]) == ("--keep-all",)

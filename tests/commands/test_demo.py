@@ -1,0 +1,70 @@
+"""`posemill demo`, as a new user runs it: the real engine on a real clip, twice."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import cv2
+import pytest
+from cli_runner import CliRunner
+
+from posemill import open_run
+from posemill.commands.line import run_line
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of a demo that ran once, and what it printed."""
+    folder = tmp_path_factory.mktemp("demo") / "demo"
+    result = CliRunner().invoke(run_line, ["demo", "--out", str(folder)])
+    assert result.exit_code == 0, result.output
+    return folder, result.stdout
+
+
+@pytest.fixture
+def folder(demo: tuple[Path, str]) -> Path:
+    """The folder of a demo that ran once."""
+    return demo[0]
+
+
+def test_the_clip_and_the_picture_have_keypoints_of_every_frame(folder: Path) -> None:
+    run = open_run(folder / "run")
+    assert run.is_finished
+    assert run.failures() == []
+    sizes = {clip.clip_id: len(clip) for clip in run.clips()}
+    assert sizes == {"carphone": 120, "jumper": 230, "astronaut": 1}
+
+
+def test_the_table_says_who_was_found_and_that_hands_are_in_view(folder: Path) -> None:
+    with (folder / "presence.csv").open() as handle:
+        rows = {row["clip"]: row for row in csv.DictReader(handle)}
+    assert list(rows) == ["carphone", "jumper", "astronaut"]
+    for name in ("carphone", "astronaut"):
+        assert float(rows[name]["pose"]) == float(rows[name]["face"]) == 1
+    assert float(rows["jumper"]["pose"]) > 0.9
+    assert float(rows["jumper"]["left_hand"]) > 0.3 < float(rows["jumper"]["right_hand"])
+
+
+def test_the_pictures_that_are_named_exist_and_show_something(demo: tuple[Path, str]) -> None:
+    named = [
+        line.split()[1]
+        for line in demo[1].splitlines()
+        if line.startswith("picture  ") and line.endswith(".png")
+    ]
+    assert len(named) == 2
+    for path in named:
+        picture = cv2.imread(path)
+        assert picture is not None
+        assert picture.std() > 10
+
+
+def test_a_second_run_does_nothing_again_and_says_the_same(folder: Path) -> None:
+    shards = {path: path.stat().st_mtime_ns for path in (folder / "run" / "shards").iterdir()}
+    table = (folder / "presence.csv").read_text()
+    result = CliRunner().invoke(run_line, ["demo", "--out", str(folder)])
+    assert result.exit_code == 0, result.output
+    assert f"$ posemill extract {folder}/clips.csv --out {folder}/run" in result.stdout
+    after = {path: path.stat().st_mtime_ns for path in (folder / "run" / "shards").iterdir()}
+    assert after == shards
+    assert (folder / "presence.csv").read_text() == table

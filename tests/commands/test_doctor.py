@@ -1,0 +1,127 @@
+"""What `posemill doctor` prints of what it found."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from cli_runner import CliRunner
+
+from posemill.commands.line import run_line
+from posemill.inspection import doctor, trials
+from posemill.inspection.doctor import Diagnosis
+from posemill.jobs.extract import workers
+
+FOUND = Diagnosis(
+    versions={"posemill": "1.2", "pyarrow": None},
+    machine={
+        "platform": "Linux", "processor": "Z80", "cores": 8, "usable_cores": 4,
+        "cores_limited_by": "the quota", "memory_bytes": 16_000_000_000,
+        "free_memory_bytes": 2_500_000_000, "usable_memory_bytes": 8_040_000_000,
+        "memory_limited_by": "",
+    },
+    devices={"cpu": "litert", "cuda:0": "onnxruntime"},
+    providers=[],
+    gpus=["NVIDIA L4", "NVIDIA T4"],
+    cache={
+        "folder": "/cache", "writable": True, "free_bytes": 1_260_000_000,
+        "models": {"a": "ready", "b": "missing", "c": "ready"},
+    },
+    extras={"train": [], "formats": ["h5py", "zarr"]},
+)  # fmt: skip
+LINES = """\
+posemill       1.2
+pyarrow        MISSING
+platform       Linux
+processor      Z80, 8 cores
+usable cores   4 (the quota)
+memory         16.0 GB, 2.5 GB free
+usable memory  8.0 GB
+devices        cpu (litert), cuda:0 (onnxruntime)
+gpus           NVIDIA L4; NVIDIA T4
+providers      none
+extract        3 processes x 1 thread on cpu, unless told otherwise (as many as fit)
+cache          /cache (writable, 1.3 GB free)
+models         2 of 3 ready
+[train]        ready
+[formats]      missing h5py, zarr; run: pip install 'posemill[formats]'
+"""
+
+
+def nothing_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare the processes that try libraries: these tests are about what is printed."""
+    monkeypatch.setattr(trials, "try_libraries", dict)
+    monkeypatch.setattr("posemill.commands.machine._try_bf16", lambda: None)
+
+
+def doctor_says(
+    monkeypatch: pytest.MonkeyPatch, found: Diagnosis, *flags: str, colours: bool = False
+) -> Any:
+    nothing_tried(monkeypatch)
+    monkeypatch.setattr(doctor, "diagnose", lambda address, tried: found)
+    monkeypatch.setattr(workers, "usual_workers", lambda: (3, "as many as fit"))
+    return CliRunner().invoke(run_line, ["doctor", *flags], color=colours)
+
+
+def test_every_fact_has_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = doctor_says(monkeypatch, FOUND)
+    assert result.stdout == f"{LINES}all well\n"
+    assert result.exit_code == 0
+
+
+def test_problems_are_exit_code_1_and_warnings_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replace(FOUND, gpus=[], cache={**FOUND.cache, "writable": False}, problems=["no disk"])
+    result = doctor_says(monkeypatch, replace(found, warnings=["slow"]))
+    assert result.exit_code == 1
+    assert "gpus           none found\n" in result.stdout
+    assert "cache          /cache (NOT writable, 1.3 GB free)\n" in result.stdout
+    assert result.stdout.endswith("\nproblem: no disk\nwarning: slow\n")
+    result = doctor_says(monkeypatch, replace(FOUND, warnings=["slow"]))
+    assert result.stdout == f"{LINES}warning: slow\n"
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"problems": ["no disk"]}, r"\x1b\[31m.*problem: no disk"),
+        ({"warnings": ["slow"]}, r"\x1b\[33m.*warning: slow"),
+        ({}, r"\x1b\[32m.*all well"),
+    ],
+)
+def test_on_a_terminal_the_outcome_has_its_colour(
+    changes: dict[str, Any], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = doctor_says(monkeypatch, replace(FOUND, **changes), colours=True).stdout
+    assert re.search(line, said)
+
+
+def test_json_is_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = doctor_says(monkeypatch, replace(FOUND, problems=["no disk"]), "--json")
+    assert json.loads(result.stdout) == replace(FOUND, problems=["no disk"]).as_dict()
+    assert result.exit_code == 1
+
+
+def test_a_ray_cluster_that_does_not_answer_is_a_problem() -> None:
+    pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    done = CliRunner().invoke(run_line, ["doctor", "--ray-address", "127.0.0.1:9", "--json"])
+    assert done.exit_code == 1
+    found = json.loads(done.stdout)
+    assert found["cluster"] is None
+    assert (
+        "no Ray cluster could be used at 127.0.0.1:9: nothing answers there"
+        in (found["problems"][0])
+    )
+
+
+def test_what_a_ray_cluster_has_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"address": "auto", "machines": 2, "cpus": 8.0, "free_cpus": 7.5, "gpus": 1.0,
+             "free_gpus": 0.0}  # fmt: skip
+    nothing_tried(monkeypatch)
+    found = replace(FOUND, cluster=about)
+    monkeypatch.setattr(doctor, "diagnose", lambda address, tried: found)
+    shown = CliRunner().invoke(run_line, ["doctor"]).stdout
+    assert "ray cluster    auto: 2 machines, 8 CPUs (7.5 free), 1 GPUs (0 free)" in shown

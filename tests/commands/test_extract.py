@@ -1,0 +1,454 @@
+"""`posemill extract`, `status`, `stop`, `logs` and `plan` from the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+import pytest
+from cli_runner import CliRunner
+
+from posemill.commands.line import run_line
+from posemill.commands.progress import ProgressView
+from posemill.commands.spelling import arguments_of
+from posemill.config import ExtractConfig
+from posemill.errors import ConfigError, RunError
+from posemill.jobs.extract.snapshot import Snapshot, describe
+from posemill.jobs.extract.status import read_status
+from posemill.jobs.forecast import Forecast
+from posemill.provenance import read_toml
+from posemill.runs.queries import SplitCounts
+from posemill.runs.reader import open_run
+from posemill.terminal import duration
+
+FAKE = ["--engine", "fake", "--executor", "serial"]
+
+
+def posemill(*arguments: str, catch: bool = False):
+    return CliRunner().invoke(run_line, list(arguments), catch_exceptions=catch)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for clip, num_frames in {"train/a": 6, "train/b": 4, "dev/c": 5}.items():
+        (tmp_path / "tree" / clip).mkdir(parents=True)
+        for index in range(num_frames):
+            picture = rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)
+            assert cv2.imwrite(str(tmp_path / "tree" / clip / f"{index}.png"), picture)
+    return tmp_path / "tree"
+
+
+def test_counts_come_first_and_add_up_at_the_end(tree, tmp_path):
+    result = posemill("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE)
+    assert result.exit_code == 0
+    assert "train: 2 clips, 10 frames" in result.stderr
+    assert "plan: 1 process (serial) x 1 thread on cpu" in result.stderr
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["train", "2", "0", "10", "10", "0"] in rows
+    assert ["dev", "1", "0", "5", "5", "0"] in rows
+
+
+def test_a_flag_that_has_no_effect_is_said(tree, tmp_path):
+    command = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE]
+    result = posemill(*command, "--num-workers-per-gpu", "4")
+    assert result.exit_code == 0
+    assert "note: --num-workers-per-gpu 4 has no effect: num_gpus is 0" in result.stderr
+    assert "no effect" not in posemill(*command).stderr
+
+
+def test_the_other_spellings_work_and_splits_take_several_words(tree, tmp_path):
+    result = posemill(
+        "extract", "--dataset_path", str(tree), "--output_path", str(tmp_path / "run"),
+        "--temp_dir", str(tmp_path / "deep" / "scratch"), "--splits", "train", "dev",
+        "--task_frames", "8", "--engine_option", "seconds_per_frame=0", *FAKE, "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0
+    splits = json.loads(result.stdout)["splits"]
+    assert [(each["split"], each["frames_out"]) for each in splits] == [("train", 10), ("dev", 5)]
+    assert not (tmp_path / "deep" / "scratch").exists(), "it was made, and nothing is left in it"
+
+
+def test_failures_end_with_code_1_and_a_table_of_reasons(tree, tmp_path):
+    (tree / "dev" / "c" / "2.png").write_bytes(b"x")
+    (tree / "dev" / "c" / "3.png").write_bytes(b"")
+    result = posemill("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE)
+    assert result.exit_code == 1
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["empty", "file", "1", "1"] in rows
+    assert ["not", "an", "image", "1", "1"] in rows
+    assert "try them again: --retry-failed" in result.stdout
+    result = posemill("status", str(tmp_path / "run"), "--failures")
+    assert "dev/c frame 3: " in result.stdout
+    assert "3.png': empty file: it has 0 bytes" in result.stdout
+    assert result.exit_code == 0
+    assert "finished at" in result.stdout
+    assert "15/15 frames (100.0%)" in result.stdout
+    (tree / "dev" / "c" / "2.png").write_bytes((tree / "dev" / "c" / "1.png").read_bytes())
+    again = posemill("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE, "--retry-failed")
+    assert again.exit_code == 1
+    assert read_status(tmp_path / "run").snapshot.frames_failed == 1
+
+
+def test_a_dry_run_writes_nothing(tree, tmp_path):
+    result = posemill("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE, "--dry-run")
+    assert result.exit_code == 0
+    assert f"would start a run in {tmp_path / 'run'}; nothing was written" in result.stdout
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_second_run_says_that_nothing_was_left_to_do(tree, tmp_path):
+    words = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE]
+    assert "nothing was left to do" not in posemill(*words).stderr
+    assert "nothing was left to do" in posemill(*words).stderr
+
+
+def test_a_dry_run_has_json_for_scripts(tree, tmp_path):
+    words = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE, "--dry-run", "--json"]
+    found = json.loads(posemill(*words).stdout)
+    assert (found["out"], found["continues"]) == (str(tmp_path / "run"), False)
+    assert found["splits"]["train"]["num_frames"] == 10
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_dry_run_refuses_what_the_run_itself_would(tree, tmp_path):
+    arguments = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE]
+    assert posemill(*arguments).exit_code == 0
+    assert "would continue the run in" in posemill(*arguments, "--dry-run").stdout
+    with pytest.raises(RunError, match="begun with other options"):
+        posemill(*arguments, "--skeleton", "143", "--dry-run")
+
+
+def write_grey(path, num_frames):
+    path.parent.mkdir()
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 32, 24, "yuv420p"
+        for _ in range(num_frames):
+            pixels = np.full((24, 32, 3), 99, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
+        container.mux(stream.encode())
+
+
+def test_videos_are_counted_before_work_starts(tmp_path):
+    write_grey(tmp_path / "videos" / "a.mkv", 7)
+    (tmp_path / "videos" / "b.mp4").write_bytes(b"junk")
+    for more in (["--dry-run"], []):
+        result = posemill(
+            "extract", str(tmp_path / "videos"), "--out", str(tmp_path / "run"), *FAKE, *more
+        )
+        assert "all: 2 clips, 7 frames and 1 video of unknown length" in result.stderr
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["extract"], "source is missing; see posemill extract --help"),
+        (["extract", "x"], "^out is missing; see posemill extract --help"),
+        (["extract", "x", "--dataset-path", "y", "--out", "z"], "SOURCE and --dataset-path say"),
+        (
+            ["extract", "x", "--out", "z", "--engine-option", "7"],
+            "--engine-option: expected name=value, for example width=64, got '7'",
+        ),
+    ],
+)
+def test_what_is_missing_is_said(arguments, said):
+    with pytest.raises(ConfigError, match=said):
+        posemill(*arguments)
+
+
+def test_status_logs_and_stop_refuse_what_is_no_run(tmp_path):
+    for command in ("status", "logs", "stop"):
+        with pytest.raises(RunError, match="is not a posemill run"):
+            posemill(command, str(tmp_path))
+
+
+def test_a_detached_run_survives_and_is_watched_and_stopped(tree, tmp_path):
+    out = str(tmp_path / "run")
+    started = subprocess.run(
+        [sys.executable, "-m", "posemill", "extract", str(tree), "--out", out, "--engine", "fake",
+         "--workers", "1", "--engine-option", "seconds_per_frame=0.5", "--detach"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "works on" in started.stderr
+    status = read_status(Path(out))
+    assert status.state == "running"
+    assert f"pid {status.holder.pid} " in started.stderr  # type: ignore[union-attr]
+    with pytest.raises(RunError, match="is being worked on by pid"):
+        posemill("extract", str(tree), "--out", out, "--engine", "fake")
+    deadline = time.monotonic() + 60
+    while not read_status(Path(out)).snapshot.frames_done:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    stopped = posemill("stop", out)
+    assert "stopped" in stopped.stdout
+    assert read_status(Path(out)).state == "stopped"
+    assert "nobody works on it" in posemill("stop", out).stdout
+    assert json.loads(posemill("stop", out, "--json").stdout) == {"run": out, "stopped_pid": None}
+    assert "start: pid" in posemill("logs", out).stdout
+    lines = json.loads(posemill("logs", out, "--json", "-n", "1").stdout)
+    assert lines == posemill("logs", out, "-n", "1").stdout.splitlines()
+    with pytest.raises(ConfigError, match="--json is one value, --follow has no end"):
+        posemill("logs", out, "--json", "--follow")
+    assert posemill("extract", str(tree), "--out", out, *FAKE).exit_code == 0
+    assert json.loads(posemill("status", out, "--json", "--watch").stdout)["state"] == "finished"
+
+
+def test_a_detached_run_that_cannot_start_says_why(tree, tmp_path):
+    with pytest.raises(RunError, match=r"it did not start: .*unknown engine 'x'"):
+        posemill("extract", str(tree), "--out", str(tmp_path / "run"), "--engine", "x", "--detach")
+
+
+def test_plan_measures_and_prints_hours_and_disk(tree):
+    result = posemill(
+        "plan", str(tree), "--engine", "fake", "--sample-seconds", "0.2", "--json"
+    )  # fmt: skip
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["num_frames"] == 15
+    assert [row["workers"] for row in found["forecast"]][:4] == [1, 2, 4, 8]
+    hours = [row["hours"] for row in found["forecast"]]
+    assert all(hour > 0 for hour in hours)
+    assert found["forecast"][0]["note"] == "measured"
+    assert found["bytes_per_frame"] > 0
+
+
+def test_a_forecast_is_in_proportion_to_what_was_measured(monkeypatch):
+    found = Forecast(10, 36_000, 500, {1: 10.0, 2: 19.0}, 5000.0, 4)
+    monkeypatch.setattr("posemill.jobs.forecast.forecast", lambda *_, **__: found)
+    rows = [line.split() for line in posemill("plan", "anything").stdout.splitlines()]
+    assert "10 clips, 36000 frames".split() in rows
+    assert ["1", "1.0", "1:00:00", "0.18", "10.0", "measured"] in rows
+    assert ["4", "0.26", "0:15:47", "0.18", "38.0", "in", "proportion"] in rows
+    assert "8 0.13 0:07:54 0.18 76.0 in proportion; this machine has 4 cores".split() in rows
+
+
+def test_a_config_becomes_the_command_line_that_means_it(tmp_path):
+    config = ExtractConfig(
+        tmp_path, tmp_path / "run", splits=("a", "b"), skeleton=143, split_long_seconds=5.0,
+        engine_options={"x": 1.5, "y": "z"}, retry_failed=True, workers=2,
+    )  # fmt: skip
+    assert arguments_of(config) == [
+        "--dataset-path", str(tmp_path), "--out", str(tmp_path / "run"), "--splits", "a",
+        "--splits", "b", "--engine-option", "x=1.5", "--engine-option", 'y="z"',
+        "--skeleton", "holistic-143", "--split-long", "5.0", "--workers", "2", "--retry-failed",
+    ]  # fmt: skip
+    shown = posemill("extract", *arguments_of(config), "--show-config", "--json")
+    values = {row["name"]: row["value"] for row in json.loads(shown.stdout)}
+    left = {"memory_limit_mb": None, "batch_size": None}
+    assert ExtractConfig(**values | left) == config
+
+
+def test_show_config_of_an_extraction_says_where_each_value_came_from(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text('source = "videos"\nsplits = "train"\nskeleton = 143\ntask_frames = 64\n')
+    text = posemill("extract", "--config", str(file), "--out", "run", "--task_frames", "32",
+                    "--show-config").stdout  # fmt: skip
+    lines = {line.split(" = ")[0]: line.split("  ")[0] for line in text.splitlines()}
+    assert lines["source"] == 'source = "videos"'
+    assert lines["splits"] == 'splits = ["train"]'
+    assert lines["skeleton"] == 'skeleton = "holistic-143"'
+    rows = json.loads(
+        posemill("extract", "--config", str(file), "--out", "run", "--task_frames", "32",
+                 "--show-config", "--json").stdout
+    )  # fmt: skip
+    sources = {row["name"]: row["source"] for row in rows}
+    assert (sources["source"], sources["out"], sources["mode"]) == ("file", "flag", "default")
+    assert sources["task_frames"] == "flag"
+    assert sources["workers"] == "machine: cores this process may use"
+    assert sources["batch_size"] == "machine: usual on a CPU"
+    assert sources["memory_limit_mb"].startswith("machine: ")
+    (tmp_path / "again.toml").write_text(text)
+    assert ExtractConfig(**read_toml(ExtractConfig, tmp_path / "again.toml")).task_frames == 32
+
+
+def test_the_old_flag_keep_goes_on_working(tree, tmp_path):
+    out = str(tmp_path / "run")
+    result = posemill("extract", str(tree), "--out", out, *FAKE, "--keep", "143")
+    assert result.exit_code == 0
+    assert open_run(out).skeleton_name == "holistic-143"
+
+
+def test_progress_is_plain_lines_without_a_terminal(capsys, monkeypatch):
+    snapshot = Snapshot((SplitCounts("train", 2, 1, 200, 49, 1),), {"train": 10}, 20.0, 7.0)
+    with ProgressView() as view:
+        view.show(snapshot)
+        assert capsys.readouterr().err == ""  # one every ten seconds
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + 11)
+        view.show(snapshot)
+    expected = "60/200 frames (30.0%), 20.0 frames/s, 0:00:07 left, 1 failed"
+    assert capsys.readouterr().err.strip() == expected == describe(snapshot)
+    assert duration(100_000) == "27:46:40"
+
+
+def test_the_splits_of_the_progress_line_add_up_to_its_total():
+    counts = (SplitCounts("train", 2, 1, 200, 49, 1), SplitCounts("dev", 1, 0, 32, 0, 0))
+    line = describe(Snapshot(counts, {"train": 10, "dev": 5}))
+    assert line.startswith("65/232 frames (28.0%)")
+    assert line.endswith("; train 60/200, dev 5/32")
+
+
+def test_progress_is_bars_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with ProgressView() as view:
+        view.show(Snapshot((SplitCounts("train", 2, 1, 200, 49, 1),), {}, 20.0, 7.0))
+    drawn = capsys.readouterr().err
+    assert "train" in drawn
+    assert "50/200" in drawn
+    assert "1 failed" in drawn
+
+
+def test_an_output_path_that_is_a_file_is_exported_and_the_run_stands_beside_it(tree, tmp_path):
+    out = tmp_path / "keypoints.pkl"
+    words = ("extract", str(tree), "--output_path", str(out), "--engine", "fake")
+    result = posemill(*words)
+    assert result.exit_code == 0, result.output
+    assert out.is_file()
+    run = tmp_path / "keypoints.run"
+    assert f"{out} written; the run, which the same command continues, is {run}" in result.stderr
+    assert read_status(run).state == "finished"
+    assert "finished at" in posemill("status", str(out)).stdout
+    assert "start: pid" in posemill("logs", str(out)).stdout
+    assert f"would continue the run in {run}" in posemill(*words, "--dry-run").stdout
+    run.rename(tmp_path / "away")
+    with pytest.raises(RunError, match=r"is a file, and there is no run beside it .*posemill view"):
+        posemill("status", str(out))
+
+
+def test_its_own_output_inside_the_source_is_not_taken_for_data(tree, monkeypatch):
+    monkeypatch.chdir(tree)
+    first = posemill("extract", ".", "--out", "run1", "--engine", "fake", "--json")
+    assert first.exit_code == 0, first.output
+    for words in (
+        ["visualize", "run1", "--out", "pictures"],
+        ["export", "run1", "--to", "txt", "--out", "texts"],
+    ):
+        assert posemill(*words).exit_code == 0
+    assert list(Path("pictures").rglob("*.png"))
+    Path("empty").mkdir()
+    assert posemill("visualize", "run1", "--out", "empty").exit_code == 0
+    again = posemill("extract", ".", "--out", "run2", "--engine", "fake", "--json")
+    assert json.loads(again.stdout)["splits"] == json.loads(first.stdout)["splits"]
+    for name in ("run1", "pictures", "empty", "texts"):
+        assert f"{name}' was written by posemill; left out" in again.stderr
+    same = posemill("extract", ".", "--out", "run1", "--engine", "fake", "--json")
+    assert same.exit_code == 0, same.output
+
+
+def test_the_last_words_say_what_was_found_in_which_mode_and_how_fast(tree, tmp_path):
+    # To the fake engine nobody is in a black picture.
+    black = np.zeros((8, 8, 3), np.uint8)
+    for index in range(3):
+        assert cv2.imwrite(str(tree / "dev" / "c" / f"{index}.png"), black)
+    command = ("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE, "--mode", "image")
+    said = posemill(*command).stderr
+    shares = "pose 80.0%, face 80.0%, left hand 80.0%, right hand 80.0%"
+    assert re.search(rf"found in 15 frames: {shares}; mode image; [0-9.]+ frames/s\n", said)
+    assert "nothing was found" not in said
+    again = posemill(*command)
+    assert f"{shares}; mode image; nothing was left to do\n" in again.stderr
+    found = json.loads(posemill(*command, "--json").stdout)
+    assert found["found"]["pose"] == 0.8
+    assert found["frames_per_second"] is None
+
+
+def test_a_run_in_which_nothing_was_found_is_warned_of(tree, tmp_path):
+    for path in tree.rglob("*.png"):
+        assert cv2.imwrite(str(path), np.zeros((8, 8, 3), np.uint8))
+    result = posemill("extract", str(tree), "--out", str(tmp_path / "run"), *FAKE)
+    assert result.exit_code == 0
+    assert "posemill: nothing was found in any frame: is a person in the pictures" in result.stderr
+    for path in tree.rglob("*.png"):
+        path.write_bytes(b"no picture")
+    failed = posemill("extract", str(tree), "--out", str(tmp_path / "other"), *FAKE)
+    assert failed.exit_code == 1
+    assert "found in" not in failed.stderr
+
+
+def test_resized_pictures_give_the_keypoints_of_pictures_that_were_resized_before(tree, tmp_path):
+    small = tmp_path / "small"
+    for path in sorted(tree.rglob("*.png")):
+        place = small / path.relative_to(tree)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        resized = cv2.resize(cv2.imread(str(path)), (24, 16), interpolation=cv2.INTER_LINEAR)
+        assert cv2.imwrite(str(place), resized)
+    run, before = str(tmp_path / "run"), str(tmp_path / "before")
+    assert posemill("extract", str(tree), "--out", run, *FAKE, "--resize", "24x16").exit_code == 0
+    assert posemill("extract", str(small), "--out", before, *FAKE).exit_code == 0
+    one, other = open_run(run).to_numpy(), open_run(before).to_numpy()
+    assert (one["sizes_wh"] == (24, 16)).all()
+    np.testing.assert_array_equal(one["points"], other["points"])
+    manifest = open_run(run).manifest
+    assert manifest.options["resize"] == manifest.extraction["resize"] == "24x16"
+    assert "resize" not in open_run(before).manifest.extraction
+
+
+def test_a_run_goes_on_only_with_the_size_it_was_begun_with(tree, tmp_path):
+    command = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE]
+    assert posemill(*command, "--resize", "16").exit_code == 0
+    with pytest.raises(RunError, match=r"resize: the run has '16x16', now it is None"):
+        posemill(*command)
+    assert posemill(*command, "--resize", "16x16").exit_code == 0
+    with pytest.raises(ConfigError, match=r"^--resize: expected a side .*, got '16x'$"):
+        posemill(*command, "--resize", "16x")
+
+
+def test_settings_are_shown_before_there_is_a_source() -> None:
+    said = CliRunner().invoke(run_line, ["extract", "--show-config", "--workers", "2"])
+    assert said.exit_code == 0, said.exception
+    lines = [line.split() for line in said.stdout.splitlines()]
+    assert ["source", "=", '"SOURCE"', "#", "to", "be", "given"] in lines
+    assert ["workers", "=", "2", "#", "flag"] in lines
+    with pytest.raises(ConfigError, match="source is missing; see posemill extract --help"):
+        CliRunner().invoke(run_line, ["extract"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said", "num_frames"),
+    [(["--stride", "2"], "fewer frames: 1 of every 2", 10),
+     (["--fps", "12.5"], "fewer frames: 12.5 of every second", 10)],
+)  # fmt: skip
+def test_fewer_frames_are_said_counted_and_never_asked_of_pictures(
+    flags, said, num_frames, tree, tmp_path
+):
+    write_grey(tmp_path / "videos" / "a.mkv", 20)
+    command = ["extract", str(tmp_path / "videos"), "--out", str(tmp_path / "run"), *FAKE, *flags]
+    dry = posemill(*command, "--dry-run", "--json")
+    assert json.loads(dry.stdout)["splits"]["all"]["num_frames"] == num_frames
+    assert said in dry.stderr
+    made = posemill(*command, "--json")
+    assert made.exit_code == 0
+    assert said in made.stderr
+    assert json.loads(made.stdout)["splits"][0]["frames_out"] == num_frames
+    if "--fps" in flags:
+        for more in (["--dry-run"], []):
+            with pytest.raises(ConfigError, match="--fps needs videos"):
+                posemill("extract", str(tree), "--out", str(tmp_path / "o"), *FAKE, *flags, *more)
+
+
+def test_the_last_line_says_the_mode_in_chinese_too(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "d").mkdir()
+    cv2.imwrite(str(tmp_path / "d" / "a.png"), np.zeros((8, 8, 3), np.uint8))
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    arguments = ["extract", str(tmp_path / "d"), "--out", str(tmp_path / "run"), "--engine", "fake",
+                 "--executor", "serial", "--mode", "video"]  # fmt: skip
+    said = CliRunner().invoke(run_line, arguments).output
+    assert "模式 video" in said
+    assert "个视频；" not in said
+
+
+def test_defaults_are_chinese_in_chinese_help(monkeypatch) -> None:
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    said = "".join(CliRunner().invoke(run_line, ["extract", "--help"]).output.split())
+    assert "（默认：all）" not in said
+    assert "（默认：never）" not in said
+    assert "每N帧取1帧" in said

@@ -1,0 +1,109 @@
+"""Ids, splits and file names come from data: whatever is in them, no command obeys it."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runner import CliRunner
+
+import posemill.commands
+from posemill.commands.line import main, run_line
+from posemill.commands.progress import ProgressView, show_progress
+from posemill.jobs.extract.log import COORDINATOR_LOG
+from posemill.jobs.extract.snapshot import Snapshot
+from posemill.records import PoseClip
+from posemill.runs.manifest import LOGS_NAME, Manifest
+from posemill.runs.queries import Failure, SplitCounts
+from posemill.runs.writer import RunWriter
+from posemill.terminal import printable
+
+EVIL = "a\x1b]0;owned\x07\x9b2J\u202egnp.\x08"
+HARMLESS = "a?]0;owned??2J?gnp.?"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run whose ids, splits, reasons and log all command the terminal."""
+    points = np.zeros((2, 543, 3), np.float32)
+    sizes = np.full((2, 2), (320, 240), np.int32)
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add(PoseClip(points, points[..., 0], sizes, clip_id=EVIL, split=EVIL))
+        words = f"{EVIL}\nposemill: all well"
+        writer.add_failure(Failure(words, EVIL, None, 1, EVIL, EVIL, EVIL))
+    logs = tmp_path / "run" / LOGS_NAME
+    logs.mkdir(exist_ok=True)
+    (logs / COORDINATOR_LOG).write_text(f"{EVIL}\n", encoding="utf-8")
+    return tmp_path / "run"
+
+
+def commands(run: Path) -> list[list[str]]:
+    out = str(run.parent)
+    return [
+        ["status", str(run), "--failures"],
+        ["logs", str(run)],
+        ["view", str(run)],
+        ["export", str(run), "--to", "npz", "--out", f"{out}/x.npz"],
+        ["merge", str(run), "--out", f"{out}/merged"],
+        ["import", f"{out}/x.npz", "--out", f"{out}/imported"],
+        ["report", str(run), "--out", f"{out}/report.html"],
+    ]
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["words", "json"])
+def test_no_command_lets_a_name_command_the_terminal(run: Path, as_json: bool) -> None:
+    names = 0
+    for words in commands(run):
+        result = CliRunner().invoke(run_line, words + ["--json"] * as_json)
+        assert result.exit_code == 0, (words, result.output)
+        text = result.output
+        assert printable(text) == text, words
+        if as_json:
+            text = json.dumps(json.loads(result.stdout))
+        names += (json.dumps(EVIL)[1:-1] if as_json else HARMLESS) in text
+    assert names >= 4  # the names are shown, only not obeyed
+
+
+def test_a_name_with_line_ends_makes_no_lines_of_its_own(run: Path) -> None:
+    said = CliRunner().invoke(run_line, ["status", str(run), "--failures"]).output
+    assert "posemill: all well" in said
+    assert not any(line.startswith("posemill: all well") for line in said.splitlines())
+
+
+def test_an_error_message_does_not_command_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["view", str(tmp_path / EVIL)])
+    said = capsys.readouterr().err
+    assert HARMLESS in said
+    assert printable(said) == said
+
+
+def test_only_what_shows_results_and_progress_prints() -> None:
+    for path in Path(posemill.commands.__file__).parent.glob("*.py"):
+        calls = {
+            ast.unparse(node.func)
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Call)
+        }
+        if path.name not in ("printing.py", "progress.py"):
+            assert not calls & {"sys.stdout.write", "sys.stderr.write", "console.print", "print"}, (
+                path.name
+            )
+
+
+def test_a_split_called_like_markup_is_shown_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with ProgressView(True) as view:
+        view.show(Snapshot((SplitCounts("[/red]" + EVIL, 2, 1, 200, 49, 1),), {}, 20.0, 7.0))
+    with show_progress("[/red]" + EVIL, 3) as advance:
+        advance()
+    said = capsys.readouterr().err
+    assert "[/red]a?]0;owned" in said
+    assert "\x1b]0;" not in said

@@ -1,0 +1,151 @@
+"""`posemill frames` from the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from cli_runner import CliRunner
+
+import posemill as package
+from posemill.commands.line import run_line
+from posemill.config import FramesConfig
+from posemill.errors import ConfigError, SourceError
+from posemill.jobs.frames.forecast import FramesForecast, in_bytes, in_words
+from posemill.runs.frame_index import read_index
+
+
+def posemill(*arguments, catch=False):
+    return CliRunner().invoke(run_line, [str(each) for each in arguments],
+                              catch_exceptions=catch)  # fmt: skip
+
+
+@pytest.fixture
+def videos(tmp_path: Path) -> Path:
+    for number, name in enumerate(("train/a", "train/b", "dev/c")):
+        path = tmp_path / "videos" / f"{name}.mp4"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with av.open(str(path), "w") as container:
+            stream = container.add_stream("mpeg4", rate=25)
+            stream.width, stream.height, stream.pix_fmt = 48, 32, "yuv420p"
+            for index in range(10 + number):
+                pixels = np.full((32, 48, 3), 20 * number + index, np.uint8)
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
+            container.mux(stream.encode())
+    return tmp_path / "videos"
+
+
+SMALL = ["--size", "16", "--short-side", "--executor", "serial"]
+
+
+def test_the_command_writes_pictures_and_says_where_they_are_listed(videos, tmp_path):
+    out = tmp_path / "out"
+    result = posemill("frames", videos, "--out", out, *SMALL)
+    assert result.exit_code == 0
+    assert "train: 2 clips, 21 frames" in result.stderr
+    assert re.search(r"index.csv written; [\d.]+ kB; [\d.]+ frames/s", result.stderr)
+    assert ["train", "2", "0", "21", "21", "0"] in [
+        line.split() for line in result.stdout.splitlines()
+    ]
+    assert [clip.size_wh for clip in read_index(out)] == [(24, 16)] * 3
+    again = posemill("frames", videos, "--out", out, *SMALL)
+    assert "nothing was left to do" in again.stderr
+
+
+def test_what_fails_is_counted_and_the_code_is_1(videos, tmp_path):
+    (videos / "dev" / "d.mp4").write_text("no video")
+    with av.open(str(videos / "dev" / "song.mp4"), "w") as container:
+        stream = container.add_stream("aac", rate=8000)
+        sound = av.AudioFrame.from_ndarray(np.zeros((1, 8000), np.float32), "fltp", "mono")
+        sound.sample_rate = 8000
+        container.mux(stream.encode(sound))
+        container.mux(stream.encode())
+    result = posemill("frames", videos, "--out", tmp_path / "out", *SMALL, "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert sorted(found["reasons"], key=lambda each: str(each["reason"])) == [
+        {"reason": "no video stream", "failures": 1, "frames": 0},
+        {"reason": "not a video", "failures": 1, "frames": 0},
+    ]
+    assert len(read_index(tmp_path / "out")) == 3
+    assert found["index"] == str(tmp_path / "out" / "index.csv")
+    assert found["num_bytes"] > 0
+
+
+@pytest.mark.parametrize("more", [[], ["--pack"], ["--stride", "2"]])
+def test_a_dry_run_measures_a_sample_and_writes_nothing(videos, tmp_path, more):
+    out = tmp_path / "out"
+    result = posemill("frames", videos, "--out", out, *SMALL, *more, "--dry-run")
+    assert result.exit_code == 0
+    num_frames = 17 if "--stride" in more else 33
+    line = rf"3 clips, {num_frames} frames: about "
+    packed = f"{num_frames * 24 * 16 * 3 / 1000:.1f} kB"
+    if more == ["--pack"]:
+        assert re.match(rf"{line}{packed} packed, [\d:]+ on 1 worker\n", result.stdout)
+    else:
+        assert re.match(rf"{line}[\d.]+ kB as jpg 16 \(q90\), [\d:]+ on 1 worker; packed "
+                        rf"{packed}\n", result.stdout)  # fmt: skip
+    assert "nothing was written" in result.stderr
+    assert not out.exists()
+    command = ["frames", videos, "--out", out, *SMALL, *more, "--dry-run", "--json"]
+    found = json.loads(posemill(*command).stdout)
+    assert (found["num_frames"], found["num_clips"]) == (num_frames, 3)
+    written = posemill("frames", videos, "--out", out, *SMALL, *more, "--json")
+    # All of it was the sample: what is said is what it takes.
+    wanted = found["packed_bytes"] if "--pack" in more else found["picture_bytes"]
+    assert json.loads(written.stdout)["num_bytes"] == wanted
+
+
+def test_a_forecast_is_told_as_one_reads_it():
+    found = FramesForecast(12_000, 3_600_000, 210_400_000_000, 680_000_000_000, 21600, 2,
+                           "jpg 256 (q90)", 500, 5.0)  # fmt: skip
+    assert found.describe() == (
+        "12,000 clips, 3.6 M frames: about 210 GB as jpg 256 (q90), 6:00:00 on 2 workers; packed "
+        "680 GB"
+    )
+    assert (in_bytes(1_300_000_000_000), in_bytes(4_200_000), in_bytes(900)) == (
+        "1.3 TB", "4.2 MB", "0.9 kB",
+    )  # fmt: skip
+    assert (in_words(812), in_words(3600)) == ("812", "3,600")
+
+
+def test_wrong_usage_is_said(videos, tmp_path):
+    command = ["frames", videos, "--out", tmp_path / "out"]
+    with pytest.raises(ConfigError, match="SOURCE and --dataset-path say the same thing"):
+        posemill(*command, "--dataset-path", videos)
+    with pytest.raises(ConfigError, match=r"format: expected jpg \| png \| webp, got 'jpeg'"):
+        posemill(*command, "--format", "jpeg")
+    with pytest.raises(ConfigError, match="quality: expected 1 to 100, got 101"):
+        posemill(*command, "--quality", "101")
+    with pytest.raises(SourceError, match="nowhere' cannot be read: No such file"):
+        posemill("frames", tmp_path / "nowhere", "--out", tmp_path / "out")
+    assert posemill(*command, "--qualty", "50", catch=True).exit_code == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_from_python_it_is_one_call(videos, tmp_path):
+    summary = package.frames(videos, tmp_path / "out", size=16, executor="serial", progress=False)
+    assert (summary.num_frames, summary.index.name) == (33, "index.csv")
+    assert repr(summary).startswith("FramesSummary(")
+    config = FramesConfig(videos, tmp_path / "out", size=16, executor="serial")
+    assert package.frames(config, progress=False).num_frames_now == 0
+    with pytest.raises(ConfigError, match="a FramesConfig says everything; size came beside it"):
+        package.frames(config, size=32)
+
+
+def test_it_works_in_the_background_and_status_and_logs_know_it(videos, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "posemill", "frames", videos, "--out", out, *SMALL, "--detach"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "in the background" in done.stderr
+    watched = posemill("status", out, "--watch", "--json")
+    found = json.loads(watched.stdout)
+    assert (found["state"], found["frames_done"]) == ("finished", 33)
+    assert "finished: train 21 frames" in posemill("logs", out).stdout

@@ -1,0 +1,202 @@
+"""`posemill landmarks`: one source to one file, and places that cannot be written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import av
+import cv2
+import numpy as np
+import pytest
+
+from posemill.commands.line import main
+from posemill.estimators.fake import FakeEstimator
+from posemill.jobs import landmarks
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """A folder of twenty small pictures."""
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(20):
+        cv2.imwrite(str(folder / f"{number:02}.png"), np.full((24, 32, 3), 100 + number, np.uint8))
+    return folder
+
+
+@pytest.fixture
+def fake_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine without a network in place of the real one."""
+    monkeypatch.setattr(landmarks, "open_estimator", lambda name, **options: FakeEstimator())
+
+
+@pytest.fixture
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening an engine fails the test: the fault must be found before."""
+    monkeypatch.setattr(
+        landmarks, "open_estimator", lambda name, **options: pytest.fail("the work was begun")
+    )
+
+
+def run(*arguments: str | Path) -> int:
+    """Return the exit code of the command line."""
+    try:
+        main(["landmarks", *map(str, arguments)])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what was said on stderr, which must be one line."""
+    said = capsys.readouterr().err
+    assert said.startswith("posemill: ")
+    assert said.count("\n") == 1
+    return said
+
+
+@pytest.mark.usefixtures("fake_engine")
+def test_the_decoder_auto_is_the_one_that_tells_of_damage(tmp_path: Path) -> None:
+    with av.open(str(tmp_path / "a.mp4"), "w") as container:
+        stream = container.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 48, 32, "yuv420p"
+        for index in range(5):
+            pixels = np.full((32, 48, 3), 40 * index, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, "rgb24")))
+        container.mux(stream.encode())
+    for name in ("auto", "pyav"):
+        out = tmp_path / f"{name}.npz"
+        assert run(tmp_path / "a.mp4", "--out", out, "--decoder", name) == 0
+    with np.load(tmp_path / "auto.npz") as found, np.load(tmp_path / "pyav.npz") as usual:
+        np.testing.assert_array_equal(found["pose"], usual["pose"])
+        assert len(found["pose"]) == 5
+
+
+@pytest.mark.usefixtures("fake_engine")
+def test_a_folder_of_pictures_becomes_a_file_with_one_row_per_picture(
+    pictures: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "new" / "folder" / "landmarks.npz"
+    assert run(pictures, "--out", out) == 0
+    with np.load(out) as arrays:
+        assert arrays["pose"].shape == (20, 33, 4)
+        assert arrays["face"].shape == (20, 468, 3)
+    assert [path.name for path in out.parent.iterdir()] == ["landmarks.npz"]
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("pictures", "pictures is a folder; name a .npz file to write"),
+        ("pictures/00.png/x.npz", "x.npz cannot be written: Not a directory; choose another place"),
+        ("/proc/x.npz", "/proc/x.npz cannot be written: No such file or directory; choose another"),
+        ("/dev/null", "/dev/null is not a file; name a .npz file to write"),
+        (f"{'x' * 240}.npz", "cannot be written: File name too long; choose another place"),
+        (f"{'x' * 300}.npz", "cannot be written: File name too long; choose another place"),
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="places and words of Linux")
+def test_a_place_that_cannot_be_written_is_said_in_one_line_before_the_work(
+    pictures: Path, out: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(pictures, "--out", pictures.parent / out) == 2
+    assert message in one_line(capsys)
+    assert sorted(path.name for path in pictures.parent.iterdir()) == ["pictures"]
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+def test_a_read_only_folder_is_said_before_the_work(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "locked").mkdir(mode=0o555)
+    assert run(pictures, "--out", tmp_path / "locked" / "x.npz") == 2
+    assert "x.npz cannot be written: Permission denied; choose" in one_line(capsys)
+
+
+@pytest.fixture
+def small_disk() -> object:
+    """No file of this process may be larger than 40 kB: a real refusal by the system."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.usefixtures("no_work", "small_disk")
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system cannot tell")
+def test_a_disk_without_room_for_all_frames_is_said_before_the_work(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(pictures, "--out", tmp_path / "x.npz") == 2
+    assert "x.npz cannot be written: File too large; choose another place" in one_line(capsys)
+    assert not (tmp_path / "x.npz").exists()
+
+
+@pytest.mark.usefixtures("fake_engine", "small_disk")
+def test_a_disk_that_fills_up_during_the_work_is_said_and_leaves_nothing_half_written(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(landmarks, "reserve", lambda descriptor, num_bytes: None)  # room yet
+    assert run(pictures, "--out", tmp_path / "x.npz") == 2
+    assert "x.npz cannot be written: File too large; choose another place" in one_line(capsys)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]
+
+
+def test_any_engine_with_its_options_can_be_asked(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a.npz"
+    named = ("--engine", "fake", "--engine-option", "seconds_per_frame=0")
+    assert run(pictures, "--out", out, *named, "--mode", "image") == 0
+    with np.load(out) as arrays:
+        assert str(arrays["skeleton"]) == "holistic-543"
+        assert not np.isnan(arrays["pose"]).any()
+    capsys.readouterr()
+    assert run(pictures, "--out", out, "--engine", "fake", "--engine-option", "second=0") == 2
+    assert "engine 'fake' has no option 'second'; it has seconds_per_frame" in one_line(capsys)
+    assert run(pictures, "--out", out, "--engine", "openpos") == 2
+    said = one_line(capsys)
+    assert "unknown engine 'openpos'; known: holistic, hands, face" in said
+    assert "; did you mean 'openpose'?" in said
+    assert "fake" not in said, "it is for tests"
+
+
+def test_a_folder_of_videos_names_the_command_for_many(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    for name in ("a.mp4", "b.mp4", "labels.csv"):
+        (videos / name).touch()
+    assert run(videos, "--out", tmp_path / "a.npz") == 2
+    said = one_line(capsys)
+    assert f"{videos} holds 2 videos and no pictures: give one of them, as {videos}/a.mp4" in said
+    assert f"or take all: posemill extract {videos} --out RUN" in said
+
+
+@pytest.mark.usefixtures("fake_engine")
+def test_the_old_flag_of_the_runtime_works(pictures: Path, tmp_path: Path) -> None:
+    assert run(pictures, "--out", tmp_path / "a.npz", "--runtime", "litert") == 0
+
+
+@pytest.mark.usefixtures("fake_engine")
+def test_a_folder_is_tracked_if_its_pictures_look_like_a_video_and_it_is_said(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "x.npz"
+    assert run(pictures, "--out", out) == 0
+    assert "mode video: numbered pictures of one size, neighbours alike" in capsys.readouterr().err
+    (pictures / "05.png").rename(pictures / "portrait.png")
+    assert run(pictures, "--out", out) == 0
+    said = capsys.readouterr().err
+    assert "mode image: their names are not numbered one after the other; --mode overrules" in said
+    assert run(pictures, "--out", out, "--mode", "video", "--json") == 0
+    captured = capsys.readouterr()
+    assert "overrules" not in captured.err
+    assert '"mode": "video"' in captured.out

@@ -1,0 +1,347 @@
+"""The command line's own manners: spelling, exit codes, versions."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import MISSING
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from cli_runner import CliRunner
+
+from posemill import __version__
+from posemill.commands import line
+from posemill.commands.declaring import Command
+from posemill.commands.line import load_commands, main, run_line
+from posemill.commands.printing import say
+from posemill.errors import PosemillError, WeightsError
+from posemill.settings import setting
+
+
+def show(
+    source: Annotated[str, setting("Where from.", argument=True)],
+    *,
+    splits: Annotated[Sequence[str] | None, setting("Some.")] = None,
+    num_workers: Annotated[int, setting("How many.")] = 1,
+    other_list: Annotated[Sequence[str] | None, setting("More.")] = None,
+    tune: Annotated[str, setting("What.", choices=("all", "speed"), bare="all")] = "none",
+) -> None:
+    """Show what was given."""
+    say(f"{[source, splits, num_workers, other_list]}{'' if tune == 'none' else ' ' + tune}")
+
+
+def fail(how: Annotated[str, setting("In which way.", argument=True)]) -> None:
+    """Fail."""
+    errors: dict[str, BaseException] = {
+        "known": WeightsError("expected this, got that; do the other"),
+        "interrupt": KeyboardInterrupt(),
+        "forbidden": PermissionError(13, "Permission denied", "runs/a"),
+        "strange": OSError("without a file"),
+        "full": OSError(28, "No space left on device"),
+    }
+    raise errors[how]
+
+
+def show_words(*, two_words: Annotated[int, setting("A number.")] = 0) -> None:
+    """Show a number."""
+    say(two_words)
+
+
+GROUPS = {"group": "Several."}
+COMMANDS = (
+    Command("show", None, show, aliases={"--parts": "--splits", "--only": "--splits only="}),
+    Command("fail", None, fail),
+    Command("group show", None, show_words),
+)
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The command line with the commands above."""
+    monkeypatch.setattr(line, "import_module", lambda name: sys.modules[__name__])
+    monkeypatch.setattr(line, "MODULES", ("this module",))
+    return run_line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seen"),
+    [
+        (["--splits", "train", "dev"], ["x", ("train", "dev"), 1, None]),
+        (["--splits", "train", "--splits", "dev"], ["x", ("train", "dev"), 1, None]),
+        (["--splits=train"], ["x", ("train",), 1, None]),
+        (["--num_workers", "3"], ["x", None, 3, None]),
+        (["--num_workers=3", "--splits", "a_b"], ["x", ("a_b",), 3, None]),
+        (
+            ["--splits", "a", "b", "--other_list", "1", "2", "3", "--num-workers", "2"],
+            ["x", ("a", "b"), 2, ("1", "2", "3")],
+        ),
+    ],
+)
+def test_underscores_and_several_values_after_one_flag_work(
+    app: Any, arguments: list[str], seen: list[Any]
+) -> None:
+    result = CliRunner().invoke(app, ["show", "x", *arguments])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.strip() == str(seen)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seen"),
+    [
+        (["--splits", "train", "x"], ["x", ("train",), 1, None]),
+        (["--splits", "train", "dev", "x", "--num-workers", "2"], ["x", ("train", "dev"), 2, None]),
+        (["--splits", "train", "x", "--other-list", "4"], ["x", ("train",), 1, ("4",)]),
+        (["--num-workers", "2", "--splits", "train", "x"], ["x", ("train",), 2, None]),
+        (["--splits", "train", "--", "x"], ["x", ("train",), 1, None]),
+    ],
+)
+def test_a_flag_of_several_values_leaves_the_argument_behind_it(
+    app: Any, arguments: list[str], seen: list[Any]
+) -> None:
+    result = CliRunner().invoke(app, ["show", *arguments])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.strip() == str(seen)
+
+
+def test_after_two_dashes_words_are_left_alone(app: Any) -> None:
+    result = CliRunner().invoke(app, ["show", "--num_workers", "2", "--", "--odd_name"])
+    assert result.stdout.strip() == str(["--odd_name", None, 2, None])
+
+
+def test_commands_inside_groups_have_the_same_manners(app: Any) -> None:
+    assert CliRunner().invoke(app, ["group", "show", "--two_words", "7"]).stdout.strip() == "7"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seen"),
+    [
+        (["--parts", "a", "b"], ("a", "b")),
+        (["--parts=a", "--splits", "b"], ("a", "b")),
+        (["--only", "a"], ("only=a",)),
+        (["--only=a", "--splits", "b"], ("only=a", "b")),
+        (["--splits", "a"], ("a",)),
+        (["--", "--parts"], None),
+    ],
+)
+def test_flags_of_other_programs_work_like_our_own(
+    app: Any, arguments: list[str], seen: tuple[str, ...] | None
+) -> None:
+    source = [] if arguments[0] == "--" else ["x"]
+    result = CliRunner().invoke(app, ["show", *source, *arguments])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.strip() == str([arguments[-1] if not source else "x", seen, 1, None])
+    assert not result.stderr
+
+
+# Words of other programs and of the requirement, and what they mean here.
+ALIASES = {
+    "extract": {"--keep": "skeleton", "--dataset-path": "source", "--output-path": "out"},
+    "plan": {"--keep": "skeleton"},
+    "train": {"--mode": "parallel", "--num-workers": "workers", "--decoder": "ctc_decoder"},
+    "sweep": {"--jobs": "workers"},
+    "landmarks": {"--runtime": "engine_options"},
+    "merge": {"--input-files": "runs", "--output-path": "out", "--layout": "skeleton"},
+    "prepare": {"--keypoints-file": "run", "--output-dir": "out", "--layout": "skeleton"},
+    "export": {"--layout": "skeleton"},
+    "import": {"--layout": "skeleton"},
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_words_of_other_programs_are_taken_and_mean_ours(name: str) -> None:
+    command = load_commands()[0][name]
+    for flag, meant in ALIASES[name].items():
+        reader = line._Reader(command)
+        reader.read([flag, "1"])
+        assert list(reader.texts) == [meant]
+
+
+def test_every_alias_leads_to_a_flag_of_its_command() -> None:
+    for command in load_commands()[0].values():
+        known = line._Reader(command)._known
+        assert {re.split("[ =]", flag)[0] for flag in command.aliases.values()} <= set(known)
+        plain = {flag for flag, meant in command.aliases.items() if "=" not in meant}
+        assert not set(known) & plain, command.name
+
+
+# What commands do unless something else is said; all that is not here is off, nothing or none.
+DEFAULTS = {
+    "demo": {"out": Path("demo")},
+    "landmarks": {
+        "mode": "auto",
+        "engine": "holistic",
+        "decoder": "pyav",
+        "device": "cpu",
+        "threads": 1,
+    },
+    "bench decode": {"seconds": 1.0},
+    "logs": {"lines": 50},
+    "prepare": {"out": "model_input_data", "normalize": "none", "smooth": "none", "person": "main"},
+    "export": {"normalize": "none", "smooth": "none", "person": "main"},
+    "view": {"rows": 5},
+    "visualize": {"out": "pictures", "num_samples": 10, "person": "all", "style": "keypoints"},
+    "report": {"out": "report.html"},
+    "serve": {"folders": (".",), "host": "127.0.0.1", "port": 8765},
+    "evaluate": {"split": "test", "checkpoint": "best", "device": "auto"},
+    "predict": {"device": "auto", "engine_device": "cpu", "threads": 1},
+    "sweep": {"workers": 1},
+    "synthetic-corpus": {"glosses": 80, "train": 600},
+}
+
+
+def test_no_switch_is_on_and_no_number_is_set_that_is_not_listed_here() -> None:
+    found = {
+        name: {
+            field.flat: field.default
+            for field in command.fields.values()
+            if field.default and field.default is not MISSING
+        }
+        for name, command in load_commands()[0].items()
+        if name
+        not in ("extract", "plan", "frames", "train", "tune")  # settings have tests of their own
+    }
+    assert {name: usual for name, usual in found.items() if usual} == DEFAULTS
+
+
+def test_help_names_what_the_tables_hold() -> None:
+    from posemill.formats import FORMATS
+
+    text = CliRunner().invoke(run_line, ["export", "--help"], env={"COLUMNS": "300"}).stdout
+    words = " ".join(text.split())
+    assert f"One of: {', '.join(FORMATS)}." in words
+    assert "{posemill" not in words
+
+
+def test_an_unknown_flag_is_wrong_usage(app: Any) -> None:
+    result = CliRunner().invoke(app, ["show", "x", "--no_such_flag"])
+    assert result.exit_code == 2
+    assert "--no-such-flag" in result.output
+
+
+def test_the_version_is_said() -> None:
+    result = CliRunner().invoke(run_line, ["--version"])
+    assert result.stdout == f"posemill {__version__}\n"
+
+
+def test_our_errors_are_one_line_and_code_2(app: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as info:
+        main(["fail", "known"])
+    assert info.value.code == 2
+    assert capsys.readouterr().err == "posemill: expected this, got that; do the other\n"
+
+
+def test_a_file_the_system_refuses_is_one_line_and_code_2(
+    app: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as info:
+        main(["fail", "forbidden"])
+    assert info.value.code == 2
+    assert capsys.readouterr().err == "posemill: runs/a: Permission denied\n"
+    with pytest.raises(SystemExit) as info:
+        main(["fail", "full"])
+    assert info.value.code == 2
+    assert capsys.readouterr().err == "posemill: No space left on device\n"
+    with pytest.raises(OSError, match="without a file"):
+        main(["fail", "strange"])
+
+
+def test_debug_shows_the_traceback(app: Any) -> None:
+    with pytest.raises(PosemillError, match="expected this, got that"):
+        main(["--debug", "fail", "known"])
+    with pytest.raises(PermissionError):
+        main(["--debug", "fail", "forbidden"])
+
+
+def test_an_interrupt_is_code_130_and_is_said(app: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as info:
+        main(["fail", "interrupt"])
+    assert info.value.code == 130
+    assert capsys.readouterr().err == "posemill: interrupted\n"
+
+
+def test_every_command_explains_itself() -> None:
+    commands, groups = load_commands()
+    assert all(groups.values())
+    silent = [name for name, command in commands.items() if not command.help]
+    silent += [
+        f"{name} {field.flat}"
+        for name, command in commands.items()
+        for field in command.fields.values()
+        if not field.help
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("command", [(), ("extract",), ("train",), ("status",)])
+def test_help_is_whole_and_readable_at_80_columns(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = CliRunner().invoke(run_line, [*command, "--help"]).stdout
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not re.search(r"<bool>|<list|--\S*…|[│╭]", text)
+    assert len(lines) < (60 if not command else 90 if command != ("train",) else 260)
+
+
+def test_engines_for_tests_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    text = CliRunner().invoke(run_line, ["extract", "--help"]).stdout
+    assert "One of: holistic" in text
+    assert "fake" not in text
+
+
+@pytest.mark.parametrize("group", [[], ["models"], ["bench"]])
+def test_a_group_without_a_command_shows_its_help(
+    group: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(group)
+    assert caught.value.code == 2
+    assert "Commands:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["x"], ""),
+        (["x", "--tune"], " all"),
+        (["--tune", "speed", "x"], " speed"),
+        (["--tune", "x"], " all"),
+        (["--tune=speed", "x"], " speed"),
+    ],
+)
+def test_a_flag_without_its_value_has_its_usual_one(
+    app: Any, arguments: list[str], expected: str
+) -> None:
+    result = CliRunner().invoke(app, ["show", *arguments])
+    assert result.stdout == f"{['x', None, 1, None]}{expected}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "got"),
+    [
+        (["extract", "x", "--workers", "two"], "a whole number", "'two'"),
+        (["extract", "x", "--fps=fast"], "a number", "'fast'"),
+        (["logs", "run", "-n", "x"], "a whole number", "'x'"),
+    ],
+)
+def test_a_value_that_is_no_number_is_shown(arguments, expected, got, monkeypatch):
+    result = CliRunner().invoke(run_line, arguments)
+    assert result.exit_code == 2
+    assert f"expected {expected}, got {got}" in result.output
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    output = CliRunner().invoke(run_line, arguments).output
+    assert "expected" not in output
+    assert "Usage" not in output
+    assert got in output
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"), [("merge", "--input-files"), ("prepare", "--keypoints-file")]
+)
+def test_the_words_of_the_requirement_are_in_the_help(command, flag):
+    assert flag in CliRunner().invoke(run_line, [command, "--help"]).output

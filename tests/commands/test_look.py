@@ -1,0 +1,238 @@
+"""`posemill view`, `visualize` and `report`, in process."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runner import CliRunner
+
+import posemill
+from posemill.commands.line import main, run_line
+from posemill.commands.printing import print_json
+from posemill.inspection.drawing import fonts
+from posemill.records import PoseClip
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of three clips: in one of them the face is missing half of the time."""
+    rng = np.random.default_rng(0)
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for split, clip_id in (("train", "a"), ("train", "[red]b\x1b[2J"), ("dev", "c")):
+            points = rng.random((8, 543, 3), np.float32)
+            if clip_id == "c":
+                points[:4, 33:501] = np.nan
+            scores = np.isfinite(points[..., 0]).astype(np.float32)
+            sizes = np.full((8, 2), (320, 240), np.int32)
+            writer.add(PoseClip(points, scores, sizes, clip_id=clip_id, split=split))
+    return tmp_path / "run"
+
+
+def invoke(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(run_line, [str(each) for each in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_view_shows_splits_presence_and_sample_rows(run: Path) -> None:
+    code, out, _ = invoke("view", run)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == f"{run}  run  holistic-543  finished"
+    dev = next(line.split() for line in lines if line.startswith("dev"))
+    assert dev == ["dev", "1", "8", "8", "320x240", "100%", "50.0%", "100%", "100%", "0", "0"]
+    assert any(line.startswith("total") for line in lines)
+    assert "[red]b?[2J" in out  # neither markup nor a command to the terminal
+
+
+def test_view_as_json_has_the_same_numbers_for_programs(run: Path) -> None:
+    code, out, _ = invoke("view", run, "--json", "--detailed", "--splits", "dev", "train")
+    result = json.loads(out)
+    assert code == 0
+    assert [(each["split"], each["num_frames"]) for each in result["splits"]] == [
+        ("dev", 8), ("train", 16), ("all splits", 24),
+    ]  # fmt: skip
+    assert result["splits"][0]["presence"]["face"] == 0.5
+    clip = result["clips"][0]
+    assert clip["clip_id"] == "c"
+    assert clip["parts"]["face"] == {
+        "presence": 0.5, "longest_gap": 4, "num_jumps": 0, "jump_frames": [], "num_frozen": 0,
+        "outside": 0.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["run", "npz", "folder"])
+def test_view_says_what_was_done_to_the_keypoints(run: Path, tmp_path: Path, kind: str) -> None:
+    plain = json.loads(invoke("view", run, "--json")[1])
+    assert (plain["normalized"], plain["interpolated"]) == (["none"], 0)
+    path = tmp_path / "a.npz"
+    options = ("--normalize", "shoulders", "--interpolate", 3)
+    if kind == "folder":
+        path = tmp_path / "model"
+        invoke("prepare", run, *options, "--out", path)
+    else:
+        invoke("export", run, *options, "--to", "npz", "--out", path)
+    if kind == "run":
+        invoke("import", path, "--out", tmp_path / "back")
+        path = tmp_path / "back"
+    first = invoke("view", path)[1].splitlines()[0]
+    assert "holistic-143  normalised by shoulders  gaps of up to 3 frames closed" in first
+    result = json.loads(invoke("view", path, "--json")[1])
+    assert (result["normalized"], result["interpolated"]) == (["shoulders"], 3)
+
+
+def test_view_says_that_only_some_files_of_a_folder_are_normalised(run, tmp_path) -> None:
+    invoke("prepare", run, "--splits", "train", "--normalize", "bbox", "--out", tmp_path / "model")
+    invoke("prepare", run, "--splits", "dev", "--out", tmp_path / "model")
+    assert "holistic-143  some normalised by bbox" in invoke("view", tmp_path / "model")[1]
+
+
+def test_a_split_of_which_nothing_could_be_read_shows(run: Path) -> None:
+    with sqlite3.connect(run / "ledger.sqlite") as database:
+        database.execute(
+            "INSERT INTO splits (split, num_clips, frames_failed) VALUES ('test', 2, 9)"
+        )
+    database.close()
+    splits = {
+        each["split"]: each for each in json.loads(invoke("view", run, "--json")[1])["splits"]
+    }
+    assert (splits["test"]["num_frames"], splits["test"]["frames_failed"]) == (0, 9)
+    assert splits["all splits"]["frames_failed"] == 9
+    code, out, _ = invoke("view", run)
+    assert code == 0
+    row = next(line.split() for line in out.splitlines() if line.startswith("test"))
+    assert row == ["test", "0", "0", "0", "unknown", "-", "-", "-", "-", "0", "9"]
+
+
+def test_names_that_are_no_text_are_escaped_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"clip_id": "a\udcff"})
+    assert json.loads(capsys.readouterr().out) == {"clip_id": "a\udcff"}
+
+
+def test_detailed_view_lists_clips_the_worst_first(run: Path) -> None:
+    _, out, _ = invoke("view", run, "--detailed", "--rows", 0)
+    table = out[out.index("clips, worst first") :]
+    assert "50.0% / 4" in table
+    assert "face missing in 50%" in table
+
+
+def test_visualize_writes_the_samples_of_the_chosen_splits(run: Path, tmp_path: Path) -> None:
+    code, out, err = invoke(
+        "visualize", run, "--num-samples", 3, "--splits", "train", "--out", tmp_path / "pictures"
+    )
+    assert code == 0
+    paths = [Path(line) for line in out.splitlines()]
+    assert len(paths) == 4
+    assert all(path.is_file() and path.suffix == ".png" for path in paths)
+    assert "3 of 3 original pictures could not be read, drawn on a blank canvas" in err.replace(
+        "\n", " "
+    )
+    assert not (tmp_path / "pictures" / "dev").exists()
+
+
+def test_visualize_again_with_the_same_seed_writes_the_same_files(
+    run: Path, tmp_path: Path
+) -> None:
+    def paths(seed: int) -> list[str]:
+        chosen = ("--seed", seed, "--num_samples", 1, "--out", tmp_path / "p")
+        return list(json.loads(invoke("visualize", run, *chosen, "--json")[1])["paths"])
+
+    outputs = [paths(seed) for seed in (5, 5, 6, 7, 8)]
+    assert outputs[0] == outputs[1]
+    assert any(other != outputs[0] for other in outputs[2:])
+
+
+def test_report_writes_one_html_file(run: Path, tmp_path: Path) -> None:
+    code, out, _ = invoke("report", run, "--out", tmp_path / "deep" / "report.html")
+    assert code == 0
+    assert out.strip() == str(tmp_path / "deep" / "report.html")
+    assert "<!doctype html>" in (tmp_path / "deep" / "report.html").read_text()
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["report.html"]
+    _, out, _ = invoke("report", run, "--out", tmp_path / "report.html", "--json")
+    found = json.loads(out)
+    assert found["path"] == str(tmp_path / "report.html")
+    assert found["num_originals_gone"] > 0  # this run has no pictures
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["view", "nowhere"], "nowhere: no such file or folder"),
+        (["view", "RUN", "--splits", "test"], "has no split 'test'; it has train, dev"),
+        (["visualize", "RUN", "--splits", "test"], "has no split 'test'; it has train, dev"),
+        (["report", "RUN", "--splits", "test"], "has no split 'test'; it has train, dev"),
+        (["visualize", "RUN", "--video", "avi"], "video: expected mp4 or gif, got 'avi'"),
+        (["visualize", "RUN", "--clips", "zzz"], "has no clip 'zzz'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_exit_code_2(
+    run: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([str(run) if each == "RUN" else each for each in arguments])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_visualize_says_what_to_do_where_no_font_has_the_letters_of_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("POSEMILL_FONT", raising=False)
+    monkeypatch.setattr(fonts, "system_fonts", lambda: ())
+    fonts._fonts.cache_clear()
+    points = np.random.default_rng(0).random((2, 543, 3), np.float32)
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for clip_id in ("你好", "再见"):
+            sizes = np.full((2, 2), (320, 240), np.int32)
+            writer.add(PoseClip(points, np.ones((2, 543), np.float32), sizes, clip_id=clip_id))
+    code, out, err = invoke("visualize", tmp_path / "run", "--out", tmp_path / "pictures")
+    fonts._fonts.cache_clear()
+    assert code == 0
+    assert "你好_frame000000.png" in out
+    assert "no font of this machine has the letters of" in err
+    assert "install a font that has them" in err
+
+
+@pytest.fixture
+def tall_run(tmp_path: Path) -> Path:
+    """A run of tall pictures in which a hand jumps sideways."""
+    points = np.tile(np.float32([0.5, 0.5, 0]), (40, 543, 1))
+    points[:, :33, 0] += np.linspace(-0.2, 0.2, 33, dtype=np.float32)
+    points[20, 501:522, 0] += 0.12
+    clip = PoseClip(points, np.ones((40, 543), np.float32), np.full((40, 2), (210, 540), np.int32),
+                    clip_id="a", split="train")  # fmt: skip
+    with RunWriter(tmp_path / "tall", Manifest("holistic-543")) as writer:
+        writer.add(clip)
+    return tmp_path / "tall"
+
+
+def test_a_file_without_sizes_says_that_its_jumps_are_not_those_of_the_run(
+    tall_run: Path, tmp_path: Path
+) -> None:
+    posemill.export(tall_run, out=tmp_path / "elsewhere.pkl", progress=False)
+    options = {"detailed": True, "progress": False}
+    run, file = (posemill.view(path, **options) for path in (tall_run, tmp_path / "elsewhere.pkl"))
+    sized = posemill.view(tmp_path / "elsewhere.pkl", size=(210, 540), **options)
+    assert (run["notes"], sized["notes"]) == ([], [])
+    assert sized["clips"][0]["num_jumps"] == run["clips"][0]["num_jumps"]
+    (note,) = file["notes"]
+    assert "size" in note
+
+
+def test_what_is_wrong_with_a_clip_is_said_in_chinese(tmp_path: Path, monkeypatch) -> None:
+    points = np.full((4, 543, 3), np.nan, np.float32)
+    clip = PoseClip(points, np.zeros((4, 543), np.float32), np.full((4, 2), 64, np.int32),
+                    clip_id="a")  # fmt: skip
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        writer.add(clip)
+    monkeypatch.setenv("POSEMILL_LANG", "zh")
+    said = CliRunner().invoke(run_line, ["view", str(tmp_path / "run"), "--detailed"]).stdout
+    assert "missing" not in said
+    assert "姿态" in said

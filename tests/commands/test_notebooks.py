@@ -1,0 +1,149 @@
+"""Clips and runs as a notebook shows them, and the tour that shows it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+import posemill
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
+
+TOUR = Path(__file__).parent.parent.parent / "examples" / "tour.ipynb"
+HOSTILE = """<img src=x onerror=alert(1)>"'&\x1b[31m"""
+SHOWN = """<img src=x onerror=alert(1)>"'&?[31m"""
+
+
+def clip_of(name: str, *, frames: int = 4, hand: int = 1) -> posemill.PoseClip:
+    """Returns a clip of 543 points: no right hand, and the left one in the first `hand` frames."""
+    points = np.full((frames, 543, 3), 0.5, np.float32)
+    points[hand:, 501:522] = np.nan
+    points[:, 522:] = np.nan
+    return posemill.PoseClip(
+        points, (~np.isnan(points[..., 0])).astype(np.float32),
+        np.full((frames, 2), (64, 48), np.int32), clip_id=name, split="train", fps=12.5, label="hi",
+    )  # fmt: skip
+
+
+def cells(html: str) -> list[list[str]]:
+    """Return the text of a table's cells, row by row."""
+    rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
+    return [[unescape(each) for each in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
+            for row in rows]  # fmt: skip
+
+
+def picture_in(html: str) -> np.ndarray:
+    (data,) = re.findall(r'<img src="data:image/jpeg;base64,([\w+/=]+)">', html)
+    return cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_COLOR)[
+        ..., ::-1
+    ]
+
+
+def write_run(folder: Path, clips: list[posemill.PoseClip]) -> posemill.Run:
+    with RunWriter(folder, Manifest(skeleton_name="holistic-543")) as writer:
+        for clip in clips:
+            writer.add(clip)
+    return posemill.open_run(folder)
+
+
+def test_a_clip_shows_its_facts_and_its_frames() -> None:
+    clip = clip_of("a")
+    html = clip._repr_html_()
+    assert cells(html) == [
+        ["clip", "split", "label", "skeleton", "frames", "frames/s", "size",
+         "pose", "face", "left hand", "right hand"],
+        ["a", "train", "hi", "holistic-543", "4", "12.5", "64x48",
+         "100.0%", "100.0%", "25.0%", "0.0%"],
+    ]  # fmt: skip
+    sheet = clip.plot()
+    wanted = cv2.resize(sheet, (640, round(sheet.shape[0] * 640 / sheet.shape[1])),
+                        interpolation=cv2.INTER_AREA)  # fmt: skip
+    assert np.abs(picture_in(html).astype(int) - wanted).mean() < 4  # JPEG
+    assert len(html) < 200_000
+
+
+def test_a_clip_without_frames_labels_and_sizes_shows_what_there_is() -> None:
+    empty = replace(clip_of("b", frames=0), label=None, fps=None)
+    assert cells(empty._repr_html_()) == [["clip", "split", "skeleton", "frames"],
+                                          ["b", "train", "holistic-543", "0"]]  # fmt: skip
+    assert "<img" not in empty._repr_html_()
+
+
+def test_a_run_shows_its_splits(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [clip_of("a"), replace(clip_of("b", hand=4), split="dev")])
+    html = run._repr_html_()
+    assert f"<b>{tmp_path / 'run'}</b> holistic-543, finished" in html
+    rows = cells(html)
+    assert rows[0] == ["split", "clips", "frames", "pose", "face", "left hand", "right hand",
+                       "clips failed", "frames failed"]  # fmt: skip
+    assert rows[1] == ["train", "1", "4", "100.0%", "100.0%", "25.0%", "0.0%", "0", "0"]
+    assert rows[2] == ["dev", "1", "4", "100.0%", "100.0%", "100.0%", "0.0%", "0", "0"]
+
+
+def test_hostile_names_are_text(tmp_path: Path) -> None:
+    clip = replace(clip_of(HOSTILE), label=HOSTILE, split=HOSTILE)
+    html = clip._repr_html_()
+    assert cells(html)[1][:3] == [SHOWN] * 3
+    assert re.findall(r"<(\w+)", html).count("img") == 1
+    run = write_run(tmp_path / "<b>run", [replace(clip, split="<i>x")])
+    html = run._repr_html_()
+    assert cells(html)[1][0] == "<i>x"
+    assert "&lt;b&gt;run" in html
+    assert "<i>" not in html
+
+
+def test_a_run_whose_ledger_is_gone_says_so(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [clip_of("a")])
+    (tmp_path / "run" / "ledger.sqlite").unlink()
+    html = run._repr_html_()
+    assert "holistic-543" in html
+    assert "ledger.sqlite" in html
+    assert "<table>" not in html
+
+
+def test_the_tour_is_kept_without_outputs() -> None:
+    cells_of_code = [each for each in json.loads(TOUR.read_text(encoding="utf-8"))["cells"]
+                     if each["cell_type"] == "code"]  # fmt: skip
+    assert len(cells_of_code) >= 6
+    assert [each["outputs"] for each in cells_of_code] == [[]] * len(cells_of_code)
+    assert {each["execution_count"] for each in cells_of_code} == {None}
+
+
+def test_the_tour_runs_from_a_clip_to_a_trained_model(
+    tmp_path: Path, media: Callable[[str], Path], need_model: Callable[[str], Path]
+) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="pip install nbclient ipykernel")
+    pytest.importorskip("ipykernel", reason="pip install ipykernel")
+    import nbformat
+
+    media("carphone")
+    need_model("pose_landmark_full")
+    book = nbformat.read(TOUR, as_version=4)
+    place = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(book, timeout=120, resources=place).execute()
+    shown = [said for each in book.cells if each.cell_type == "code" for said in [_shown(each)]]
+    html = [each for each in shown if "<table>" in each]
+    assert [cells(each)[1][:3] for each in html] == [["all", "8", "48"], ["talk1", "all", "talk"]]
+    assert picture_in(html[1]).shape[1] <= 640
+    assert "'keypoints': (48, 143, 3)" in shown[4]
+    assert "'accuracy'" in shown[5]
+    assert re.findall(r"^(\w+) (?:talk|listen) \d\.\d\d$", shown[6], re.MULTILINE) == sorted(
+        f"{'talk' if number % 2 else 'listen'}{number}" for number in range(8)
+    )
+
+
+def _shown(cell: Any) -> str:
+    """Return what a cell of a notebook printed and shows, as text."""
+    said = [each.get("text") or each.data.get("text/html") or each.data["text/plain"]
+            for each in cell.outputs if each.output_type != "display_data"]  # fmt: skip
+    return "".join(said)

@@ -1,0 +1,109 @@
+"""An option of a command is added in one place; so is a format."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from cli_runner import CliRunner
+
+from posemill.commands import data, line
+from posemill.commands.line import run_line
+from posemill.commands.spelling import for_python
+from posemill.errors import ConfigError
+from posemill.records import PoseClip
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
+
+OPTION = """
+    limit: Annotated[int, setting("Stop after so many clips.", least=1)] = 0,
+    overwrite: Overwrite = False,"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of one clip."""
+    points, sizes = np.full((2, 18, 3), 0.5, np.float32), np.full((2, 2), 100, np.int32)
+    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
+        writer.add(PoseClip(points, points[..., 0], sizes, "openpose-18", "a", "train"))
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def changed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The module of `prepare` with one more line: an option."""
+    source = inspect.getsource(data)
+    before, name, after = source.partition("def prepare(")
+    after = after.replace("\n    overwrite: Overwrite = False,", OPTION, 1)
+    module = ModuleType("changed_data")
+    monkeypatch.setitem(sys.modules, "changed_data", module)
+    exec(compile(before + name + after, "changed_data.py", "exec"), vars(module))
+    monkeypatch.setattr(line, "MODULES", ("changed_data",))
+    return module
+
+
+def test_a_new_parameter_of_prepare_is_a_flag_a_keyword_and_a_line_of_its_help(
+    changed: ModuleType, run: Path, tmp_path: Path
+) -> None:
+    assert "--limit <int>" in CliRunner().invoke(run_line, ["prepare", "--help"]).stdout
+    words = ["prepare", str(run), "--out", str(tmp_path / "a"), "--skeleton", "openpose-18"]
+    assert CliRunner().invoke(run_line, [*words, "--limit", "3"]).exit_code == 0
+    wrong = CliRunner().invoke(run_line, [*words, "--limit", "0"])
+    assert isinstance(wrong.exception, ConfigError)
+    assert "limit: expected at least 1, got 0" in str(wrong.exception)
+    prepare = for_python(changed.prepare)
+    assert "limit: Stop after so many clips." in (prepare.__doc__ or "")
+    prepare(run, tmp_path / "b", limit=2, skeleton="openpose-18")
+    with pytest.raises(ConfigError, match=r"^limit: expected at least 1, got 0$"):
+        prepare(run, tmp_path / "c", limit=0)
+    with pytest.raises(TypeError, match="did you mean 'limit'"):
+        prepare(run, tmp_path / "c", limits=2)
+
+
+class WordsFormat:
+    """A format of one file: how many frames each clip has."""
+
+    name = "words"
+    suffix = ".words"
+    layouts: tuple[str, ...] = ("openpose-18",)
+    has_pixels = False
+    has_mask = False
+    losses: tuple[str, ...] = ("all keypoints",)
+
+    def sniff(self, path: Path) -> bool:
+        """Return True for its ending."""
+        return path.suffix == self.suffix
+
+    def write(self, clips, path, *, recipe):  # type: ignore[no-untyped-def]
+        """Write a line for each clip."""
+        from posemill.formats import Summary
+
+        summary = Summary(path, self.name)
+        lines = []
+        for clip in clips:
+            lines.append(f"{clip.clip_id} {len(clip)}")
+            summary.count(clip)
+        path.write_text("\n".join(lines))
+        return summary
+
+    def read(self, path, *, size_wh=None):  # type: ignore[no-untyped-def]
+        """Yield nothing."""
+        return iter(())
+
+
+def test_a_new_format_is_one_file_and_a_row(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from posemill import formats
+
+    row = {"words": f"{__name__}:WordsFormat"}
+    monkeypatch.setattr(formats, "FORMATS", formats.FORMATS | row)
+    result = CliRunner().invoke(run_line, ["export", str(run), "--out", str(tmp_path / "a.words")])
+    assert result.exit_code == 0, result.exception
+    assert (tmp_path / "a.words").read_text() == "a 2"
+    assert "words" in CliRunner().invoke(run_line, ["export", "--help"]).stdout

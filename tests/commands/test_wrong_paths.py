@@ -1,0 +1,80 @@
+"""A path that leads nowhere, given to every function of the front door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+import posemill
+from posemill.errors import PosemillError, RunError, SourceError
+from posemill.records import PoseClip
+from posemill.runs.manifest import Manifest
+from posemill.runs.writer import RunWriter
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda to: posemill.extract("nowhere", to, engine="fake"), SourceError, "nowhere"),
+        (lambda to: posemill.prepare("nowhere", to), PosemillError, "nowhere: no such file"),
+        (lambda to: posemill.export("nowhere", "pkl", to), PosemillError, "nowhere: no such file"),
+        (lambda to: posemill.import_run("nowhere", to), PosemillError, "nowhere: no such file"),
+        (lambda to: posemill.merge(["nowhere"], to), PosemillError, "nowhere: no such file"),
+        (lambda to: posemill.view("nowhere"), PosemillError, "nowhere: no such file or folder"),
+        (lambda to: posemill.visualize("nowhere", to), PosemillError, "nowhere: no such file"),
+        (lambda to: posemill.report("nowhere", to), PosemillError, "nowhere: no such file"),
+        (lambda to: posemill.status("nowhere"), RunError, "nowhere is not there"),
+        (lambda to: posemill.open_run("nowhere"), RunError, "nowhere"),
+    ],
+)
+def test_a_wrong_path_is_an_error_of_ours_that_names_it(
+    call: Callable[[Path], Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        call(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    points = np.full((2, 543, 3), 0.5, np.float32)
+    clip = PoseClip(points, np.ones((2, 543), np.float32), np.full((2, 2), 64, np.int32),
+                    clip_id="a", split="train")  # fmt: skip
+    with RunWriter(tmp_path / "runs" / "first", Manifest("holistic-543")) as writer:
+        writer.add(clip)
+    return tmp_path / "runs" / "first"
+
+
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda run: posemill.status(run.parent / "frst"), "first"),
+        (lambda run: posemill.prepare(run, run.parent / "x", normalize="shoulder"), "shoulders"),
+        (lambda run: posemill.prepare(run, run.parent / "x", fill="zeros"), "zero"),
+        (lambda run: posemill.prepare(run, run.parent / "x", splits="trian"), "train"),
+        (lambda run: posemill.visualize(run, run.parent / "x", style="openpos"), "openpose"),
+        (lambda run: posemill.visualize(run, run.parent / "x", video="mp5"), "mp4"),
+        (lambda run: posemill.extract(run, run.parent / "x", layout="frame"), "frames"),
+        (lambda run: posemill.open_run(run).table("trian"), "train"),
+    ],
+)
+def test_a_value_that_is_almost_right_gets_the_right_one(call, meant, run) -> None:
+    with pytest.raises(PosemillError, match=f"did you mean .*{meant}'"):
+        call(run)
+
+
+def test_a_folder_for_temporary_files_is_gone_when_it_is_empty(tmp_path: Path) -> None:
+    picture = np.zeros((8, 8, 3), np.uint8)
+    (tmp_path / "d").mkdir()
+    cv2.imwrite(str(tmp_path / "d" / "a.png"), picture)
+    for name in ("new", "old"):
+        if name == "old":
+            (tmp_path / name).mkdir()
+        posemill.extract(tmp_path / "d", tmp_path / f"run {name}", engine="fake", workers=1,
+                         temp_dir=tmp_path / name)  # fmt: skip
+        assert (tmp_path / name).exists() == (name == "old")

@@ -1,0 +1,228 @@
+"""The contract over all kinds of storage, and what each says when something is wrong."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from benchmarks.shared.fault_proxy import FaultProxy
+from posemill.errors import MissingExtraError, StorageError
+from posemill.places import Storage, _open, open_storage, split_uri, uri_of
+from posemill.places.cache import fetched
+from posemill.places.folders import FolderStorage, is_shared, mount_type
+from posemill.testing import StorageContract
+
+
+class TestSharedFolders(StorageContract):
+    @pytest.fixture
+    def storage(self, tmp_path: Path) -> Storage:
+        return open_storage(tmp_path / "a place")
+
+
+class TestFileUris(StorageContract):
+    @pytest.fixture
+    def storage(self, tmp_path: Path) -> Storage:
+        return open_storage(f"file://{tmp_path}/place")
+
+
+class TestS3(StorageContract):
+    @pytest.fixture
+    def storage(self, s3_bucket: str) -> Storage:
+        return open_storage(f"{s3_bucket}/runs/a")
+
+
+class TestS3WithFaults(StorageContract):
+    """A third of all requests is answered 503, late, in part or not at all."""
+
+    @pytest.fixture
+    def storage(self, faulty: FaultProxy, s3_bucket: str) -> Storage:
+        faulty.rate = 0.33
+        return open_storage(f"{s3_bucket}/runs/a")
+
+
+@pytest.fixture
+def faulty(
+    s3_server: tuple[str, int], s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FaultProxy]:
+    """A proxy before the server; the environment leads through it."""
+    import posemill.places.objects as objects
+
+    pauses = {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=9)}
+    monkeypatch.setitem(objects.RETRY, "backoff", pauses)
+    monkeypatch.setattr(objects, "PAUSE_SECONDS", 0.01)
+    with FaultProxy(("127.0.0.1", s3_server[1]), seed=5) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        _open.cache_clear()
+        yield proxy
+    _open.cache_clear()
+
+
+def answer(status: str, code: str) -> bytes:
+    body = f"<Error><Code>{code}</Code><Message>x</Message></Error>".encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        ("403 Forbidden", "InvalidAccessKeyId",
+         r"access was refused \(InvalidAccessKeyId\): the credentials are wrong, or may not do "
+         r"this; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        ("403 Forbidden", "AccessDenied", r"access was refused \(AccessDenied\)"),
+        ("400 Bad Request", "ExpiredToken",
+         r"the credentials have expired; get new ones and set AWS_ACCESS_KEY_ID"),
+        ("404 Not Found", "NoSuchBucket", r"there is no bucket 'bucket-\d+'; make it"),
+        ("503 Slow Down", "SlowDown",
+         r"does not answer as it should, after several tries .*; everything committed so far is "
+         r"safe: run the same command again"),
+    ],
+)  # fmt: skip
+def test_what_a_service_refuses_is_said_in_words(faulty, s3_bucket, status, code, message):
+    faulty.answer = answer(status, code)
+    storage = open_storage(f"{s3_bucket}/x")
+    for call in (
+        lambda: storage.put("k", b"1"),
+        lambda: storage.create("k", b"1"),
+        lambda: storage.get("k"),
+        lambda: list(storage.entries()),
+    ):
+        with pytest.raises(StorageError, match=rf"{s3_bucket}/x.*{message}"):
+            call()
+
+
+def test_a_server_that_is_not_there_is_said_after_several_tries(faulty, s3_bucket, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    _open.cache_clear()
+    with pytest.raises(StorageError, match="does not answer as it should, after several tries"):
+        open_storage(f"{s3_bucket}/x").get("k")
+
+
+def test_an_upload_whose_answer_was_lost_counts_as_ours(faulty, s3_bucket):
+    storage = open_storage(f"{s3_bucket}/x")
+    faulty.rate = 0.5
+    assert all(storage.create(f"k{number}", b"mine") for number in range(12))
+    assert faulty.met["lost"]
+    assert not any(storage.create(f"k{number}", b"another's") for number in range(12))
+
+
+def test_paths_are_no_uris_and_uris_survive_being_paths():
+    assert uri_of("/data/runs") is None
+    assert uri_of("runs/a:b/c") is None
+    assert uri_of(r"C:/data") is None
+    assert uri_of("http://host/x") is None
+    assert uri_of("s3://bucket/runs/a/") == "s3://bucket/runs/a"
+    assert uri_of(Path("s3://bucket/runs/a")) == "s3://bucket/runs/a"
+    assert uri_of(Path("file:///data/x")) == "file:///data/x"
+    storage, key = split_uri("file:///data/x/y.mp4")
+    assert (storage.uri, key) == ("file:///data/x", "y.mp4")
+
+
+def test_without_the_extra_it_is_named(monkeypatch):
+    monkeypatch.delitem(sys.modules, "posemill.places.objects", raising=False)
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    _open.cache_clear()
+    with pytest.raises(MissingExtraError, match=r"needs 'obstore', .* 'posemill\[cloud\]'"):
+        open_storage("s3://bucket/x")
+
+
+def test_a_disk_that_refuses_is_said(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(StorageError, match=r"cannot write to .*file"):
+        open_storage(tmp_path / "file").put("k", b"1")
+
+    def refuse(source, target):
+        raise PermissionError(1, "Operation not permitted", str(source), None, str(target))
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StorageError, match=r"its file system has no hard links .*object store"):
+        open_storage(tmp_path / "place").create("k", b"1")
+
+
+def test_no_room_for_a_copy_is_said(tmp_path, monkeypatch):
+    storage = open_storage(tmp_path / "place")
+    storage.put("k", b"1")
+
+    def pieces(self, key, version):
+        raise OSError(28, "No space left on device")
+        yield b""
+
+    monkeypatch.setattr(FolderStorage, "read_pieces", pieces)
+    with pytest.raises(StorageError, match=r"no room left to write to .*; .*k was not copied"):
+        storage.fetch("k", tmp_path / "copy")
+
+
+def test_mounts_tell_which_folders_machines_share(tmp_path):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "/dev/sda / ext4 rw 0 0\nserver:/x /nfs nfs4 rw 0 0\nserver:/y /nfs/with\\040blank lustre "
+        "rw 0 0\n/dev/sdb /nfs/local xfs rw 0 0\nserver:/z /mnt/数据 nfs rw 0 0\n",
+        encoding="utf-8",
+    )
+    kinds = {"/nfs/runs/a": "nfs4", "/nfs/with blank/b": "lustre", "/nfs/local/c": "xfs",
+             "/nfsx": "ext4", "/mnt/数据/runs": "nfs"}  # fmt: skip
+    assert {path: mount_type(Path(path), mounts) for path in kinds} == kinds
+    assert mount_type(tmp_path, tmp_path / "none") is None
+    assert not is_shared(tmp_path)
+
+
+def test_threads_share_a_storage(s3_bucket):
+    storage = open_storage(s3_bucket)
+    threads = [threading.Thread(target=storage.put, args=(f"{n}", b"x")) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(storage.entries())) == 8
+
+
+def test_a_listing_ends_where_the_last_key_is_the_marker_of_a_folder(s3_bucket, monkeypatch):
+    """Consoles make an empty object `dirs/a/`, which the client calls `dirs/a`."""
+    url = f"{os.environ['AWS_ENDPOINT_URL']}/{s3_bucket.removeprefix('s3://')}"
+    for key in ("dirs/a-b", "dirs/a/", "dirs/a/x", "dirs/b/"):
+        urllib.request.urlopen(urllib.request.Request(f"{url}/{key}", method="PUT")).close()
+    storage = open_storage(f"{s3_bucket}/dirs")
+    found = [entry.key for entry in itertools.islice(storage.entries(), 50)]
+    assert found == ["a-b", "a", "a/x", "b"]
+    monkeypatch.setattr("posemill.places.objects._LIST_CHUNK", 2)
+    assert [entry.key for entry in itertools.islice(storage.entries(), 50)] == found
+
+
+def test_an_etag_that_looks_like_an_md5_and_is_none_is_no_damage(s3_bucket, monkeypatch, tmp_path):
+    """Of objects that the service encrypts by a key of its own (SSE-KMS)."""
+    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path))
+    storage = open_storage(s3_bucket)
+    storage.put("a.npz", b"content")
+    look, read = type(storage).look, type(storage).read_pieces
+    etag = '"' + "0" * 32 + '"'
+    monkeypatch.setattr(type(storage), "look", lambda *args: look(*args)._replace(version=etag))
+    monkeypatch.setattr(type(storage), "read_pieces", lambda self, key, _: read(self, key, None))
+    assert fetched(f"{s3_bucket}/a.npz").read_bytes() == b"content"
+
+
+def test_the_profile_of_aws_is_read_where_there_is_one_and_no_keys_are_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    objects = pytest.importorskip("posemill.places.objects", reason="needs the extra cloud")
+    pytest.importorskip("boto3", reason="reads profiles")
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert objects._profile() == {}
+    (tmp_path / ".aws").mkdir()
+    keys = "aws_access_key_id = a\naws_secret_access_key = b\n"
+    (tmp_path / ".aws" / "credentials").write_text(f"[default]\n{keys}[mine]\n{keys}")
+    assert list(objects._profile()) == ["credential_provider"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    assert objects._profile() == {}

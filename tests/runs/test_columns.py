@@ -1,0 +1,177 @@
+"""Points in two parts: where they are in a shard, what is read of it, and shards of before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from posemill.errors import RunError
+from posemill.records import PoseClip
+from posemill.runs.home import RunHome
+from posemill.runs.manifest import Manifest
+from posemill.runs.reader import Run, open_run
+from posemill.runs.schema import run_schema
+from posemill.runs.shards import read_rows
+from posemill.runs.writer import RunWriter
+from posemill.skeletons.layouts import FACE_68_OF_468
+
+SHARD = "part-000000.parquet"
+
+
+def make_clip(seed: int, num_frames: int, **more: object) -> PoseClip:
+    """A clip with a NaN of its own bits, a score where nothing was found, and one that is none."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(num_frames, 543, 3)).astype(np.float32)
+    points[::2, 501:522] = np.nan
+    points.view(np.uint32)[1, 40:44] = 0x7FC12345
+    scores = rng.uniform(0.1, 1, (num_frames, 543)).astype(np.float32)
+    scores[0, 505] = np.nan
+    sizes = np.full((num_frames, 2), (210, 260), np.int32)
+    return PoseClip(points, scores, sizes, clip_id=f"clip_{seed}", **more)  # type: ignore[arg-type]
+
+
+CLIPS = [make_clip(1, 600, split="train"), make_clip(2, 3, split="train"), make_clip(3, 5)]
+
+
+def write_run(folder: Path, clips: list[PoseClip]) -> Run:
+    manifest = Manifest(clips[0].skeleton_name, kind="import")
+    with RunWriter(folder, manifest, rows_per_shard=1) as writer:
+        for clip in clips:
+            writer.add(clip)
+    return open_run(folder)
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    """A run of three shards."""
+    return write_run(tmp_path / "run", CLIPS)
+
+
+def assert_same_bits(one: np.ndarray, other: np.ndarray) -> None:
+    assert one.shape == other.shape
+    assert one.dtype == other.dtype == np.float32
+    assert np.array_equal(one.view(np.uint32), other.view(np.uint32))
+
+
+def test_every_way_of_reading_gives_the_very_bits(run: Run) -> None:
+    points = np.concatenate([clip.points for clip in CLIPS])
+    scores = np.concatenate([clip.scores for clip in CLIPS])
+    for got, expected in zip(run.clips(), CLIPS, strict=True):
+        assert_same_bits(got.points, expected.points)
+        assert_same_bits(got.scores, expected.scores)
+        assert got.skeleton_name == "holistic-543"
+    arrays, table = run.to_numpy(), run.table()
+    assert_same_bits(arrays["points"], points)
+    assert_same_bits(arrays["scores"], scores)
+    assert table.schema == run_schema("holistic-543")
+    for name, expected in (("keypoints", points), ("scores", scores)):
+        flat = table.column(name).combine_chunks().flatten().to_numpy()
+        assert_same_bits(flat, expected.reshape(-1))
+        alone = run.table("train", [name])
+        assert alone.column_names == [name]
+        assert_same_bits(alone.column(name).combine_chunks().flatten().to_numpy(),
+                         expected[:603].reshape(-1))  # fmt: skip
+
+
+def test_the_points_are_where_the_documentation_says(tmp_path) -> None:
+    run = write_run(tmp_path / "run", CLIPS[2:])
+    table = pq.read_table(run.folder / "shards" / SHARD)
+    assert table.column_names == [
+        "split", "clip_id", "frame_index", "image_path", "width", "height", "has_pose", "has_face",
+        "has_left_hand", "has_right_hand", "keypoints_143", "keypoints_other", "scores_143",
+        "scores_other", "label", "fps", "extra"]  # fmt: skip
+    clip, others = CLIPS[2], [33 + i for i in range(468) if i not in FACE_68_OF_468]
+    usual = [*(33 + i for i in FACE_68_OF_468), *range(501, 543), *range(33)]
+    for part, places in (("143", usual), ("other", others)):
+        keypoints, scores = table[f"keypoints_{part}"], table[f"scores_{part}"]
+        assert keypoints.type.list_size == 3 * len(places)
+        assert scores.type.list_size == len(places)
+        assert not keypoints.type.value_field.nullable
+        assert_same_bits(keypoints.combine_chunks().flatten().to_numpy().reshape(5, -1, 3),
+                         clip.points[:, places])  # fmt: skip
+        assert_same_bits(scores.combine_chunks().flatten().to_numpy().reshape(5, -1),
+                         clip.scores[:, places])  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["holistic-143", "openpose-18", "coco-133", "holistic-543"])
+def test_a_layout_read_is_the_layout_made_of_all_points(run: Run, layout: str) -> None:
+    plans = list(run.plan_blocks())
+    for plan in plans:
+        block, whole = run.read_block(plan, layout), run.read_block(plan).as_skeleton(layout)
+        assert block.skeleton_name == layout
+        assert_same_bits(block.frames.points, whole.frames.points)
+        assert_same_bits(block.frames.scores, whole.frames.scores)
+    for got, clip in zip(run.clips(skeleton_name=layout), CLIPS, strict=True):
+        assert got.skeleton_name == layout
+        assert_same_bits(got.points, clip.as_skeleton(layout).points)
+        assert_same_bits(got.scores, clip.as_skeleton(layout).scores)
+
+
+def test_a_layout_that_cannot_be_made_is_said(tmp_path) -> None:
+    run = write_run(tmp_path / "run", [CLIPS[2].as_skeleton("holistic-143")])
+    with pytest.raises(ValueError, match="holistic-143 cannot become holistic-543"):
+        next(run.clips(skeleton_name="holistic-543"))
+    with pytest.raises(ValueError, match="unknown skeleton 'x'"):
+        next(run.clips(skeleton_name="x"))
+
+
+def damage(shard: Path, column_name: str) -> None:
+    """Change a bit of a column; its checksum no longer fits."""
+    group = pq.ParquetFile(shard).metadata.row_group(0)
+    columns = [group.column(index) for index in range(group.num_columns)]
+    (column,) = (each for each in columns if each.path_in_schema.split(".")[0] == column_name)
+    content = bytearray(shard.read_bytes())
+    content[column.data_page_offset + column.total_compressed_size - 20] ^= 1
+    shard.write_bytes(content)
+
+
+@pytest.mark.parametrize("part", ["143", "other"])
+@pytest.mark.parametrize("name", ["keypoints", "scores"])
+def test_only_what_a_layout_needs_is_read(tmp_path, name: str, part: str) -> None:
+    run = write_run(tmp_path / "run", CLIPS[2:])
+    damage(run.folder / "shards" / SHARD, f"{name}_{part}")
+    with pytest.raises(RunError, match=f"{SHARD} is damaged"):
+        next(run.clips())
+    if part == "other":
+        clip = next(run.clips(skeleton_name="holistic-143"))
+        assert_same_bits(clip.points, CLIPS[2].as_skeleton("holistic-143").points)
+    else:
+        with pytest.raises(RunError, match=f"{SHARD} is damaged"):
+            next(run.clips(skeleton_name="holistic-143"))
+    other = {"keypoints": "scores", "scores": "keypoints"}[name]
+    assert run.table(columns=[other]).num_rows == 5
+
+
+def test_a_part_has_the_columns_of_its_own_table(tmp_path) -> None:
+    run = write_run(tmp_path / "run", CLIPS[2:])
+    (plan,) = run.plan_blocks()
+    table = read_rows(RunHome.at(run.folder), plan, "holistic-543", part="holistic-143")
+    assert table.schema == run_schema("holistic-143")
+    assert table.column("has_left_hand").to_pylist() == [False, True, False, True, False]
+
+
+@pytest.mark.parametrize("change", ["gone", "short", "other"])
+@pytest.mark.parametrize("name", ["keypoints_143", "scores_other"])
+def test_columns_that_are_not_ours_are_told(tmp_path, recommit, name: str, change: str) -> None:
+    run = write_run(tmp_path / "run", CLIPS[2:])
+    shard = run.folder / "shards" / SHARD
+    table = pq.read_table(shard)
+    index = table.schema.get_field_index(name)
+    if change == "gone":
+        table = table.remove_column(index)
+    else:
+        kind = pa.list_(pa.float32(), 7) if change == "short" else pa.string()
+        table = table.set_column(index, name, pa.array([None] * 5, kind))
+    pq.write_table(table, shard)
+    recommit(run.folder)
+    with pytest.raises(RunError, match=rf"{SHARD} cannot be read: .*; put back a copy"):
+        next(run.clips())
+
+
+def test_only_what_a_clip_may_lack_can_be_empty() -> None:
+    empty = {field.name for field in run_schema("holistic-143") if field.nullable}
+    assert empty == {"image_path", "label", "fps", "extra"}

@@ -1,0 +1,82 @@
+"""Rows that no longer count leave the shards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from posemill.errors import RunError
+from posemill.records import PoseClip
+from posemill.runs.events import Piece
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import Manifest
+from posemill.runs.reader import open_run
+from posemill.runs.writer import RunWriter, compact
+
+
+def make_clip(name, value, num_frames=4):
+    points = np.full((num_frames, 543, 3), value, np.float32)
+    sizes = np.ones((num_frames, 2), np.int32)
+    return PoseClip(points, points[..., 0], sizes, clip_id=name)
+
+
+def give_up(events, clip_no=None):
+    """Let the rows of a clip, or of all, count no more, as a unit that starts anew does."""
+    where = "" if clip_no is None else f" WHERE clip_no = {clip_no:d}"
+    events.ledger._writer.execute(f"DELETE FROM pieces{where}")
+
+
+def test_a_shard_is_rewritten_without_rows_that_were_given_up(tmp_path):
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for number, name in enumerate("abc"):
+            writer.add(make_clip(name, number))
+    events = EventLog(tmp_path / "run")
+    give_up(events, 2)
+    assert compact(tmp_path / "run", events) == 1
+    assert compact(tmp_path / "run", events) == 0
+    (shard,) = (tmp_path / "run" / "shards").iterdir()
+    assert shard.name == "part-000000-r1.parquet"
+    assert pq.read_table(shard)["clip_id"].to_pylist() == ["a"] * 4 + ["c"] * 4
+    clips = {clip.clip_id: clip.points[0, 0, 0] for clip in open_run(tmp_path / "run").clips()}
+    assert clips == {"a": 0.0, "c": 2.0}
+    give_up(events)
+    assert compact(tmp_path / "run", events) == 1
+    assert (events.ledger.shard_sizes(), events.ledger.stale_shards()) == ({}, [])
+    events.close()
+    assert not list((tmp_path / "run" / "shards").iterdir())
+
+
+def test_a_shard_that_is_rewritten_again_has_the_next_number(tmp_path):
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for number, name in enumerate("abc"):
+            writer.add(make_clip(name, number))
+    with EventLog(tmp_path / "run") as events:
+        for clip_no in (2, 1):
+            give_up(events, clip_no)
+            assert compact(tmp_path / "run", events) == 1
+        assert list(events.ledger.shard_sizes()) == ["part-000000-r2.parquet"]
+        (piece,) = events.ledger.pieces_of("part-000000-r2.parquet")
+        assert piece[:4] == Piece(3, 0, 0, 4)[:4]
+        # One that somebody else removed already does not stop the others.
+        give_up(events)
+        (tmp_path / "run" / "shards" / "part-000000-r2.parquet").unlink()
+        assert compact(tmp_path / "run", events) == 1
+        assert events.ledger.shard_sizes() == {}
+
+
+def test_damaged_rows_are_not_written_anew(tmp_path):
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")) as writer:
+        for number, name in enumerate("abc"):
+            writer.add(make_clip(name, number))
+    (shard,) = (tmp_path / "run" / "shards").iterdir()
+    content = bytearray(shard.read_bytes())
+    page = pq.ParquetFile(shard).metadata.row_group(0).column(0).dictionary_page_offset
+    content[page + 40] ^= 1
+    shard.write_bytes(content)
+    events = EventLog(tmp_path / "run")
+    give_up(events, 2)
+    with pytest.raises(RunError, match=r"part-000000\.parquet (is damaged|cannot be read).*; put"):
+        compact(tmp_path / "run", events)
+    events.close()
+    assert shard.exists()

@@ -1,0 +1,122 @@
+"""The index of pre-decoded frames: written, read, and in plain words where it is broken."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posemill.errors import RunError
+from posemill.runs.frame_index import (
+    IndexedClip,
+    indices_of,
+    picture_name,
+    ranges_of,
+    read_index,
+    write_index,
+)
+from posemill.sources import find_clips
+
+
+@pytest.mark.parametrize(
+    ("indices", "text"),
+    [
+        ([], ""),
+        ([7], "7"),
+        ([0, 1], "0-1"),
+        ([0, 2], "0 2"),
+        ([*range(300)], "0-299"),
+        ([*range(0, 300, 2)], "0-298/2"),
+        ([0, 1, 2, 4, 5, 6, 8], "0-2 4-6 8"),
+        ([0, 5, 6, 7], "0 5-7"),
+    ],
+)
+def test_numbers_are_written_in_short(indices, text):
+    assert ranges_of(indices) == text
+    assert indices_of(text).tolist() == indices
+
+
+@given(st.sets(st.integers(0, 400), max_size=60))
+def test_any_ascending_numbers_come_back(numbers):
+    indices = sorted(numbers)
+    found = indices_of(ranges_of(indices))
+    assert found.dtype == np.int64
+    assert found.tolist() == indices
+
+
+def clips_in(folder):
+    return [
+        IndexedClip("a/b", "train", folder / "train" / "a" / "b", "jpg", 3, (32, 24), fps=12.5,
+                    frame_ranges="0-4/2", label="HELLO, you", extra={"signer": "7"}),
+        IndexedClip("c\nd", "all", folder / "packs" / "000000.rgb", "rgb", 2, (4, 2), offset=24,
+                    frame_ranges="5-6"),
+    ]  # fmt: skip
+
+
+def test_what_is_written_comes_back(tmp_path):
+    written = clips_in(tmp_path)
+    path = write_index(tmp_path, written)
+    assert read_index(tmp_path) == read_index(path)
+    first, second = read_index(path)
+    assert first == written[0]
+    assert second == IndexedClip(**{**vars(written[1]), "extra": {"signer": ""}})
+    assert first.frame_indices.tolist() == [0, 2, 4]
+    assert (first.is_packed, second.is_packed) == (False, True)
+    assert first.picture_path(2) == tmp_path / "train" / "a" / "b" / "000002.jpg"
+    assert picture_name(1_000_000, "png") == "1000000.png"
+    assert [path.name for path in tmp_path.iterdir()] == ["index.csv"]
+
+
+def test_the_file_is_a_table_that_strangers_can_read(tmp_path):
+    with write_index(tmp_path, clips_in(tmp_path)).open(newline="", encoding="utf-8") as handle:
+        rows = list(csv.DictReader(handle))
+    assert rows[0] == {
+        "path": "train/a/b", "clip_id": "a/b", "split": "train", "label": "HELLO, you",
+        "format": "jpg", "offset": "", "num_frames": "3", "width": "32", "height": "24",
+        "fps": "12.5", "frame_indices": "0-4/2", "signer": "7",
+    }  # fmt: skip
+    assert (rows[1]["path"], rows[1]["offset"], rows[1]["fps"]) == ("packs/000000.rgb", "24", "")
+
+
+def test_a_pack_is_mapped_where_the_clip_lies(tmp_path):
+    frames = np.arange(3 * 24, dtype=np.uint8).reshape(3, 2, 4, 3)
+    (tmp_path / "packs").mkdir()
+    (tmp_path / "packs" / "000000.rgb").write_bytes(frames.tobytes())
+    _, clip = clips_in(tmp_path)
+    found = clip.open_pack()
+    assert np.array_equal(found, frames[1:])
+    assert not found.flags.writeable
+
+
+def test_an_index_of_pictures_is_a_source_of_clips(tmp_path):
+    folder = tmp_path / "train" / "a" / "b"
+    folder.mkdir(parents=True)
+    for position in range(3):
+        (folder / picture_name(position, "jpg")).write_bytes(b"\xff\xd8")
+    (clip,) = find_clips(write_index(tmp_path, clips_in(tmp_path)[:1]))
+    assert (clip.clip_id, clip.split, clip.label) == ("a/b", "train", "HELLO, you")
+    assert (clip.kind, clip.num_frames) == ("frames", 3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("num_frames", "frames", r"line 2: it has no column 'num_frames'"),
+        (",3,32,", ",three,32,", r"line 2: invalid literal for int\(\) .*'three'"),
+        (",jpg,", ",mp4,", r"line 2: the format 'mp4' is not known"),
+        ("path,clip_id", "path;clip_id", r"line 2: expected 11 fields"),
+    ],
+)
+def test_a_broken_index_is_said(tmp_path, old, new, message):
+    path = write_index(tmp_path, clips_in(tmp_path))
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(RunError, match=r"index.csv is no index of frames: " + message):
+        read_index(path)
+
+
+def test_a_folder_without_an_index_is_said(tmp_path):
+    with pytest.raises(RunError, match=r"index.csv is not there: posemill frames writes it when"):
+        read_index(tmp_path)

@@ -1,0 +1,287 @@
+"""The ledger of a run: what is finished, what is left, what was given up."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from posemill.errors import RunError
+from posemill.jobs.extract.coordinator import unit_of
+from posemill.jobs.extract.messages import DECODING, ESTIMATING, STARTING
+from posemill.jobs.extract.opening import changes_of, planned_clips, with_lengths
+from posemill.records import Clip
+from posemill.runs.events import (
+    ChangedClip,
+    Committed,
+    Crashed,
+    Finished,
+    GaveUp,
+    Lost,
+    Piece,
+    Planned,
+    PlannedUnit,
+    Reset,
+    Rewritten,
+    Shard,
+    Started,
+    UnitProgress,
+)
+from posemill.runs.log import EventLog
+from posemill.sources.clip_list import digest_of
+
+CLIPS = (
+    Clip("a", "/frames/a", "frames", "train", num_frames=10),
+    Clip("b", "/videos/b.mp4", "video", "train"),
+    Clip("c", "/frames/c", "pictures", "dev", num_frames=4),
+)
+UNITS = (
+    PlannedUnit(1, 0, 6, True, False, 6),
+    PlannedUnit(1, 6, None, True, False, 4),
+    PlannedUnit(2, 0, None, True, True, 2000),
+    PlannedUnit(3, 0, None, False, False, 4),
+)
+
+
+PLANNED = Planned("run", planned_clips(CLIPS, CLIPS), UNITS)
+
+
+@pytest.fixture
+def events(tmp_path):
+    with EventLog(tmp_path) as events:
+        events.record(PLANNED)
+        yield events
+
+
+def load(events, *unit_nos):
+    return [unit_of(unit, CLIPS[unit.clip_no - 1]) for unit in events.ledger.units(unit_nos)]
+
+
+def lost(frame_index, num_frames=1):
+    return Lost(frame_index, num_frames, "/a", "corrupt", "/a: corrupt: it is")
+
+
+def progress(unit_no, clip_no, next_frame, *, rows=0, is_done=False, state=None, lost=()):
+    split = CLIPS[clip_no - 1].split
+    return UnitProgress(unit_no, clip_no, split, next_frame, state, is_done, rows, tuple(lost))
+
+
+def commit(events, *units, first_frame=0):
+    pieces = tuple(
+        Piece(unit.clip_no, first_frame, 0, unit.num_rows, unit.unit_no)
+        for unit in units
+        if unit.num_rows
+    )
+    num_rows = sum(piece.num_rows for piece in pieces)
+    name = f"part-{len(events.ledger.shard_sizes())}.parquet"
+    shard = Shard(name, num_rows, 100, pieces) if pieces else None
+    events.record(Committed(shard, units))
+
+
+def counts(events):
+    return {
+        each.split: (
+            each.clips_done,
+            each.frames_known,
+            each.frames_out,
+            each.frames_failed,
+            each.clips_failed,
+        )
+        for each in events.ledger.counts()
+    }
+
+
+def test_starts_are_counted_and_begin_what_was_finished_anew(events):
+    events.record(Finished("then"))
+    assert (events.ledger.num_starts(), events.ledger.finished_at()) == (0, "then")
+    for number in (1, 2, 3):
+        events.record(Started())
+        assert (events.ledger.num_starts(), events.ledger.finished_at()) == (number, None)
+
+
+def test_a_plan_is_recorded_whole_and_takes_the_place_of_what_was_there(events):
+    commit(events, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
+    events.record(GaveUp(1, 3, ESTIMATING, "three times"), Started(), Finished("then"))
+    other = Planned("other", PLANNED.clips[1:], (PlannedUnit(1, 0, None, True, True, 7),))
+    events.record(other)
+    ledger = events.ledger
+    assert (ledger.planned_run(), ledger.num_starts(), ledger.finished_at()) == ("other", 0, None)
+    assert events.ledger.costs_to_do() == [(1, 7)]
+    assert ledger.shard_sizes() == ledger.crashes() == {}
+    assert counts(events) == {"train": (0, 0, 0, 0, 0), "dev": (0, 4, 0, 0, 0)}
+
+
+def test_what_is_left_costs_what_its_frames_do(events):
+    assert events.ledger.costs_to_do() == [(1, 6), (2, 4), (3, 2000), (4, 4)]
+    commit(events, progress(2, 1, 9, rows=3), first_frame=6)
+    commit(events, progress(4, 3, 4, rows=4, is_done=True))
+    assert events.ledger.costs_to_do() == [(1, 6), (2, 1), (3, 2000)]
+    commit(events, progress(2, 1, 12, rows=3))  # more than it said: at least a frame
+    assert events.ledger.costs_to_do()[1] == (2, 1)
+
+
+def test_units_are_loaded_as_they_stand_and_only_those_that_are_not_done(events):
+    commit(events, progress(1, 1, 3, rows=3, state=b"half"))
+    commit(events, progress(4, 3, 4, rows=4, is_done=True))
+    first, second = load(events, 1, 2, 4)
+    assert (first.unit_no, first.clip_no, first.next_frame, first.state) == (1, 1, 3, b"half")
+    assert (first.start_frame, first.stop_frame, first.is_chain) == (0, 6, True)
+    assert first.clip is CLIPS[0]
+    assert (second.unit_no, second.start_frame, second.stop_frame) == (2, 6, None)
+
+
+def test_a_clip_is_done_when_its_last_unit_is_and_its_length_is_known_then(events):
+    commit(events, progress(1, 1, 6, rows=6, is_done=True))
+    assert counts(events)["train"] == (0, 10, 6, 0, 0)
+    commit(events, progress(2, 1, 10, rows=3, is_done=True, lost=[lost(8)]), first_frame=6)
+    assert counts(events)["train"] == (1, 10, 9, 1, 0)
+    commit(events, progress(3, 2, 7, rows=7, is_done=True))
+    assert counts(events)["train"] == (2, 17, 16, 1, 0)
+    assert with_lengths(events.ledger, CLIPS)[1].num_frames == 7
+    (unit,) = load(events, 4)
+    assert unit.clip.num_frames == 4
+
+
+def test_a_clip_whose_units_are_all_done_by_one_commit_counts_once(events):
+    first, second = progress(1, 1, 6, rows=6, is_done=True), progress(2, 1, 10, is_done=True)
+    commit(events, first, second._replace(lost=(lost(6, 4),)))
+    assert counts(events)["train"] == (1, 10, 6, 4, 0)
+
+
+def test_a_clip_that_gave_nothing_is_counted_as_failed(events):
+    assert counts(events)["dev"][-1] == 0  # asked for before, so kept up to date from here on
+    commit(events, progress(4, 3, 4, is_done=True, lost=[lost(None, 4)]))
+    assert counts(events)["dev"] == (1, 4, 0, 4, 1)
+    assert counts(events)["train"][-1] == 0
+    assert events.ledger.reasons() == [("corrupt", 1, 4)]
+
+
+def test_a_crash_is_counted_by_frame_and_phase(events):
+    events.record(*[Crashed(1, 5, DECODING, "died")] * 3, Crashed(1, 5, ESTIMATING, "died"))
+    events.record(Crashed(2, 5, DECODING, "died"))
+    tries = {(1, 5, DECODING): 3, (1, 5, ESTIMATING): 1, (2, 5, DECODING): 1}
+    assert events.ledger.crashes() == tries
+
+
+@pytest.mark.parametrize(
+    ("unit_no", "phase", "is_given_up"),
+    [(1, DECODING, False), (1, ESTIMATING, False), (1, -1, True), (1, STARTING, False),
+     (3, DECODING, True),
+     (3, ESTIMATING, False)],
+)  # fmt: skip
+def test_a_frame_is_left_out_unless_nothing_after_it_can_be_read(
+    events, unit_no, phase, is_given_up
+):
+    events.record(Crashed(unit_no, 2, DECODING, "not given up"))
+    events.record(GaveUp(unit_no, 5, phase, "three times"))
+    (unit,) = load(events, unit_no)
+    if is_given_up:
+        assert (unit.skip, unit.give_up) == ({}, (5, "three times"))
+    else:
+        assert (unit.skip, unit.give_up) == ({5: "three times"}, None)
+
+
+def test_the_first_frame_that_cannot_be_passed_counts(events):
+    for frame in (9, 4, 6):
+        events.record(GaveUp(3, frame, DECODING, f"at {frame}"))
+    (unit,) = load(events, 3)
+    assert unit.give_up == (4, "at 4")
+
+
+def test_a_failed_picture_becomes_a_unit_of_its_own(events):
+    commit(events, progress(4, 3, 4, rows=3, is_done=True, lost=[lost(2)]))
+    events.record(Reset())
+    assert counts(events)["dev"] == (0, 4, 3, 0, 0)
+    assert events.ledger.costs_to_do()[-1] == (5, 1)
+    (unit,) = load(events, 5)
+    assert (unit.start_frame, unit.stop_frame, unit.next_frame) == (2, 3, 2)
+    events.record(Reset())
+    assert len(events.ledger.costs_to_do()) == 4
+
+
+def test_a_failed_frame_of_a_chain_makes_the_whole_unit_start_anew(events):
+    commit(events, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
+    events.record(GaveUp(1, 3, ESTIMATING, "three times"))
+    events.record(Reset())
+    assert counts(events)["train"] == (0, 10, 0, 0, 0)
+    (unit,) = load(events, 1)
+    assert (unit.next_frame, unit.state, unit.skip) == (0, None, {})
+
+
+def test_a_failed_video_keeps_its_length_and_a_replaced_one_gets_another(events):
+    commit(events, progress(3, 2, 7, rows=5, is_done=True, lost=[lost(5, 2)]))
+    assert counts(events)["train"] == (1, 17, 5, 2, 0)
+    events.record(Reset())
+    assert counts(events)["train"] == (0, 17, 0, 0, 0)
+    assert with_lengths(events.ledger, CLIPS)[1].num_frames == 7
+    events.record(Reset((ChangedClip(2, 9, "new"),)))
+    assert counts(events)["train"] == (0, 19, 0, 0, 0)
+    assert with_lengths(events.ledger, CLIPS)[1].num_frames == 9
+
+
+def test_a_clip_that_changed_starts_anew_as_a_whole(events):
+    commit(events, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
+    commit(events, progress(2, 1, 10, rows=4, is_done=True), first_frame=6)
+    events.record(Reset((ChangedClip(1, 12, "new"),)))
+    assert counts(events)["train"] == (0, 12, 0, 0, 0)
+    assert [unit.next_frame for unit in load(events, 1, 2)] == [0, 6]
+
+
+def test_what_is_to_be_done_again_is_not_finished_from_the_same_moment_on(events):
+    commit(events, progress(4, 3, 4, rows=3, is_done=True, lost=[lost(2)]))
+    events.record(Finished("then"), Reset())
+    assert events.ledger.finished_at() is None
+
+
+def test_counts_that_do_not_add_up_are_an_error(events):
+    commit(events, progress(1, 1, 6, rows=6, is_done=True))
+    with pytest.raises(
+        RunError, match=r"14 frames in, 6 out, 0 failed \(6 counted\); please report"
+    ):
+        events.ledger.check_totals()
+
+
+def test_a_clip_that_failed_and_is_done_again_no_longer_counts_as_failed(events):
+    commit(events, progress(4, 3, 4, is_done=True, lost=[lost(None, 4)]))
+    assert counts(events)["dev"] == (1, 4, 0, 4, 1)
+    events.record(Reset())
+    assert counts(events)["dev"] == (0, 4, 0, 0, 0)
+    commit(events, progress(4, 3, 4, rows=4, is_done=True))
+    assert counts(events)["dev"] == (1, 4, 4, 0, 0)
+
+
+def test_a_shard_with_rows_of_no_piece_is_stale_until_it_is_rewritten(events):
+    pieces = Piece(2, 2, 5, 2, 3), Piece(2, 0, 1, 2, 3)
+    events.record(
+        Committed(Shard("whole", 4, 10, (Piece(1, 0, 0, 4),)), ()),
+        Committed(Shard("part", 9, 10, pieces, "ab"), ()),
+        Committed(Shard("empty", 1, 10, ()), ()),
+    )
+    ledger = events.ledger
+    assert ledger.stale_shards() == [("part", "ab"), ("empty", "")]
+    assert ledger.pieces_of("part") == [pieces[1], pieces[0]]
+    moved = pieces[1]._replace(row_offset=0), pieces[0]._replace(row_offset=2)
+    events.record(Rewritten("empty", None), Rewritten("part", Shard("part-r1", 4, 8, moved)))
+    assert ledger.stale_shards() == []
+    assert ledger.pieces_of("part-r1") == [*moved]
+    assert ledger.shard_sizes() == {"whole": 10, "part-r1": 8}
+
+
+def test_changes_of_the_source_are_named(events):
+    assert changes_of(events.ledger, CLIPS) == ([], [], True, [])
+    longer = dataclasses.replace(CLIPS[0], version="other")
+    new = Clip("x", "/frames/x", "frames", "dev", num_frames=1)
+    lines, changed, only_failed, _ = changes_of(events.ledger, [longer, CLIPS[1], new])
+    assert lines == ["train/a is not the same", "dev/x is new", "dev/c is gone"]
+    assert changed == [1]
+    assert not only_failed
+    commit(events, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
+    assert changes_of(events.ledger, [longer, *CLIPS[1:]]) == (
+        ["train/a is not the same"],
+        [1],
+        True,
+        [],
+    )
+    assert changes_of(events.ledger, CLIPS[:2]).only_failed is False
+    events.record(Reset((ChangedClip(1, 11, digest_of(longer)),)))
+    assert changes_of(events.ledger, [longer, *CLIPS[1:]]) == ([], [], True, [])

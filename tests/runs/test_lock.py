@@ -1,0 +1,120 @@
+"""One coordinator per run: who has it, and what is said when it cannot be known."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from posemill.errors import RunError
+from posemill.runs import lock
+from posemill.runs.lock import Holder, RunLock, holder_of
+
+
+def test_the_holder_is_known_while_the_lock_is_held_and_not_after(tmp_path):
+    assert holder_of(tmp_path) is None
+    with RunLock(tmp_path):
+        holder = holder_of(tmp_path)
+        assert holder is not None
+        assert (holder.pid, holder.host) == (os.getpid(), socket.gethostname())
+    assert holder_of(tmp_path) is None
+    assert (tmp_path / lock.LOCK_NAME).exists()  # the text of the dead says nothing
+
+
+def test_two_who_ask_do_not_take_each_other_for_the_holder(tmp_path):
+    with RunLock(tmp_path):
+        pass
+    with (tmp_path / lock.LOCK_NAME).open("rb") as handle:
+        assert lock.try_lock(handle.fileno(), is_shared=True)  # as one who asks has it
+        assert holder_of(tmp_path) is None
+
+
+def test_a_second_one_is_refused_with_who_has_it_and_what_to_do(tmp_path):
+    with RunLock(tmp_path):
+        with (
+            pytest.raises(
+                RunError,
+                match=rf"is being worked on by pid {os.getpid()} on .* since .*; look with: "
+                r"posemill status .*; end it with: posemill stop",
+            ),
+            RunLock(tmp_path),
+        ):
+            pass
+        assert holder_of(tmp_path) is not None  # the attempt changed nothing
+    with RunLock(tmp_path):
+        pass
+
+
+def test_a_longer_text_of_the_holder_before_leaves_nothing_behind(tmp_path):
+    (tmp_path / lock.LOCK_NAME).write_text("x" * 5000)
+    with RunLock(tmp_path):
+        text = (tmp_path / lock.LOCK_NAME).read_text()
+        assert json.loads(text)["pid"] == os.getpid()
+        assert text.endswith("}\n")
+
+
+def test_one_who_asks_for_a_moment_is_waited_for(tmp_path, monkeypatch):
+    answers = iter([False] * 9 + [True])
+    monkeypatch.setattr(lock, "try_lock", lambda descriptor: next(answers))
+    with RunLock(tmp_path):
+        assert next(answers, None) is None
+
+
+def test_a_holder_who_has_not_written_yet_is_waited_for_and_then_unknown(tmp_path, monkeypatch):
+    (tmp_path / lock.LOCK_NAME).write_text("")
+    naps = []
+    monkeypatch.setattr(lock.time, "sleep", naps.append)
+    monkeypatch.setattr(lock, "try_lock", lambda *_, **__: False)
+    assert holder_of(tmp_path) == Holder(0, "an unknown host", "an unknown time")
+    assert sum(naps) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("is_asking", [True, False])
+def test_nothing_stays_open_whatever_comes_of_it(tmp_path, monkeypatch, is_asking):
+    def refuse(*_, **__):
+        raise OSError(95, "Operation not supported")
+
+    (tmp_path / lock.LOCK_NAME).touch()
+    before = [*Path("/proc/self/fd").iterdir()]
+    monkeypatch.setattr(lock, "_LOCK_TRIES", 1)
+    for answer in (refuse, lambda *_, **__: False):
+        monkeypatch.setattr(lock, "try_lock", answer)
+        monkeypatch.setattr(lock, "_read_holder", lambda _path: None)
+        with suppress(RunError):
+            holder_of(tmp_path) if is_asking else RunLock(tmp_path).__enter__()
+    assert [*Path("/proc/self/fd").iterdir()] == before
+
+
+def test_a_lock_that_cannot_be_asked_is_said_with_what_to_do(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(95, "Operation not supported")
+
+    (tmp_path / lock.LOCK_NAME).touch()
+    monkeypatch.setattr(lock, "try_lock", refuse)
+    said = r"cannot tell whether somebody works on it, its file 'lock' cannot be looked at \(Oper"
+    with pytest.raises(RunError, match=said):
+        holder_of(tmp_path)
+    (tmp_path / lock.LOCK_NAME).unlink()
+    (tmp_path / lock.LOCK_NAME).symlink_to(lock.LOCK_NAME)  # a loop: it cannot be opened
+    with pytest.raises(RunError, match=r"cannot be looked at .*; ask as the user and on the mach"):
+        holder_of(tmp_path)
+
+
+def test_nobody_and_somebody_in_words():
+    assert str(Holder(12, "x", "today")) == "pid 12 on x since today"
+
+
+def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
+    def refuse(_descriptor):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(lock, "try_lock", refuse)
+    with (
+        pytest.raises(RunError, match=r"its file system cannot lock files \(Operation not"),
+        RunLock(tmp_path),
+    ):
+        pass

@@ -1,0 +1,221 @@
+"""The manifest of a run: written, read, compared; and whose folder it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import posemill
+from posemill.errors import RunError
+from posemill.machine.live_files import now_text
+from posemill.runs.manifest import (
+    Manifest,
+    check_folder,
+    check_ledger_is_there,
+    current_versions,
+    extraction_of,
+    shard_path,
+)
+
+MANIFEST = Manifest(
+    "holistic-143", kind="import", options={"mode": "video", "steps": [1, 2]},
+    engine={"engine": "fake"}, source={"path": "videos"}, versions={"posemill": "1"},
+    created_at="2026-01-01T00:00:00+00:00",
+)  # fmt: skip
+
+
+def test_a_manifest_comes_back_as_it_was(tmp_path: Path) -> None:
+    MANIFEST.write(tmp_path)
+    assert Manifest.read(tmp_path) == MANIFEST
+    text = (tmp_path / "manifest.json").read_text()
+    assert json.loads(text)["posemill_run"] == 1
+    assert text.endswith("}\n")
+    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
+
+
+def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
+    MANIFEST.write(tmp_path)
+    path = tmp_path / "manifest.json"
+    content = json.loads(path.read_text())
+    for change in ({"posemill_run": 2}, {"colour": "blue"}):
+        path.write_text(json.dumps({**content, **change}))
+        with pytest.raises(
+            RunError, match=r"has run format \d, this posemill reads 1; use the pos"
+        ):
+            Manifest.read(tmp_path)
+
+
+def test_a_manifest_is_a_value() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        MANIFEST.kind = "merge"  # type: ignore[misc]
+
+
+def test_every_setting_that_decides_the_result_is_compared() -> None:
+    assert MANIFEST.differences(MANIFEST) == []
+    others = {
+        "skeleton_name": "holistic-543", "options": {"mode": "image", "steps": [1, 2]},
+        "engine": {}, "source": {"path": "videos", "layout": "list"},
+    }  # fmt: skip
+    lines = {
+        name: MANIFEST.differences(dataclasses.replace(MANIFEST, **{name: value}))
+        for name, value in others.items()
+    }
+    assert lines == {
+        "skeleton_name": ["skeleton_name: the run has 'holistic-143', now it is 'holistic-543'"],
+        "options": ["mode: the run has 'video', now it is 'image'"],
+        "engine": ["engine: the run has 'fake', now it is None"],
+        "source": ["layout: the run has None, now it is 'list'"],
+    }
+    # what does not decide it may differ
+    same = dataclasses.replace(MANIFEST, kind="x", versions={}, created_at="later")
+    assert MANIFEST.differences(same) == []
+    # lists and tuples are the same in JSON
+    tuples = dataclasses.replace(MANIFEST, options={"mode": "video", "steps": (1, 2)})
+    assert MANIFEST.differences(tuples) == []
+
+
+def test_versions_are_those_that_are_installed() -> None:
+    versions = current_versions()
+    assert versions["posemill"] == posemill.__version__
+    assert versions["python"] == platform.python_version()
+    assert versions["numpy"] == np.__version__
+    assert "not installed" in versions.values() or "onnxruntime-gpu" in versions
+
+
+def test_the_time_is_utc_to_the_second() -> None:
+    written = datetime.fromisoformat(now_text())
+    assert written.utcoffset() == timedelta(0)
+    assert written.microsecond == 0
+    assert abs(datetime.now(timezone.utc) - written) < timedelta(minutes=5)
+
+
+def test_a_folder_is_new_a_run_or_somebody_elses(tmp_path: Path) -> None:
+    assert not check_folder(tmp_path / "none")
+    assert not check_folder(tmp_path)
+    (tmp_path / "lock").touch()
+    (tmp_path / "logs").mkdir()
+    (tmp_path / ".manifest.json.123.tmp").touch()  # of a start that was killed
+    assert not check_folder(tmp_path)
+    for number in range(3):
+        (tmp_path / f"file{number}").touch()
+    with pytest.raises(RunError, match=r"\(it holds 'file0', 'file1', 'file2'\); nothing was tou"):
+        check_folder(tmp_path)
+    (tmp_path / "file3").touch()
+    with pytest.raises(RunError, match=r"\(it holds 'file0', 'file1', 'file2' …\); nothing was to"):
+        check_folder(tmp_path)
+    MANIFEST.write(tmp_path)
+    assert check_folder(tmp_path)
+    with pytest.raises(RunError, match="is a file; a run needs a folder of its own"):
+        check_folder(tmp_path / "file0")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"skeleton_name": 3}, {"kind": None}, {"created_at": 1}, {"run_id": 2},
+        {"options": []}, {"engine": "fake"}, {"source": 1}, {"versions": []},
+    ],
+)  # fmt: skip
+def test_a_field_that_is_not_of_its_kind_is_named(
+    change: dict[str, object], tmp_path: Path
+) -> None:
+    MANIFEST.write(tmp_path)
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(RunError, match=f"its '{next(iter(change))}' is not what it should be; put"):
+        Manifest.read(tmp_path)
+
+
+def test_a_manifest_needs_its_skeleton_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"posemill_run": 1, "kind": "merge"}')
+    with pytest.raises(RunError, match="its 'skeleton_name' is not what it should be"):
+        Manifest.read(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"posemill_run": 1, "skeleton_name": "coco-133"}')
+    found = Manifest.read(tmp_path)
+    assert (found.skeleton_name, found.kind) == ("coco-133", "extract")
+    assert (found.options, found.engine, found.source) == ({}, {}, {})
+    for text in ("[]", '{"kind": "x"}'):
+        (tmp_path / "manifest.json").write_text(text)
+        with pytest.raises(RunError, match="is not the manifest of a posemill run; choose another"):
+            Manifest.read(tmp_path)
+
+
+def test_the_versions_are_of_all_that_touches_the_numbers() -> None:
+    assert list(current_versions()) == [
+        "posemill", "python", "numpy", "opencv-python-headless", "av", "ai-edge-litert",
+        "onnxruntime", "onnxruntime-gpu", "pyarrow",
+    ]  # fmt: skip
+
+
+OPTIONS = {"engine": "holistic", "engine_options": {"x": 1}, "mode": "image", "decoder": "pyav"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        ({}, {}),
+        ({"kind": "extract"}, {}),
+        ({"kind": "extract", "options": None, "source": None, "engine": None}, {}),
+        ({"kind": "extract", "options": OPTIONS}, OPTIONS),
+        ({"kind": "merge", "options": OPTIONS}, {}),
+    ],
+)
+def test_how_keypoints_were_found_is_in_the_options_of_an_extraction(
+    facts: dict[str, object], found: dict[str, object]
+) -> None:
+    assert extraction_of(facts) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "mode"),
+    [
+        ({}, "video"),
+        ({"layout": "pictures"}, "image"),
+        ({"layout": "frames"}, "video"),
+        ({"tracking": {}, "layout": "pictures"}, "video"),
+        ({"tracking": {"num_tracked": 2, "num_alone": 0}}, "video"),
+        ({"tracking": {"num_tracked": 0, "num_alone": 3}}, "image"),
+        ({"tracking": {"num_tracked": 2, "num_alone": 3}}, "auto"),
+    ],
+)
+def test_the_mode_auto_is_what_it_came_to(source: dict[str, object], mode: str) -> None:
+    options = {**OPTIONS, "mode": "auto"}
+    found = Manifest("coco-133", options=options, source=source).extraction
+    assert found == {**OPTIONS, "mode": mode}
+
+
+def test_a_merged_run_was_extracted_as_all_its_inputs_were() -> None:
+    one = {"manifest": {"kind": "extract", "options": OPTIONS}}
+    other = {"manifest": {"kind": "extract", "options": {**OPTIONS, "mode": "video"}}}
+    for inputs, found in (([one, one], OPTIONS), ([one, other], {}), ([one, {}], {}), ([], {})):
+        assert extraction_of({"kind": "merge", "source": {"inputs": inputs}}) == found
+
+
+@pytest.mark.parametrize("name", ["../a.parquet", "a/b.parquet", "a.txt", "a\0.parquet", ""])
+def test_a_shard_is_a_plain_file_of_its_folder(name: str, tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    assert shard_path(tmp_path, "a.parquet") == tmp_path / "shards" / "a.parquet"
+    with pytest.raises(RunError, match=r"ledger\.sqlite names .* as a shard, which is not a file"):
+        shard_path(tmp_path, name)
+    (tmp_path / "shards" / "link.parquet").symlink_to("/etc/hosts")
+    with pytest.raises(RunError, match=r"names 'link\.parquet' as a shard"):
+        shard_path(tmp_path, "link.parquet")
+
+
+def test_shards_without_a_ledger_are_said_and_left_alone(tmp_path: Path) -> None:
+    check_ledger_is_there(tmp_path)
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "note.txt").touch()
+    check_ledger_is_there(tmp_path)
+    for name in ("a.parquet", "b.parquet"):
+        (tmp_path / "shards" / name).touch()
+    with pytest.raises(RunError, match=r"has 2 shards and no ledger\.sqlite, which says what they"):
+        check_ledger_is_there(tmp_path)
+    (tmp_path / "ledger.sqlite").touch()
+    check_ledger_is_there(tmp_path)

@@ -1,0 +1,146 @@
+"""What a ledger answers to who only reads it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+
+from posemill.errors import RunError
+from posemill.runs.events import (
+    Committed,
+    Finished,
+    Lost,
+    Piece,
+    PlannedClip,
+    Shard,
+    UnitProgress,
+)
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import Manifest
+from posemill.runs.queries import (
+    Failure,
+    SplitCounts,
+    read_counts,
+    read_failures,
+    read_ledger,
+    read_meta,
+    read_reasons,
+)
+
+
+@pytest.fixture
+def events(tmp_path):
+    Manifest("openpose-18").write(tmp_path)
+    with EventLog(tmp_path) as events:
+        yield events
+
+
+def whole(clip_no, split, num_rows, *lost, is_done=True):
+    return UnitProgress(None, clip_no, split, num_rows, None, is_done, num_rows, lost)
+
+
+def lost(frame_index, num_frames, reason="corrupt"):
+    return Lost(frame_index, num_frames, "/x", reason, "all of it")
+
+
+def test_counts_are_kept_by_split_in_the_order_of_the_source(events, tmp_path):
+    clips = (
+        PlannedClip("train", "a", 5),
+        PlannedClip("dev", "a", None),
+        PlannedClip("train", "b", 7),
+    )
+    shard = Shard("x.parquet", 4, 10, (Piece(1, 0, 0, 4),))
+    events.record(Committed(shard, (whole(1, "train", 4, lost(4, 1)),), clips))
+    with read_ledger(tmp_path) as database:
+        assert read_counts(database) == [
+            SplitCounts("train", 2, 1, 12, 4, 1, 0),
+            SplitCounts("dev", 1, 0, 0, 0, 0, 0),
+        ]
+
+
+def test_lost_frames_make_their_clip_longer_and_a_lost_clip_is_counted(events, tmp_path):
+    clips = PlannedClip("dev", "a", 2), PlannedClip("dev", "b", None)
+    shard = Shard("x.parquet", 2, 10, (Piece(1, 0, 0, 2),))
+    events.record(Committed(shard, (whole(1, "dev", 2),), clips))
+    failed = whole(1, "dev", 0, lost(1, 1), lost(0, 3), is_done=False)
+    events.record(Committed(None, (failed, whole(2, "dev", 0, lost(None, 0, "missing")))))
+    with read_ledger(tmp_path) as database:
+        assert read_counts(database) == [SplitCounts("dev", 2, 2, 6, 2, 4, 1)]
+        assert [failure.frame_index for failure in read_failures(database)] == [0, 1, None]
+        assert read_reasons(database) == [("corrupt", 2, 4), ("missing", 1, 0)]
+
+
+def test_a_run_without_a_ledger_has_nothing_committed(tmp_path):
+    Manifest("openpose-18").write(tmp_path)
+    with (
+        pytest.raises(RunError, match=r"has no ledger\.sqlite yet; nothing was committed"),
+        read_ledger(tmp_path),
+    ):
+        pass
+
+
+def test_records_are_values():
+    failure = Failure("a", "dev", 1, 1, "/a", "corrupt", "all of it")
+    for value in (Shard("x", 1, 2, ()), failure, SplitCounts("dev", 1, 1, 1, 1, 0)):
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, fields(value)[0].name, 7)
+
+
+def test_names_that_are_no_text_are_stored_as_what_can_be_read(events, tmp_path):
+    clip = PlannedClip("d\udce9v", "caf\udce9", 1, "digest")
+    missing = Lost(None, 0, "/\udce9", "r", "\udce9")
+    events.record(Committed(None, (whole(1, "d\udce9v", 0, missing),), (clip,)))
+    with read_ledger(tmp_path) as database:
+        (found,) = read_failures(database)
+        assert (found.clip_id, found.split) == (r"caf\xe9", r"d\xe9v")
+        assert (found.path, found.message) == (r"/\xe9", r"\xe9")
+        assert read_counts(database) == [SplitCounts(r"d\xe9v", 1, 1, 1, 0, 0, 1)]
+        assert database.execute("SELECT content FROM clips").fetchone() == ("digest",)
+
+
+def set_a_trap(folder):
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
+        database.execute("CREATE VIEW trap AS SELECT 1")
+
+
+def test_a_ledger_with_more_than_tables_is_not_read_by_anybody(tmp_path):
+    EventLog(tmp_path).close()
+    set_a_trap(tmp_path)
+    with pytest.raises(RunError, match="is not a ledger of posemill: it holds the view 'trap'; no"):
+        EventLog(tmp_path)
+    with pytest.raises(RunError, match="the view 'trap'"), read_ledger(tmp_path):
+        pass
+
+
+def test_a_folder_that_may_not_be_written_is_read_with_the_same_care(tmp_path, monkeypatch):
+    """SQLite cannot make its side files there; the second way in checks the tables too."""
+    real, asked = sqlite3.connect, []
+
+    def connect(name, **options):
+        asked.append(name.rpartition("?")[2])
+        return real(":memory:", factory=Refusing) if "mode=ro" in name else real(name, **options)
+
+    class Refusing(sqlite3.Connection):
+        def execute(self, *_):
+            raise sqlite3.OperationalError("unable to open database file")
+
+    with EventLog(tmp_path) as events:
+        events.record(Finished("1"))
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    with read_ledger(tmp_path) as database:
+        assert read_meta(database) == {"finished_at": "1"}
+    assert asked == ["mode=ro", "immutable=1"]
+    monkeypatch.undo()
+    set_a_trap(tmp_path)
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    with pytest.raises(RunError, match="the view 'trap'"), read_ledger(tmp_path):
+        pass
+
+
+def test_a_closed_ledger_is_one_plain_file(tmp_path):
+    with EventLog(tmp_path) as events:
+        events.record(Committed(None, (), (PlannedClip("dev", "a", 1),)))
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.sqlite"]

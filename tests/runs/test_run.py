@@ -1,0 +1,407 @@
+"""A run written and read again, whole, in part, by others' readers, and when it is damaged."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import posemill
+from posemill.errors import MissingExtraError, RunError
+from posemill.records import PoseClip
+from posemill.runs.events import Committed, PlannedClip, valid_unicode
+from posemill.runs.home import RunHome
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import Manifest, check_folder
+from posemill.runs.reader import open_run
+from posemill.runs.schema import run_schema
+from posemill.runs.writer import RunWriter, remove_uncommitted
+from posemill.skeletons import get_skeleton
+
+
+def make_clip(
+    clip_id: str,
+    num_frames: int = 8,
+    *,
+    seed: int = 0,
+    skeleton: str = "holistic-543",
+    **more: object,
+) -> PoseClip:
+    rng = np.random.default_rng(seed)
+    num_points = get_skeleton(skeleton).num_points
+    points = rng.normal(size=(num_frames, num_points, 3)).astype(np.float32)
+    scores = rng.uniform(size=(num_frames, num_points)).astype(np.float32)
+    part = get_skeleton(skeleton).part("left_hand")
+    points[::2, part.start : part.stop] = np.nan
+    scores[::2, part.start : part.stop] = 0
+    sizes = np.tile(np.array([[210, 260]], np.int32), (num_frames, 1))
+    return PoseClip(points, scores, sizes, skeleton, clip_id=clip_id, **more)  # type: ignore[arg-type]
+
+
+def write_run(folder: Path, clips: list[PoseClip], **more: int) -> None:
+    with RunWriter(folder, Manifest(clips[0].skeleton_name, kind="import"), **more) as writer:
+        for clip in clips:
+            writer.add(clip)
+
+
+def assert_same(one: PoseClip, other: PoseClip) -> None:
+    for name in ("points", "scores", "sizes_wh", "frame_indices"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    for name in ("clip_id", "split", "skeleton_name", "image_paths", "label", "fps"):
+        assert getattr(one, name) == getattr(other, name), name
+    assert dict(one.extra) == dict(other.extra)
+
+
+@pytest.fixture
+def clips() -> list[PoseClip]:
+    paths = tuple(f"b/{index}.png" for index in range(700))
+    return [
+        make_clip("b", 700, seed=1, split="train", label="HELLO YOU", fps=25.0, image_paths=paths),
+        make_clip("a", 3, seed=2, split="train", extra={"speaker": "Signer'1\"", "n": 3}),
+        make_clip("a", 8, seed=3, split="dev", frame_indices=np.arange(5, 13)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows_per_shard", [1, 4096])
+def test_clips_come_back_as_they_were_in_the_order_of_adding(clips, tmp_path, rows_per_shard):
+    write_run(tmp_path / "run", clips, rows_per_shard=rows_per_shard)
+    run = open_run(tmp_path / "run")
+    assert run.is_finished
+    assert run.splits == ("train", "dev")
+    assert run.num_frames == 711
+    assert len(run) == 3
+    for got, expected in zip(run.clips(), clips, strict=True):
+        assert_same(got, expected)
+    assert [clip.clip_id for clip in run.clips("dev")] == ["a"]
+    assert run.clip_ids("train") == ["b", "a"]
+    assert_same(run.clip("a", "dev"), clips[2])
+    assert "train 703 frames, dev 8 frames, finished" in repr(run)
+
+
+def test_the_smaller_skeleton_has_its_own_columns(tmp_path):
+    write_run(tmp_path / "run", [make_clip("a", skeleton="holistic-143")])
+    table = posemill.open_run(tmp_path / "run").table()
+    assert table.schema.field("keypoints").type == pa.list_(pa.float32(), 429)
+    assert [name for name in table.column_names if name.startswith("has_")] == [
+        "has_face", "has_left_hand", "has_right_hand", "has_pose"]  # fmt: skip
+
+
+def test_presence_columns_say_which_parts_were_found(clips, tmp_path):
+    write_run(tmp_path / "run", clips)
+    frame = open_run(tmp_path / "run").to_pandas(
+        "dev", ["frame_index", "has_left_hand", "has_pose"]
+    )
+    assert frame["has_left_hand"].tolist() == [False, True] * 4
+    assert frame["has_pose"].all()
+
+
+def test_shards_open_with_pandas_polars_and_duckdb_as_they_are(clips, tmp_path):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    duckdb = pytest.importorskip("duckdb")
+    write_run(tmp_path / "run", clips, rows_per_shard=1)
+    shards = tmp_path / "run" / "shards"
+    assert len(list(shards.iterdir())) == 3
+    expected = clips[0].as_skeleton("holistic-143").points[0].reshape(-1)
+    frame = pandas.read_parquet(shards)
+    np.testing.assert_array_equal(frame["keypoints_143"].iloc[0], expected)
+    frame = polars.read_parquet(shards / "*.parquet")
+    assert frame.columns[:6] == "split clip_id frame_index image_path width height".split()
+    np.testing.assert_array_equal(frame["keypoints_143"][0].to_numpy(), expected)
+    row = duckdb.sql(
+        "SELECT split, count(*), sum(has_left_hand::int), avg(keypoints_other[1]) "
+        f"FROM '{shards}/*.parquet' WHERE has_pose GROUP BY split ORDER BY split"
+    ).fetchall()
+    assert [each[:3] for each in row] == [("dev", 8, 4), ("train", 703, 351)]
+    nose = duckdb.sql(
+        f"SELECT keypoints_143[331:333] FROM '{shards}/*.parquet' WHERE split = 'dev' LIMIT 1"
+    ).fetchall()
+    np.testing.assert_array_equal(np.float32(nose[0][0]), clips[2].points[0, 0])
+    # The first point of the face that holistic-143 leaves out is its second, behind 33 of pose.
+    assert row[0][3] == pytest.approx(clips[2].points[:, 33 + 1, 0].mean(), rel=1e-4)
+
+
+def test_floats_are_split_by_bytes_and_compressed_with_zstd(clips, tmp_path):
+    write_run(tmp_path / "run", clips)
+    metadata = pq.ParquetFile(tmp_path / "run" / "shards" / "part-000000.parquet").metadata
+    columns = [metadata.row_group(0).column(index) for index in range(metadata.num_columns)]
+    floats = [column for column in columns if column.path_in_schema.endswith("list.element")]
+    assert [column.path_in_schema.split(".")[0] for column in floats] == [
+        "keypoints_143", "keypoints_other", "scores_143", "scores_other"]  # fmt: skip
+    assert all("BYTE_STREAM_SPLIT" in column.encodings for column in floats)
+    assert {column.compression for column in columns} == {"ZSTD"}
+
+
+@pytest.mark.parametrize("block_frames", [1, 100, 4096])
+def test_blocks_are_whole_clips_of_one_split(clips, tmp_path, monkeypatch, block_frames):
+    monkeypatch.setattr("posemill.runs.shards.BLOCK_FRAMES", block_frames)
+    write_run(tmp_path / "run", clips)  # the first clip is longer than a row group
+    run = open_run(tmp_path / "run")
+    plans = list(run.plan_blocks())
+    blocks = [run.read_block(plan) for plan in plans]
+    sizes = {1: [700, 3, 8], 100: [700, 3, 8], 4096: [703, 8]}[block_frames]
+    assert [len(plan) for plan in plans] == [len(block) for block in blocks] == sizes
+    read = [clip for block in blocks for clip in block.clips]
+    for got, expected in zip(read, clips, strict=True):
+        assert_same(got, expected)
+    np.testing.assert_array_equal(blocks[0].frames.points[:700], clips[0].points)
+
+
+def test_a_clip_read_from_a_run_does_not_hold_on_to_its_neighbours(clips, tmp_path):
+    write_run(tmp_path / "run", clips)
+    small = list(open_run(tmp_path / "run").clips("train"))[1]
+    assert small.points.base is None
+    assert small.scores.base is None
+
+
+def test_numpy_and_torch_give_all_frames_with_the_starts_of_clips(clips, tmp_path):
+    torch = pytest.importorskip("torch")
+    write_run(tmp_path / "run", clips)
+    run = open_run(tmp_path / "run")
+    arrays = run.to_numpy("train")
+    assert arrays["clip_starts"].tolist() == [0, 700, 703]
+    assert arrays["clip_ids"] == ["b", "a"]
+    np.testing.assert_array_equal(arrays["points"][700:], clips[1].points)
+    tensors = run.to_torch()
+    assert tensors["scores"].dtype == torch.float32
+    assert tensors["points"].shape == (711, 543, 3)
+
+
+def test_a_missing_optional_package_is_named(clips, tmp_path, monkeypatch):
+    write_run(tmp_path / "run", clips)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match="needs 'torch', which is not installed"):
+        open_run(tmp_path / "run").to_torch()
+
+
+def test_memory_of_reading_clip_by_clip_does_not_grow_with_the_run(tmp_path):
+    clip = make_clip("x", 256)
+    with RunWriter(tmp_path / "run", Manifest("holistic-543"), rows_per_shard=1024) as writer:
+        for number in range(24):
+            writer.add(PoseClip(clip.points, clip.scores, clip.sizes_wh, clip_id=f"{number:03d}"))
+    before, in_use = pa.total_allocated_bytes(), []
+    tracemalloc.start()
+    for read in open_run(tmp_path / "run").clips():
+        assert len(read) == 256
+        in_use.append(pa.total_allocated_bytes() - before + tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert max(in_use[8:]) <= max(in_use[:8]) * 1.05
+
+
+def test_a_clip_without_frames_is_counted_and_not_read(tmp_path):
+    write_run(tmp_path / "run", [make_clip("none", 0), make_clip("some", 2)])
+    run = open_run(tmp_path / "run")
+    assert len(run) == 2
+    assert [clip.clip_id for clip in run.clips()] == ["some"]
+
+
+def test_an_empty_run_gives_empty_arrays(tmp_path):
+    with RunWriter(tmp_path / "run", Manifest("holistic-543")):
+        pass
+    run = open_run(tmp_path / "run")
+    assert run.to_numpy()["points"].shape == (0, 543, 3)
+    assert run.table().num_rows == 0
+    assert list(run.clips()) == []
+
+
+def test_names_that_are_not_utf8_are_written_with_their_bytes_spelled_out(tmp_path):
+    name = os.fsdecode(b"caf\xe9 'x'")
+    write_run(tmp_path / "run", [make_clip(name, 1, image_paths=(f"{name}/1.png",))])
+    clip = next(open_run(tmp_path / "run").clips())
+    assert clip.clip_id == valid_unicode(name) == "caf\\xe9 'x'"
+    assert clip.image_paths == ("caf\\xe9 'x'/1.png",)
+
+
+def test_shards_without_a_record_do_not_count_and_are_removed(clips, tmp_path):
+    write_run(tmp_path / "run", clips)
+    shards = tmp_path / "run" / "shards"
+    (shards / "part-000009.parquet").write_bytes((shards / "part-000000.parquet").read_bytes())
+    assert sum(len(clip) for clip in open_run(tmp_path / "run").clips()) == 711
+    with EventLog(tmp_path / "run") as events:
+        assert remove_uncommitted(RunHome.at(tmp_path / "run"), events) == 1
+    assert [path.name for path in shards.iterdir()] == ["part-000000.parquet"]
+
+
+def test_a_run_that_was_not_finished_says_so(clips, tmp_path):
+    writer = RunWriter(tmp_path / "run", Manifest("holistic-543"), rows_per_shard=1)
+    writer.add(clips[0])
+    run = open_run(tmp_path / "run")
+    assert not run.is_finished
+    assert [clip.clip_id for clip in run.clips()] == ["b"]
+    writer.finish()
+    assert open_run(tmp_path / "run").is_finished
+
+
+def test_events_that_cannot_be_added_leave_nothing(tmp_path):
+    new, double = PlannedClip("train", "a", 3), PlannedClip("train", "b", 3)
+    with EventLog(tmp_path) as events:
+        with pytest.raises(RunError, match="two clips have the same split and id"):
+            events.record(Committed(None, (), (new, double, double)))
+        with pytest.raises(RunError, match="the events before these could not be written"):
+            events.record(Committed(None, (), (new,)))
+    with EventLog(tmp_path) as events:
+        assert events.ledger.clips() == []
+        events.record(Committed(None, (), (new,)))
+        assert [clip.clip_id for clip in events.ledger.clips()] == ["a"]
+
+
+def test_wrong_clips_are_refused_by_the_writer(clips, tmp_path):
+    writer = RunWriter(tmp_path / "run", Manifest("holistic-543"))
+    writer.add(clips[0])
+    with pytest.raises(ValueError, match=r"'b' of split 'train' was added before"):
+        writer.add(clips[0])
+    with pytest.raises(ValueError, match=r"skeleton holistic-143, the run has holistic-543"):
+        writer.add(make_clip("c", skeleton="holistic-143"))
+    with pytest.raises(ValueError, match=r"'d': extra holds what JSON cannot"):
+        writer.add(make_clip("d", extra={"x": object()}))
+    writer.finish()
+    with pytest.raises(RunError, match=r"holds a run already; choose another folder"):
+        RunWriter(tmp_path / "run", Manifest("holistic-543"))
+
+
+def test_a_folder_that_holds_something_else_is_refused_and_not_touched(tmp_path):
+    (tmp_path / "thesis.tex").write_text("four years")
+    with pytest.raises(RunError, match=r"is not empty and not a posemill run \(it holds 'thesis"):
+        check_folder(tmp_path)
+    with pytest.raises(RunError, match="is a file; a run needs a folder of its own"):
+        check_folder(tmp_path / "thesis.tex")
+    assert (tmp_path / "thesis.tex").read_text() == "four years"
+
+
+def test_what_is_not_a_run_is_told_apart(tmp_path):
+    with pytest.raises(RunError, match=r"is not a posemill run: it has no manifest\.json"):
+        open_run(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(RunError, match=r"manifest\.json cannot be read"):
+        open_run(tmp_path)
+    (tmp_path / "manifest.json").write_text("[]")
+    with pytest.raises(RunError, match="is not the manifest of a posemill run"):
+        open_run(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"posemill_run": 9}')
+    with pytest.raises(RunError, match="has run format 9, this posemill reads 1"):
+        open_run(tmp_path)
+    Manifest("holistic-543").write(tmp_path)
+    with pytest.raises(RunError, match=r"has no ledger\.sqlite yet"):
+        open_run(tmp_path)
+    (tmp_path / "ledger.sqlite").write_bytes(b"not a database " * 99)
+    with pytest.raises(RunError, match=r"ledger\.sqlite cannot be read"):
+        open_run(tmp_path)
+
+
+def test_damaged_shards_are_named(clips, tmp_path, recommit):
+    write_run(tmp_path / "run", clips)
+    run, shard = open_run(tmp_path / "run"), tmp_path / "run" / "shards" / "part-000000.parquet"
+    content = shard.read_bytes()
+    with pytest.raises(RunError, match="has no split 'test'; it has train, dev"):
+        list(run.clips("test"))
+    with pytest.raises(RunError, match=r"has no keypoints of a clip 'zz'; clip_ids\(\) lists"):
+        run.clip("zz")
+    with pytest.raises(RunError, match=r"'a' is in several splits \(dev, train\): say which"):
+        run.clip("a")
+    with pytest.raises(ValueError, match=r"no columns \['x'\]; a run has split"):
+        run.table(columns=["x"])
+    shard.write_bytes(content[:-100])
+    with pytest.raises(RunError, match=r"part-000000\.parquet cannot be read"):
+        list(run.clips())
+    pq.write_table(pa.table({"x": [1]}), shard)
+    with pytest.raises(RunError, match="not a shard of a posemill run"):
+        list(run.clips())
+    small = run_schema("holistic-143").empty_table()
+    pq.write_table(small, shard)
+    with pytest.raises(RunError, match="has holistic-143, its run has holistic-543"):
+        list(run.clips())
+    pq.write_table(pq.read_table(pa.BufferReader(content)).slice(0, 705), shard)
+    recommit(tmp_path / "run")
+    with pytest.raises(RunError, match="counts 8 rows from 703, the file has 2; it was changed"):
+        list(run.clips())
+    newer = small.replace_schema_metadata(
+        {**small.schema.metadata, b"posemill.schema_version": b"7"}
+    )
+    pq.write_table(newer, shard)
+    with pytest.raises(RunError, match="schema version 7, this posemill reads 2; use"):
+        list(run.clips())
+    shard.unlink()
+    with pytest.raises(RunError, match="is missing, but the ledger counts on it"):
+        list(run.clips())
+
+
+def column_spans(shard: Path, name: str) -> list[tuple[int, int]]:
+    """Return from where to where the pages of a column are in a shard."""
+    metadata = pq.ParquetFile(shard).metadata
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
+    return [
+        (each.data_page_offset, each.data_page_offset + each.total_compressed_size)
+        for each in columns
+        if each.path_in_schema.startswith(name)
+    ]
+
+
+@pytest.mark.parametrize("name", ["keypoints_143", "keypoints_other", "scores_143", "scores_other"])
+def test_one_changed_bit_among_the_keypoints_is_noticed(clips, tmp_path, name):
+    write_run(tmp_path / "run", clips)
+    run, shard = open_run(tmp_path / "run"), tmp_path / "run" / "shards" / "part-000000.parquet"
+    content = shard.read_bytes()
+    for start, stop in column_spans(shard, name):
+        for place in np.linspace(start + 100, stop - 1, 8).astype(int):
+            changed = bytearray(content)
+            changed[place] ^= 4
+            shard.write_bytes(changed)
+            with pytest.raises(
+                RunError,
+                match=r"part-000000\.parquet is damaged: its content no longer fits its checksum; "
+                "put back a copy of the file, or extract anew into another folder",
+            ):
+                list(run.clips())
+
+
+@pytest.mark.parametrize(("skeleton", "step"), [("holistic-143", 421), ("holistic-543", 1607)])
+def test_a_changed_bit_anywhere_is_an_error_or_changes_nothing(tmp_path, skeleton, step):
+    paths = tuple(f"a/{index}.png" for index in range(4))
+    clip = make_clip("a", 4, skeleton=skeleton, image_paths=paths, extra={"speaker": "x"})
+    write_run(tmp_path / "run", [clip])
+    run, shard = open_run(tmp_path / "run"), tmp_path / "run" / "shards" / "part-000000.parquet"
+    content = shard.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    places = [*range(0, footer * 8, step), *range(footer * 8, len(content) * 8, 131)]
+    num_errors = 0
+    for place in places:
+        changed = bytearray(content)
+        changed[place // 8] ^= 1 << place % 8
+        shard.write_bytes(changed)
+        try:
+            (got,) = run.clips()
+        except RunError:
+            num_errors += 1
+        else:
+            assert_same(got, clip)
+    assert num_errors > len(places) / 2
+
+
+def test_a_run_is_asked_for_clips_as_a_dict_is_and_stands_for_its_folder(clips, tmp_path):
+    write_run(tmp_path / "run", clips)
+    run = open_run(tmp_path / "run")
+    assert_same(run["b"], clips[0])
+    assert_same(run["dev", "a"], clips[2])
+    assert [clip.clip_id for clip in run] == ["b", "a", "a"]
+    assert "b" in run
+    assert ("dev", "a") in run
+    assert "zz" not in run
+    assert ("dev", "b") not in run
+    assert ("nowhere", "b") not in run
+    assert Path(run) == tmp_path / "run"
+    with pytest.raises(RunError, match=r"'a' is in several .* say which, as run\['train', 'a'\]"):
+        run["a"]
+    with pytest.raises(TypeError, match=r"expected the id of a clip, or \(split, id\), got 0"):
+        run[0]
+
+
+def test_a_clip_that_is_nearly_named_is_suggested(tmp_path):
+    write_run(tmp_path / "run", [make_clip("signer1/hello"), make_clip("signer1/yes")])
+    with pytest.raises(RunError, match=r"'signer1/helo'; did you mean 'signer1/hello'\?"):
+        open_run(tmp_path / "run")["signer1/helo"]

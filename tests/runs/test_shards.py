@@ -1,0 +1,150 @@
+"""Which rows make a block, and how rows that follow each other are read as one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from posemill.errors import RunError
+from posemill.records import PoseClip
+from posemill.runs import shards
+from posemill.runs.home import RunHome
+from posemill.runs.manifest import Manifest
+from posemill.runs.reader import open_run
+from posemill.runs.shards import (
+    BlockPlan,
+    ShardRows,
+    _joined,
+    checksum_of,
+    plan_blocks,
+    read_rows,
+    read_shard,
+)
+from posemill.runs.writer import RunWriter
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    monkeypatch.setattr(shards, "BLOCK_FRAMES", 10)
+
+
+def rows(*found):
+    """`(clip_no, shard, num_rows)` each, of one split, one behind the other."""
+    offsets: dict[str, int] = {}
+    result = []
+    for clip_no, shard, num_rows in found:
+        result.append(ShardRows(clip_no, "all", f"c{clip_no}", shard, offsets.get(shard, 0),
+                                num_rows, ""))  # fmt: skip
+        offsets[shard] = offsets.get(shard, 0) + num_rows
+    return result
+
+
+def clips_of(plans):
+    return [[each.clip_no for each in plan.rows] for plan in plans]
+
+
+def test_a_block_ends_with_its_shard_once_it_is_large_enough():
+    found = rows((1, "x", 4), (2, "x", 6), (3, "y", 3), (4, "y", 3))
+    assert clips_of(plan_blocks(found)) == [[1, 2], [3, 4]]
+    found = rows((1, "x", 4), (2, "x", 5), (3, "y", 3), (4, "y", 3))  # 9 are not enough
+    assert clips_of(plan_blocks(found)) == [[1, 2, 3, 4]]
+
+
+def test_a_block_goes_on_within_a_shard_until_it_is_twice_as_large():
+    found = rows(*((number, "x", 5) for number in range(1, 7)))
+    assert clips_of(plan_blocks(found)) == [[1, 2, 3, 4], [5, 6]]
+
+
+def test_a_block_is_of_one_split():
+    one, other = rows((1, "x", 2), (2, "x", 2))
+    assert clips_of(plan_blocks([one, other._replace(split="dev")])) == [[1], [2]]
+    assert list(plan_blocks([])) == []
+
+
+def test_clips_are_not_cut_and_their_pieces_are_counted_together():
+    found = rows((1, "x", 12), (1, "y", 13), (2, "y", 1))
+    first, second = plan_blocks(found)
+    assert (first.names, first.lengths, len(first)) == ([("all", "c1")], [25], 25)
+    assert (second.names, second.lengths) == ([("all", "c2")], [1])
+    both = BlockPlan(tuple(found))
+    assert (both.names, both.lengths) == ([("all", "c1"), ("all", "c2")], [25, 1])
+
+
+def test_rows_that_follow_each_other_in_a_shard_are_read_as_one():
+    found = rows((1, "x", 3), (2, "x", 4), (3, "y", 2), (4, "y", 5))
+    gap = found[3]._replace(offset=3)
+    joined = [(each.shard, each.offset, each.num_rows) for each in _joined([*found[:3], gap])]
+    assert joined == [("x", 0, 7), ("y", 0, 2), ("y", 3, 5)]
+    assert list(_joined(found[:1])) == found[:1]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of one clip of 1200 frames, in row groups of 512; the first point's x counts them."""
+    points = np.zeros((1200, 18, 3), np.float32)
+    points[:, 0, 0] = np.arange(1200)
+    sizes = np.ones((1200, 2), np.int32)
+    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
+        writer.add(PoseClip(points, points[..., 0], sizes, "openpose-18", clip_id="c1"))
+    return tmp_path / "run"
+
+
+def numbers(table):
+    return table.column("keypoints").combine_chunks().flatten().to_numpy()[:: 18 * 3].tolist()
+
+
+SHARD = "part-000000.parquet"
+
+
+def plan(run, *spans):
+    checksum = checksum_of((run / "shards" / SHARD).read_bytes())
+    return BlockPlan(tuple(ShardRows(1, "all", "c1", SHARD, *span, checksum) for span in spans))
+
+
+@pytest.mark.parametrize(
+    "span", [(0, 1), (0, 512), (511, 1), (511, 2), (512, 512), (513, 687), (0, 1200), (1199, 1)]
+)
+def test_rows_are_those_that_were_asked_for_whatever_groups_they_are_in(run, span):
+    offset, count = span
+    table = read_rows(RunHome.at(run), plan(run, span), "openpose-18")
+    assert numbers(table) == list(range(offset, offset + count))
+
+
+def test_rows_of_a_frame_that_was_tried_again_come_where_they_belong(run):
+    table = read_rows(
+        RunHome.at(run), plan(run, (6, 2), (3, 3)), "openpose-18", ["frame_index", "keypoints"]
+    )
+    assert table.column_names == ["frame_index", "keypoints"]
+    assert numbers(table) == [3, 4, 5, 6, 7]
+
+
+def test_a_shard_that_is_shorter_than_its_record_or_not_there_is_said(run):
+    path = run / "shards" / SHARD
+    checksum = checksum_of(path.read_bytes())
+    assert numbers(read_shard(path, "openpose-18", checksum)) == list(range(1200))
+    with pytest.raises(RunError, match=r"the ledger counts 2 rows from 1199, the file has 1; it"):
+        read_rows(RunHome.at(run), plan(run, (1199, 2)), "openpose-18")
+    with pytest.raises(RunError, match=r"counts 5 rows from 1300, the file has 0; it was changed"):
+        read_rows(RunHome.at(run), plan(run, (1300, 5)), "openpose-18")
+    with pytest.raises(RunError, match=r"\.parquet has openpose-18, its run has coco-133"):
+        read_shard(path, "coco-133", checksum)
+    path.unlink()
+    with pytest.raises(RunError, match="is missing, but the ledger counts on it"):
+        read_shard(path, "openpose-18", checksum)
+
+
+def test_the_shard_of_another_run_and_one_exchanged_for_another_are_refused(tmp_path):
+    for name, number in (("run", 1.0), ("other", 2.0)):
+        points, sizes = np.full((3, 18, 3), number, np.float32), np.ones((3, 2), np.int32)
+        manifest = Manifest("openpose-18")
+        with RunWriter(tmp_path / name, manifest, rows_per_shard=1) as writer:
+            for clip_id in "ab":
+                writer.add(PoseClip(points, points[..., 0], sizes, "openpose-18", clip_id=clip_id))
+    first, second = (tmp_path / "run" / "shards" / f"part-00000{number}.parquet" for number in "01")
+    whole, exchanged = first.read_bytes(), second.read_bytes()
+    for content in ((tmp_path / "other" / "shards" / first.name).read_bytes(), exchanged):
+        first.write_bytes(content)
+        with pytest.raises(RunError, match="is not the shard that was committed"):
+            open_run(tmp_path / "run").clip("a")
+    first.write_bytes(whole)
+    assert open_run(tmp_path / "run").clip("a").points[0, 0, 0] == 1

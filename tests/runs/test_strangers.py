@@ -1,0 +1,146 @@
+"""Runs of strangers: whatever their files say, nothing outside of the folder is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posemill.errors import RunError
+from posemill.files import open_plain
+from posemill.records import PoseClip
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import Manifest, check_folder
+from posemill.runs.queries import read_ledger
+from posemill.runs.reader import open_run
+from posemill.runs.writer import RunWriter, compact
+from posemill.skeletons import get_skeleton
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of one clip, and beside it a file that is not its own."""
+    folder = tmp_path / "run"
+    num_points = get_skeleton("openpose-18").num_points
+    points = np.zeros((4, num_points, 3), np.float32)
+    sizes = np.full((4, 2), 10, np.int32)
+    clip = PoseClip(points, points[..., 0], sizes, "openpose-18", clip_id="a")
+    with RunWriter(folder, Manifest("openpose-18", kind="import")) as writer:
+        writer.add(clip)
+    (tmp_path / "mine.parquet").write_bytes((folder / "shards/part-000000.parquet").read_bytes())
+    return folder
+
+
+def change(folder: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database:
+        for statement in statements:
+            database.execute(statement)
+        database.commit()
+
+
+@pytest.mark.parametrize("name", ["../../mine.parquet", "../mine.parquet", "/etc/passwd", "x\0y"])
+def test_a_shard_outside_of_the_run_is_neither_read_nor_removed(run: Path, name: str) -> None:
+    with closing(sqlite3.connect(run / "ledger.sqlite")) as database:
+        database.execute("UPDATE shards SET name = ?, num_rows = num_rows + 1", (name,))
+        database.commit()
+    with pytest.raises(RunError, match="as a shard, which is not a file of"):
+        next(open_run(run).clips())
+    refused = pytest.raises(RunError, match="nothing outside of a run is read or changed")
+    with EventLog(run) as events, refused:
+        compact(run, events)
+    assert (run.parent / "mine.parquet").exists()
+
+
+def test_a_shard_that_is_a_link_is_refused(run: Path) -> None:
+    shard = run / "shards" / "part-000000.parquet"
+    shard.unlink()
+    shard.symlink_to(run.parent / "mine.parquet")
+    with pytest.raises(RunError, match="which is not a file of"):
+        next(open_run(run).clips())
+
+
+@pytest.mark.parametrize("name", ["shards", "ledger.sqlite", "manifest.json", "logs", "lock"])
+def test_a_part_that_is_a_link_is_refused_before_anything_is_opened(run: Path, name: str) -> None:
+    outside = run.parent / f"outside-{name}"
+    if (run / name).exists():
+        (run / name).rename(outside)
+    (run / name).symlink_to(outside)
+    for look in (open_run, check_folder):
+        with pytest.raises(RunError, match=f"{name} is a link, expected a f"):
+            look(run)
+
+
+@pytest.mark.parametrize("name", ["ledger.sqlite", "manifest.json", "lock"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_on(run: Path, name: str) -> None:
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    with pytest.raises(RunError, match=f"{name} is something else, expected a file"):
+        open_run(run)
+
+
+def test_an_endless_view_in_a_ledger_is_not_asked(run: Path) -> None:
+    change(
+        run,
+        "DROP TABLE splits",
+        "CREATE VIEW splits AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+        "SELECT 'all' AS split, i AS num_clips, 0 AS clips_done, 0 AS frames_known, "
+        "0 AS frames_out, 0 AS frames_failed FROM n",
+    )
+    with pytest.raises(RunError, match="is not a ledger of posemill: it holds the view 'splits'"):
+        open_run(run)
+    with pytest.raises(RunError, match="it holds the view 'splits'"):
+        EventLog(run)
+
+
+def test_shards_without_their_ledger_are_left_alone(run: Path) -> None:
+    (run / "ledger.sqlite").unlink()
+    with (
+        pytest.raises(RunError, match=r"has 1 shards and no ledger\.sqlite.*nothing was touched"),
+        read_ledger(run),
+    ):
+        pass
+    assert [each.name for each in (run / "shards").iterdir()] == ["part-000000.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"skeleton_name": ["a"]}, "its 'skeleton_name' is not what it should be"),
+        ({"options": 3}, "its 'options' is not what it should be"),
+        ({"run_id": 5}, "its 'run_id' is not what it should be"),
+        ({"skeleton_name": None}, "its 'skeleton_name' is not what it should be"),
+    ],
+)
+def test_an_odd_manifest_is_one_sentence(run: Path, changes: dict, expected: str) -> None:
+    path = run / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(RunError, match=expected):
+        Manifest.read(run)
+
+
+def test_a_manifest_without_its_skeleton_or_too_deep_is_one_sentence(run: Path) -> None:
+    path = run / "manifest.json"
+    content = json.loads(path.read_text())
+    del content["skeleton_name"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(RunError, match="'skeleton_name' is not what it should be"):
+        Manifest.read(run)
+    path.write_text("[" * 100_000)
+    with pytest.raises(RunError, match=r"manifest\.json cannot be read"):
+        Manifest.read(run)
+
+
+def test_only_an_ordinary_file_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with pytest.raises(OSError, match=r"link|ordinary|symbolic"):
+            open_plain(tmp_path / name, os.O_RDONLY | os.O_CREAT)
+    assert not (tmp_path / "target").exists()
+    os.close(open_plain(tmp_path / "file", os.O_WRONLY | os.O_CREAT))
+    assert (tmp_path / "file").exists()

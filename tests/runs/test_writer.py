@@ -1,0 +1,204 @@
+"""Shards and runs as they are written: names, sizes, pieces, counts, and what is left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from posemill.errors import RunError
+from posemill.records import PoseClip
+from posemill.runs.events import Piece
+from posemill.runs.home import RunHome
+from posemill.runs.log import EventLog
+from posemill.runs.manifest import Manifest
+from posemill.runs.queries import Failure, SplitCounts
+from posemill.runs.reader import open_run
+from posemill.runs.schema import table_of
+from posemill.runs.writer import (
+    ROWS_PER_GROUP,
+    RunWriter,
+    ShardWriter,
+    found_counts,
+    remove_uncommitted,
+    write_table,
+)
+
+
+def make_clip(clip_id="a", num_frames=3, *, first=0, split="train", **more):
+    """A clip of 18 points, found in every frame but the second."""
+    points = np.arange(num_frames * 54, dtype=np.float32).reshape(num_frames, 18, 3)
+    points[1:2] = np.nan
+    return PoseClip(
+        points,
+        np.ones((num_frames, 18), np.float32),
+        np.tile(np.array([[210, 260]], np.int32), (num_frames, 1)),
+        "openpose-18",
+        clip_id=clip_id,
+        split=split,
+        frame_indices=np.arange(first, first + num_frames),
+        **more,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run's folder with nothing but a place for shards."""
+    (tmp_path / "shards").mkdir()
+    return tmp_path
+
+
+def test_a_shard_has_groups_of_512_rows_checksums_and_its_own_size(folder):
+    path = folder / "shards" / "a.parquet"
+    shard = write_table(table_of(make_clip(num_frames=513)), folder, path.name, "id")
+    assert (shard.name, shard.num_rows, shard.num_bytes) == (path.name, 513, path.stat().st_size)
+    assert [each.name for each in path.parent.iterdir()] == ["a.parquet"]
+    metadata = pq.read_schema(path).metadata
+    assert (metadata[b"posemill.run"], metadata[b"posemill.shard"]) == (b"id", b"a.parquet")
+    file = pq.ParquetFile(path)
+    groups = [file.metadata.row_group(index).num_rows for index in range(2)]
+    assert (ROWS_PER_GROUP, groups, file.metadata.num_row_groups) == (512, [512, 1], 2)
+    columns = {
+        each.path_in_schema: each
+        for each in map(file.metadata.row_group(0).column, range(file.metadata.num_columns))
+    }
+    assert {each.compression for each in columns.values()} == {"ZSTD"}
+    for name, column in columns.items():
+        is_float = name.endswith(".list.element")
+        assert ("BYTE_STREAM_SPLIT" in column.encodings) is is_float, name
+        # Booleans are bits already: they have no dictionary.
+        assert column.has_dictionary_page is not (is_float or name.startswith("has_")), name
+    # A changed bit among the keypoints is noticed.
+    content = bytearray(path.read_bytes())
+    content[columns["keypoints.list.element"].data_page_offset + 2000] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(OSError, match="CRC"):
+        pq.ParquetFile(path, page_checksum_verification=True).read()
+
+
+def test_what_was_found_is_counted_by_part_and_by_size():
+    clip = make_clip(num_frames=4)
+    clip.sizes_wh[2:] = 320, 240
+    assert found_counts(clip) == "[[3],[[210,260,2],[320,240,2]]]"
+
+
+def test_pieces_of_a_shard_lie_behind_each_other(folder):
+    writer = ShardWriter(folder, "id")
+    writer.add(7, make_clip(num_frames=3, first=5), unit_no=9)
+    writer.add(8, make_clip("b", 2))
+    assert writer.num_rows == 5
+    shard = writer.write("x.parquet")
+    assert (shard.name, shard.num_rows) == ("x.parquet", 5)
+    assert shard.num_bytes == (folder / "shards" / "x.parquet").stat().st_size
+    assert shard.pieces == (
+        Piece(7, 5, 0, 3, 9, "[[2],[[210,260,3]]]"),
+        Piece(8, 0, 3, 2, None, "[[1],[[210,260,2]]]"),
+    )
+    assert pq.read_table(folder / "shards" / "x.parquet")["frame_index"].to_pylist() == [
+        5, 6, 7, 0, 1,
+    ]  # fmt: skip
+    # The next shard starts anew.
+    assert writer.num_rows == 0
+    writer.add(9, make_clip("c", 1))
+    shard = writer.write("y.parquet")
+    assert (shard.num_rows, [piece.row_offset for piece in shard.pieces]) == (1, [0])
+
+
+@pytest.mark.parametrize(("limit", "rows"), [(5, [5, 3]), (6, [8]), (8, [8]), (9, [8])])
+def test_a_shard_is_full_when_it_has_as_many_rows(tmp_path, limit, rows):
+    with RunWriter(tmp_path / "a" / "run", Manifest("openpose-18"), rows_per_shard=limit) as writer:
+        for name, length in {"a": 3, "b": 2, "c": 3}.items():
+            writer.add(make_clip(name, length))
+    shards = sorted((tmp_path / "a" / "run" / "shards").iterdir())
+    assert [path.name for path in shards] == [
+        f"part-{index:06d}.parquet" for index in range(len(rows))
+    ]
+    assert [pq.read_metadata(path).num_rows for path in shards] == rows
+
+
+def test_a_shard_has_4096_rows_unless_told_otherwise(tmp_path):
+    writer = RunWriter(str(tmp_path / "run"), Manifest("openpose-18"))
+    writer.add(make_clip("a", 4095))
+    assert list((tmp_path / "run" / "shards").iterdir()) == []
+    writer.add(make_clip("b", 1))
+    assert len(list((tmp_path / "run" / "shards").iterdir())) == 1
+    writer.finish()
+
+
+def failure(clip_id, split="train", num_frames=2):
+    return Failure(clip_id, split, None, num_frames, "p", "truncated", "cut off")
+
+
+def test_clips_frames_and_failures_are_counted_by_split(tmp_path):
+    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
+        writer.add_failure(failure("a"))
+        writer.add(make_clip("a", 3))
+        writer.add(make_clip("empty", 0))
+        writer.add(make_clip("a", 2, split="dev"))
+        writer.add_failure(failure("gone", "dev", 0))
+        writer.add_failure(failure("gone", "dev", 0))
+    run = open_run(tmp_path / "run")
+    assert run.counts == [
+        SplitCounts("train", 2, 2, 5, 3, 2, 0), SplitCounts("dev", 2, 2, 2, 2, 0, 1),
+    ]  # fmt: skip
+    assert run.failures() == [failure("a"), *[failure("gone", "dev", 0)] * 2]
+    assert run.is_finished
+    assert [len(clip) for clip in run] == [3, 2]
+
+
+def test_what_cannot_be_written_is_refused_and_not_counted(tmp_path):
+    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
+        with pytest.raises(ValueError, match="clip 'a': extra holds what JSON cannot"):
+            writer.add(make_clip("a", extra={"x": object()}))
+        writer.add(make_clip("a", 2))
+        writer.add(make_clip("b", 1))
+        with pytest.raises(ValueError, match=r"^clip 'a' of split 'train' was added before$"):
+            writer.add(make_clip("a", 1))
+    run = open_run(tmp_path / "run")
+    assert (len(run), run.num_frames) == (2, 3)
+    assert [(clip.clip_id, len(clip)) for clip in run] == [("a", 2), ("b", 1)]
+
+
+def test_a_clip_of_another_skeleton_is_told_what_to_do(tmp_path):
+    said = (
+        "clip 'a' has skeleton openpose-18, the run has holistic-143; convert it with as_skeleton"
+    )
+    writer = RunWriter(tmp_path / "run", Manifest("holistic-143"))
+    with pytest.raises(ValueError, match=said):
+        writer.add(make_clip())
+    writer.finish()
+
+
+def test_a_run_is_not_written_over(tmp_path):
+    RunWriter(tmp_path / "run", Manifest("openpose-18")).finish()
+    with pytest.raises(RunError) as caught:
+        RunWriter(tmp_path / "run", Manifest("openpose-18"))
+    assert str(caught.value) == f"{tmp_path / 'run'} holds a run already; choose another folder"
+
+
+def test_an_error_leaves_a_run_that_is_not_finished_and_closed(tmp_path):
+    def write():
+        with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
+            writer.add(make_clip())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        write()
+    run = open_run(tmp_path / "run")
+    assert (run.is_finished, run.num_frames) == (False, 0)
+    # A closed ledger is one file, without what SQLite writes ahead.
+    assert not (tmp_path / "run" / "ledger.sqlite-wal").exists()
+
+
+def test_only_shards_and_temporary_files_without_a_record_are_removed(tmp_path):
+    with RunWriter(tmp_path / "run", Manifest("openpose-18")) as writer:
+        writer.add(make_clip())
+    shards = tmp_path / "run" / "shards"
+    for name in ("a.parquet", ".b.parquet.1.tmp", "notes.txt"):
+        (shards / name).write_bytes(b"")
+    with EventLog(tmp_path / "run") as events:
+        assert remove_uncommitted(RunHome.at(tmp_path / "run"), events) == 2
+        assert remove_uncommitted(RunHome.at(tmp_path / "run"), events) == 0
+    assert sorted(path.name for path in shards.iterdir()) == ["notes.txt", "part-000000.parquet"]

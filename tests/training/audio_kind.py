@@ -1,0 +1,79 @@
+"""A kind of data from outside of posemill: features of sound, as a package of one file has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.batches import Batch, Draw, pad_targets
+from posemill.training.data.clips import Clips
+from posemill.training.tasks.kinds import Kind
+
+
+class AudioClips(Clips):
+    """Files `SPLIT/LABEL/NAME.npy` of `(T, C)` numbers."""
+
+    def __init__(self, files: Sequence[Path], class_names: tuple[str, ...], split: str) -> None:
+        self.sounds = [np.load(file).astype(np.float32) for file in files]
+        self.lengths = np.asarray([len(sound) for sound in self.sounds])
+        self.targets = [class_names.index(file.parent.name) for file in files]
+        self.class_names = class_names
+        self.keys = [(split, f"{file.parent.name}/{file.stem}") for file in files]
+
+    @property
+    def shape(self) -> Mapping[str, Any]:
+        """Numbers of a moment."""
+        return {"num_channels": self.sounds[0].shape[1]}
+
+    def __getitems__(self, draws: Sequence[Draw]) -> Batch:
+        """Return sounds padded with silence, and their lengths."""
+        sounds = [torch.from_numpy(self.sounds[draw.clip]) for draw in draws]
+        lengths = torch.tensor([len(sound) for sound in sounds])
+        padded = nn.utils.rnn.pad_sequence(sounds, batch_first=True)
+        targets = [self.targets[draw.clip] for draw in draws]
+        return Batch((padded, lengths), lengths=lengths, **pad_targets(targets, draws))
+
+
+class AudioKind(Kind):
+    """Sounds; the model is a mean over time and a linear layer."""
+
+    name = "audio"
+
+    def load(
+        self,
+        config: TrainConfig,
+        *,
+        class_names: Sequence[str] | None = None,
+        splits: Sequence[str] | None = None,
+    ) -> Mapping[str, AudioClips]:
+        """Return the sounds by split."""
+        root = Path(config.data.path)
+        names = class_names or sorted(folder.name for folder in (root / "train").iterdir())
+        return {
+            folder.name: AudioClips(sorted(folder.rglob("*.npy")), tuple(names), folder.name)
+            for folder in sorted(root.iterdir())
+            if not splits or folder.name in splits
+        }
+
+    def build(self, identity: Mapping[str, Any]) -> nn.Module:
+        """Return a new model."""
+        return MeanNet(identity["num_channels"], identity["num_classes"])
+
+
+class MeanNet(nn.Module):
+    """`(B, T, C)` and lengths in, logits out."""
+
+    def __init__(self, num_channels: int, num_classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(num_channels, num_classes)
+
+    def forward(self, sounds: Tensor, lengths: Tensor) -> Tensor:
+        """Return logits `(B, classes)`."""
+        logits: Tensor = self.head(sounds.sum(1) / lengths[:, None])
+        return logits

@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_sets import make_set
+
+from posemill.errors import ConfigError, FormatError, TrainingError
+from posemill.training.config.data_settings import DataSettings
+from posemill.training.data.cache import verify_once
+from posemill.training.data.keypoint_clips import Sample, load_keypoints
+
+as_they_are = partial(DataSettings, num_dims=0, dev_fraction=0.0)
+
+RNG = np.random.default_rng(0)
+
+
+def write_split(folder: Path, split: str, lengths: dict[str, int], **more: Any) -> None:
+    frames = sum(lengths.values())
+    points = RNG.random((frames, 143, 3)).astype(np.float32) + 0.1
+    ids = np.repeat(list(lengths), list(lengths.values()))
+    folder.mkdir(exist_ok=True)
+    np.savez(folder / f"{split}_keypoints.npz", keypoints=points, video_ids=ids, **more)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> DataSettings:
+    """Two splits of short clips with two classes."""
+    write_split(tmp_path / "data", "train", {"a": 4, "b": 6, "c": 5, "d": 3})
+    write_split(tmp_path / "data", "test", {"e": 4, "f": 2})
+    labels = tmp_path / "labels.csv"
+    labels.write_text("video_id,label\na,no\nb,yes\nc,no\nd,yes\ne,yes\nf,no\n")
+    return as_they_are(str(tmp_path / "data"), str(labels), cache_folder=str(tmp_path / "cache"))
+
+
+def ctc(options: DataSettings, text: str, **changes: Any) -> DataSettings:
+    Path(options.labels).write_text("video_id,label\n" + text)
+    return options.replace(task="ctc", **changes)
+
+
+def test_prepared_files_and_labels_make_sets(options: DataSettings) -> None:
+    sets = load_keypoints(options)
+    train = sets["train"]
+    assert train.class_names == ("no", "yes")
+    assert train.targets == (0, 1, 0, 1)
+    assert train.lengths.tolist() == [4, 6, 5, 3]
+    assert (train.num_points, train.num_dims, train.skeleton_name) == (143, 3, "holistic-143")
+    assert sets["test"].clip_ids == ("e", "f")
+    sample = sets["test"].sample(1)
+    assert sample.points.shape == (2, 143, 3)
+    assert sample.target == 0
+    assert "4 clips, 3-6 frames, points=(T, 143, 3), 2 classes" in repr(train)
+
+
+def test_a_split_column_decides_over_the_file(options: DataSettings, tmp_path: Path) -> None:
+    rows = "a,no,train\nb,yes,train\nc,no,dev\nd,yes,dev\ne,yes,test\nf,no,test\n"
+    (tmp_path / "labels.csv").write_text("video_id,label,split\n" + rows)
+    sets = load_keypoints(options)
+    assert sets["dev"].clip_ids == ("c", "d")
+    assert sets["train"].clip_ids == ("a", "b")
+
+
+def test_a_dev_share_is_taken_from_train_only_where_there_is_none(options: DataSettings) -> None:
+    sets = load_keypoints(options.replace(dev_fraction=0.5))
+    assert {name: len(made) for name, made in sets.items()} == {"train": 2, "dev": 2, "test": 2}
+    assert set(sets["dev"].targets) == {0, 1}
+
+
+def test_folds_cover_all_clips_once(options: DataSettings) -> None:
+    tested = []
+    for fold in range(3):
+        sets = load_keypoints(options.replace(folds=3, fold=fold))
+        assert not set(sets["train"].clip_ids) & set(sets["test"].clip_ids)
+        tested += sets["test"].clip_ids
+    assert sorted(tested) == list("abcdef")
+
+
+def test_a_trained_models_classes_are_kept(options: DataSettings) -> None:
+    sets = load_keypoints(options, class_names=["yes", "no", "perhaps"], splits=["test"])
+    assert list(sets) == ["test"]
+    assert sets["test"].targets == (0, 1)
+
+
+def test_glosses_become_indices_and_unseen_ones_unknown(options: DataSettings) -> None:
+    text = "a,RAIN\nb,RAIN SNOW\nc,SUN\nd,SUN\ne,SNOW FOG\nf,RAIN\n"
+    sets = load_keypoints(ctc(options, text))
+    assert sets["train"].class_names == ("<blank>", "<unk>", "RAIN", "SNOW", "SUN")
+    assert [list(np.atleast_1d(t)) for t in sets["test"].targets] == [[3, 1], [2]]
+
+
+def test_numeric_labels_are_in_the_order_of_numbers(options: DataSettings, tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("video_id,label\na,10\nb,9\nc,10\nd,9\ne,9\nf,10\n")
+    assert load_keypoints(options)["train"].class_names == ("9", "10")
+
+
+def test_labels_missing_for_clips_are_counted_and_named(options: DataSettings) -> None:
+    Path(options.labels).write_text("video_id,label\na,no\nb,yes\n")
+    with pytest.raises(
+        TrainingError, match=r"4 of 6 clips have no label \(.*labels.csv .*'a'\) needs"
+    ):
+        load_keypoints(options)
+    with pytest.raises(TrainingError, match="has none in a column label"):
+        load_keypoints(options.replace(labels=""))
+
+
+def test_one_class_only_is_refused(options: DataSettings) -> None:
+    Path(options.labels).write_text("video_id,label\n" + "".join(f"{x},no\n" for x in "abcdef"))
+    with pytest.raises(TrainingError, match="only one class in the training clips"):
+        load_keypoints(options)
+
+
+def test_an_empty_split_is_refused(options: DataSettings, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"split 'dev' is empty: .* has clips of"):
+        load_keypoints(options, splits=["dev"])
+    (tmp_path / "data" / "train_keypoints.npz").unlink()
+    with pytest.raises(TrainingError, match="train_split 'train' is not there"):
+        load_keypoints(options)
+
+
+def test_a_file_without_clips_is_refused(options: DataSettings, tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        write_split(tmp_path / "data", split, {})
+    with pytest.raises(TrainingError, match=r"keypoints.npz: no clips"):
+        load_keypoints(options)
+
+
+def test_a_found_point_that_is_no_number_is_refused_with_the_clip(
+    options: DataSettings, tmp_path: Path
+) -> None:
+    points = np.ones((5, 143, 3), np.float32)
+    points[3, 7] = np.nan
+    ids = np.array(list("aabbb"))
+    path = tmp_path / "data" / "train_keypoints.npz"
+    np.savez(path, keypoints=points, video_ids=ids)
+    train = load_keypoints(options)["train"]
+    assert not train.sample(1).mask[1, 7], "NaN is a missing point where there is no mask"
+    np.savez(path, keypoints=points, video_ids=ids, mask=np.ones((5, 143), bool))
+    with pytest.raises(FormatError, match=r"clip 'b': a found point is infinite or not a number"):
+        load_keypoints(options)
+    mask = np.isfinite(points).all(-1)
+    np.savez(path, keypoints=points, video_ids=ids, mask=mask)
+    assert len(load_keypoints(options)["train"]) == 2, "a NaN that the mask calls missing is fine"
+
+
+def test_an_archive_is_read_through_once_and_a_changed_byte_is_noticed(
+    options: DataSettings, tmp_path: Path
+) -> None:
+    path = tmp_path / "data" / "train_keypoints.npz"
+    load_keypoints(options)
+    before = path.stat()
+    damaged = bytearray(path.read_bytes())
+    damaged[5000] ^= 4
+    path.write_bytes(damaged)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    load_keypoints(options)  # the very file, as far as its size and time say: not read again
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    with pytest.raises(FormatError, match=r"train_keypoints\.npz: damaged: Bad CRC-32"):
+        load_keypoints(options)
+
+
+def test_content_that_was_changed_by_one_byte_is_not_taken_from_the_cache(
+    options: DataSettings, tmp_path: Path
+) -> None:
+    path = tmp_path / "data" / "train_keypoints.npz"
+    options = options.replace(normalize="none")
+    points = np.load(path)["keypoints"]
+    old = load_keypoints(options)["train"].sample(0).points.copy()
+    np.testing.assert_array_equal(old, points[:4])
+    points.view(np.uint8)[0, 0, 0] ^= 1
+    np.savez(path, keypoints=points, video_ids=np.load(path)["video_ids"])
+    new = load_keypoints(options)["train"].sample(0).points
+    assert (new != old).sum() == 1
+    np.testing.assert_array_equal(new, points[:4])
+
+
+def test_a_folder_that_cannot_be_written_costs_a_reading_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    calls: list[int] = []
+    for _ in range(2):
+        verify_once(tmp_path / "file", lambda: calls.append(1), folder=tmp_path / "file")
+    assert len(calls) == 2
+    for _ in range(2):
+        verify_once(tmp_path / "file", lambda: calls.append(1), folder=tmp_path / "cache")
+    assert len(calls) == 3
+    (tmp_path / "file").write_text("more")
+    verify_once(tmp_path / "file", lambda: calls.append(1), folder=tmp_path / "cache")
+    assert len(calls) == 4
+
+
+def test_a_class_that_training_never_saw_is_refused(options: DataSettings) -> None:
+    text = Path(options.labels).read_text().replace("e,yes", "e,perhaps")
+    Path(options.labels).write_text(text)
+    with pytest.raises(TrainingError, match="label 'perhaps' of test clip 'e' is not among the 2"):
+        load_keypoints(options)
+
+
+def test_clips_shorter_than_their_glosses_are_refused_or_dropped(options: DataSettings) -> None:
+    # Two equal glosses need a blank between them: three steps of two frames are six frames.
+    text = "a,RAIN\nb,SNOW\nc,SUN SUN\nd,RAIN\ne,SUN\nf,SUN\n"
+    chosen = ctc(options, text)
+    with pytest.raises(TrainingError, match=r"1 of 4 train clips .*'c' has 5 frames, 2 steps"):
+        load_keypoints(chosen, time_stride=2)
+    kept = load_keypoints(chosen.replace(short_clips="drop"), time_stride=2)
+    assert kept["train"].clip_ids == ("a", "b", "d")
+    assert len(load_keypoints(chosen)["train"]) == 4
+    with pytest.raises(TrainingError, match="all 4 train clips are shorter"):
+        load_keypoints(chosen.replace(short_clips="drop"), time_stride=9)
+
+
+def test_splits_of_different_layouts_are_refused(options: DataSettings, tmp_path: Path) -> None:
+    points = np.ones((2, 18, 3), np.float32)
+    np.savez(tmp_path / "data" / "test_keypoints.npz", keypoints=points, video_ids=["e", "f"])
+    with pytest.raises(TrainingError, match="prepare all splits with the same layout"):
+        load_keypoints(options)
+
+
+def test_a_clip_without_frames_is_refused(options: DataSettings, tmp_path: Path) -> None:
+    points = np.ones((2, 143, 3), np.float32)
+    np.savez(
+        tmp_path / "data" / "test_keypoints.npz",
+        keypoints=points, lengths=[2, 0], clip_ids=["e", "f"],
+    )  # fmt: skip
+    with pytest.raises(TrainingError, match="clip 'f' has no frames"):
+        load_keypoints(options)
+
+
+def test_a_skeleton_that_does_not_fit_is_refused(options: DataSettings) -> None:
+    with pytest.raises(ConfigError, match=r"openpose-18 has 18 points, .* has 143"):
+        load_keypoints(options.replace(skeleton="openpose-18"))
+    sets = load_keypoints(options.replace(skeleton="none"))
+    assert sets["train"].skeleton_name is None
+
+
+def test_samples_in_memory_make_a_set_that_can_be_cut() -> None:
+    samples = [
+        Sample(np.full((n, 2, 2), n, np.float32), np.ones((n, 2), bool), n % 2) for n in (3, 4, 5)
+    ]
+    made = make_set(samples, ["even", "odd"])
+    assert made.select([2, 0]).lengths.tolist() == [5, 3]
+    np.testing.assert_array_equal(made.select([2]).sample(0).points, samples[2].points)
+
+
+def test_real_data_of_three_kinds_is_read(shared: Path, tmp_path: Path) -> None:
+    folder = shared / "datasets"
+    cache = {"cache_folder": str(tmp_path)}
+    signs = load_keypoints(
+        as_they_are(str(folder / "signs48"), str(folder / "signs48" / "labels.csv"), **cache)
+    )
+    assert {name: len(made) for name, made in signs.items()} == {
+        "train": 960, "dev": 192, "test": 288,
+    }  # fmt: skip
+    jhmdb = load_keypoints(as_they_are(str(folder / "jhmdb_gt" / "split1_{split}.npz"), **cache))
+    assert (len(jhmdb["train"]), len(jhmdb["test"])) == (433, 176)
+    hands = load_keypoints(
+        as_they_are(str(folder / "hand_gestures" / "keypoint.csv"), folds=5, **cache)
+    )
+    assert len(hands["train"]) + len(hands["test"]) == 4450
+
+
+def test_depth_is_left_out_where_nobody_asked_for_it_and_the_skeleton_is_known(
+    options: DataSettings,
+) -> None:
+    opened = options.replace(num_dims=None)
+    assert load_keypoints(opened)["train"].num_dims == 2
+    assert load_keypoints(opened.replace(skeleton="none"))["train"].num_dims == 3
+    assert load_keypoints(options.replace(num_dims=0))["train"].num_dims == 3

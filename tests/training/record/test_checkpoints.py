@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import random
+import zipfile
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_sets import assert_same_state
+from torch import nn
+
+from posemill.errors import TrainingError
+from posemill.training.loop.random_states import (
+    read_random_states,
+    seed_everything,
+    set_random_states,
+)
+from posemill.training.record.checkpoints import (
+    Checkpoint,
+    CheckpointFolder,
+    CheckpointWriter,
+    copy_state,
+    load_into,
+)
+
+FIVE = torch.full((2,), 5.0)
+
+
+def checkpoint(step: int, value: float = 1.0) -> Checkpoint:
+    state = {"step": step, "identity": {"model": "mlp", "width": 3}}
+    return Checkpoint({"a": torch.full((2,), value)}, {**state, "average": {"a": FIVE}})
+
+
+def test_a_checkpoint_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path / "checkpoints")
+    folder.save(checkpoint(7, 0.5), "last", "best")
+    loaded = folder.load("last")
+    assert torch.equal(loaded.weights["a"], torch.full((2,), 0.5))
+    assert_same_state(loaded.state, checkpoint(7).state)
+    assert torch.equal(folder.load_weights("best").weights["a"], torch.full((2,), 5.0))
+
+
+def test_only_what_last_and_best_point_to_is_kept(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    folder.save(checkpoint(1), "last", "best")
+    folder.save(checkpoint(2), "last")
+    folder.save(checkpoint(3), "last")
+    assert sorted(path.name for path in tmp_path.glob("step-*")) == [
+        "step-00000001",
+        "step-00000003",
+    ]
+    assert folder.find("best").name == "step-00000001"
+
+
+def test_a_checkpoint_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    folder.save(checkpoint(1), "last")
+    torn = tmp_path / "step-00000002"
+    torn.mkdir()
+    (torn / "model.safetensors").write_bytes(b"half")
+    assert folder.load("last").state["step"] == 1
+    with pytest.raises(TrainingError, match=r"no best checkpoint in .*: the training was stopped"):
+        folder.find("best")
+
+
+def test_a_checkpoint_is_weights_and_a_state(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path).save(checkpoint(1), "last")
+    assert sorted(path.name for path in folder.iterdir()) == ["model.safetensors", "state.pt"]
+
+
+class Harm:
+    """Touches a file when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.marker}",)
+
+
+def saved(state: Any, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(state, buffer, **options)
+    return buffer.getvalue()
+
+
+def repeated(levels: int) -> Any:
+    """Return a list that is ten times as long at each level, of a few bytes each."""
+    value: Any = ["again"]
+    for _ in range(levels):
+        value = [value] * 10
+    return value
+
+
+def compressed(content: bytes) -> bytes:
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(content)) as plain,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as small,
+    ):
+        for entry in plain.infolist():
+            small.writestr(entry.filename, plain.read(entry))
+    return packed.getvalue()
+
+
+def hostile(kind: str, marker: Path) -> bytes:
+    """Return the bytes of a state that would do something if it were believed."""
+    harm = {"step": Harm(marker)}
+    endless: list[Any] = []
+    endless.append(endless)
+    kinds = {
+        "raw pickle": lambda: pickle.dumps(harm),
+        "old format": lambda: saved(harm, _use_new_zipfile_serialization=False),
+        "code": lambda: saved(harm),
+        "names": lambda: saved({"step": repeated(30)}),
+        "itself": lambda: saved({"step": endless}),
+        "shape": lambda: saved({"step": torch.ones(1).expand(10**12)}),
+        "list": lambda: saved([1]),
+        "compressed": lambda: compressed(saved({"step": torch.zeros(10**6)})),
+        "cut": lambda: saved({"step": 1})[:200],
+    }
+    return kinds[kind]()
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("raw pickle", "it is not a file of torch.save"),
+        ("old format", "it is not a file of torch.save"),
+        ("code", "Weights only load failed"),
+        ("names", "it names values over and over"),
+        ("itself", "it names values over and over"),
+        ("shape", r"a tensor of \(1000000000000,\) is not dense"),
+        ("list", "expected a dict"),
+        ("compressed", "it holds more than it is long"),
+        ("cut", "File is not a zip file"),
+    ],
+)
+def test_a_hostile_state_runs_nothing_and_takes_no_memory(
+    kind: str, message: str, tmp_path: Path
+) -> None:
+    folder = CheckpointFolder(tmp_path / "checkpoints")
+    path = folder.save(checkpoint(1), "last")
+    (path / "state.pt").write_bytes(hostile(kind, tmp_path / "harm"))
+    with pytest.raises(TrainingError, match=rf"cannot read the checkpoint file .*: {message}"):
+        folder.load("last")
+    assert not (tmp_path / "harm").exists()
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    path = folder.save(checkpoint(1), "last")
+    (path / "model.safetensors").write_bytes(b"\x80\x04rubbish")
+    with pytest.raises(
+        TrainingError, match=r"cannot read the checkpoint file .*model\.safetensors"
+    ):
+        folder.load("last")
+
+
+def test_the_writer_raises_what_went_wrong_in_its_thread(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    writer = CheckpointWriter(CheckpointFolder(blocked / "checkpoints"))
+    writer.submit(checkpoint(1), "last")
+    with pytest.raises(TrainingError, match=r"cannot write to .*no checkpoint was written yet"):
+        writer.wait()
+    writer.close()
+
+
+def test_what_is_written_is_the_moment_of_the_call(tmp_path: Path) -> None:
+    writer = CheckpointWriter(CheckpointFolder(tmp_path))
+    weights = {"a": torch.zeros(2)}
+    writer.submit(Checkpoint(copy_state(weights), {"step": 1}), "last")
+    weights["a"] += 1
+    writer.close()
+    assert torch.equal(writer.folder.load("last").weights["a"], torch.zeros(2))
+
+
+def test_a_checkpoint_of_another_model_says_how_it_differs() -> None:
+    saved = Checkpoint({"weight": torch.zeros(2, 2), "bias": torch.zeros(2)},
+                       {"step": 1, "identity": {"model": "mlp", "num_classes": 4}})  # fmt: skip
+    model = nn.Linear(2, 2)
+    with pytest.raises(TrainingError, match="another model: it has num_classes 4 instead of 5"):
+        load_into(model, saved, identity={"model": "mlp", "num_classes": 5}, where="x")
+    load_into(model, saved, identity={"model": "mlp", "num_classes": 4})
+    with pytest.raises(
+        TrainingError, match=r"another model: 2 tensors .* 'bias'; where an earlier"
+    ):
+        load_into(nn.Linear(2, 3), saved)
+
+
+def test_random_generators_go_on_where_they_were() -> None:
+    def draw() -> tuple[float, float, float]:
+        numpy_draw = float(np.random.random())  # noqa: NPY002
+        return random.random(), numpy_draw, float(torch.rand(()))
+
+    seed_everything(3)
+    draw()
+    states = copy_state(read_random_states())
+    expected = draw()
+    draw()
+    set_random_states(states)
+    assert draw() == expected
+    seed_everything(3, rank=1)
+    assert draw() != expected
+
+
+def test_a_moment_stays_as_it_is() -> None:
+    moment = Checkpoint({})
+    assert moment.state == {}
+    with pytest.raises(FrozenInstanceError):
+        moment.state = {"step": 2}  # type: ignore[misc]
+
+
+def test_pointers_and_folders_are_named_by_the_step(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    assert folder.save(checkpoint(120), "last") == tmp_path / "step-00000120"
+    assert json.loads((tmp_path / "last.json").read_text()) == {
+        "folder": "step-00000120",
+        "step": 120,
+    }
+    assert (folder.has("last"), folder.has("best")) == (True, False)
+    assert folder.describe() == {
+        "saved": "the checkpoint of step 120 is safe",
+        "again": "run the same command with --resume",
+    }

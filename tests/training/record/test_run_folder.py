@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posemill.errors import PosemillError, RunError, TrainingError
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.record import live
+from posemill.training.record.live import is_held
+from posemill.training.record.logs import TrainingLog
+from posemill.training.record.run_folder import RunFolder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    made = RunFolder(tmp_path / "run")
+    made.make()
+    return made
+
+
+def test_the_log_has_a_line_for_each_event(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = TrainingLog(TrainConfig(tensorboard=False), folder, is_first=True)
+    log.start(total_steps=4)
+    values = {"loss": 1.0, "lr": 0.1, "samples_per_second": 5.0, "data_wait": 0.5}
+    log.record("train", 1, 0, values)
+    log.record("eval", 2, 0, {"loss": 0.5, "accuracy": 0.25})
+    log.close()
+    rows = folder.read_metrics()
+    assert rows[0] == {"event": "train", "step": 1, "epoch": 0, **values}
+    assert "epoch 1: loss 0.5000  accuracy 0.2500" in capsys.readouterr().err
+
+
+def test_other_processes_say_nothing(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    log = TrainingLog(TrainConfig(tensorboard=False), folder, is_first=False)
+    log.start(1)
+    log.say("hello")
+    log.advance(0)
+    log.close()
+    assert capsys.readouterr() == ("", "")
+    assert folder.read_metrics() == []
+
+
+def test_a_line_cut_by_a_kill_is_left_out_and_later_ones_are_dropped(folder: RunFolder) -> None:
+    lines = [json.dumps({"step": step, "loss": 1.0}) for step in (1, 2, 3)]
+    folder.metrics_path.write_text("\n".join(lines) + '\n{"step": 4, "lo')
+    assert [row["step"] for row in folder.read_metrics()] == [1, 2, 3]
+    folder.cut_metrics(2)
+    assert [row["step"] for row in folder.read_metrics()] == [1, 2]
+
+
+def test_files_that_are_missing_or_broken_are_named(folder: RunFolder) -> None:
+    with pytest.raises(RunError, match=r"is not the folder of a training \(no run.json\)"):
+        folder.read_facts()
+    with pytest.raises(RunError, match=r"has no summary.json: the training has not finished"):
+        folder.read_summary()
+    (folder.path / "run.json").write_text("{")
+    with pytest.raises(RunError, match=r"run\.json is not JSON"):
+        folder.read_facts()
+    (folder.path / "run.json").write_text("[]")
+    with pytest.raises(RunError, match=r"run\.json: expected an object"):
+        folder.read_facts()
+
+
+FACTS = {
+    "identity": {"kind": "keypoints", "name": "mlp"},
+    "class_names": ["不"],
+    "mode": "single",
+    "processes": 1,
+    "threads": 1,
+    "precision": "fp32",
+}
+
+
+def test_the_files_of_a_training_have_their_places(folder: RunFolder) -> None:
+    path = folder.path
+    assert (folder.figures, folder.tensorboard) == (path / "figures", path / "tensorboard")
+    assert (folder.metrics_path, folder.config_path) == (
+        path / "metrics.jsonl", path / "config.toml",
+    )  # fmt: skip
+    assert folder.checkpoints.path == path / "checkpoints"
+    folder.write_facts(FACTS)
+    assert folder.read_facts() == {"kind": "posemill-training", **FACTS}
+    text = (path / "run.json").read_text(encoding="utf-8")
+    assert text.startswith('{\n "kind"')
+    assert text.endswith("}\n")
+    assert '"不"' in text
+    folder.write_summary({"steps": 3})
+    assert folder.read_summary() == json.loads((path / "summary.json").read_text()) == {"steps": 3}
+    folder.write_config('data = "ü"\n')
+    assert folder.config_path.read_text(encoding="utf-8") == 'data = "ü"\n'
+    folder.make()
+    RunFolder(path / "deep" / "er").make()
+    assert (path / "deep" / "er").is_dir()
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_facts_that_others_rely_on_must_be_there(folder: RunFolder, name: str) -> None:
+    folder.write_facts(FACTS | {name: None})
+    with pytest.raises(RunError, match=f"is not what posemill wrote: '{name}' is missing"):
+        folder.read_facts()
+
+
+def test_a_folder_is_free_begun_a_training_or_something_else(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    assert folder.check(resume=False) is False
+    assert not folder.path.exists(), "nothing is written"
+    with folder.made_and_locked():
+        folder.write_config("")
+        assert folder.check(resume=False) is False, "a start that failed leaves these two"
+    folder.write_facts(FACTS)
+    with pytest.raises(RunError, match="already holds a training; add --resume"):
+        folder.check(resume=False)
+    assert folder.check(resume=True) is False
+    folder.checkpoints.path.mkdir()
+    (folder.checkpoints.path / "last.json").write_text('{"folder": "step_1", "step": 1}')
+    (folder.checkpoints.path / "step_1").mkdir()
+    assert folder.check(resume=True) is folder.checkpoints.has("last")
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="is a file; --out names a folder"):
+        RunFolder(tmp_path / "file").check(resume=False)
+    with pytest.raises(RunError, match="holds files that are not a training"):
+        RunFolder(tmp_path).check(resume=False)
+
+
+def test_a_part_that_leads_elsewhere_is_refused(folder: RunFolder, tmp_path: Path) -> None:
+    folder.write_facts(FACTS)
+    (tmp_path / "elsewhere").mkdir()
+    folder.figures.symlink_to(tmp_path / "elsewhere")
+    for use in (folder.read_facts, lambda: folder.check(resume=True)):
+        with pytest.raises(PosemillError, match="figures"):
+            use()
+
+
+@pytest.mark.parametrize("line", ['["step"]', '{"loss": 1}', '{"step": "1"}'])
+def test_lines_of_another_log_are_refused(folder: RunFolder, line: str) -> None:
+    folder.metrics_path.write_text(line + "\n")
+    with pytest.raises(RunError, match="holds lines that are not of a training: no step"):
+        folder.read_metrics()
+
+
+def test_a_full_disk_is_named_and_other_errors_are_left_alone(folder: RunFolder) -> None:
+    with pytest.raises(TrainingError, match="No space left"), folder.naming_the_disk():
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(FileNotFoundError), folder.naming_the_disk():
+        raise FileNotFoundError(errno.ENOENT, "gone")
+
+
+def test_two_trainings_do_not_share_a_folder(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    # Of another process: this one could not be kept out by itself.
+    monkeypatch.setattr(live, "try_lock", lambda _, *, is_own: asked.append(is_own))
+    with pytest.raises(RunError, match="is being trained by another"), folder.made_and_locked():
+        pass
+    assert asked == [True], "a lock that forked loaders would keep"
+
+
+def test_the_lock_is_free_again_after_the_block(folder: RunFolder) -> None:
+    with folder.made_and_locked():
+        assert is_held(folder.path)
+    assert is_held(folder.path) is False
+    with folder.made_and_locked():
+        assert (folder.path / ".lock").exists()
+
+
+def test_the_lock_is_kept_when_the_same_process_asks_for_it_again(folder: RunFolder) -> None:
+    with folder.made_and_locked():
+        with pytest.raises(RunError, match="is being trained by another"), folder.made_and_locked():
+            pass
+        ask = "import sys; from pathlib import Path; from posemill.training.record.live import "
+        ask += "is_held; sys.exit(not is_held(Path(sys.argv[1])))"
+        assert subprocess.run([sys.executable, "-c", ask, folder.path], check=False).returncode == 0

@@ -1,0 +1,45 @@
+"""Trainings that compile nothing do not load the compiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+import torch
+from torch import distributed
+from posemill.training.lazy_dynamo import load_dynamo_late
+
+load_dynamo_late()
+distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+shared = torch.nn.parallel.DistributedDataParallel(model)
+
+
+def step(run):
+    optimizer.zero_grad()
+    run(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+step(shared)
+assert not {"sympy", "torch._dynamo.utils"} & set(sys.modules), "loaded by a plain training"
+
+compiled = torch.compile(model, backend="eager")
+step(compiled)
+assert torch.equal(compiled(torch.ones(1, 2)), model(torch.ones(1, 2)))
+assert torch._dynamo is sys.modules["torch._dynamo"]
+assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1, "compiled for real"
+import torch._dynamo.config
+assert torch._dynamo.config.optimize_ddp
+load_dynamo_late()
+assert torch._dynamo.config.optimize_ddp, "what is loaded stays"
+distributed.destroy_process_group()
+"""
+
+
+def test_the_compiler_is_loaded_when_something_compiles_and_not_before() -> None:
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True)

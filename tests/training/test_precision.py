@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import FrozenInstanceError
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from posemill.errors import ConfigError, DeviceError
+from posemill.training import precision
+from posemill.training.precision import (
+    Precision,
+    as_float,
+    choose_device,
+    choose_precision,
+)
+from posemill.training.runtime import Runtime
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def slow_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: False)
+
+
+@pytest.mark.usefixtures("slow_cpu")
+def test_a_cpu_without_bf16_instructions_gets_fp32_and_the_reason() -> None:
+    chosen = choose_precision("auto", CPU)
+    assert chosen.name == "fp32"
+    assert "neither AVX512-BF16 nor AMX" in chosen.reason
+    asked = choose_precision("bf16", CPU)
+    assert asked.is_slow
+    assert "asked for, although this CPU has neither" in asked.reason
+
+
+def test_a_cpu_with_bf16_instructions_gets_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: True)
+    chosen = choose_precision("auto", CPU)
+    assert (chosen.name, chosen.is_slow) == ("bf16", False)
+    with Runtime(precision=chosen).autocast():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
+
+
+def test_the_probe_of_the_cpu_asks_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda: False)
+    assert not precision.cpu_has_fast_bf16()
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    assert precision.cpu_has_fast_bf16()
+
+
+def test_a_cpu_has_bf16_by_either_kind_of_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert precision.cpu_has_fast_bf16()
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.delattr(torch.cpu, name)
+    assert not precision.cpu_has_fast_bf16(), "a torch that cannot tell"
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_is_asked_for_on_a_cpu_is_given(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "cpu_has_fast_bf16", lambda: fast)
+    assert choose_precision("fp32", CPU) == Precision("fp32", "asked for")
+    asked = choose_precision("bf16", CPU)
+    assert (asked.name, asked.is_slow) == ("bf16", not fast)
+
+
+def test_fp16_on_a_cpu_is_refused() -> None:
+    with pytest.raises(ConfigError, match="precision = 'fp16' needs a GPU"):
+        choose_precision("fp16", CPU)
+
+
+@pytest.mark.parametrize(
+    ("requested", "has_bf16", "expected"),
+    [("auto", True, "bf16"), ("auto", False, "fp16"), ("fp32", True, "fp32"),
+     ("bf16", False, "bf16")],
+)  # fmt: skip
+def test_a_gpu_gets_bf16_where_it_has_it_else_fp16(
+    requested: str, has_bf16: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bf16)
+    chosen = choose_precision(requested, torch.device("cuda"))
+    assert chosen.name == expected
+    assert chosen.is_slow == (requested == "bf16")
+
+
+def test_bf16_that_a_gpu_only_emulates_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation
+    )
+    cuda = torch.device("cuda")
+    assert choose_precision("auto", cuda).name == "fp16"
+    assert choose_precision("fp32", cuda) == Precision("fp32", "asked for")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+    assert choose_precision("bf16", cuda) == Precision("bf16", "asked for")
+
+
+def test_a_gpu_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(DeviceError, match="torch sees no GPU"):
+        choose_device("cuda")
+    assert choose_device("auto") == CPU
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(DeviceError, match="there are 2 GPUs: cuda:0 to cuda:1"):
+        choose_device("cuda:5")
+    with pytest.raises(DeviceError, match="there are 2 GPUs: cuda:0 to cuda:1"):
+        choose_device("cuda:2")
+    assert choose_device("cuda:1") == torch.device("cuda:1")
+    assert choose_device("auto") == torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert choose_device("cuda") == torch.device("cuda")
+    assert choose_device("cpu") == CPU
+
+
+@pytest.mark.parametrize(
+    ("built", "said"), [("12.4", "12.4"), (None, "none .this torch is built for the CPU only.")]
+)
+def test_the_cuda_of_torch_is_named(
+    built: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", built)
+    with pytest.raises(DeviceError, match=rf"{said}\. Use --device cpu, or install a CUDA build"):
+        choose_device("cuda")
+
+
+@pytest.mark.parametrize("name", ["gpu", "mps", "tpu:0"])
+def test_other_devices_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="device: expected auto, cpu, cuda or cuda:N"):
+        choose_device(name)
+
+
+def test_outputs_in_half_precision_become_fp32() -> None:
+    @dataclasses.dataclass
+    class Output:
+        logits: torch.Tensor
+        name: str
+
+    class Pair(NamedTuple):
+        one: torch.Tensor
+        two: torch.Tensor
+
+    half = torch.ones(2, dtype=torch.bfloat16)
+    assert as_float(half).dtype == torch.float32
+    assert as_float(Output(half, "x")).logits.dtype == torch.float32
+    assert as_float({"a": [half]})["a"][0].dtype == torch.float32
+    assert as_float(Pair(half, half)).two.dtype == torch.float32
+    assert as_float(torch.ones(2, dtype=torch.int64)).dtype == torch.int64
+    assert as_float(torch.ones(2, dtype=torch.float16)).dtype == torch.float32
+    assert as_float(torch.ones(2, dtype=torch.float64)).dtype == torch.float64
+    assert (as_float("text"), as_float(Output)) == ("text", Output)
+    assert as_float((half, "text"))[1] == "text"
+
+
+def test_a_precision_stays_as_it_is() -> None:
+    chosen = Precision("fp32", "why")
+    assert not chosen.is_slow
+    with pytest.raises(FrozenInstanceError):
+        chosen.name = "bf16"  # type: ignore[misc]

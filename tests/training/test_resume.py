@@ -1,0 +1,192 @@
+"""A training that is killed at any step and continued gives the weights of one that was not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.fitting.workload import FitOptions, make_user_workload
+from posemill.training.launch.rank import train_rank
+from posemill.training.loop.stepping import Stepper
+from posemill.training.ranks import run_ranks
+from posemill.training.record.run_folder import RunFolder
+from posemill.training.runtime import Runtime
+from posemill.training.tasks.building import build_workload
+
+pytestmark = pytest.mark.usefixtures("warm_children")
+
+NUM_CLIPS = 24
+CASES = ("keypoints", "video", "two_streams", "multigrid", "fit")
+QUIET = {
+    "epochs": 2,
+    "batch_size": 4,
+    "micro_batch": 2,
+    "save_every_steps": 2,
+    "log_every": 1,
+    "precision": "fp32",
+    "workers": 0,
+    "tensorboard": False,
+    "figures": False,
+    "progress": False,
+}
+
+
+class Killed(Exception):
+    """Stands for the end of a process."""
+
+
+class Noisy(torch.utils.data.Dataset[tuple[Tensor, int]]):
+    """Samples that draw from torch's generator, as augmentations of users do."""
+
+    def __len__(self) -> int:
+        return NUM_CLIPS
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return torch.full((5,), index % 3 - 1.0) + 0.3 * torch.randn(5), index % 3
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Videos in a list, and keypoints of the same clips."""
+    folder = tmp_path_factory.mktemp("data")
+    rng, lines, points, ids = np.random.default_rng(0), ["path,split,label"], [], []
+    for number in range(NUM_CLIPS):
+        path = str(folder / f"clip{number}.mp4")
+        writer = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*"mp4v"), 10, (24, 24))
+        for _ in range(4):
+            writer.write(rng.integers(0, 255, (24, 24, 3), np.uint8))
+        writer.release()
+        split, label = "dev" if number >= 20 else "train", "ab"[number % 2]
+        lines.append(f"clip{number}.mp4,{split},{label}")
+        points.append(rng.normal(size=(6 + number % 3, 4, 2)))
+        ids += [f"clip{number}"] * len(points[-1])
+    (folder / "videos.csv").write_text("\n".join(lines))
+    np.savez(folder / "all.npz", keypoints=np.concatenate(points).astype(np.float32), video_ids=ids)
+    labels = [line.replace(".mp4", "").split(",") for line in lines[1:]]
+    rows = [f"{clip_id},{label},{split}" for clip_id, split, label in labels]
+    (folder / "labels.csv").write_text("\n".join(["video_id,label,split", *rows]))
+    return folder
+
+
+def settings(data: Path, case: str) -> dict[str, Any]:
+    keypoints = {
+        "data": str(data / "all.npz"),
+        "labels": str(data / "labels.csv"),
+        "normalize": "none",
+        "model": "mlp",
+        "augment_noise": 0.1,
+    }
+    video = {
+        "data": str(data / "videos.csv"),
+        "model": "tsn",
+        "model_options": {"width": 0.25},
+        "video_sampling": "segments:2",
+        "video_size": 32,
+    }
+    streams = {
+        **video,
+        "data": [keypoints["data"], video["data"]],
+        "model": "two_streams",
+        "model_options": {"keypoint_model": "mlp", "video_options": {"width": 0.25}},
+    }
+    grid = {**keypoints, "model": "stgcn", "multigrid": True, "batch_size": 4, "micro_batch": 4}
+    kinds = {"keypoints": keypoints, "video": video, "two_streams": streams, "multigrid": grid}
+    return QUIET | kinds.get(case, {})
+
+
+def make_net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 3))
+
+
+def make_workload(case: str, config: TrainConfig) -> Any:
+    if case != "fit":
+        return build_workload(config)
+    options = FitOptions(nn.functional.cross_entropy)
+    return make_user_workload(make_net(), (Noisy(), Noisy()), options, config)
+
+
+def killed_at(step: int) -> Callable[..., None]:
+    """Return a `Stepper.take` that is killed before so many steps are taken."""
+    take = Stepper.take
+
+    def count(self: Stepper, *args: Any, **options: Any) -> None:
+        if self.steps_taken == step:
+            raise Killed
+        take(self, *args, **options)
+
+    return count
+
+
+def outcome(out: Path) -> tuple[dict[str, Tensor], list[Any]]:
+    """Return the weights of a training, and its losses and scores by step."""
+    folder = RunFolder(out)
+    rows = [[row["event"], row["step"], row["loss"]] for row in folder.read_metrics()]
+    return dict(folder.checkpoints.load("last").weights), rows
+
+
+def assert_same(whole: Path, cut: Path, what: str) -> None:
+    (weights, rows), (others, other_rows) = outcome(whole), outcome(cut)
+    different = [name for name in weights if not torch.equal(weights[name], others[name])]
+    assert not different, what
+    assert rows == other_rows, what
+
+
+def train_twice(data: Path, out: Path, case: str, *, mode: str, seed: int, runtime: Runtime) -> int:
+    """Train whole, and killed and continued; return the step that the kill came before."""
+
+    def run(name: str, **changes: Any) -> int:
+        made = {"mode": mode, "processes": runtime.size, "threads": 1}
+        config = TrainConfig(**settings(data, case) | made | changes, out=str(out / name))
+        folder = RunFolder(out / name)
+        if runtime.is_first:
+            folder.make()
+        runtime.gather(None)  # all wait for the folder
+        make = partial(make_workload, case, config)
+        return int(train_rank(make, config, folder, runtime)["steps"])
+
+    step = random.Random(seed).randrange(2, run("whole"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stepper, "take", killed_at(step))
+        with pytest.raises(Killed):
+            run("cut")
+    run("cut", resume=True)
+    return step
+
+
+@pytest.mark.parametrize("mode", ["single", "multi_thread"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_training_killed_at_a_random_step_continues_to_the_bit(
+    data: Path, tmp_path: Path, case: str, mode: str
+) -> None:
+    seed = random.randrange(1 << 30)
+    step = train_twice(data, tmp_path, case, mode=mode, seed=seed, runtime=Runtime())
+    assert_same(tmp_path / "whole", tmp_path / "cut", f"{case} killed before step {step}")
+
+
+def test_several_processes_killed_at_a_random_step_continue_to_the_bit(
+    data: Path, tmp_path: Path
+) -> None:
+    # Processes take seconds to start: the same two train everything.
+    config = TrainConfig(mode="multi_process", processes=2, threads=1)
+    seed = random.randrange(1 << 30)
+    for case, step in run_ranks(partial(_train_all, data, tmp_path, seed), config).items():
+        what = f"{case} killed before step {step}"
+        assert_same(tmp_path / case / "whole", tmp_path / case / "cut", what)
+
+
+def _train_all(data: Path, out: Path, seed: int, runtime: Runtime) -> dict[str, int]:
+    return {
+        case: train_twice(data, out / case, case, mode="multi_process", seed=seed, runtime=runtime)
+        for case in CASES
+    }

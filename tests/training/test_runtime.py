@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from posemill.errors import TrainingError
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.precision import Precision
+from posemill.training.ranks import run_ranks
+from posemill.training.runtime import Runtime, check_processes, numeric_settings
+
+pytestmark = pytest.mark.usefixtures("warm_children")
+
+
+def test_fewer_processes_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda tensor: tensor)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 1)
+    with pytest.raises(TrainingError, match="asked for 2 processes, but 1 answered"):
+        check_processes(2, "cpu")
+
+
+def use_runtime(runtime: Runtime) -> dict[str, Any]:
+    """What each call gives in a process whose numbers depend on its rank."""
+    model = nn.BatchNorm1d(2)
+    model.running_mean = torch.tensor([1.0, 2.0]) * (runtime.rank + 1)
+    model.num_batches_tracked += runtime.rank
+    runtime.average_buffers(model)
+    counts = torch.tensor([1.0, 10.0]) * (runtime.rank + 1)
+    runtime.start_sum(counts)()
+    return {
+        "is_first": runtime.gather(runtime.is_first),
+        "gathered": runtime.gather({"rank": runtime.rank}),
+        "sum": runtime.sum([runtime.rank + 1, 0.5]),
+        "started": counts.tolist(),
+        "mean": model.running_mean.tolist(),
+        "batches": int(model.num_batches_tracked),
+    }
+
+
+def test_two_processes_share_numbers_and_running_statistics() -> None:
+    config = TrainConfig(mode="multi_process", processes=2, threads=1)
+    assert run_ranks(use_runtime, config) == {
+        "is_first": [True, False],
+        "gathered": [{"rank": 0}, {"rank": 1}],
+        "sum": [3.0, 1.0],
+        "started": [3.0, 30.0],
+        "mean": [1.5, 3.0],
+        "batches": 0,
+    }
+
+
+def test_alone_everything_is_as_it_was() -> None:
+    assert use_runtime(Runtime()) == {
+        "is_first": [True],
+        "gathered": [{"rank": 0}],
+        "sum": [1, 0.5],
+        "started": [1.0, 10.0],
+        "mean": [1.0, 2.0],
+        "batches": 0,
+    }
+
+
+def read() -> tuple[int, bool, bool]:
+    return (
+        torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.cudnn.benchmark,
+    )
+
+
+def test_threads_and_determinism_are_set_for_the_block_only() -> None:
+    before = read()
+    with numeric_settings(TrainConfig(threads=2, deterministic=True, cudnn_benchmark=True)):
+        assert read() == (2, True, False), "a benchmark may choose another algorithm each time"
+    assert read() == before
+    with numeric_settings(TrainConfig(cudnn_benchmark=True)):
+        assert read() == (before[0], False, True)
+    with pytest.raises(KeyError), numeric_settings(TrainConfig(threads=3)):
+        raise KeyError
+    assert read() == before
+
+
+@pytest.mark.parametrize(("size", "expected"), [(1, "cuda:1"), (2, "cuda:0")])
+def test_the_gpu_that_was_asked_for_is_the_current_one(
+    monkeypatch: pytest.MonkeyPatch, size: int, expected: str
+) -> None:
+    seen: list[torch.device] = []
+    monkeypatch.setattr("posemill.training.runtime.choose_device", torch.device)
+    monkeypatch.setattr(torch.cuda, "set_device", seen.append)
+    config = TrainConfig(precision="fp32", threads=3)
+    runtime = Runtime(size=size).using(config.replace(device="cuda:1"))
+    assert seen == [runtime.device] == [torch.device(expected)]
+    assert (runtime.is_on_gpu, runtime.threads, runtime.size) == (True, 3, size)
+    assert not Runtime.of(config.replace(device="cpu")).is_on_gpu
+    assert len(seen) == 1
+
+
+def test_in_fp32_nothing_is_cast_and_fp16_needs_a_scaler() -> None:
+    runtime = Runtime()
+    with runtime.autocast():
+        assert not torch.is_autocast_enabled("cpu")
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+    assert not runtime.needs_scaler
+    with Runtime(precision=Precision("bf16", "")).autocast():
+        assert torch.get_autocast_dtype("cpu") == torch.bfloat16
+    assert Runtime(precision=Precision("fp16", "")).needs_scaler

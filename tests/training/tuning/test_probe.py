@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import posemill
+from posemill.training.config.train_config import TrainConfig
+from posemill.training.launch.start import train
+from posemill.training.multigrid.stages import Stages
+from posemill.training.precision import Precision
+from posemill.training.tasks.building import build_workload
+from posemill.training.tuning import modes, probe
+from posemill.training.tuning.probe import probe_mode, probe_precision
+
+Settings = Callable[..., dict[str, Any]]
+SOURCES = str(Path(posemill.__file__).parent.parent)
+NO_DROPOUT = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
+
+
+@pytest.fixture
+def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (modes, probe):
+        monkeypatch.setattr(module, "count_cores", lambda: 2)
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_auto_measures_and_says_why(settings: Settings) -> None:
+    config = TrainConfig(**settings(mode="auto"))
+    states = torch.get_rng_state()
+    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
+    assert plan.mode in ("single", "multi_thread")
+    assert "a step takes: single" in plan.reason
+    assert "too short for several processes to pay" in plan.reason
+    torch.manual_seed(config.seed)  # what building the workload did
+    build_workload(config)
+    assert states.shape == torch.get_rng_state().shape
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_auto_takes_processes_where_they_save_time(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def fake_ranks(_: object, config: TrainConfig, **__: object) -> dict[str, Any]:
+        asked.append(config.processes)
+        return {"seconds": 1e-6}
+
+    monkeypatch.setattr(probe, "run_ranks", fake_ranks)
+    config = TrainConfig(**settings(mode="auto", epochs=10**6))
+    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
+    assert asked == [2]
+    assert (plan.mode, plan.processes, plan.threads) == ("multi_process", 2, 1)
+    assert "multi_process 0 ms" in plan.reason
+
+
+@pytest.mark.usefixtures("_two_cores")
+@pytest.mark.parametrize(
+    ("start_seconds", "expected"), [(30, "multi_process"), (50, "multi_thread")]
+)
+def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
+    start_seconds: float, expected: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    def fake_ranks(*_: object, **__: object) -> dict[str, float]:
+        now[0] += start_seconds + 12 * 0.5  # the twelve steps of the measurement are no start
+        return {"seconds": 0.5}
+
+    monkeypatch.setattr(probe.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(probe, "run_ranks", fake_ranks)
+    measured = {"single": 1.0, "multi_thread": 0.9}
+    monkeypatch.setattr(probe, "measure_in_turn", lambda *_: dict(measured))
+    # 100 steps: 90 s with two threads; 50 s and the start with two processes.
+    config = TrainConfig(**settings(mode="auto", epochs=25, batch_size=7, micro_batch=7))
+    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
+    assert plan.mode == expected
+    assert (plan.processes, plan.threads) == ((2, 1) if expected == "multi_process" else (1, 2))
+    assert "single 1000 ms, multi_thread 900 ms, multi_process 500 ms; 100 steps" in plan.reason
+
+
+def test_the_steps_of_a_training_are_counted(settings: Settings) -> None:
+    config = TrainConfig(**settings(epochs=3, batch_size=8))  # 28 clips: 4 steps an epoch
+    workload = build_workload(config)
+    assert Stages(workload.train, config).total_steps == 12
+    assert Stages(workload.train, config.replace(max_steps=5)).total_steps == 5
+    assert Stages(workload.train, config.replace(max_steps=50)).total_steps == 12
+
+
+@pytest.mark.usefixtures("_two_cores")
+@pytest.mark.parametrize(("given", "threads"), [({"threads": 1}, 1), ({}, 2)])
+def test_threads_that_were_given_are_those_of_the_probe(
+    given: dict[str, int], threads: int, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, TrainConfig] = {}
+
+    def look(_: object, configs: dict[str, TrainConfig], *__: object) -> dict[str, float]:
+        asked.update(configs)
+        return {"single": 2.0, "multi_thread": 1.0}
+
+    monkeypatch.setattr(probe, "measure_in_turn", look)
+    config = TrainConfig(**settings(mode="auto", max_steps=1, **given))
+    plan = probe_mode(build_workload(config), partial(build_workload, config), config)
+    assert asked["multi_thread"].threads == plan.threads == threads
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_auto_rules_out_processes_that_cannot_be_started(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_PAYS_AFTER_SECONDS", 0.0)
+    config = TrainConfig(**settings(mode="auto", max_steps=2))
+    plan = probe_mode(build_workload(config), lambda: build_workload(config), config)
+    assert plan.mode in ("single", "multi_thread")
+    assert "multi_process cannot be used: " in plan.reason
+    assert "one of them cannot be sent: " in plan.reason
+
+
+@pytest.mark.usefixtures("_two_cores")
+def test_processes_are_not_tried_where_there_is_no_time_for_them(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_PAYS_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(probe, "run_ranks", lambda *_, **__: pytest.fail("started processes"))
+    config = TrainConfig(**settings(mode="auto", max_steps=2))
+    workload = build_workload(config)
+    plan = probe_mode(workload, partial(build_workload, config), config, most_seconds=15.0)
+    assert "no time to try several processes" in plan.reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "bf16_seconds", "expected"),
+    [("auto", 0.8, "bf16"), ("auto", 1.0, "fp32"), ("auto", 1.3, "fp32"), ("bf16", 1.3, "bf16"),
+     ("mixed", 1.3, "bf16")],
+)  # fmt: skip
+def test_auto_takes_bf16_only_where_it_is_faster(
+    asked: str, bf16_seconds: float, expected: str, settings: Settings, monkeypatch: Any
+) -> None:
+    measured = {"fp32": 1.0, "bf16": bf16_seconds}
+    monkeypatch.setattr(probe, "measure_in_turn", lambda *_: dict(measured))
+    config = TrainConfig(**settings(precision=asked))
+    usual = Precision("bf16", "this CPU has bf16 instructions")
+    found = probe_precision(build_workload(config), config, usual, threads=1)
+    assert found.name == expected
+    assert ("a step takes: fp32 1000 ms, bf16 " in found.reason) is (asked == "auto")
+
+
+def test_both_formats_take_turns_on_the_data(settings: Settings) -> None:
+    config = TrainConfig(**settings(precision="auto"))
+    usual = Precision("bf16", "this CPU has bf16 instructions")
+    found = probe_precision(build_workload(config), config, usual, threads=1)
+    assert found.name in ("fp32", "bf16")
+    assert re.search(r"a step takes: fp32 \d+ ms, bf16 \d+ ms$", found.reason)
+
+
+def test_a_training_is_in_fp32_where_bf16_is_slower_and_stays_so(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "posemill.training.launch.start.plan_precision", lambda _: Precision("bf16", "has")
+    )
+    slow = {"fp32": 1.0, "bf16": 1.3}
+    monkeypatch.setattr(probe, "measure_in_turn", lambda *_: dict(slow))
+    result = train(settings(precision="auto", epochs=1))
+    assert result.summary["precision"] == "fp32"
+    assert "not faster with them" in result.summary["precision_reason"]
+    slow["bf16"] = 0.5  # a run that goes on is not measured again
+    again = train(settings(precision="auto", epochs=2, resume=True))
+    assert again.summary["precision"] == "fp32"
