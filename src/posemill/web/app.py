@@ -38,9 +38,10 @@ from posemill.web.answers import (
     text_of,
     whole_of,
 )
+from posemill.web.children import ChildProcess
 from posemill.web.clip_index import ClipTables, Question
 from posemill.web.library import ClipAddress, Entry, Library
-from posemill.web.media import FILE_KINDS, Media
+from posemill.web.media import FILE_KINDS, find_video, read_frames, write_clip
 from posemill.web.overview import row_of
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ _VIDEO_TYPES = {".mp4": "video/mp4", ".m4v": "video/mp4", ".webm": "video/webm",
 _THREADS = 8  # that read at a time; what else is asked waits
 _MOST_PICTURES = 40
 _BODY_SECONDS = 10.0
+# After which the process that reads the files of strangers is given up.
+_FRAMES_SECONDS, _PLACE_SECONDS, _FILE_SECONDS = 20.0, 60.0, 300.0
 
 
 @dataclass
@@ -63,7 +66,7 @@ class Site:
 
     library: Library
     tables: ClipTables = field(default_factory=ClipTables)
-    media: Media = field(default_factory=Media)
+    media: ChildProcess = field(default_factory=lambda: ChildProcess("media"))
     actions: Actions | None = None  # where they are allowed
     # Keypoints are read in one thread: each that reads keeps some ten megabytes of Arrow's memory.
     reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reader"))
@@ -281,7 +284,9 @@ def _frames(site: Site, request: Request) -> Response:
     start = whole_of(request, "start", 0, most=1 << 40)
     count = whole_of(request, "count", 1, least=1, most=_MOST_PICTURES)
     side = whole_of(request, "side", 720, least=32, most=1920)
-    pictures = site.media.ask("make_frames", _named(site, request), start, count, side)
+    pictures = site.media.ask(
+        read_frames, _named(site, request), start, count, side, seconds=_FRAMES_SECONDS
+    )
     sizes = [0 if each is None else len(each) for each in pictures]
     head = struct.pack(f"<{1 + len(sizes)}I", len(sizes), *sizes)
     body = b"".join([head, *(each for each in pictures if each)])
@@ -289,7 +294,7 @@ def _frames(site: Site, request: Request) -> Response:
 
 
 def _video(site: Site, request: Request) -> Response:
-    path = Path(site.media.ask("make_place", _named(site, request)))
+    path = Path(site.media.ask(find_video, _named(site, request), seconds=_PLACE_SECONDS))
     os.close(open_plain(path))  # no link, no pipe; says what is wrong with it
     kind = _VIDEO_TYPES.get(path.suffix.lower(), "application/octet-stream")
     return FileResponse(path, media_type=kind)
@@ -307,7 +312,7 @@ def _file(site: Site, request: Request) -> Response:
     folder = tempfile.TemporaryDirectory(prefix="posemill_serve_")
     target = Path(folder.name) / f"clip.{kind}"
     try:
-        site.media.ask("make_file", address, kind, str(target))
+        site.media.ask(write_clip, address, kind, str(target), seconds=_FILE_SECONDS)
     except BaseException:
         folder.cleanup()
         raise

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import queue
 import sqlite3
-import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +20,11 @@ from typing import Any
 
 from posemill.errors import ConfigError, RunError
 from posemill.files import cache_folder
-from posemill.machine.processes import python_command, thread_variables
 from posemill.messages import from_json
 from posemill.runs.manifest import LEDGER_NAME
 from posemill.runs.queries import read_ledger
+from posemill.web.answers import reason_of
+from posemill.web.children import ChildProcess
 from posemill.web.library import Entry
 
 MOST_PARTS = 12
@@ -57,7 +56,7 @@ _COLUMNS = ("clip_no", "split", "clip_id", "label", "num_frames", "num_rows", "n
             "badness", "num_jumps", "num_swaps", "num_frozen", "reasons")  # fmt: skip
 _MOST_LABELS = 500
 _REST_SECONDS = 5.0
-_CLOSE_SECONDS = 5.0
+_NICENESS = 15
 
 
 @dataclass(frozen=True)
@@ -112,17 +111,13 @@ def _read_index(path: Path) -> Iterator[sqlite3.Connection | None]:
 
 
 class ClipTables:
-    """The tables of all runs. A thread starts what fills them, one run after the other."""
+    """The tables of all runs. A process fills them, one run after the other."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: queue.SimpleQueue[tuple[Entry, Path] | None] = queue.SimpleQueue()
-        self._under_way: set[Path] = set()
+        self._child = ChildProcess("measuring", niceness=_NICENESS)
+        self._filled: dict[Path, Future[None]] = {}
         self._ended_at: dict[Path, float] = {}
-        self._reasons: dict[Path, str] = {}
-        self._process: subprocess.Popen[bytes] | None = None
-        self._thread: threading.Thread | None = None
-        self._is_closed = False
 
     def page(self, entry: Entry, question: Question) -> dict[str, Any]:
         """Return some clips, how many there are of the sort, and how many were measured."""
@@ -135,7 +130,7 @@ class ClipTables:
                     "clips": [],
                     "total": 0,
                     "is_ready": False,
-                    "reason": self._reasons.get(path, ""),
+                    "reason": self._reason(path),
                 }
             parts = json.loads(meta["parts"])[:MOST_PARTS]
             where, values = _where(question, parts)
@@ -155,7 +150,7 @@ class ClipTables:
             "parts": parts,
             "num_measured": done,
             "num_clips": everything,
-            "is_measuring": path in self._under_way,
+            "is_measuring": self._is_under_way(path),
             "is_ready": True,
         }
 
@@ -174,48 +169,29 @@ class ClipTables:
 
     def _measure_if_due(self, entry: Entry, path: Path) -> None:
         """Ask for a run to be measured, unless its table is of now or was filled a moment ago."""
+        from posemill.web.measuring import fill
+
         with self._lock:
             rested = time.monotonic() - self._ended_at.get(path, -_REST_SECONDS)
-            if path in self._under_way or rested < _REST_SECONDS:
+            if self._is_under_way(path) or rested < _REST_SECONDS or _is_current(entry, path):
                 return
-            if _is_current(entry, path):
-                return
-            self._under_way.add(path)
-            self._waiting.put((entry, path))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, daemon=True, name="measuring")
-                self._thread.start()
+            filled = self._filled[path] = self._child.submit(fill, entry.folder, path)
+            filled.add_done_callback(lambda _: self._ended_at.update({path: time.monotonic()}))
 
-    def _work(self) -> None:
-        # In a thread that stays: what it starts ends with the thread that started it.
-        while (asked := self._waiting.get()) is not None:
-            entry, path = asked
-            with self._lock:
-                if self._is_closed:
-                    return
-                self._process = process = subprocess.Popen(
-                    python_command("posemill.web.measuring", str(entry.folder), str(path)),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    env={**os.environ, **thread_variables(1)},
-                )
-            said = process.communicate()[1].decode("utf-8", "replace").strip().splitlines()
-            with self._lock:
-                self._under_way.discard(path)
-                self._ended_at[path] = time.monotonic()
-                why = said[-1] if said else f"its process ended with {process.returncode}"
-                self._reasons[path] = why if process.returncode else ""
+    def _is_under_way(self, path: Path) -> bool:
+        return path in self._filled and not self._filled[path].done()
+
+    def _reason(self, path: Path) -> str:
+        """Return why a table could not be filled; empty if it could, or is just being filled."""
+        filled = self._filled.get(path)
+        if filled is None or not filled.done() or filled.cancelled():
+            return ""
+        error = filled.exception()
+        return "" if error is None else reason_of(error)
 
     def close(self) -> None:
         """End what measures."""
-        with self._lock:
-            self._is_closed = True
-            if self._process is not None:
-                self._process.kill()
-        self._waiting.put(None)
-        if self._thread is not None:
-            self._thread.join(_CLOSE_SECONDS)
+        self._child.close()
 
 
 def mark_of(entry_folder: Path) -> str:

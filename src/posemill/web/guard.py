@@ -11,18 +11,13 @@ import asyncio
 import hmac
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Sequence
 from http.cookies import CookieError, SimpleCookie
-from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from posemill.web.answers import JsonAnswer
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from posemill.web.answers import JsonAnswer
 
 COOKIE = "posemill_token"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -49,58 +44,18 @@ class Guard:
         app: What answers.
         host: What the server listens on.
         token: Demanded of everyone, once; None where only this machine can ask.
-        most: Requests at a time; more wait for their turn.
-        most_waiting: As many wait; more are told to come again.
-        wait_seconds: Who has not had a turn by then is told so too.
     """
 
-    def __init__(
-        self,
-        app: App,
-        *,
-        host: str,
-        token: str | None = None,
-        most: int = 32,
-        most_waiting: int = 1024,
-        wait_seconds: float = 10.0,
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, host: str, token: str | None = None) -> None:
         self._app, self._host, self._token = app, host, token
-        self._turns, self._num_waiting = asyncio.Semaphore(most), 0
-        self._most_waiting, self._wait_seconds = most_waiting, wait_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
-            return  # no web sockets
-        answer = self._refusal(scope)
-        if answer is not None:
-            await answer(scope, receive, _guarded(send))
-            return
-        if not await self._has_turn():
-            busy = JsonAnswer({"reason": "too many requests at once"}, 503, {"retry-after": "1"})
-            await busy(scope, receive, _guarded(send))
-            return
-        try:
-            await self._app(scope, _bounded(receive), _guarded(send))
-        finally:
-            self._turns.release()
-
-    async def _has_turn(self) -> bool:
-        """Wait for a turn, in the order of asking; return whether it came in time."""
-        if not self._turns.locked():
-            return await self._turns.acquire()
-        if self._num_waiting >= self._most_waiting:
-            return False
-        self._num_waiting += 1
-        try:
-            await asyncio.wait_for(self._turns.acquire(), self._wait_seconds)
-        except asyncio.TimeoutError:
-            return False
-        finally:
-            self._num_waiting -= 1
-        return True
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":  # no web sockets
+            answer = self._refusal(scope) or self._app
+            await answer(scope, _bounded(receive), _guarded(send))
 
     def _refusal(self, scope: Scope) -> JsonAnswer | None:
         headers = [(name, value.decode("latin-1")) for name, value in scope["headers"]]
@@ -109,8 +64,8 @@ class Guard:
             return JsonAnswer({"reason": "this server does not answer to that name"}, 421)
         origins = [value for name, value in headers if name == b"origin"]
         sites = [value for name, value in headers if name == b"sec-fetch-site"]
-        is_foreign = any(urlsplit(each).netloc != hosts[0] for each in origins)
-        if is_foreign or any(each in ("cross-site", "same-site") for each in sites):
+        is_foreign = any(urlsplit(origin).netloc != hosts[0] for origin in origins)
+        if is_foreign or any(site in ("cross-site", "same-site") for site in sites):
             is_link = scope["method"] == "GET" and not origins and scope["path"] == "/"
             if not is_link:  # somebody may come by a link on another page
                 return JsonAnswer({"reason": "another site may not ask"}, 403)
@@ -169,10 +124,10 @@ def _is_same(value: str, token: str) -> bool:
 
 def _cookie(text: str) -> str:
     try:
-        found = SimpleCookie(text).get(COOKIE)
+        cookie = SimpleCookie(text).get(COOKIE)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return cookie.value if cookie else ""
 
 
 def _guarded(send: Send) -> Send:
@@ -191,7 +146,7 @@ def _guarded(send: Send) -> Send:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """Return `receive` that takes a small body within a moment, or says that the client left."""
+    """Return `receive` that takes a small body, and says of a larger one that the client left."""
     size = 0
 
     async def bounded() -> Message:

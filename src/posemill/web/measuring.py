@@ -1,4 +1,4 @@
-"""Fills the table of a run's clips, see `clip_index`. Run as a module: RUN TABLE.
+"""Fills the table of a run's clips, see `clip_index`, in a process of its own.
 
 First what the records say, which takes a moment; then the clips are read and measured, those that
 changed since the last time.
@@ -7,17 +7,13 @@ changed since the last time.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 from posemill.clips.inputs import ClipInput
-from posemill.errors import PosemillError
 from posemill.inspection.quality import ClipQuality, measure
-from posemill.machine.processes import die_with_parent
 from posemill.messages import Message, to_json
 from posemill.records import PoseClip
 from posemill.runs.manifest import MANIFEST_NAME
@@ -27,7 +23,6 @@ from posemill.skeletons import get_skeleton
 from posemill.web.clip_index import MOST_PARTS, mark_of, open_index
 from posemill.web.library import PREPARED_ENDING
 
-_NICE = 15
 _COMMIT_EVERY = 200  # clips
 
 
@@ -155,15 +150,3 @@ def _missing(quality: ClipQuality) -> list[float]:
 def _shares(found: Sequence[int], num_frames: int) -> list[float]:
     """Return in which share of the frames each part is missing."""
     return [1 - each / max(1, num_frames) for each in found]
-
-
-if __name__ == "__main__":
-    die_with_parent()
-    if hasattr(os, "nice"):
-        with suppress(OSError):
-            os.nice(_NICE)
-    try:
-        fill(Path(sys.argv[1]), Path(sys.argv[2]))
-    except (PosemillError, OSError, sqlite3.Error, ValueError) as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(1)

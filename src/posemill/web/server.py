@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import socket
@@ -10,62 +9,16 @@ import threading
 import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from posemill.errors import ConfigError
 from posemill.web.app import make_app
 from posemill.web.guard import LOOPBACK, Guard
 
-_HEAD_SECONDS = 10.0  # within which a request must have come whole
 _KEEP_SECONDS = 15
-_MOST_CONNECTIONS = 1200  # more than may wait for a turn, see `Guard`
-_MOST_HEAD = 16 << 10
-_BUSY = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\n"
-    b"connection: close\r\n\r\n"
-)
-
-
-class BoundedProtocol(H11Protocol):
-    """A connection that must say what it wants within a few seconds."""
-
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """Begin to wait for the first request; one connection too many is told so and closed."""
-        super().connection_made(transport)
-        if len(self.connections) > _MOST_CONNECTIONS:
-            transport.write(_BUSY)
-            transport.close()
-        else:
-            self._wait()
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes; what does not become a request in time is cut off."""
-        super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-        elif self._deadline is None:
-            self._wait()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-        super().connection_lost(exc)
-
-    def _wait(self) -> None:
-        self._deadline = self.loop.call_later(_HEAD_SECONDS, self._leave)
-
-    def _leave(self) -> None:
-        self._deadline = None
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
+_MOST_CONNECTIONS = 500  # more are told to come again
+_MOST_HEAD = 16 << 10  # bytes of a request's header
 
 
 def serve(
@@ -93,7 +46,6 @@ def serve(
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError("{folder}: no such folder; name one with runs in it", folder=folder)
-    _allow_files()
     server, address = make_server(folders, host=host, port=port, allow_actions=allow_actions)
     say(address)
     if opens:
@@ -110,7 +62,8 @@ def make_server(
     guard = Guard(make_app(folders, allow_actions=allow_actions), host=host, token=token)
     config = uvicorn.Config(
         guard,
-        http=BoundedProtocol,
+        http="h11",
+        limit_concurrency=_MOST_CONNECTIONS,
         ws="none",
         log_level=logging.ERROR,
         access_log=False,
@@ -127,33 +80,11 @@ def make_server(
     return (uvicorn.Server(config), listening), address + (f"?token={token}" if token else "")
 
 
-def _allow_files() -> None:
-    """Let this process open as many files as there may be connections, where the system does."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows, which has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_CONNECTIONS + 400
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 def _listen(host: str, port: int) -> socket.socket:
-    listening = None
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(where)
-        listening.listen(_MOST_CONNECTIONS)
+        listening = socket.create_server((host, port), family=family, backlog=_MOST_CONNECTIONS)
     except OSError as error:
-        if listening is not None:
-            listening.close()
         raise ConfigError(
             "cannot listen on {host}, port {port}: {reason}; choose another by {--port}, or 0 for "
             "any that is free",
@@ -161,4 +92,6 @@ def _listen(host: str, port: int) -> socket.socket:
             port=port,
             reason=error.strerror or error,
         ) from error
+    # Connections inherit it: those to machines that went to sleep end.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return listening

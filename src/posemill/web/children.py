@@ -1,0 +1,147 @@
+"""A process beside the server, for work that may crash, hang or grow.
+
+It is started when it is first needed and ended when nobody has asked for a while.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from typing import Any
+
+from posemill.errors import RunError
+from posemill.machine.processes import die_with_parent, environment, thread_variables
+from posemill.web.answers import READ_ERRORS, reason_of
+
+_IDLE_SECONDS = 120.0
+_CLOSED = "the server is stopping"
+
+
+class ChildProcess:
+    """Runs functions one after the other, in one process.
+
+    Args:
+        name: Of the thread that waits for it.
+        niceness: How far the process steps back behind others.
+    """
+
+    def __init__(self, name: str, *, niceness: int = 0) -> None:
+        self._niceness = niceness
+        # A child ends with the thread that started it: one thread, which stays, starts them all.
+        self._thread = ThreadPoolExecutor(1, name)
+        self._pool: ProcessPoolExecutor | None = None
+        self._pid: int | None = None
+        self._idle: threading.Timer | None = None
+        self._is_closed = False
+
+    def submit(
+        self, function: Callable[..., Any], *arguments: Any, seconds: float | None = None
+    ) -> Future[Any]:
+        """Return the result of a function, to be waited for.
+
+        Args:
+            function: One that the process can import.
+            arguments: Of the function.
+            seconds: After which the process is killed; None for no limit.
+
+        Raises:
+            RunError: The server is stopping. The future has one if the function failed, took too
+                long, or the process died.
+        """
+        try:
+            return self._thread.submit(self._run, function, arguments, seconds)
+        except RuntimeError as error:
+            raise RunError(_CLOSED) from error
+
+    def ask(
+        self, function: Callable[..., Any], *arguments: Any, seconds: float | None = None
+    ) -> Any:
+        """Return the result of a function; see `submit`."""
+        try:
+            return self.submit(function, *arguments, seconds=seconds).result()
+        except CancelledError as error:
+            raise RunError(_CLOSED) from error
+
+    def close(self) -> None:
+        """End the process. Whoever waits for it gets an error."""
+        self._is_closed = True
+        self._kill()
+        self._thread.shutdown(cancel_futures=True)
+        self._end()
+
+    def _run(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None
+    ) -> Any:
+        if self._idle is not None:
+            self._idle.cancel()
+        try:
+            pool = self._pool or self._start()
+            is_well, value = pool.submit(_answer, function, arguments).result(seconds)
+        except TimeoutError as error:
+            self._kill()
+            self._end()
+            raise RunError("it took longer than {seconds:.0f} s", seconds=seconds) from error
+        except BrokenProcessPool as error:
+            self._end()
+            if self._is_closed:
+                raise RunError(_CLOSED) from error
+            raise RunError("the process that reads files died of this one") from error
+        except (OSError, RuntimeError) as error:
+            self._end()
+            raise RunError(
+                "the process that reads files did not start: {error}", error=error
+            ) from error
+        self._idle = threading.Timer(_IDLE_SECONDS, self._end_when_idle)
+        self._idle.daemon = True
+        self._idle.start()
+        if not is_well:
+            raise RunError(value)
+        return value
+
+    def _start(self) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")
+        with environment(thread_variables(1)):
+            self._pool = ProcessPoolExecutor(1, context, _begin, (self._niceness,))
+            self._pid = self._pool.submit(os.getpid).result()
+        if self._is_closed:  # while it started: `close` knew no process to kill
+            raise RunError(_CLOSED)
+        return self._pool
+
+    def _kill(self) -> None:
+        if (pid := self._pid) is not None:
+            with suppress(OSError):
+                os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+    def _end(self) -> None:
+        pool, self._pool, self._pid = self._pool, None, None
+        if self._idle is not None:
+            self._idle.cancel()
+        if pool is not None:
+            pool.shutdown()
+
+    def _end_when_idle(self) -> None:
+        with suppress(RuntimeError):  # it is closed
+            self._thread.submit(self._end)
+
+
+def _begin(niceness: int) -> None:
+    die_with_parent()
+    if niceness and hasattr(os, "nice"):
+        with suppress(OSError):
+            os.nice(niceness)
+
+
+def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
+    """Return whether a function succeeded, with its value or the reason: plain data travels."""
+    try:
+        return True, function(*arguments)
+    except READ_ERRORS as error:
+        return False, reason_of(error)
+    except MemoryError:
+        return False, "not enough memory"
