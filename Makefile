@@ -4,6 +4,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Every extra the default tests use.
 EXTRAS := cloud,dev,docs,formats,onnx,ray,train,web
+# The formatter of the page's scripts; npx fetches it at the first use.
+PRETTIER := npx --yes prettier@3.6.2 --print-width 100 --log-level warn
+PAGE := src/posemill/web/static/*.js
 
 .PHONY: browser setup demo test durations lint format bench bench-setup catalogue constraints docs docs-serve screenshots clean help
 
@@ -56,11 +59,14 @@ durations: .venv/.ready
 lint: .venv/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
+	@if $(PRETTIER) --version >/dev/null 2>&1; then $(PRETTIER) --check $(PAGE); \
+	  else echo "prettier cannot be started by npx (no node, no network): the page's JavaScript is not checked"; fi
 	$(BIN)/mypy
 
 format: .venv/.ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(PRETTIER) --write $(PAGE)
 
 # What it compares with: here, and stock MediaPipe in .bench/ at the first use.
 .venv/.bench: .venv/.ready

@@ -33,10 +33,13 @@ function show() {
 
 /** Puts the way to a page into the header, and its name into the window's title. */
 function crumbs(...steps) {
-  const way = [h("a", { href: "#/", class: "brand" }, mark(), "posemill"), ...steps.map(([text, href]) => [
-    h("span", { class: "sep", "aria-hidden": "true" }, "/"),
-    href ? h("a", { href }, text) : h("span", { class: "here" }, text),
-  ])];
+  const way = [
+    h("a", { href: "#/", class: "brand" }, mark(), "posemill"),
+    ...steps.map(([text, href]) => [
+      h("span", { class: "sep", "aria-hidden": "true" }, "/"),
+      href ? h("a", { href }, text) : h("span", { class: "here" }, text),
+    ]),
+  ];
   put(document.getElementById("way"), way);
   document.title = [...steps.map(([text]) => text).reverse(), "posemill"].join(" · ");
 }
@@ -49,16 +52,48 @@ function header() {
   const theme = document.documentElement.dataset.theme;
   put(
     document.getElementById("top"),
-    h("nav", { id: "way", "aria-label": t("where you are") }, h("a", { href: "#/", class: "brand" }, mark(), "posemill")),
-    h("div", { class: "switches" },
-      h("button", {
-        type: "button", class: "plain", id: "language", lang: language() === "zh" ? "en" : "zh",
-        on: { click: () => { setLanguage(language() === "zh" ? "en" : "zh"); show(); } },
-      }, language() === "zh" ? "English" : "中文"),
-      h("button", {
-        type: "button", class: "plain", id: "theme", "aria-label": t("light or dark"),
-        on: { click: () => { setTheme(theme === "dark" ? "light" : "dark"); header(); show(); } },
-      }, t(theme === "dark" ? "light" : "dark"))),
+    h(
+      "nav",
+      { id: "way", "aria-label": t("where you are") },
+      h("a", { href: "#/", class: "brand" }, mark(), "posemill"),
+    ),
+    h(
+      "div",
+      { class: "switches" },
+      h(
+        "button",
+        {
+          type: "button",
+          class: "plain",
+          id: "language",
+          lang: language() === "zh" ? "en" : "zh",
+          on: {
+            click: () => {
+              setLanguage(language() === "zh" ? "en" : "zh");
+              show();
+            },
+          },
+        },
+        language() === "zh" ? "English" : "中文",
+      ),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "plain",
+          id: "theme",
+          "aria-label": t("light or dark"),
+          on: {
+            click: () => {
+              setTheme(theme === "dark" ? "light" : "dark");
+              header();
+              show();
+            },
+          },
+        },
+        t(theme === "dark" ? "light" : "dark"),
+      ),
+    ),
   );
   const skip = document.getElementById("skip");
   skip.textContent = t("to the content");
@@ -66,12 +101,20 @@ function header() {
 
 function setTheme(name) {
   document.documentElement.dataset.theme = name;
-  try { localStorage.setItem("theme", name); } catch { /* a private window */ }
+  try {
+    localStorage.setItem("theme", name);
+  } catch {
+    /* a private window */
+  }
 }
 
 function firstTheme() {
   let kept = null;
-  try { kept = localStorage.getItem("theme"); } catch { /* a private window */ }
+  try {
+    kept = localStorage.getItem("theme");
+  } catch {
+    /* a private window */
+  }
   return kept || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 }
 
@@ -81,4 +124,7 @@ document.getElementById("skip").addEventListener("click", (event) => {
   main.focus();
 });
 addEventListener("hashchange", show);
-getJson("/api/site").then((found) => Object.assign(site, found)).catch(() => {}).finally(show);
+getJson("/api/site")
+  .then((found) => Object.assign(site, found))
+  .catch(() => {})
+  .finally(show);

@@ -6,7 +6,8 @@ function fill(element, props, children) {
   for (const [name, value] of Object.entries(props || {})) {
     if (value === undefined || value === null || value === false) continue;
     if (name === "on") {
-      for (const [event, handler] of Object.entries(value)) element.addEventListener(event, handler);
+      for (const [event, handler] of Object.entries(value))
+        element.addEventListener(event, handler);
     } else if (name === "style") {
       for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
     } else if (name === "data") {
@@ -72,7 +73,9 @@ export function copyButton(text, label, done) {
       area.remove();
     }
     button.textContent = done;
-    setTimeout(() => { button.textContent = label; }, 1500);
+    setTimeout(() => {
+      button.textContent = label;
+    }, 1500);
   }
   return button;
 }

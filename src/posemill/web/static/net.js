@@ -9,13 +9,19 @@ const BUSY_TRIES = 3;
 async function ask(path, signal, tries = BUSY_TRIES) {
   let answer;
   try {
-    answer = await fetch(path, { signal, headers: { accept: "application/json", "accept-language": language() } });
+    answer = await fetch(path, {
+      signal,
+      headers: { accept: "application/json", "accept-language": language() },
+    });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused("the server does not answer");
   }
-  if (answer.status === 503 && tries > 1) { // too many ask at once
-    await new Promise((go) => { setTimeout(go, 1000); });
+  if (answer.status === 503 && tries > 1) {
+    // too many ask at once
+    await new Promise((go) => {
+      setTimeout(go, 1000);
+    });
     return ask(path, signal, tries - 1);
   }
   if (!answer.ok) {
@@ -30,7 +36,11 @@ export const getBytes = async (path, signal) => (await ask(path, signal)).arrayB
 
 /** Asks for something to be done; the answer as JSON. */
 export async function postJson(path, content) {
-  const answer = await fetch(path, { method: "POST", headers: { "content-type": "application/json", "accept-language": language() }, body: JSON.stringify(content) });
+  const answer = await fetch(path, {
+    method: "POST",
+    headers: { "content-type": "application/json", "accept-language": language() },
+    body: JSON.stringify(content),
+  });
   const said = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(said.reason || `${answer.status}`);
   return said;
@@ -38,8 +48,9 @@ export async function postJson(path, content) {
 
 /** `?a=1&b=2` of the values that are not empty. */
 export function query(values) {
-  const kept = Object.entries(values).filter(([, value]) => value !== "" && value !== undefined
-    && value !== null && value !== false);
+  const kept = Object.entries(values).filter(
+    ([, value]) => value !== "" && value !== undefined && value !== null && value !== false,
+  );
   return new URLSearchParams(kept.map(([name, value]) => [name, String(value)])).toString();
 }
 

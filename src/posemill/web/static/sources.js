@@ -21,7 +21,7 @@ export class PointSource {
   get(frame) {
     const number = Math.floor(frame / this.meta.window);
     const found = this.load(number);
-    if ((frame % this.meta.window) > this.meta.window * 0.6) this.load(number + 1);
+    if (frame % this.meta.window > this.meta.window * 0.6) this.load(number + 1);
     if (!found) return null;
     const start = (frame - number * this.meta.window) * this.width;
     return found.length >= start + this.width ? found.subarray(start, start + this.width) : null;
@@ -35,7 +35,10 @@ export class PointSource {
       this.windows.set(number, null);
       if (this.windows.size > MOST_WINDOWS) this.windows.delete(this.windows.keys().next().value);
       const { split, clip_id: id } = this.meta;
-      getBytes(`/api/runs/${this.key}/points?${query({ split, id, start, count: this.meta.window })}`, this.signal)
+      getBytes(
+        `/api/runs/${this.key}/points?${query({ split, id, start, count: this.meta.window })}`,
+        this.signal,
+      )
         .then((bytes) => {
           this.windows.set(number, new Float32Array(bytes));
           this.reason = "";
@@ -77,7 +80,10 @@ export class PictureSource {
     if (start >= this.meta.num_frames || this.asked.has(number)) return;
     this.asked.add(number);
     const { split, clip_id: id } = this.meta;
-    getBytes(`/api/runs/${this.key}/frames?${query({ split, id, start, count: PICTURES, side: this.side })}`, this.signal)
+    getBytes(
+      `/api/runs/${this.key}/frames?${query({ split, id, start, count: PICTURES, side: this.side })}`,
+      this.signal,
+    )
       .then((bytes) => unpackPictures(bytes))
       .then((found) => {
         found.forEach((picture, index) => this.pictures.set(start + index, picture));
@@ -87,7 +93,8 @@ export class PictureSource {
       })
       .catch((error) => {
         if (error.name === "AbortError") return;
-        for (let frame = start; frame < start + PICTURES; frame += 1) this.pictures.set(frame, null);
+        for (let frame = start; frame < start + PICTURES; frame += 1)
+          this.pictures.set(frame, null);
         this.reason = error.message;
         if (start === 0) this.isGone = true;
         this.onLoad();
@@ -115,7 +122,9 @@ export async function unpackPictures(bytes) {
   const waiting = [];
   for (let index = 0; index < count; index += 1) {
     const size = view.getUint32(4 * (index + 1), true);
-    const blob = size ? new Blob([new Uint8Array(bytes, place, size)], { type: "image/jpeg" }) : null;
+    const blob = size
+      ? new Blob([new Uint8Array(bytes, place, size)], { type: "image/jpeg" })
+      : null;
     waiting.push(blob ? createImageBitmap(blob).catch(() => null) : Promise.resolve(null));
     place += size;
   }

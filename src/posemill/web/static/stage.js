@@ -8,8 +8,12 @@ const RIM = "#101216";
 export function placer(meta, aspect) {
   if (!meta.bounds) return (x, y) => [x, y];
   const [[lowX, lowY], [highX, highY]] = meta.bounds;
-  const scale = 0.9 * Math.min(aspect / Math.max(highX - lowX, 1e-6), 1 / Math.max(highY - lowY, 1e-6));
-  return (x, y) => [((x - (lowX + highX) / 2) * scale) / aspect + 0.5, (y - (lowY + highY) / 2) * scale + 0.5];
+  const scale =
+    0.9 * Math.min(aspect / Math.max(highX - lowX, 1e-6), 1 / Math.max(highY - lowY, 1e-6));
+  return (x, y) => [
+    ((x - (lowX + highX) / 2) * scale) / aspect + 0.5,
+    (y - (lowY + highY) / 2) * scale + 0.5,
+  ];
 }
 
 /** Width over height of a clip's pictures. */
@@ -27,11 +31,16 @@ export function drawPose(context, meta, points, box, look = {}) {
   const { skeleton } = meta;
   const place = placer(meta, aspectOf(meta));
   const hidden = new Uint8Array(skeleton.num_points);
-  for (const part of skeleton.parts) if (look.hidden?.has(part.name)) hidden.fill(1, part.start, part.stop);
+  for (const part of skeleton.parts)
+    if (look.hidden?.has(part.name)) hidden.fill(1, part.start, part.stop);
   const at = new Float32Array(skeleton.num_points * 2);
   for (let index = 0; index < skeleton.num_points; index += 1) {
     const x = points[3 * index];
-    const isThere = !hidden[index] && Number.isFinite(x) && Math.abs(x) < 20 && Math.abs(points[3 * index + 1]) < 20;
+    const isThere =
+      !hidden[index] &&
+      Number.isFinite(x) &&
+      Math.abs(x) < 20 &&
+      Math.abs(points[3 * index + 1]) < 20;
     const [u, v] = isThere ? place(x, points[3 * index + 1]) : [NaN, NaN];
     at[2 * index] = box.left + u * box.width;
     at[2 * index + 1] = box.top + v * box.height;
@@ -50,19 +59,30 @@ export function drawPose(context, meta, points, box, look = {}) {
     context.strokeStyle = RIM;
     context.lineWidth = (isFace ? 1.6 : 3.6) * unit;
     if (!look.isOther && !isFace) context.stroke();
-    context.strokeStyle = look.isOther ? lighter(skeleton.bone_colours[number]) : skeleton.bone_colours[number];
+    context.strokeStyle = look.isOther
+      ? lighter(skeleton.bone_colours[number])
+      : skeleton.bone_colours[number];
     context.lineWidth = (isFace ? 1 : 2.2) * unit;
     context.stroke();
   });
   context.setLineDash([]);
   for (const part of skeleton.parts) {
-    const radius = (part.name === "face" ? (part.stop - part.start > 100 ? 0.8 : 1.5) : part.name.endsWith("hand") ? 2.2 : 3.2) * unit;
+    const radius =
+      (part.name === "face"
+        ? part.stop - part.start > 100
+          ? 0.8
+          : 1.5
+        : part.name.endsWith("hand")
+          ? 2.2
+          : 3.2) * unit;
     for (let index = part.start; index < part.stop; index += 1) {
       if (!(at[2 * index] === at[2 * index])) continue;
       context.globalAlpha = points[3 * index + 2] >= SURE ? 1 : 0.45;
       context.beginPath();
       context.arc(at[2 * index], at[2 * index + 1], radius, 0, 7);
-      context.fillStyle = look.isOther ? lighter(skeleton.point_colours[index]) : skeleton.point_colours[index];
+      context.fillStyle = look.isOther
+        ? lighter(skeleton.point_colours[index])
+        : skeleton.point_colours[index];
       context.fill();
       if (radius > 2) {
         context.strokeStyle = look.isOther ? "#fff" : RIM;
@@ -89,13 +109,24 @@ export class Stage {
     Object.assign(this, { canvas, meta, onChange });
     this.aspect = aspectOf(meta);
     this.reset();
-    canvas.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      const box = canvas.getBoundingClientRect();
-      this.zoomAt(event.clientX - box.left, event.clientY - box.top, Math.exp(-event.deltaY / 400));
-    }, { passive: false });
+    canvas.addEventListener(
+      "wheel",
+      (event) => {
+        event.preventDefault();
+        const box = canvas.getBoundingClientRect();
+        this.zoomAt(
+          event.clientX - box.left,
+          event.clientY - box.top,
+          Math.exp(-event.deltaY / 400),
+        );
+      },
+      { passive: false },
+    );
     const held = new Map();
-    canvas.addEventListener("pointerdown", (event) => { held.set(event.pointerId, [event.clientX, event.clientY]); canvas.setPointerCapture(event.pointerId); });
+    canvas.addEventListener("pointerdown", (event) => {
+      held.set(event.pointerId, [event.clientX, event.clientY]);
+      canvas.setPointerCapture(event.pointerId);
+    });
     const drop = (event) => held.delete(event.pointerId);
     canvas.addEventListener("pointerup", drop);
     canvas.addEventListener("pointercancel", drop);
@@ -114,11 +145,19 @@ export class Stage {
     const before = held.get(event.pointerId);
     const far = ([x, y]) => Math.hypot(x - others[0], y - others[1]);
     const box = this.canvas.getBoundingClientRect();
-    const middle = [(others[0] + event.clientX) / 2 - box.left, (others[1] + event.clientY) / 2 - box.top];
+    const middle = [
+      (others[0] + event.clientX) / 2 - box.left,
+      (others[1] + event.clientY) / 2 - box.top,
+    ];
     this.zoomAt(...middle, far([event.clientX, event.clientY]) / Math.max(1, far(before)));
   }
 
-  reset() { this.scale = 1; this.dx = 0; this.dy = 0; this.onChange?.(); }
+  reset() {
+    this.scale = 1;
+    this.dx = 0;
+    this.dy = 0;
+    this.onChange?.();
+  }
 
   move(x, y) {
     if (this.scale === 1) return;
@@ -133,7 +172,10 @@ export class Stage {
     this.dx = x - (x - this.dx) * grown;
     this.dy = y - (y - this.dy) * grown;
     this.scale = scale;
-    if (scale === 1) { this.dx = 0; this.dy = 0; }
+    if (scale === 1) {
+      this.dx = 0;
+      this.dy = 0;
+    }
     this.onChange();
   }
 
@@ -144,8 +186,10 @@ export class Stage {
     const width = Math.min(wide, high * this.aspect);
     const height = width / this.aspect;
     return {
-      left: ((wide - width) / 2) * this.scale + this.dx, top: ((high - height) / 2) * this.scale + this.dy,
-      width: width * this.scale, height: height * this.scale,
+      left: ((wide - width) / 2) * this.scale + this.dx,
+      top: ((high - height) / 2) * this.scale + this.dy,
+      width: width * this.scale,
+      height: height * this.scale,
     };
   }
 
@@ -153,17 +197,33 @@ export class Stage {
   draw(frame, picture, layers) {
     const ratio = devicePixelRatio || 1;
     const { canvas } = this;
-    const [width, height] = [Math.round(canvas.clientWidth * ratio), Math.round(canvas.clientHeight * ratio)];
-    if (canvas.width !== width || canvas.height !== height) { canvas.width = width; canvas.height = height; }
+    const [width, height] = [
+      Math.round(canvas.clientWidth * ratio),
+      Math.round(canvas.clientHeight * ratio),
+    ];
+    if (canvas.width !== width || canvas.height !== height) {
+      canvas.width = width;
+      canvas.height = height;
+    }
     const context = canvas.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.fillStyle = GROUND;
     context.fillRect(0, 0, canvas.clientWidth, canvas.clientHeight);
     const box = this.box();
     if (picture) context.drawImage(picture, box.left, box.top, box.width, box.height);
-    else { context.strokeStyle = "#343a44"; context.lineWidth = 1; context.strokeRect(box.left, box.top, box.width, box.height); }
-    const places = layers.map(({ meta, points, look }) => (points ? drawPose(context, meta, points, box, look) : null));
-    Object.assign(canvas.dataset, { frame, box: [box.left, box.top, box.width, box.height].join(","), picture: picture ? "1" : "0" });
+    else {
+      context.strokeStyle = "#343a44";
+      context.lineWidth = 1;
+      context.strokeRect(box.left, box.top, box.width, box.height);
+    }
+    const places = layers.map(({ meta, points, look }) =>
+      points ? drawPose(context, meta, points, box, look) : null,
+    );
+    Object.assign(canvas.dataset, {
+      frame,
+      box: [box.left, box.top, box.width, box.height].join(","),
+      picture: picture ? "1" : "0",
+    });
     return places;
   }
 }

@@ -16,35 +16,53 @@ export class Timeline {
     this.rows = null; // of the other run, -1 for a frame that it has not
     this.hidden = new Set();
     const seek = (event) => this.onSeek(this.frameAt(event));
-    canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); this.isHeld = true; seek(event); });
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      this.isHeld = true;
+      seek(event);
+    });
     canvas.addEventListener("pointermove", (event) => {
       if (this.isHeld) seek(event);
       tip(this.say(event), event.clientX, event.clientY);
     });
-    const drop = () => { this.isHeld = false; };
+    const drop = () => {
+      this.isHeld = false;
+    };
     canvas.addEventListener("pointerup", drop);
     canvas.addEventListener("pointercancel", drop);
     canvas.addEventListener("pointerleave", () => tip(null));
   }
 
-  get names() { return this.canvas.clientWidth < 520 ? 0 : NAMES; }
+  get names() {
+    return this.canvas.clientWidth < 520 ? 0 : NAMES;
+  }
 
-  get parts() { return this.meta.present ? this.meta.skeleton.parts : []; }
+  get parts() {
+    return this.meta.present ? this.meta.skeleton.parts : [];
+  }
 
   get height() {
-    return Math.max(28, this.parts.length * (BAND + GAP) + GAP + 8 + (this.distances ? CURVE + 8 : 0));
+    return Math.max(
+      28,
+      this.parts.length * (BAND + GAP) + GAP + 8 + (this.distances ? CURVE + 8 : 0),
+    );
   }
 
   frameAt(event) {
     const box = this.canvas.getBoundingClientRect();
     const share = (event.clientX - box.left - this.names) / Math.max(1, box.width - this.names);
-    return Math.max(0, Math.min(this.meta.num_frames - 1, Math.floor(share * this.meta.num_frames)));
+    return Math.max(
+      0,
+      Math.min(this.meta.num_frames - 1, Math.floor(share * this.meta.num_frames)),
+    );
   }
 
   say(event) {
     const frame = this.frameAt(event);
     const words = [`${frame + 1} / ${this.meta.num_frames}`];
-    const row = Math.floor((event.clientY - this.canvas.getBoundingClientRect().top - GAP) / (BAND + GAP));
+    const row = Math.floor(
+      (event.clientY - this.canvas.getBoundingClientRect().top - GAP) / (BAND + GAP),
+    );
     const part = this.parts[row];
     if (part) {
       const bins = this.meta.scores[row];
@@ -82,7 +100,8 @@ export class Timeline {
       context.fillStyle = part.colour;
       present.forEach((value, bin) => {
         if (!value) return;
-        context.globalAlpha = (0.3 + 0.7 * (scores[bin] ?? 1)) * (this.hidden.has(part.name) ? 0.3 : 1);
+        context.globalAlpha =
+          (0.3 + 0.7 * (scores[bin] ?? 1)) * (this.hidden.has(part.name) ? 0.3 : 1);
         const from = left + (wide * bin) / present.length;
         const high = (BAND * value) / 255;
         context.fillRect(from, top + BAND - high, wide / present.length + 0.4, high);
@@ -119,10 +138,14 @@ export class Timeline {
     let isDown = false;
     this.distances.forEach((value, frame) => {
       if (this.rows?.[frame] < 0) return; // one of every few was taken there: the line goes on
-      if (!Number.isFinite(value)) { isDown = false; return; }
+      if (!Number.isFinite(value)) {
+        isDown = false;
+        return;
+      }
       const x = left + (wide * (frame + 0.5)) / this.distances.length;
       const y = top + CURVE - 3 - ((CURVE - 6) * value) / most;
-      if (isDown) context.lineTo(x, y); else context.moveTo(x, y);
+      if (isDown) context.lineTo(x, y);
+      else context.moveTo(x, y);
       isDown = true;
     });
     context.stroke();
