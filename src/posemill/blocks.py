@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from posemill.geometry import fill_missing
-from posemill.records import FloatArray, IntArray, PoseClip, join_people
+from posemill.records import FloatArray, IntArray, PoseClip, join_people, join_world
 
 # Frames in a block, at least: large arrays use numpy well, 40 MB of 543 points use little memory.
 BLOCK_FRAMES = 4096
@@ -89,6 +89,7 @@ def join_clips(clips: Sequence[PoseClip]) -> ClipBlock:
         frame_indices=np.concatenate([clip.frame_indices for clip in clips]),
         image_paths=(),
         others=join_people([clip.others for clip in clips]),
+        world=join_world(clips),
     )
     return ClipBlock(frames, tuple(clips))
 

@@ -74,6 +74,10 @@ class ExtractConfig(Settings, command="extract"):
         "An option of the engine: model_complexity=1. More than one may follow.",
         default={}, flags=("--engine-option",), metavar="NAME=VALUE",
     )  # fmt: skip
+    world: bool = setting(
+        "Keep body and hands in metres, too (PoseClip.world); engines holistic, pose and hands.",
+        default=False,
+    )
     mode: str = setting(
         "video tracks from frame to frame, image treats each alone; auto: videos are tracked, and "
         "folders of pictures that look like one; it is said which.",
@@ -168,6 +172,10 @@ class ExtractConfig(Settings, command="extract"):
     def devices(self) -> list[str]:
         """Return one device per worker that shares it, in turn: worker i has `devices[i % n]`."""
         return [f"cuda:{index}" for index in range(self.num_gpus)] or ["cpu"]
+
+    def all_engine_options(self) -> dict[str, Any]:
+        """Return the engine's options, `world` among them where it is asked for."""
+        return {**self.engine_options, **({"world": True} if self.world else {})}
 
     def deciding_options(self) -> dict[str, Any]:
         """Return the options that decide the result: they cannot change while a run goes on.

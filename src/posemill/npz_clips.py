@@ -1,9 +1,10 @@
 """The clips in the arrays of an `.npz`, checked and cut: one reader for every door.
 
 `keypoints` (frames, points, dims) is what an archive must have. Per frame it may have `scores`,
-`mask`, `frame_index`, `sizes_wh`, `image_paths`, `video_ids`; per clip `lengths`, `clip_ids`,
-`splits`, `labels`, `clip_info`; and `meta`, the header of a file of ours. Whole numbers are read as
-float32. Without `lengths`, frames of the same `video_ids` that follow each other are a clip.
+`mask`, `frame_index`, `sizes_wh`, `image_paths`, `video_ids`, `world`; per clip `lengths`,
+`clip_ids`, `splits`, `labels`, `clip_info`; and `meta`, the header of a file of ours. Whole numbers
+are read as float32. Without `lengths`, frames of the same `video_ids` that follow each other are a
+clip.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from posemill.archives import MappedNpz
 from posemill.errors import FormatError
 from posemill.geometry import check_scores, find_points
 from posemill.records import BoolArray, FloatArray, IntArray
+from posemill.skeletons import WORLD_LAYOUT
 
 Array = npt.NDArray[Any]
 
@@ -35,6 +37,7 @@ _FRAME_ARRAYS: dict[str, tuple[str, tuple[int | None, ...]]] = {
     "mask": ("biuf", (None,)),
     "frame_index": ("iu", ()),
     "sizes_wh": ("iu", (2,)),
+    "world": ("f", (WORLD_LAYOUT.num_points, 3)),
     "image_paths": ("U", ()),
     "video_ids": ("Uiu", ()),
 }

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import import_optional
-from posemill.skeletons import Skeleton, get_skeleton, point_map
+from posemill.skeletons import WORLD_LAYOUT, Skeleton, get_skeleton, point_map
 
 Frame = npt.NDArray[np.uint8]  # (height, width, 3), RGB
 FloatArray = npt.NDArray[np.float32]
@@ -84,11 +84,13 @@ class OtherPeople:
         points: `(people, keypoints, 3)` float32, as in `Keypoints`: those of the first frame, of
             the second, …; within a frame the largest first.
         scores: `(people, keypoints)` float32.
+        world: `(people, 75, 3)` float32, as in `PoseClip`; None where metres were not kept.
     """
 
     counts: IntArray
     points: FloatArray
     scores: FloatArray
+    world: FloatArray | None = None
 
     @cached_property
     def starts(self) -> IntArray:
@@ -99,14 +101,14 @@ class OtherPeople:
         """Return the same people in another layout, see `PoseClip.as_skeleton`."""
         if source_name == target_name:
             return self
-        return OtherPeople(
-            self.counts, *_as_layout(self.points, self.scores, source_name, target_name)
-        )
+        points, scores = _as_layout(self.points, self.scores, source_name, target_name)
+        return dataclasses.replace(self, points=points, scores=scores)
 
     def of_frames(self, start: int, stop: int) -> OtherPeople:
         """Return those of some frames that follow each other."""
         rows = slice(self.starts[start], self.starts[stop])
-        return OtherPeople(self.counts[start:stop], self.points[rows], self.scores[rows])
+        world = None if self.world is None else self.world[rows]
+        return OtherPeople(self.counts[start:stop], self.points[rows], self.scores[rows], world)
 
 
 def nobody_else(num_frames: int, num_points: int) -> OtherPeople:
@@ -124,7 +126,28 @@ def join_people(parts: Sequence[OtherPeople | None]) -> OtherPeople | None:
         np.concatenate([part.counts for part in known]),
         np.concatenate([part.points for part in known]),
         np.concatenate([part.scores for part in known]),
+        join_world(known),
     )
+
+
+def join_world(parts: Sequence[OtherPeople | Keypoints | PoseClip]) -> FloatArray | None:
+    """Return landmarks in metres behind each other, NaN for parts that lack them.
+
+    None where all parts lack them.
+    """
+    if all(part.world is None for part in parts):
+        return None
+    return np.concatenate(
+        [
+            nothing_in_metres(len(part.points)) if part.world is None else part.world
+            for part in parts
+        ]
+    )
+
+
+def nothing_in_metres(num_rows: int) -> FloatArray:
+    """Return `(rows, 75, 3)` of points that were not found."""
+    return np.full((num_rows, WORLD_LAYOUT.num_points, 3), np.nan, np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,12 +161,14 @@ class Keypoints:
         sizes_wh: `(frames, 2)` int32: width and height of each frame in pixels.
         others: All people but the largest, whose points the three above are; None from an engine
             that looks for one person only.
+        world: `(frames, 75, 3)` float32, as in `PoseClip`; None unless the engine was asked.
     """
 
     points: FloatArray
     scores: FloatArray
     sizes_wh: npt.NDArray[np.int32]
     others: OtherPeople | None = None
+    world: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.points)
@@ -169,6 +194,10 @@ class PoseClip:
         run_folder: Of the run it was read from, which knows the pictures; empty for a clip of a
             file.
         others: The people beside the one whose points these are; None where one was looked for.
+        world: `(frames, 75, 3)` float32 in metres, whatever the skeleton: 33 points of the body
+            around the middle of the hips, then 21 of the left and 21 of the right hand, each
+            around its wrist (`WORLD_LAYOUT` has their names); NaN where not found. x points to
+            the right of the picture, y down, z away from the camera. None where it was not kept.
     """
 
     points: FloatArray
@@ -187,6 +216,7 @@ class PoseClip:
     smoothed: str = "none"
     run_folder: str = ""
     others: OtherPeople | None = None
+    world: FloatArray | None = None
 
     def __post_init__(self) -> None:
         frames, keypoints = len(self.points), self.skeleton.num_points
@@ -206,6 +236,9 @@ class PoseClip:
             for name, shape in shapes.items():
                 expected[f"others.{name}"] = shape
                 got_shapes[f"others.{name}"] = getattr(self.others, name).shape
+        if self.world is not None:
+            expected["world"] = (frames, WORLD_LAYOUT.num_points, 3)
+            got_shapes["world"] = self.world.shape
         for name, shape in expected.items():
             got = got_shapes[name]
             if got != shape:

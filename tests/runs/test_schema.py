@@ -20,6 +20,7 @@ from posemill.runs.schema import (
     skeleton_of,
     table_of,
     with_people,
+    with_world,
 )
 
 MADE = {"skeleton_name": "openpose-18", "normalized": "shoulders", "interpolated": 2}
@@ -47,7 +48,11 @@ def test_the_columns_their_types_and_what_may_be_null():
     assert schema.metadata == {
         b"posemill.schema_version": b"2", b"posemill.skeleton": b"openpose-18",
     }  # fmt: skip
-    assert set(CLIP_COLUMNS) == {*with_people(schema).names} - {"split", "clip_id", "has_pose"}
+    assert set(CLIP_COLUMNS) == {*with_world(with_people(schema)).names} - {
+        "split",
+        "clip_id",
+        "has_pose",
+    }
 
 
 def test_a_schema_says_its_skeleton_if_it_is_one_we_can_read():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posemill.errors import ConfigError
-from posemill.records import FloatArray, IntArray, PoseClip
+from posemill.records import FloatArray, IntArray, PoseClip, join_world, nothing_in_metres
 
 # Of boxes of neighbouring frames, half of which at least overlap so much: frames of a video.
 _IS_VIDEO = 0.5
@@ -52,7 +52,11 @@ def choose_person(clip: PoseClip, person: str | int) -> PoseClip:
     scores = np.zeros_like(clip.scores)
     points[everyone.frames[rows]] = everyone.points[rows]
     scores[everyone.frames[rows]] = everyone.scores[rows]
-    return dataclasses.replace(clip, points=points, scores=scores, others=None)
+    world = None
+    if everyone.world is not None:
+        world = nothing_in_metres(len(clip))
+        world[everyone.frames[rows]] = everyone.world[rows]
+    return dataclasses.replace(clip, points=points, scores=scores, others=None, world=world)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +70,7 @@ class _Everyone:
         boxes: `(people, 4)`: left, top, right and bottom, as shares of the picture.
         areas: `(people,)`.
         num_frames: Of the clip.
+        world: `(people, 75, 3)` in metres; None where they were not kept.
     """
 
     points: FloatArray
@@ -74,6 +79,7 @@ class _Everyone:
     boxes: FloatArray
     areas: FloatArray
     num_frames: int
+    world: FloatArray | None
 
     @classmethod
     def of(cls, clip: PoseClip) -> _Everyone:
@@ -90,7 +96,16 @@ class _Everyone:
         places = points[there, :, :2]
         boxes = np.concatenate([np.nanmin(places, axis=1), np.nanmax(places, axis=1)], axis=1)
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-        return cls(points[there], scores[there], frames[there], boxes, areas, len(clip))
+        world = join_world([clip, others])
+        return cls(
+            points[there],
+            scores[there],
+            frames[there],
+            boxes,
+            areas,
+            len(clip),
+            None if world is None else world[there],
+        )
 
     @property
     def starts(self) -> IntArray:

@@ -352,6 +352,12 @@ def landmarks(
         Mapping[str, Any] | None,
         setting("An option of the engine.", flags=("--engine-option",), metavar="NAME=VALUE"),
     ] = None,
+    world: Annotated[
+        bool,
+        setting(
+            "Keep body and hands in metres, too (PoseClip.world); engines holistic, pose and hands."
+        ),
+    ] = False,
     decoder: Annotated[
         str,
         setting("What reads videos.", choices="posemill.decoders:decoder_choices", is_open=True),
@@ -372,6 +378,7 @@ def landmarks(
         mode=mode,
         engine=engine,
         engine_options=engine_options or {},
+        world=world,
         decoder=decoder,
         device=device,
         threads=threads,
@@ -390,6 +397,7 @@ def find_landmarks(
     mode: str = "auto",
     engine: str = "holistic",
     engine_options: Mapping[str, Any] | None = None,
+    world: bool = False,
     decoder: str = "pyav",
     device: str = "cpu",
     threads: int = 1,
@@ -409,7 +417,7 @@ def find_landmarks(
     from posemill.skeletons import get_skeleton
     from posemill.sources.frames import count_frames
 
-    options = engine_options or {}
+    options = {**(engine_options or {}), **({"world": True} if world else {})}
     decoder = settle_for_extraction(decoder)
     num_frames = count_frames(clip_at(source), decoder)
     if out is not None:

@@ -9,15 +9,21 @@ import numpy as np
 
 from posemill.estimators import ClipState, EngineInfo, EngineOption
 from posemill.estimators.landmarks import hand
-from posemill.estimators.landmarks.crop_network import RUNTIME_OPTION, confidence_options
+from posemill.estimators.landmarks.crop_network import (
+    RUNTIME_OPTION,
+    WORLD_OPTION,
+    confidence_options,
+)
 from posemill.estimators.landmarks.detection import Detection, Detector, without_letterbox
 from posemill.estimators.landmarks.instances import InstanceFinder, InstanceState
 from posemill.estimators.landmarks.rects import Rect, Size
 from posemill.estimators.people import gather_people
-from posemill.records import FloatArray, Frame, Keypoints
+from posemill.records import FloatArray, Frame, Keypoints, nothing_in_metres
+from posemill.skeletons import WORLD_LAYOUT
 from posemill.weights.networks import load_side_layer
 
 _NUM_POINTS = 21
+_WORLD_PARTS = tuple(WORLD_LAYOUT.part(name) for name in ("left_hand", "right_hand"))
 # By `model_complexity`.
 _PALM_NETWORKS = ("palm_detection_lite", "palm_detection_full")
 _HAND_MODELS = ("hand_landmark_lite", "hand_landmark_full")
@@ -41,6 +47,7 @@ class HandsEstimator(InstanceFinder[hand.Hand]):
             ),
             EngineOption("model_complexity", int, 1, "0 is faster, 1 more exact.", least=0, most=1),
             *confidence_options("Of a palm.", "Of a hand; below it there is none."),
+            WORLD_OPTION,
         ),
     )
 
@@ -63,7 +70,7 @@ class HandsEstimator(InstanceFinder[hand.Hand]):
         The largest hand of each side make up the first instance, the next ones the second, …
         """
         found = self.find(frames, cast("Sequence[InstanceState] | None", states))
-        return keypoints_of_hands(frames, found)
+        return keypoints_of_hands(frames, found, keeps_world=self.options["world"])
 
     def _rect_from_detection(self, detection: Detection, size: Size) -> Rect:
         return hand.rect_from_palm(without_letterbox(detection, size), size)
@@ -76,23 +83,36 @@ class HandsEstimator(InstanceFinder[hand.Hand]):
         return hand.rect_of_landmarks(instance.points, size)
 
 
-def keypoints_of_hands(frames: Sequence[Frame], found: Sequence[Sequence[hand.Hand]]) -> Keypoints:
+def keypoints_of_hands(
+    frames: Sequence[Frame], found: Sequence[Sequence[hand.Hand]], *, keeps_world: bool = False
+) -> Keypoints:
     """Return the hands of each frame: the largest of each side first."""
-    return gather_people(frames, [_in_pairs(hands) for hands in found], 2 * _NUM_POINTS)
+    pairs = [_in_pairs(hands) for hands in found]
+    return gather_people(
+        frames,
+        [(points, scores) for points, scores, _ in pairs],
+        2 * _NUM_POINTS,
+        worlds=[world for _, _, world in pairs] if keeps_world else None,
+    )
 
 
-def _in_pairs(hands: Sequence[hand.Hand]) -> tuple[FloatArray, FloatArray]:
-    """Return points `(pairs, 42, 3)` and scores: left and right hands of the same rank."""
+def _in_pairs(hands: Sequence[hand.Hand]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return points `(pairs, 42, 3)`, scores and metres `(pairs, 75, 3)`.
+
+    A pair is a left and a right hand of the same rank by size.
+    """
     ranked = sorted(hands, key=_area, reverse=True)
     sides = [[each for each in ranked if each.side == side] for side in (0, 1)]
     number = max(map(len, sides))
     points = np.full((number, 2, _NUM_POINTS, 3), np.nan, np.float32)
     scores = np.zeros((number, 2, _NUM_POINTS), np.float32)
-    for side, hands_of_side in enumerate(sides):
+    world = nothing_in_metres(number)
+    for side, (hands_of_side, part) in enumerate(zip(sides, _WORLD_PARTS, strict=True)):
         for row, found in enumerate(hands_of_side):
             points[row, side], scores[row, side] = found.points, found.score
+            world[row, part.start : part.stop] = hand.around_wrist(found.world)
     num_points = 2 * _NUM_POINTS
-    return points.reshape(number, num_points, 3), scores.reshape(number, num_points)
+    return points.reshape(number, num_points, 3), scores.reshape(number, num_points), world
 
 
 def _area(found: hand.Hand) -> float:

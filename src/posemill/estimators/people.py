@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from posemill.records import FloatArray, Frame, IntArray, Keypoints, OtherPeople
+from posemill.records import FloatArray, Frame, IntArray, Keypoints, OtherPeople, nothing_in_metres
 
 
 def drop_doubles(
@@ -40,7 +40,11 @@ def drop_doubles(
 
 
 def gather_people(
-    frames: Sequence[Frame], found: Sequence[tuple[FloatArray, FloatArray]], num_points: int
+    frames: Sequence[Frame],
+    found: Sequence[tuple[FloatArray, FloatArray]],
+    num_points: int,
+    *,
+    worlds: Sequence[FloatArray] | None = None,
 ) -> Keypoints:
     """Return the people of every frame: the one with the largest box, and the others by size.
 
@@ -50,11 +54,15 @@ def gather_people(
             in the scale of x where it is known, NaN where not found; and scores `(people, points)`,
             0 where not found.
         num_points: Of a person.
+        worlds: For each frame, landmarks of its people in metres `(people, 75, 3)`; None where
+            they are not kept.
     """
     points = np.full((len(frames), num_points, 3), np.nan, np.float32)
     scores = np.zeros((len(frames), num_points), np.float32)
     rest_points = [np.zeros((0, num_points, 3), np.float32)]
     rest_scores = [np.zeros((0, num_points), np.float32)]
+    world = None if worlds is None else nothing_in_metres(len(frames))
+    rest_worlds = [nothing_in_metres(0)]
     counts = np.zeros(len(frames), np.int64)
     sizes_wh = np.array([frame.shape[1::-1] for frame in frames], np.int32).reshape(-1, 2)
     for row, (places, sure) in enumerate(found):
@@ -72,6 +80,15 @@ def gather_people(
         points[row], scores[row] = people[0], sure[0]
         rest_points.append(people[1:])
         rest_scores.append(sure[1:])
+        if worlds is not None and world is not None:
+            first, *rest = order
+            world[row] = worlds[row][first]
+            rest_worlds.append(worlds[row][rest])
         counts[row] = len(people) - 1
-    others = OtherPeople(counts, np.concatenate(rest_points), np.concatenate(rest_scores))
-    return Keypoints(points, scores, sizes_wh, others)
+    others = OtherPeople(
+        counts,
+        np.concatenate(rest_points),
+        np.concatenate(rest_scores),
+        None if worlds is None else np.concatenate(rest_worlds),
+    )
+    return Keypoints(points, scores, sizes_wh, others, world)

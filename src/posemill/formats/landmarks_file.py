@@ -3,6 +3,7 @@
 `skeleton` is its name. Of Holistic: `pose` (n, 33, 4) with visibility, `face` (n, 468 or 478, 3),
 `left_hand` and `right_hand` (n, 21, 3). Of other engines: every part (n, points, 4) with a score.
 All are normalised by the picture, NaN where not found; `size_wh` (n, 2), `image_paths` (n or none).
+With landmarks in metres: `world` (n, 75, 3), as in `PoseClip`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ def landmark_arrays(clip: PoseClip) -> dict[str, npt.NDArray[Any]]:
             scores = clip.scores[:, part.start : part.stop, None].copy()
             scores[np.isnan(points[..., :1])] = np.nan
             arrays[part.name] = np.concatenate([points, scores], -1)
+    if clip.world is not None:
+        arrays["world"] = clip.world
     return {
         **arrays,
         "size_wh": clip.sizes_wh,
@@ -89,6 +92,7 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
     return make_clip(
         path, points, scores, mask, skeleton_name=name, clip_id=path.stem, split=split,
         sizes_wh=sizes, image_paths=paths if any(paths) else (),
+        world=np.array(arrays["world"], np.float32) if "world" in arrays else None,
     )  # fmt: skip
 
 

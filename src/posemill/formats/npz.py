@@ -3,6 +3,7 @@
 Per frame (N): `keypoints` float32 (N, K, 3), `mask` bool and `scores` float32 (N, K),
 `frame_index` int64, `sizes_wh` int32 (N, 2), `image_paths`, `video_ids`. Per clip (C): `offsets`
 (first frame) and `lengths` int64, `clip_ids`, `splits`, `labels`, `clip_info` (JSON).
+Of clips with landmarks in metres: `world` float32 (N, 75, 3), as in `PoseClip`.
 `keypoint_names` (K), and `meta` (1): JSON with version, skeleton and recipe.
 """
 
@@ -30,8 +31,8 @@ from posemill.formats.shared.contract import (
 )
 from posemill.formats.shared.npz_reader import clips_of
 from posemill.geometry import Fill, fill_missing
-from posemill.records import FloatArray, PoseClip
-from posemill.skeletons import Skeleton, get_skeleton
+from posemill.records import FloatArray, PoseClip, nothing_in_metres
+from posemill.skeletons import WORLD_LAYOUT, Skeleton, get_skeleton
 
 __all__ = ["NpzFormat", "open_npz"]
 
@@ -44,6 +45,7 @@ class NpzFormat:
     layouts: tuple[str, ...] = ("holistic-143", ANY)
     has_pixels = False
     has_mask = True
+    holds_world = True
     losses: tuple[str, ...] = ()
 
     def sniff(self, path: Path) -> bool:
@@ -82,7 +84,9 @@ class NpzFormat:
             for block in blocks:
                 check.check_block(block)
                 if columns is None:
-                    columns = _Columns(archive, get_skeleton(check.name))
+                    columns = _Columns(
+                        archive, get_skeleton(check.name), keeps_world=check.keeps_world
+                    )
                 whole = whole.after(block.frames)
                 columns.append(block, recipe)
                 for clip in block.clips:
@@ -109,7 +113,7 @@ class NpzFormat:
 class _Columns:
     """The arrays of an archive, growing block by block."""
 
-    def __init__(self, archive: ArchiveWriter, skeleton: Skeleton) -> None:
+    def __init__(self, archive: ArchiveWriter, skeleton: Skeleton, *, keeps_world: bool) -> None:
         num_points = skeleton.num_points
         self._archive, self._point_names = archive, skeleton.point_names
         self._keypoints = archive.column("keypoints", np.float32, (num_points, 3))
@@ -117,6 +121,8 @@ class _Columns:
         self._mask = archive.column("mask", np.bool_, (num_points,))
         self._frame_index = archive.column("frame_index", np.int64)
         self._sizes_wh = archive.column("sizes_wh", np.int32, (2,))
+        world_shape = (WORLD_LAYOUT.num_points, 3)
+        self._world = archive.column("world", np.float32, world_shape) if keeps_world else None
         self._texts = {name: archive.texts(name) for name in ("image_paths", "video_ids",
                        "clip_ids", "splits", "labels", "clip_info")}  # fmt: skip
         self._lengths: list[int] = []
@@ -128,6 +134,9 @@ class _Columns:
         self._mask.append(frames.mask)
         self._frame_index.append(frames.frame_indices)
         self._sizes_wh.append(frames.sizes_wh)
+        if self._world is not None:
+            world = frames.world
+            self._world.append(nothing_in_metres(len(frames)) if world is None else world)
         self._lengths += block.lengths.tolist()
         ids = [clip.clip_id for clip in block.clips]
         paths: list[str] = []

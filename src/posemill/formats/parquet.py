@@ -1,7 +1,8 @@
 """Parquet in one file: a row per frame, for pandas, polars, DuckDB and the like.
 
 Columns: `split`, `clip_id`, `frame_index`, `image_path`, `width`, `height`, `keypoints` (K x 3
-float32, flat), `scores` and `mask` (K), `clip_info` (JSON: label, fps, extra). The schema's
+float32, flat), `scores` and `mask` (K), `clip_info` (JSON: label, fps, extra); of clips with
+landmarks in metres `world` (75 x 3, as in `PoseClip`, NaN where not found). The schema's
 metadata `posemill` holds JSON with version, skeleton and recipe.
 """
 
@@ -39,8 +40,8 @@ from posemill.formats.shared.contract import (
 from posemill.geometry import fill_missing
 from posemill.machine.limits import free_memory
 from posemill.messages import Message
-from posemill.records import PoseClip, fields_of_recipe
-from posemill.skeletons import get_skeleton, is_skeleton
+from posemill.records import PoseClip, fields_of_recipe, nothing_in_metres
+from posemill.skeletons import WORLD_LAYOUT, get_skeleton, is_skeleton
 from posemill.terminal import warn_once
 
 _GROUP_ROWS = 4096
@@ -52,7 +53,7 @@ _KEY = b"posemill"
 _WORDS = ("split", "clip_id", "clip_info")
 
 
-def _schema(skeleton_name: str, header: str) -> pa.Schema:
+def _schema(skeleton_name: str, header: str, *, keeps_world: bool = False) -> pa.Schema:
     count = get_skeleton(skeleton_name).num_points
     fields = [
         *(pa.field(name, pa.string()) for name in _WORDS),
@@ -64,6 +65,8 @@ def _schema(skeleton_name: str, header: str) -> pa.Schema:
         pa.field("scores", pa.list_(pa.float32(), count)),
         pa.field("mask", pa.list_(pa.bool_(), count)),
     ]
+    if keeps_world:
+        fields.append(pa.field("world", pa.list_(pa.float32(), 3 * WORLD_LAYOUT.num_points)))
     return pa.schema(fields, {_KEY: header.encode()})
 
 
@@ -75,6 +78,7 @@ class ParquetFormat:
     layouts: tuple[str, ...] = ("holistic-543", ANY)
     has_pixels = False
     has_mask = True
+    holds_world = True
     losses: tuple[str, ...] = (Message("clips without frames"),)
 
     def sniff(self, path: Path) -> bool:
@@ -96,7 +100,7 @@ class ParquetFormat:
                     expect_unicode(clip, path)
                     if writer is None:
                         header = header_text(self.name, check.name, recipe.after(clip))
-                        schema = _schema(check.name, header)
+                        schema = _schema(check.name, header, keeps_world=check.keeps_world)
                         writer = _open_writer(temporary, schema)
                     waiting.append(_batch_of(clip, schema, recipe))
                     summary.count(clip)
@@ -129,7 +133,7 @@ class ParquetFormat:
 
 
 def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    floats = ("keypoints", "scores")
+    floats = [name for name in ("keypoints", "scores", "world") if name in schema.names]
     return pq.ParquetWriter(
         path,
         schema,
@@ -149,21 +153,22 @@ def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBat
     frames, count = clip.scores.shape
     words = (clip.split, clip.clip_id, info_text(clip))
     points = fill_missing(clip.points, recipe.fill or "zero")
-    return pa.RecordBatch.from_arrays(
-        [
-            *(pa.repeat(word, frames) for word in words),
-            pa.array(clip.frame_indices.astype(np.int64)),
-            pa.array(list(clip.image_paths), pa.string())
-            if clip.image_paths
-            else pa.nulls(frames, pa.string()),
-            pa.array(clip.sizes_wh[:, 0].astype(np.int32)),
-            pa.array(clip.sizes_wh[:, 1].astype(np.int32)),
-            _fixed(points, 3 * count),
-            _fixed(clip.scores, count),
-            _fixed(clip.mask, count),
-        ],
-        schema=schema,
-    )
+    columns = [
+        *(pa.repeat(word, frames) for word in words),
+        pa.array(clip.frame_indices.astype(np.int64)),
+        pa.array(list(clip.image_paths), pa.string())
+        if clip.image_paths
+        else pa.nulls(frames, pa.string()),
+        pa.array(clip.sizes_wh[:, 0].astype(np.int32)),
+        pa.array(clip.sizes_wh[:, 1].astype(np.int32)),
+        _fixed(points, 3 * count),
+        _fixed(clip.scores, count),
+        _fixed(clip.mask, count),
+    ]
+    if "world" in schema.names:
+        world = nothing_in_metres(frames) if clip.world is None else clip.world
+        columns.append(_fixed(np.ascontiguousarray(world), 3 * WORLD_LAYOUT.num_points))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _check_file(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
@@ -178,7 +183,7 @@ def _check_file(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
         )
     name = str(header.get("skeleton"))
     skeleton_for(get_skeleton(name).num_points if is_skeleton(name) else 0, path, name)
-    expected = _schema(name, "")
+    expected = _schema(name, "", keeps_world="world" in schema.names)
     for field in expected:
         if field.name not in schema.names or schema.field(field.name).type != field.type:
             got = (
@@ -289,12 +294,15 @@ def _clip_of(
         return array
 
     paths = table["image_path"].to_pylist()
+    has_world = "world" in table.schema.names
+    world = column("world", WORLD_LAYOUT.num_points, 3) if has_world else None
     return make_clip(
         path, column("keypoints", count, 3), column("scores", count), column("mask", count),
         skeleton_name=skeleton, split=split, clip_id=clip_id,
         sizes_wh=np.stack([column("width"), column("height")], axis=1).astype(np.int32),
         frame_indices=column("frame_index").astype(np.int64),
         image_paths=() if None in paths else tuple(paths),
+        world=world,
         **read_info(str(table["clip_info"][0].as_py() or "{}")),
         **fields_of_recipe(header.get("recipe")),
     )  # fmt: skip

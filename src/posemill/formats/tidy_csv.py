@@ -2,6 +2,7 @@
 
 x and y are divided by the picture's size, as everywhere; a point that was not found has none. The
 column `info` has JSON in the first row of a frame: what a clip and a frame have beside points.
+Landmarks in metres are rows behind them: the point `world:nose`, x, y and z in metres, no score.
 Tables of others need `clip`, `frame`, `point`, `x` and `y`, in any order.
 """
 
@@ -37,14 +38,16 @@ from posemill.formats.shared.contract import (
 from posemill.formats.shared.json_text import parse_json
 from posemill.geometry import fill_missing
 from posemill.messages import Message
-from posemill.records import PoseClip, fields_of_recipe
-from posemill.skeletons import SKELETON_NAMES, get_skeleton
+from posemill.records import FloatArray, PoseClip, fields_of_recipe, nothing_in_metres
+from posemill.skeletons import SKELETON_NAMES, WORLD_LAYOUT, get_skeleton
 from posemill.tables import TableError, plain_name, split_lines
 
 _COLUMNS = ("clip", "split", "frame", "point", "x", "y", "z", "score", "info")
 _NEEDED = ("clip", "frame", "point", "x", "y")
 _MAX_INFO = 1 << 16  # characters; the reader of Python takes fields of twice as many
 _MAX_LINE = 1 << 20
+_WORLD_PREFIX = "world:"
+_WORLD_NAMES = tuple(f"{_WORLD_PREFIX}{name}" for name in WORLD_LAYOUT.point_names)
 
 
 class CsvFormat:
@@ -55,6 +58,7 @@ class CsvFormat:
     layouts: tuple[str, ...] = ("holistic-143", ANY)
     has_pixels = False
     has_mask = False
+    holds_world = True
     losses: tuple[str, ...] = (Message("clips without frames"),)
 
     def sniff(self, path: Path) -> bool:
@@ -119,9 +123,17 @@ def _rows_of(clip: PoseClip, header: dict[str, Any], recipe: Recipe) -> Iterator
         # 9 digits are enough to give a float32 back.
         values = zip(names, points[row].tolist(), clip.scores[row].tolist(), strict=True)
         for name, xyz, score in values:
-            place = ("", "", "") if xyz[0] != xyz[0] else tuple(f"{value:.9g}" for value in xyz)
-            yield clip.clip_id, clip.split, frame, name, *place, f"{score:.9g}", text
+            yield clip.clip_id, clip.split, frame, name, *_place_of(xyz), f"{score:.9g}", text
             text = ""
+        if clip.world is not None:
+            for name, xyz in zip(_WORLD_NAMES, clip.world[row].tolist(), strict=True):
+                yield clip.clip_id, clip.split, frame, name, *_place_of(xyz), "", ""
+
+
+def _place_of(xyz: list[float]) -> tuple[str, str, str]:
+    """Return x, y and z as they are written; empty for a point that was not found."""
+    x, y, z = ("" if xyz[0] != xyz[0] else f"{value:.9g}" for value in xyz)
+    return x, y, z
 
 
 class _Row(NamedTuple):
@@ -183,7 +195,12 @@ def _number(text: str) -> float | None:
 def _clip_of(
     path: Path, rows: list[_Row], size_wh: Size | None, *, split: str, clip_id: str
 ) -> PoseClip:
-    frames = [list(each) for _, each in groupby(rows, key=lambda row: row.frame)]
+    all_frames = [list(each) for _, each in groupby(rows, key=lambda row: row.frame)]
+    frames = [
+        [row for row in frame if not row.point.startswith(_WORLD_PREFIX)] for frame in all_frames
+    ]
+    if not all(frames):
+        raise ValueError("a frame has landmarks in metres and no points")
     infos = [_info_of(frame[0].info) for frame in frames]
     first, names = infos[0], [row.point for row in frames[0]]
     known = first.get("skeleton")
@@ -203,7 +220,7 @@ def _clip_of(
             )
     points = np.array([[frame[at].xyz for at in order] for frame in frames])
     scores = None
-    if all(row.score is not None for row in rows):
+    if all(row.score is not None for frame in frames for row in frame):
         scores = np.array([[frame[at].score for at in order] for frame in frames], np.float64)
     pictures = [info.get("picture") for info in infos]
     sizes = [info.get("size") or size_wh or (0, 0) for info in infos]
@@ -212,8 +229,22 @@ def _clip_of(
         clip_id=clip_id, sizes_wh=np.array(sizes, np.int32),
         frame_indices=np.array([frame[0].frame for frame in frames], np.int64),
         image_paths=() if None in pictures else tuple(map(str, pictures)),
+        world=_world_of(all_frames),
         **read_info(json.dumps(first.get("clip") or {})), **fields_of_recipe(first.get("recipe")),
     )  # fmt: skip
+
+
+def _world_of(frames: list[list[_Row]]) -> FloatArray | None:
+    """Return `(frames, 75, 3)` in metres, NaN where not found; None where no row has any."""
+    world = nothing_in_metres(len(frames))
+    where = {plain_name(name): at for at, name in enumerate(_WORLD_NAMES)}
+    is_known = False
+    for place, frame in zip(world, frames, strict=True):
+        for row in frame:
+            if row.point.startswith(_WORLD_PREFIX):
+                is_known = True
+                place[where[row.point]] = row.xyz
+    return world if is_known else None
 
 
 def _info_of(text: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from posemill.jobs.extract.reading import ClipFrame, read_clip
 from posemill.machine.disk import is_full, reserve
 from posemill.outputs import Outputs
 from posemill.places import uri_of
-from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, nobody_else
+from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, join_world, nobody_else
 from posemill.skeletons import get_skeleton
 from posemill.sources.frames import with_frame_count
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
@@ -104,6 +104,7 @@ def estimate_landmarks(
         scores=np.concatenate([keypoints.scores for keypoints in results]),
         sizes_wh=np.concatenate([keypoints.sizes_wh for keypoints in results]),
         others=join_people([keypoints.others for keypoints in results]),
+        world=join_world(results),
         skeleton_name=info.skeleton_names[0],
         clip_id=source.name,
         frame_indices=np.array(numbers, np.int64),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -13,17 +14,28 @@ import pyarrow as pa
 from posemill.blocks import ClipBlock
 from posemill.errors import RunError
 from posemill.files import parse_json
-from posemill.records import OtherPeople, PoseClip
+from posemill.records import (
+    FloatArray,
+    IntArray,
+    OtherPeople,
+    PoseClip,
+    join_world,
+    nothing_in_metres,
+)
 from posemill.runs.events import valid_unicode
-from posemill.skeletons import get_skeleton
+from posemill.skeletons import WORLD_LAYOUT, get_skeleton
 
 SCHEMA_VERSION = 2  # of a shard
 # What `block_of` needs; the ledger knows the rest.
 CLIP_COLUMNS = ("frame_index", "image_path", "width", "height", "keypoints", "scores", "label",
-                "fps", "extra", "other_keypoints", "other_scores")  # fmt: skip
+                "fps", "extra", "other_keypoints", "other_scores", "world",
+                "other_world")  # fmt: skip
 Integer = TypeVar("Integer", np.int32, np.int64)
 # Of runs whose engine finds several people: all but the one in `keypoints`, behind each other.
-PEOPLE_COLUMNS = CLIP_COLUMNS[-2:]
+PEOPLE_COLUMNS = ("other_keypoints", "other_scores")
+# Of runs with landmarks in metres; the second where there are several people, too.
+WORLD_COLUMNS = ("world", "other_world")
+_WORLD_NUMBERS = 3 * WORLD_LAYOUT.num_points
 _VERSION_KEY, _SKELETON_KEY = b"posemill.schema_version", b"posemill.skeleton"
 
 
@@ -65,15 +77,30 @@ def with_people(schema: pa.Schema) -> pa.Schema:
     return schema
 
 
+def with_world(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a run with landmarks in metres, for those of one without.
+
+    `world` is x, y and z of 75 points, NaN where not found, null in rows of clips without them;
+    `other_world` the same of each of the other people, where the run has several.
+    """
+    kind = pa.list_(pa.float32(), _WORLD_NUMBERS)
+    schema = schema.append(pa.field(WORLD_COLUMNS[0], kind))
+    if not has_people(schema):
+        return schema
+    return schema.append(pa.field(WORLD_COLUMNS[1], pa.list_(pa.float32())))
+
+
 def schema_like(stored: pa.Schema, skeleton_name: str) -> pa.Schema:
-    """Return the columns of the table that a shard can give, of one person or of several."""
+    """Return the columns of the table that a shard can give: of several people, with metres."""
     schema = run_schema(skeleton_name)
-    return with_people(schema) if has_people(stored) else schema
+    if has_people(stored):
+        schema = with_people(schema)
+    return with_world(schema) if WORLD_COLUMNS[0] in stored.names else schema
 
 
 def join_tables(tables: Sequence[pa.Table]) -> pa.Table:
     """Return rows behind each other; those that know one person only have nobody else."""
-    same = len({has_people(table.schema) for table in tables}) == 1
+    same = len({tuple(table.schema.names) for table in tables}) == 1
     return pa.concat_tables(tables, promote_options="none" if same else "default")
 
 
@@ -127,19 +154,30 @@ def table_of(clip: PoseClip) -> pa.Table:
     ]
     schema = run_schema(clip.skeleton_name)
     if clip.others is not None:
-        columns += _columns_of(clip.others, num_points)
+        columns.append(_lists_of(clip.others, clip.others.points))
+        columns.append(_lists_of(clip.others, clip.others.scores))
         schema = with_people(schema)
+    if clip.world is not None:
+        world = np.ascontiguousarray(clip.world, np.float32).reshape(-1)
+        columns.append(pa.FixedSizeListArray.from_arrays(pa.array(world), _WORLD_NUMBERS))
+        schema = with_world(schema)
+        if clip.others is not None:
+            metres = join_world([clip.others])
+            columns.append(
+                pa.nulls(num_frames, schema.field(WORLD_COLUMNS[1]).type)
+                if metres is None
+                else _lists_of(clip.others, metres)
+            )
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _columns_of(others: OtherPeople, num_points: int) -> list[pa.Array]:
-    return [
-        pa.ListArray.from_arrays(
-            pa.array((others.starts * size).astype(np.int32)),
-            pa.array(np.ascontiguousarray(values, np.float32).reshape(-1)),
-        )
-        for values, size in ((others.points, 3 * num_points), (others.scores, num_points))
-    ]
+def _lists_of(others: OtherPeople, values: FloatArray) -> pa.Array:
+    """Return a row of numbers for each frame: those of all its other people."""
+    numbers = np.ascontiguousarray(values, np.float32).reshape(-1)
+    per_person = math.prod(values.shape[1:])
+    return pa.ListArray.from_arrays(
+        pa.array((others.starts * per_person).astype(np.int32)), pa.array(numbers)
+    )
 
 
 def people_of(table: pa.Table, num_points: int) -> OtherPeople | None:
@@ -152,10 +190,39 @@ def people_of(table: pa.Table, num_points: int) -> OtherPeople | None:
         counts,
         numbers_of(points.flatten()).reshape(-1, num_points, 3),
         numbers_of(scores.flatten()).reshape(-1, num_points),
+        _world_of_others(table, counts),
     )
     if rest.any() or (_lengths_of(points) != 3 * num_points * counts).any():
         raise RunError("the shard is damaged: its people have not as many points as the skeleton")
     return people
+
+
+def _world_of_others(table: pa.Table, counts: IntArray) -> FloatArray | None:
+    if WORLD_COLUMNS[1] not in table.schema.names:
+        return None
+    lists = table.column(WORLD_COLUMNS[1]).combine_chunks()
+    lengths = _lengths_of(lists)
+    if not lengths.any():
+        return None
+    has_metres = lengths > 0
+    if (lengths[has_metres] != _WORLD_NUMBERS * counts[has_metres]).any():
+        raise RunError("the shard is damaged: not all of its people have 75 points in metres")
+    world = nothing_in_metres(int(counts.sum()))
+    world[np.repeat(has_metres, counts)] = numbers_of(lists.flatten()).reshape(-1, *world.shape[1:])
+    return world
+
+
+def world_of(table: pa.Table) -> FloatArray | None:
+    """Return `(rows, 75, 3)` in metres, NaN in rows without them; None where no row has any."""
+    if WORLD_COLUMNS[0] not in table.schema.names:
+        return None
+    column = table.column(WORLD_COLUMNS[0])
+    if column.null_count == len(column):
+        return None
+    world = nothing_in_metres(len(column))
+    is_known = column.is_valid().to_numpy()
+    world[is_known] = floats_of(column.drop_null()).reshape(-1, *world.shape[1:])
+    return world
 
 
 def _lengths_of(lists: pa.Array) -> npt.NDArray[np.int64]:
@@ -198,7 +265,10 @@ def block_of(
         arrays["scores"] = np.require(arrays["scores"], requirements="W")
     others = people_of(table, get_skeleton(whole).num_points)
     others = others and others.as_skeleton(whole, skeleton_name)
-    frames = PoseClip(**arrays, **made, split=names[0][0], clip_id=names[0][1], others=others)
+    world = world_of(table)
+    frames = PoseClip(
+        **arrays, **made, split=names[0][0], clip_id=names[0][1], others=others, world=world
+    )
     if is_part:
         np.copyto(frames.scores, 0, where=~frames.mask)
     paths = table.column("image_path").to_pylist()
@@ -220,6 +290,7 @@ def block_of(
                 fps=fps,
                 extra=_extra_of(extra, clip_id) if extra else {},
                 others=None if others is None else others.of_frames(rows.start, rows.stop),
+                world=None if world is None else world[rows],
             )
         )
     return ClipBlock(frames, tuple(clips))

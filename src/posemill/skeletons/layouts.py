@@ -261,3 +261,5 @@ BUILDERS: dict[str, Callable[[], Skeleton]] = {
     "face-478": lambda: _holistic("face-478", 478, ("face",)),
     "face-68": lambda: _holistic("face-68", 68, ("face",)),
 }
+# Of landmarks in metres (`PoseClip.world`). Not a skeleton that clips can have.
+WORLD_LAYOUT = _holistic("world-75", 0, ("pose", "left_hand", "right_hand"))

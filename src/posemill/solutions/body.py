@@ -30,7 +30,6 @@ class BodySolution(Solution[Results], Generic[Results]):
             return
         self._masks = MaskMemory()
         self._state = self._engine.new_state()
-        self._state.keeps_world = True
         self._state.follows_pose = not self._is_static
         self._state.smooths = self._state.smooths and not self._is_static
 

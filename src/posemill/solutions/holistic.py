@@ -106,6 +106,7 @@ class Holistic(BodySolution[HolisticResults]):
             model_complexity=model_complexity,
             refine_face_landmarks=bool(refine_face_landmarks),
             with_masks=bool(enable_segmentation),
+            world=True,
         )
         super().__init__(
             engine, static_image_mode=static_image_mode, smooth_segmentation=smooth_segmentation

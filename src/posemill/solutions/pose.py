@@ -65,6 +65,7 @@ class Pose(BodySolution[PoseResults]):
             min_tracking_confidence=min_tracking_confidence,
             model_complexity=model_complexity,
             with_masks=bool(enable_segmentation),
+            world=True,
         )
         super().__init__(
             engine, static_image_mode=static_image_mode, smooth_segmentation=smooth_segmentation

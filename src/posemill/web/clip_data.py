@@ -68,6 +68,7 @@ def cut_clip(clip: PoseClip, start: int, stop: int) -> PoseClip:
         frame_indices=clip.frame_indices[start:stop],
         image_paths=clip.image_paths[start:stop],
         others=None,
+        world=None,
     )
 
 

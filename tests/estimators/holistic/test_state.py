@@ -12,7 +12,7 @@ from posemill.estimators.landmarks.rects import Rect
 
 def filled() -> HolisticState:
     """A state in which every field has a value of its own."""
-    state = HolisticState(follows_pose=False, smooths=False, keeps_world=True, num_frames=7)
+    state = HolisticState(follows_pose=False, smooths=False, num_frames=7)
     state.next_rect = Rect(*np.linspace(0.1, 0.5, 5, dtype=np.float32))
     state.visibility = np.full(33, 0.5, np.float32)
     state.previous = {name: np.full((21, 3), number, np.float32)
@@ -24,7 +24,7 @@ def filled() -> HolisticState:
 
 
 def assert_same(one: HolisticState, other: HolisticState) -> None:
-    for name in ("follows_pose", "smooths", "keeps_world", "num_frames"):
+    for name in ("follows_pose", "smooths", "num_frames"):
         assert getattr(one, name) == getattr(other, name)
         assert type(getattr(one, name)) is type(getattr(other, name))
     assert one.next_rect == other.next_rect
@@ -40,7 +40,7 @@ def test_a_state_comes_back_from_its_bytes(make: type[HolisticState]) -> None:
 
 
 def test_every_flag_comes_back_by_itself() -> None:
-    for name in ("follows_pose", "smooths", "keeps_world"):
+    for name in ("follows_pose", "smooths"):
         for value in (True, False):
             state = HolisticState(**{name: value})
             assert_same(HolisticState.from_bytes(state.to_bytes()), state)

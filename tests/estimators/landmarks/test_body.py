@@ -92,18 +92,19 @@ def test_without_a_state_nothing_is_smoothed_and_no_metres_are_made() -> None:
 
 
 def test_metres_are_turned_upright_where_they_are_asked_for() -> None:
-    static = BodyState(follows_pose=False, keeps_world=True)
-    world = follow(body(), static, SIZE).world
-    assert world is not None
-    np.testing.assert_allclose(world[0], [-2, 1, 3], atol=1e-6)  # a quarter turn
+    static = BodyState(follows_pose=False)
+    for state in (None, static):
+        world = follow(body(), state, SIZE, keeps_world=True).world
+        assert world is not None
+        np.testing.assert_allclose(world[0], [-2, 1, 3], atol=1e-6)  # a quarter turn
     assert static.next_rect is None  # nothing is remembered of a body that is not followed
 
 
 def test_a_followed_body_is_smoothed_and_remembered() -> None:
-    state = BodyState(keeps_world=True)
+    state = BodyState()
     for x, visibility in ((0.5, 1.0), (0.51, 0.0)):
         state.num_frames += 1
-        pose = follow(body(x, visibility), state, SIZE)
+        pose = follow(body(x, visibility), state, SIZE, keeps_world=True)
     assert 0.5 < pose.points[0, 0] < 0.51
     assert float(pose.visibility[0]) == pytest.approx(0.9)
     assert state.next_rect is not None
@@ -115,10 +116,10 @@ def test_a_followed_body_is_smoothed_and_remembered() -> None:
 
 
 def test_a_body_may_be_followed_without_being_smoothed() -> None:
-    state = BodyState(smooths=False, keeps_world=True)
+    state = BodyState(smooths=False)
     for x, visibility in ((0.5, 1.0), (0.51, 0.0)):
         state.num_frames += 1
-        pose = follow(body(x, visibility), state, SIZE)
+        pose = follow(body(x, visibility), state, SIZE, keeps_world=True)
     assert float(pose.points[0, 0]) == pytest.approx(0.51, abs=1e-6)
     assert pose.visibility[0] == 0
     assert state.visibility is None

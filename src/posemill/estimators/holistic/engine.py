@@ -60,8 +60,18 @@ class HolisticEstimator(BodyEngine):
         parts = self.options["parts"].split(",")
         self._finders: list[PartFinder] = []
         if "hands" in parts:
-            recrop, landmarks = self._open("hand_recrop"), self._open("hand_landmark_full")
-            self._finders.append(HandFinder(recrop, landmarks, crop=self.options["hand_crop"]))
+            network = (
+                "hand_landmark_full_with_side" if self.options["world"] else "hand_landmark_full"
+            )
+            recrop, landmarks = self._open("hand_recrop"), self._open(network)
+            self._finders.append(
+                HandFinder(
+                    recrop,
+                    landmarks,
+                    crop=self.options["hand_crop"],
+                    keeps_world=self.options["world"],
+                )
+            )
         if "face" in parts:
             is_refined = self.options["refine_face_landmarks"]
             detector = self._open("face_detection_short_range", repeats_border=False)

@@ -11,7 +11,7 @@ from posemill.estimators.holistic.parts import PartFinder
 from posemill.estimators.holistic.tracking import TrackingRule
 from posemill.estimators.landmarks.body import PoseLandmarks
 from posemill.estimators.landmarks.crop_network import CropNetwork, Part
-from posemill.estimators.landmarks.hand import read_points, rect_of_landmarks
+from posemill.estimators.landmarks.hand import read_points, read_world, rect_of_landmarks
 from posemill.estimators.landmarks.rects import (
     Point,
     Rect,
@@ -96,13 +96,16 @@ class HandFinder(PartFinder):
 
     Args:
         locator: `hand_recrop`.
-        reader: `hand_landmark_full`.
+        reader: `hand_landmark_full`, with side for landmarks in metres.
         crop: The rule by which the region follows from the body, one of `CROPS`.
+        keeps_world: Whether landmarks in metres are wanted.
     """
 
-    def __init__(self, locator: CropNetwork, reader: CropNetwork, *, crop: str) -> None:
+    def __init__(
+        self, locator: CropNetwork, reader: CropNetwork, *, crop: str, keeps_world: bool
+    ) -> None:
         super().__init__(locator, reader)
-        self._crop = crop
+        self._crop, self._keeps_world = crop, keeps_world
 
     def _rects_from_body(self, body: PoseLandmarks, size: Size) -> Iterable[tuple[str, Rect]]:
         for side in SIDES:
@@ -117,4 +120,7 @@ class HandFinder(PartFinder):
         return rect_to_read(rect, previous, size)
 
     def _read(self, outputs: list[FloatArray], rect: Rect, size: Size) -> Part | None:
-        return read_points(outputs, rect, size, min_score=MIN_SCORE)
+        part = read_points(outputs, rect, size, min_score=MIN_SCORE)
+        if part is None or not self._keeps_world:
+            return part
+        return part._replace(world=read_world(outputs, rect))

@@ -50,7 +50,7 @@ class PoseLandmarks:
         visibility: `(33,)` in 0..1.
         metres: `(33, 3)` around the middle of the hips, turned as the crop was.
         rotation: Of the crop.
-        world: `(33, 3)` in metres, upright; None unless the clip's state asks for it.
+        world: `(33, 3)` in metres, upright; None unless it is wanted.
         mask: `(height, width)` of the picture: how sure each pixel belongs to the person, 0..1;
             None from a network without it.
     """
@@ -124,18 +124,26 @@ def refine_by_heat(points: FloatArray, heat: FloatArray) -> None:
         np.divide(moved, total, out=points[:, axis], where=warm)
 
 
-def follow(pose: PoseLandmarks, state: BodyState | None, size: Size) -> PoseLandmarks:
+def follow(
+    pose: PoseLandmarks, state: BodyState | None, size: Size, *, keeps_world: bool = False
+) -> PoseLandmarks:
     """Return the landmarks as the clip's filters see them, and remember where the body is.
 
     Without a state they only go to pixels and back, which can change their last bit.
+
+    Args:
+        pose: Of one frame.
+        state: Of its clip; None for a frame that stands alone.
+        size: Of the frame.
+        keeps_world: Whether landmarks in metres are wanted, too.
     """
     width, height = size
     pixels_of = np.array([width, height, width], np.float32)
     pixels = pose.landmarks * pixels_of
+    if keeps_world:
+        pose.world = turn(pose.metres, pose.rotation)
     if state is None or not state.follows_pose:
         pose.landmarks = pixels / pixels_of
-        if state is not None and state.keeps_world:
-            pose.world = turn(pose.metres, pose.rotation)
         return pose
     object_scale = _object_scale(pixels[33:], size)
     smooth = pixels
@@ -148,9 +156,7 @@ def follow(pose: PoseLandmarks, state: BodyState | None, size: Size) -> PoseLand
     if state.smooths:
         pose.visibility = smooth_visibility(pose.visibility, state.visibility)
         state.visibility = pose.visibility
-    if state.keeps_world:
-        pose.world = turn(pose.metres, pose.rotation)
-        if state.smooths:
+        if pose.world is not None:
             pose.world = state.world_filter(pose.world, state.num_frames)
     return pose
 

@@ -13,14 +13,16 @@ from posemill.estimators.landmarks import body
 from posemill.estimators.landmarks.body_state import BodyState
 from posemill.estimators.landmarks.crop_network import (
     RUNTIME_OPTION,
+    WORLD_OPTION,
     LandmarkEngine,
     Part,
     confidence_options,
 )
 from posemill.estimators.landmarks.detection import Detector
+from posemill.estimators.landmarks.hand import around_wrist
 from posemill.estimators.landmarks.rects import Rect, Size, f32
-from posemill.records import Frame, Keypoints
-from posemill.skeletons import get_skeleton
+from posemill.records import FloatArray, Frame, Keypoints, nothing_in_metres
+from posemill.skeletons import WORLD_LAYOUT, get_skeleton
 
 _NUM_POINTS = 33
 # By `model_complexity`.
@@ -39,6 +41,7 @@ BODY_OPTIONS = (
         least=0,
         most=2,
     ),
+    WORLD_OPTION,
 )
 
 
@@ -115,7 +118,8 @@ class BodyEngine(LandmarkEngine[BodyFrame]):
                 points[row, place.start : place.stop] = part.points
                 scores[row, place.start : place.stop] = part.score
         sizes_wh = np.array([frame.size for frame in found], np.int32).reshape(-1, 2)
-        return Keypoints(points, scores, sizes_wh)
+        world = _world_of(found) if self.options["world"] else None
+        return Keypoints(points, scores, sizes_wh, world=world)
 
     def find(
         self, frames: Sequence[Frame], states: Sequence[BodyState] | None = None
@@ -150,6 +154,21 @@ class BodyEngine(LandmarkEngine[BodyFrame]):
             frame.body = body.read_pose(outputs, rect, frame.size, min_score=min_score)
         for frame in batch:
             if frame.body is not None:
-                frame.body = body.follow(frame.body, frame.state, frame.size)
+                frame.body = body.follow(
+                    frame.body, frame.state, frame.size, keeps_world=self.options["world"]
+                )
             elif frame.state is not None:
                 frame.state.lose_person()
+
+
+def _world_of(found: Sequence[BodyFrame]) -> FloatArray:
+    """Return `(frames, 75, 3)` in metres: the body around the hips, hands around their wrists."""
+    world = nothing_in_metres(len(found))
+    for row, frame in enumerate(found):
+        if frame.body is not None and frame.body.world is not None:
+            world[row, :_NUM_POINTS] = frame.body.world
+        for name, part in frame.parts.items():
+            if part.world is not None:
+                place = WORLD_LAYOUT.part(name)
+                world[row, place.start : place.stop] = around_wrist(part.world)
+    return world

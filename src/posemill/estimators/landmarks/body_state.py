@@ -20,7 +20,7 @@ from posemill.records import FloatArray
 Arrays = dict[str, npt.NDArray[Any]]
 _State = TypeVar("_State", bound="BodyState")
 _FILTERS = ("body_filter", "world_filter")
-_FLAGS = ("follows_pose", "smooths", "keeps_world", "num_frames")
+_FLAGS = ("follows_pose", "smooths", "num_frames")
 # 33 landmarks of the body, and the two that say where it will be: followed more slowly.
 _BODY_CUTOFF = np.array([0.05] * 33 + [0.01] * 2, np.float32)[:, None]
 _BODY_BETA = np.array([80.0] * 33 + [10.0] * 2)[:, None]
@@ -34,7 +34,6 @@ class BodyState:
         follows_pose: False is the legacy API's static mode: every frame runs the pose detector and
             nothing is smoothed.
         smooths: Whether pose landmarks are filtered over time.
-        keeps_world: Whether landmarks in metres are wanted too; the old API gives them.
         num_frames: Frames processed so far: the filters' clock.
         next_rect: Where the body is expected in the next frame; None after a frame without a
             person, and where it is not followed.
@@ -44,7 +43,6 @@ class BodyState:
 
     follows_pose: bool = True
     smooths: bool = True
-    keeps_world: bool = False
     num_frames: int = 0
     next_rect: Rect | None = None
     visibility: FloatArray | None = None
@@ -83,9 +81,8 @@ class BodyState:
         return arrays
 
     def _take(self, arrays: Arrays) -> None:
-        follows_pose, smooths, keeps_world, self.num_frames, *frames = arrays["header"].tolist()
+        follows_pose, smooths, self.num_frames, *frames = arrays["header"].tolist()
         self.follows_pose, self.smooths = bool(follows_pose), bool(smooths)
-        self.keeps_world = bool(keeps_world)
         self.visibility = arrays.get("visibility")
         if "next_rect" in arrays:
             self.next_rect = Rect(*arrays["next_rect"])

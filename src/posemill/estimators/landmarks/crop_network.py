@@ -36,16 +36,24 @@ RUNTIME_OPTION = EngineOption(
     "What runs the networks; auto: LiteRT on a CPU.",
     choices=("auto", *RUNTIMES),
 )
+WORLD_OPTION = EngineOption(
+    "world", bool, False, "Give body and hands in metres, too, as PoseClip.world."
+)
 # Frames that go through the stages together.
 _MAX_BATCH = {"cpu": 8, "gpu": 32}
 _LARGEST_CROP = 256
 
 
 class Part(NamedTuple):
-    """A hand or a face: its points in shares of the picture, and how sure it is one, 0..1."""
+    """A hand or a face.
+
+    `points` are in shares of the picture, `score` says how sure it is one, 0..1. `world` are the
+    points in metres, upright; None where they are not wanted.
+    """
 
     points: FloatArray
     score: float
+    world: FloatArray | None = None
 
 
 class CropNetwork:

@@ -107,6 +107,16 @@ def read_points(
     return Part(project(without_border(points, rect, size), rect), score)
 
 
+def read_world(outputs: list[FloatArray], rect: Rect) -> FloatArray:
+    """Return the landmarks `(21, 3)` in metres, upright, from outputs of a network with side."""
+    return turn(outputs[3].reshape(21, 3), rect.rotation)
+
+
+def around_wrist(world: FloatArray) -> FloatArray:
+    """Return landmarks in metres with the wrist as origin; the network's is inside of the hand."""
+    return world - world[0]
+
+
 def read_hand(
     outputs: list[FloatArray], rect: Rect, size: Size, *, layer: SideLayer, min_score: float
 ) -> Hand | None:
@@ -117,5 +127,5 @@ def read_hand(
     left_score = layer.left_score(outputs[2][0])
     right_score = f32(1.0 - float(left_score))
     side = int(right_score > left_score)
-    world = turn(outputs[3].reshape(21, 3), rect.rotation)
-    return Hand(*part, world, side, float((left_score, right_score)[side]))
+    side_score = float((left_score, right_score)[side])
+    return Hand(part.points, part.score, read_world(outputs, rect), side, side_score)

@@ -194,9 +194,22 @@ class SkeletonCheck:
         self.form, self.path = form, path
         self.name = ""
         self.normalized = ""
+        self.keeps_world = False  # whether the file has landmarks in metres: as its first clip
+        self._loses_world = False
 
     def __call__(self, clip: PoseClip) -> None:
         """Raise if the clip does not go with the ones before."""
+        self._check_world(clip)
+        self._check_points(clip)
+
+    def _check_world(self, clip: PoseClip) -> None:
+        """Note whether the file has landmarks in metres, and whether it loses those of a clip."""
+        if not self.name:
+            holds_world = getattr(self.form, "holds_world", False)
+            self.keeps_world = holds_world and clip.world is not None
+        self._loses_world |= clip.world is not None and not self.keeps_world
+
+    def _check_points(self, clip: PoseClip) -> None:
         self.name = self.name or clip.skeleton_name
         if clip.skeleton_name != self.name:
             raise FormatError(
@@ -256,17 +269,20 @@ class SkeletonCheck:
 
     def check_block(self, block: ClipBlock) -> None:
         """Raise if a clip of the block does not go with the ones before."""
+        self._check_world(block.frames)
         is_finite = (
             not np.isinf(block.frames.points).any() and np.isfinite(block.frames.scores).all()
         )
         # Clips are looked at one by one where one of them must be named.
         for clip in block.clips[: 1 if is_finite and not self.form.has_pixels else None]:
-            self(clip)
+            self._check_points(clip)
 
     def finish(self, summary: Summary) -> None:
-        """Raise if there was nothing to write."""
+        """Raise if there was nothing to write; note landmarks in metres that are left out."""
         if not summary.num_clips:
             raise FormatError("{path}: no clips to write; expected at least one", path=self.path)
+        if self._loses_world:
+            summary.losses += (Message("landmarks in metres"),)
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def clips_of(arrays: MappedNpz, *, size_wh: Size | None = None) -> Iterator[Pose
             skeleton_name=skeleton, clip_id=clips.clip_ids[index],
             split=clips.splits[index] or split_by_name(path),
             frame_indices=_cut(arrays, "frame_index", rows, np.arange(stop - start)),
-            image_paths=_paths(arrays, rows), **made,
+            image_paths=_paths(arrays, rows), world=_cut(arrays, "world", rows), **made,
             **{**info, "label": clips.labels[index] or info.get("label")},
         )  # fmt: skip
 

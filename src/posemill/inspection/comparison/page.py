@@ -244,7 +244,8 @@ def _one_frame(clip: PoseClip, frame_index: int) -> PoseClip:
         name: getattr(clip, name)[rows].copy()
         for name in ("points", "scores", "sizes_wh", "frame_indices")
     }
-    return dataclasses.replace(clip, **changes, image_paths=clip.image_paths[rows], others=None)
+    paths = clip.image_paths[rows]
+    return dataclasses.replace(clip, **changes, image_paths=paths, others=None, world=None)
 
 
 def _method_section(labels: Sequence[str]) -> str:

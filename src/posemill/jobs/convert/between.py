@@ -441,6 +441,10 @@ def digest_of(clip: PoseClip) -> bytes:
     if clip.others is not None and len(clip.others.points):
         for array in (clip.others.counts, np.nan_to_num(clip.others.points), clip.others.scores):
             digest.update(array.tobytes())
+    worlds = [clip.world] if clip.others is None else [clip.world, clip.others.world]
+    for world in worlds:
+        if world is not None:
+            digest.update(np.nan_to_num(world).tobytes())
     return digest.digest()
 
 

@@ -13,7 +13,7 @@ from posemill.decoders.pictures import resize_frame
 from posemill.estimators import ClipState, open_estimator
 from posemill.jobs.extract.messages import Unit, WorkerSettings
 from posemill.jobs.extract.reading import Failed, Lane, attempt
-from posemill.records import Frame, Keypoints, PoseClip, join_people
+from posemill.records import Frame, Keypoints, PoseClip, join_people, join_world
 from posemill.runs.events import Shard
 from posemill.runs.manifest import SHARDS_NAME
 from posemill.runs.writer import ShardWriter
@@ -110,7 +110,11 @@ def _row_of(keypoints: Keypoints, row: int) -> Keypoints:
     chosen = slice(row, row + 1)
     others = keypoints.others and keypoints.others.of_frames(row, row + 1)
     return Keypoints(
-        keypoints.points[chosen], keypoints.scores[chosen], keypoints.sizes_wh[chosen], others
+        keypoints.points[chosen],
+        keypoints.scores[chosen],
+        keypoints.sizes_wh[chosen],
+        others,
+        None if keypoints.world is None else keypoints.world[chosen],
     )
 
 
@@ -131,4 +135,5 @@ def _pose_clip(lane: Lane, skeleton_name: str) -> PoseClip:
         fps=lane.fps,
         extra=dict(clip.extra),
         others=join_people([each.others for each in results]),
+        world=join_world(results),
     )

@@ -202,7 +202,7 @@ def settled(config: ExtractConfig) -> ExtractConfig:
     Raises:
         ConfigError: The engine does not give that skeleton, or has no such mode.
     """
-    info = engine_info(config.engine, config.engine_options)
+    info = engine_info(config.engine, config.all_engine_options())
     info.check_mode(config.engine, config.mode)
     wanted = None if config.skeleton == "auto" else config.skeleton
     has_both = {"image", "video"} <= {*info.modes}
@@ -282,7 +282,7 @@ def count_frames(
 def extract_manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
     """Return what decides the keypoints; opens the engine to ask it."""
     estimator = open_estimator(
-        config.engine, device=config.devices()[0], threads=1, **config.engine_options
+        config.engine, device=config.devices()[0], threads=1, **config.all_engine_options()
     )
     with closing(estimator):
         identity = estimator.identity()
@@ -292,7 +292,7 @@ def extract_manifest(config: ExtractConfig, clips: ClipList) -> Manifest:
         options={
             **config.deciding_options(),
             "engine": config.engine,
-            "engine_options": dict(config.engine_options),
+            "engine_options": config.all_engine_options(),
             "device": config.devices()[0].partition(":")[0],  # others round otherwise
         },
         engine=identity,

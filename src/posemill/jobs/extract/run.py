@@ -247,7 +247,7 @@ class Extraction(FrameJob):
             batch_size=frames_per_call(config),
             memory_bytes=workers.memory_bytes,
             engine=config.engine,
-            engine_options=dict(config.engine_options),
+            engine_options=config.all_engine_options(),
             skeleton_name=config.skeleton,
             run_id=Manifest.read(config.out).run_id,
             resize_wh=size_of(config.resize),
