@@ -93,8 +93,11 @@ def cpu_seconds() -> float:
     """Return what this process and its children have taken; other work changes it little."""
     ticks = 0
     for listing in Path("/proc/self/task").glob("*/children"):  # those that have not ended
-        for pid in listing.read_text().split():
-            with suppress(OSError):
+        pids = []
+        with suppress(OSError):  # the thread has ended
+            pids = listing.read_text().split()
+        for pid in pids:
+            with suppress(OSError):  # the child has ended
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 ticks += sum(map(int, fields[11:15]))  # its own, and of its ended children
     return sum(os.times()[:4]) + ticks / os.sysconf("SC_CLK_TCK")

@@ -26,13 +26,16 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    """OpenMP threads that wait for each other make tests slow on a busy machine."""
+def _prepare_torch() -> None:
+    """One thread, as OpenMP threads wait for each other on a busy machine; AMX off if it traps."""
     import torch
 
+    from posemill.training.bf16 import amx_off_if_needed
     from posemill.training.lazy_dynamo import load_dynamo_late
 
     torch.set_num_threads(1)
+    with amx_off_if_needed():  # oneDNN asks at its first product, for the whole process
+        torch.nn.functional.linear(torch.ones(8, 8), torch.ones(8, 8))
     load_dynamo_late()  # for tests that use torch's optimizers without a training
 
 
