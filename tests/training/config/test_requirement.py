@@ -159,7 +159,7 @@ def test_eval_scales_is_a_setting_of_video_and_says_what_else_there_is() -> None
     config = TrainConfig(eval_scales=[0.5, 1])
     assert unused_settings(config, has_dev=True) == [
         'eval_scales="[0.5, 1.0]" has no effect: only video is evaluated at several sizes; '
-        "--eval-every says how often"
+        "eval_every says how often"
     ]
     with pytest.raises(ConfigError, match=r"eval_scales: expected shares from 0\.25 to 4"):
         TrainConfig(eval_scales=[0.0])

@@ -153,7 +153,7 @@ def test_a_model_of_another_package_may_be_named() -> None:
 
 
 def test_one_fold_is_none_and_the_last_fold_is_one_less_than_their_number() -> None:
-    with pytest.raises(ConfigError, match="fold = 0 of folds = 1: expected at least two folds"):
+    with pytest.raises(ConfigError, match="fold=0 of folds=1: expected at least two folds"):
         TrainConfig(folds=1)
     assert TrainConfig(folds=2, fold=1).fold == 1
     assert TrainConfig(folds=0, fold=5).fold == 5, "not used, so not refused"
@@ -270,11 +270,11 @@ def test_a_wrong_value_says_what_was_expected(field: str, value: object, message
 
 
 def test_settings_that_do_not_go_together_are_refused() -> None:
-    with pytest.raises(ConfigError, match="scheduler = 'step' needs step_epochs"):
+    with pytest.raises(ConfigError, match='scheduler="step" needs step_epochs'):
         TrainConfig(scheduler="step")
     with pytest.raises(ConfigError, match="expected at least two folds"):
         TrainConfig(folds=3, fold=3)
-    with pytest.raises(ConfigError, match="parallel = 'single' has one process, but processes = 2"):
+    with pytest.raises(ConfigError, match='parallel="single" has one process, but processes=2'):
         TrainConfig(mode="single", processes=2)
 
 
@@ -393,8 +393,8 @@ def test_what_contradicts_itself_about_the_batch_says_what_would_not() -> None:
         ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps: expected at least 1"),
         (
             {"gradient_accumulation_steps": 2, "micro_batch": 4, "batch_size": 9},
-            "gradient_accumulation_steps = 2 of 4 clips make a batch of 8, but batch_size = 9: "
-            "change one of them, for example --micro-batch 5",
+            "gradient_accumulation_steps=2 of 4 clips make a batch of 8, but batch_size=9: "
+            "change one of them, for example micro_batch=5",
         ),
     ):
         with pytest.raises(ConfigError, match=said):

@@ -103,7 +103,7 @@ def test_what_the_chosen_mode_and_the_machine_do_not_use_is_named() -> None:
 @pytest.mark.parametrize("cache", ["ram", "hdf5"])
 def test_a_cache_that_video_does_not_have_is_refused(cache: str) -> None:
     config = TrainConfig(model="tsm", cache=cache)
-    with pytest.raises(ConfigError, match=rf"cache = '{cache}' is of keypoints, and .* is video"):
+    with pytest.raises(ConfigError, match=rf'cache="{cache}" is of keypoints, and .* is video'):
         refuse_other_kind(config, "video")
     refuse_other_kind(config.replace(cache="mmap"), "video")
     refuse_other_kind(config.replace(video_precompute=1), "video")  # features may wait there

@@ -99,7 +99,7 @@ def test_whoever_is_second_uses_what_the_first_has_written(tmp_path: Path) -> No
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(TrainingError, match=r"cannot write the cache below .* --cache-folder"):
+    with pytest.raises(TrainingError, match=r"cannot write the cache below .* cache_folder"):
         precompute(SAMPLES, DOUBLE, content_key="a", folder=tmp_path / "file")
 
 

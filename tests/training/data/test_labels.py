@@ -61,8 +61,8 @@ def test_clips_without_a_label_are_counted_and_named() -> None:
     files = [raw("a", "b", "c", "d", labels=("x", "", "", ""))]
     with pytest.raises(
         TrainingError,
-        match=head + r".* has none in a column label, and a labels file \(--labels\) needs a row"
-        r".* the run x\.run beside x\.pkl does: .* --labels DATASET",
+        match=head + r".* has none in a column label, and a labels file \(labels\) needs a row"
+        r'.* the run x\.run beside x\.pkl does: .* labels="DATASET"',
     ):
         label_clips(["train"], files, None)
     known = Annotations({"z": Annotation("q")}, Path("l.csv"))

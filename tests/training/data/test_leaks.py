@@ -73,7 +73,7 @@ def test_clips_nearly_the_same_are_counted(tmp_path: Path) -> None:
     (said,) = leaks_of(write_clips(tmp_path / "clips", copied=5, noise=0.05))
     assert said.startswith(
         "5 of 12 dev clips looked at are nearly the same as a training clip, as clips recorded at "
-        "once are: scores of dev flatter; --leave-out COLUMN, with"
+        'once are: scores of dev flatter; leave_out="COLUMN", with'
     )
 
 
@@ -82,7 +82,7 @@ def test_groups_on_both_sides_are_counted_and_those_kept_apart_are_not(tmp_path:
     (said,) = leaks_of(settings)
     assert said == (
         "12 of 12 dev clips are of a signer that training clips are of (4 of 4 values): scores of "
-        "dev say little of another signer; --leave-out signer does, or --folds 4 --folds-by signer"
+        'dev say little of another signer; leave_out="signer" does, or folds=4 folds_by="signer"'
     )
     labels = tmp_path / "clips" / "labels.csv"
     labels.write_text(re.sub(",[a-d]\r?$", ",a", labels.read_text(), flags=re.MULTILINE))
@@ -112,7 +112,7 @@ def test_folds_keep_a_group_together_and_classes_even() -> None:
     assert sizes.max() <= 12
     assert sizes.min() >= 8
     assert folds.tolist() == assign_group_folds(labels, groups, 3, seed=1).tolist()
-    with pytest.raises(ConfigError, match="folds = 7: expected 2 or more, and no more than the 6"):
+    with pytest.raises(ConfigError, match="folds=7: expected 2 or more, and no more than the 6"):
         assign_group_folds(labels, groups, 7, seed=0)
 
 

@@ -230,5 +230,5 @@ def test_groups_cover_every_point_of_every_skeleton() -> None:
 def test_wrong_names_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"normalize: expected auto \| parts"):
         preparation(normalize="shoulders")
-    with pytest.raises(ConfigError, match="'parts' needs a known skeleton"):
+    with pytest.raises(ConfigError, match='normalize="parts" needs a known skeleton'):
         preparation(normalize="parts")

@@ -130,7 +130,7 @@ def test_a_single_person_cannot_be_left_out(people: Path, settings: Settings) ->
     given = settings(data=str(people / "all.npz"), labels=str(labels), leave_out="signer")
     with pytest.raises(TrainingError, match=r"all clips have the same 'signer' \(ann\): nobody"):
         train(TrainConfig(**given))
-    with pytest.raises(ConfigError, match="folds = 3 and leave_out = 'signer' both say"):
+    with pytest.raises(ConfigError, match='folds=3 and leave_out="signer" both say'):
         TrainConfig(**(given | {"folds": 3}))
 
 

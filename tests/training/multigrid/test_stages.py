@@ -126,7 +126,7 @@ def test_glosses_that_do_not_fit_into_few_frames_come_with_more() -> None:
 
 
 def test_what_cannot_be_made_shorter_is_refused() -> None:
-    said = "multigrid = true needs clips of several frames that can be made shorter"
+    said = "multigrid=True needs clips of several frames that can be made shorter"
     with pytest.raises(ConfigError, match=said):
         Stages(make_clips(frames=1), grid_config())
 
@@ -135,8 +135,8 @@ def test_a_batch_that_four_times_over_is_more_than_the_clips_is_refused(
     settings: Settings,
 ) -> None:
     said = (
-        "multigrid takes up to 4 times batch_size = 8 clips in a step, more than the 28 training "
-        "clips: use --batch-size 7 or less, or leave it out"
+        "multigrid=True takes up to 4 times batch_size=8 clips in a step, more than the 28 "
+        "training clips: use batch_size=7 or less, or leave it out"
     )
     with pytest.raises(ConfigError, match=said):
         train(settings(multigrid=True))
@@ -151,7 +151,9 @@ def test_wrong_options_are_refused_at_once(options: dict[str, Any]) -> None:
     said = f"multigrid_options: expected epoch_factor and most_lr_factor .* got {name} = {value!r}"
     with pytest.raises(ConfigError, match=said):
         TrainConfig(multigrid_options=options)
-    with pytest.raises(ConfigError, match="multigrid: expected num_frames and size of 1 or more"):
+    with pytest.raises(
+        ConfigError, match="multigrid=True: expected num_frames and size of 1 or more"
+    ):
         Stages(make_clips(), grid_config(multigrid_options={"epoch_factor": -1.0}))
 
 

@@ -129,7 +129,7 @@ def test_a_dense_window_is_drawn_when_frames_are_fewer(packed: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"sampling": "all"}, {"size": None}, {"size": (16, 8)}])
 def test_clips_without_one_square_shape_are_refused(packed: Path, options: Any) -> None:
-    with pytest.raises(ConfigError, match="multigrid = true needs clips of several frames"):
+    with pytest.raises(ConfigError, match="multigrid=True needs clips of several frames"):
         posemill.fit(Net(), clips_of(packed, **options), loss=nn.CrossEntropyLoss(), **QUIET)
 
 

@@ -11,7 +11,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from posemill.errors import TrainingError
 from posemill.files import atomic_path, cache_folder, mark_output
+from posemill.messages import Message
 from posemill.training.caching.packing import pack, unpack
 from posemill.training.caching.segments import Segments
 from posemill.training.data.cache import import_h5py
@@ -238,13 +239,19 @@ def describe_uses(before: Mapping[CachedDataset, CacheUse]) -> list[str]:
         use = now.since(before.get(cache, CacheUse()))
         if not use.num_hits + use.num_made:
             continue
-        line = (
-            f"cache {cache.key!r}: {use.num_hits} samples were there and {use.num_made} were made "
-            f"in {use.seconds_making:.1f} s; it saved {max(0.0, use.seconds_saved):.1f} s"
+        refused = Message(
+            "; {num_refused} had no room (limit_gb, or a full disk)", num_refused=use.num_refused
         )
-        if use.num_refused:
-            line += f"; {use.num_refused} had no room (limit_gb, or a full disk)"
-        lines.append(line)
+        values = {**asdict(use), "seconds_saved": max(0.0, use.seconds_saved)}
+        lines.append(
+            Message(
+                "cache {key!r}: {num_hits} samples were there and {num_made} were made in "
+                "{seconds_making:.1f} s; it saved {seconds_saved:.1f} s{refused}",
+                key=cache.key,
+                refused=refused if use.num_refused else "",
+                **values,
+            )
+        )
     return sorted(lines)
 
 
@@ -257,8 +264,10 @@ def _make_folder(folder: Path, key: str, count: int) -> None:
                 temporary.write_text(json.dumps({"key": key, "samples": count}), "utf-8")
     except OSError as error:
         raise TrainingError(
-            f"cannot write the cache in {folder} ({error}); free some space there, or give another "
-            "folder=…"
+            "cannot write the cache in {folder} ({error}); free some space there, or give "
+            "another folder=…",
+            folder=folder,
+            error=error,
         ) from error
 
 

@@ -131,13 +131,17 @@ class DataSettings(Settings):
         """Raise `ConfigError` where settings of the clips do not go together."""
         if self.folds == 1 or (self.folds and self.fold >= self.folds):
             raise ConfigError(
-                f"fold = {self.fold} of folds = {self.folds}: expected at least two folds and "
-                "fold from 0 to folds - 1"
+                "{--fold:{fold}} of {--folds:{folds}}: expected at least two folds and a "
+                "fold from 0 to folds - 1",
+                fold=self.fold,
+                folds=self.folds,
             )
         if self.folds and self.leave_out:
             raise ConfigError(
-                f"folds = {self.folds} and leave_out = {self.leave_out!r} both say which clips are "
-                "test: give one of them"
+                "{--folds:{folds}} and {--leave-out:{leave_out}} both say which clips are "
+                "test: give one of them",
+                folds=self.folds,
+                leave_out=self.leave_out,
             )
         if self.skeleton not in ("auto", "none"):
             from posemill.skeletons import full_name  # numpy, which --help does without
@@ -241,4 +245,4 @@ class VideoSettings(Settings, flat_prefix="video_"):
         try:
             Sampling.parse(self.sampling)
         except ValueError as error:
-            raise ConfigError(f"video_sampling: {error}") from error
+            raise ConfigError("{--video-sampling}: {error}", error=error) from error

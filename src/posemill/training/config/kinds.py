@@ -59,7 +59,8 @@ def join_streams(paths: Sequence[Any]) -> str:
     """Return two paths of data as the one text that settings keep."""
     if len(paths) != 2 or not all(isinstance(path, (str, os.PathLike)) for path in paths):
         raise ConfigError(
-            f"data: expected one path, or keypoints and videos of the same clips, got {paths!r}"
+            "{--data}: expected one path, or keypoints and videos of the same clips, got {paths!r}",
+            paths=paths,
         )
     return _AND.join(map(str, paths))
 
@@ -76,8 +77,10 @@ def paths_of_streams(data: str) -> tuple[str, str]:
     kinds = [kind_of(path) for path in paths]
     if sorted(kinds) != [KEYPOINTS, VIDEO]:
         raise ConfigError(
-            f"data: expected keypoints and videos of the same clips, got {data}, which are "
-            f"{' and '.join(kinds)}"
+            "{--data}: expected keypoints and videos of the same clips, got {data}, "
+            "which are {kinds}",
+            data=data,
+            kinds=" and ".join(kinds),
         )
     return paths[kinds.index(KEYPOINTS)], paths[kinds.index(VIDEO)]
 

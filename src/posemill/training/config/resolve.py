@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from posemill import provenance
 from posemill.errors import ConfigError
 from posemill.machine.limits import count_cores, memory_limit
-from posemill.terminal import counted
+from posemill.messages import Message, Option
 from posemill.training.config.kinds import AUTO, kind_of
 from posemill.training.config.presets import MOST_WORKERS, fitting_micro_batch, loader_workers
 from posemill.training.config.train_config import FIELDS, TrainConfig
@@ -49,9 +49,11 @@ def resolve_config(
         available = cores or count_cores()
         workers = _workers(resolved.config, available)
         preset = resolved.config.preset
-        why = f"{counted(available, 'cores')}, preset {preset}"
-        if workers < MOST_WORKERS[preset]:
-            why += f" wants {MOST_WORKERS[preset]}"
+        most = MOST_WORKERS[preset]
+        template = "{num_cores:core|cores}, preset {preset}"
+        if workers < most:
+            template = "{num_cores:core|cores}, preset {preset} wants {num_workers}"
+        why = Message(template, num_cores=available, preset=preset, num_workers=most)
         resolved = resolved.with_machine({"workers": workers}, {"workers": why})
     return _within_memory(resolved, memory_bytes or memory_limit().amount)
 
@@ -86,7 +88,12 @@ def _within_memory(resolved: Resolved, memory_bytes: int) -> Resolved:
     found = fitting_micro_batch(wanted, memory_bytes=memory_bytes)
     if found == wanted:
         return resolved
-    why = f"{memory_bytes >> 20} MB of memory, preset {resolved.config.preset} wants {wanted}"
+    why = Message(
+        "{num_mb} MB of memory, preset {preset} wants {wanted}",
+        num_mb=memory_bytes >> 20,
+        preset=resolved.config.preset,
+        wanted=wanted,
+    )
     return resolved.with_machine({"micro_batch": found}, {"micro_batch": why})
 
 
@@ -119,7 +126,11 @@ def describe_changes(began_with: Path, config: TrainConfig) -> list[str]:
     except (ConfigError, OSError):
         return []
     return [
-        f"it began with {name} = {value!r}, and goes on with {now[name]!r}"
+        Message(
+            "it began with {before}, and goes on with {now!r}",
+            before=Option(name, value),
+            now=now[name],
+        )
         for name, value in values.items()
         if decides_learning(name) and name not in _FREE and value != now[name]
     ]

@@ -105,24 +105,30 @@ class TrainConfig(Settings, command="train", words=BatchWords):
         """Raise `ConfigError` where settings do not go together."""
         if (uri := uri_of(self.out)) is not None:
             raise ConfigError(
-                f"out: a training is written to a disk of this machine, not {uri}; give a path"
+                "{--out}: a training is written to a disk of this machine, not {uri}; give a path",
+                uri=uri,
             )
         multigrid_arguments(self.optimisation.multigrid_options)
         self._check_scales()
         if self.optimisation.scheduler == "step" and not self.optimisation.step_epochs:
-            raise ConfigError("scheduler = 'step' needs step_epochs, for example [20, 35]")
+            raise ConfigError("{--scheduler:step} needs {--step-epochs}, for example [20, 35]")
         if self.speed.parallel == "single" and self.speed.processes > 1:
             raise ConfigError(
-                f"parallel = 'single' has one process, but processes = {self.speed.processes}; "
-                "use parallel = 'multi_process'"
+                "{--parallel:single} has one process, but {--processes:{processes}}; use "
+                "{--parallel:multi_process}",
+                processes=self.speed.processes,
             )
 
     def _check_scales(self) -> None:
         scales = self.output.eval_scales
         if not all(0.25 <= scale <= 4 for scale in scales):
-            raise ConfigError(f"eval_scales: expected shares from 0.25 to 4, got {scales}")
+            raise ConfigError(
+                "{--eval-scales}: expected shares from 0.25 to 4, got {scales}", scales=scales
+            )
         if scales and self.data.task == "ctc":
-            raise ConfigError("eval_scales averages one answer of a clip, and task ctc has many")
+            raise ConfigError(
+                "{--eval-scales} averages one answer of a clip, and {--task:ctc} has many"
+            )
 
 
 def multigrid_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,8 +140,10 @@ def multigrid_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
         is_number = isinstance(value, int | float)
         if not argument or is_switch != isinstance(usual, bool) or not is_number:
             raise ConfigError(
-                "multigrid_options: expected epoch_factor and most_lr_factor (numbers) and "
-                f"short_cycle (true or false), got {name} = {value!r}"
+                "{--multigrid-options}: expected epoch_factor and most_lr_factor (numbers) "
+                "and short_cycle (true or false), got {name} = {value!r}",
+                name=name,
+                value=value,
             )
         found[argument] = value
     return found
@@ -182,9 +190,14 @@ def _batches_of(
     batch = batch_size or (ims_per_gpu or clips) * (steps or 1) * ranks
     if batch_size and steps and -(-batch_size // (clips * ranks)) != steps:
         raise ConfigError(
-            f"gradient_accumulation_steps = {steps} of {clips} clips make a batch of "
-            f"{steps * clips * ranks}, but batch_size = {batch_size}: change one of them, for "
-            f"example --micro-batch {-(-batch_size // (steps * ranks))}"
+            "{--gradient-accumulation-steps:{steps}} of {clips} clips make a batch of "
+            "{num_clips}, but {--batch-size:{batch_size}}: change one of them, for "
+            "example {--micro-batch:{micro_batch}}",
+            steps=steps,
+            clips=clips,
+            num_clips=steps * clips * ranks,
+            batch_size=batch_size,
+            micro_batch=-(-batch_size // (steps * ranks)),
         )
     return {"micro_batch": clips, "batch_size": batch}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from posemill.errors import ConfigError
+from posemill.messages import Message, Option
 from posemill.provenance import describe_unused
 from posemill.training.config.kinds import KINDS, VIDEO
 from posemill.training.config.train_config import FIELDS, TrainConfig
@@ -16,7 +17,7 @@ _OF_KEYPOINTS = (
     "csv_frames", *(name for name, field in FIELDS.items() if field.group == "augmentation"),
 )  # fmt: skip
 
-
+_OF_CSV, _OF_GLOSSES = ("csv_dims", "csv_frames"), ("ctc_decoder", "beam_width", "short_clips")
 _OF_OPTIMIZER = (
     "lr", "optimizer", "weight_decay", "momentum", "scheduler", "warmup_epochs", "final_lr",
     "step_epochs", "step_gamma", "plateau_patience",
@@ -47,11 +48,11 @@ def unused_settings(
     reasons = dict(_reasons(config, is_own=is_own))
     reasons |= dict(_reasons_of_speed(config, planned or config, has_gpu=has_gpu))
     if has_own_optimizer:
-        reasons |= dict.fromkeys(_OF_OPTIMIZER, "fit() is given its optimizer")
+        reasons |= dict.fromkeys(_OF_OPTIMIZER, Message("fit() is given its optimizer"))
     if not has_dev:
-        reasons["patience"] = "there is no dev split to stop by"
+        reasons["patience"] = Message("there is no dev split to stop by")
         if config.scheduler == "plateau":
-            reasons["scheduler"] = "there is no dev split whose score could stand still"
+            reasons["scheduler"] = Message("there is no dev split whose score could stand still")
     return describe_unused(config, reasons, typed=typed)
 
 
@@ -70,21 +71,30 @@ def refuse_other_kind(config: TrainConfig, kind: str) -> None:
         value = config.value(field)
         if is_other and name in config.given and value != usual.value(field):
             raise ConfigError(
-                f"{field.group}.{field.name} = {value!r} is of {other}, and {config.data.path} is "
-                f"{kind}: leave it out"
+                "{option} is of {other}, and {path} is {kind}: leave it out",
+                option=Option(name, value),
+                other=other,
+                path=config.data.path,
+                kind=kind,
             )
     is_kept = config.cache in ("ram", "hdf5") and not config.video.precompute
     if kind == "video" and is_kept and "cache" in config.given:
         raise ConfigError(
-            f"cache = {config.cache!r} is of keypoints, and {config.data.path} is video: decoded "
-            "frames are kept on the disk (mmap), or not at all (none)"
+            "{--cache:{cache}} is of keypoints, and {path} is video: decoded frames are "
+            "kept on the disk (mmap), or not at all (none)",
+            cache=config.cache,
+            path=config.data.path,
         )
     is_named = kind in KINDS or "model" in config.given  # other packages bring their own
     if is_named and input_of(config.model.name) != kind:
-        expected = f"; expected one of {', '.join(models_of(kind))}" if models_of(kind) else ""
+        models = ", ".join(models_of(kind))
         raise ConfigError(
-            f"model {config.model.name} takes {input_of(config.model.name)}, and "
-            f"{config.data.path} is {kind}{expected}"
+            "model {model} takes {takes}, and {path} is {kind}{expected}",
+            model=config.model.name,
+            takes=input_of(config.model.name),
+            path=config.data.path,
+            kind=kind,
+            expected=Message("; expected one of {models}", models=models) if models else "",
         )
 
 
@@ -92,22 +102,25 @@ def _reasons(config: TrainConfig, *, is_own: bool) -> Iterator[tuple[str, str]]:
     scheduler, data = config.optimisation.scheduler, config.data
     is_ctc, decoder = data.task == "ctc", config.model.ctc_decoder
     own = [name for name, field in FIELDS.items() if field.group in _OWN_GROUPS]
+    of_scheduler = Message("scheduler is {scheduler}", scheduler=scheduler)
+    no_momentum = Message("optimizer {optimizer} has none", optimizer=config.optimizer)
+    of_decoder = Message("ctc_decoder is {decoder}", decoder=decoder)
+    one_size = Message("only video is evaluated at several sizes; {--eval-every} says how often")
     rules = (
-        (is_own, own, "fit() is given its data and its model"),
-        (config.optimizer != "sgd", ["momentum"], f"optimizer {config.optimizer} has none"),
-        (scheduler != "step", ["step_epochs"], f"scheduler is {scheduler}"),
-        (scheduler not in ("step", "plateau"), ["step_gamma"], f"scheduler is {scheduler}"),
-        (scheduler != "plateau", ["plateau_patience"], f"scheduler is {scheduler}"),
-        (scheduler in ("constant", "step", "plateau"), ["final_lr"], f"scheduler is {scheduler}"),
-        (is_ctc, ["label_smoothing"], "task ctc has no use for it"),
-        (decoder != "beam", ["beam_width"], f"ctc_decoder is {decoder}"),
-        (not is_ctc, ["ctc_decoder", "beam_width", "short_clips"], "task classify has no glosses"),
-        (not data.folds, ["fold", "folds_by"], "folds is 0"),
-        (data.kind != VIDEO, ["eval_scales"],
-         "only video is evaluated at several sizes; --eval-every says how often"),
-        (data.cache == "none", ["cache_folder"], "cache is none"),
-        (not data.path.endswith(".csv"), ["csv_dims", "csv_frames"], "the data is not a CSV"),
-    )  # fmt: skip
+        (is_own, own, Message("fit() is given its data and its model")),
+        (config.optimizer != "sgd", ["momentum"], no_momentum),
+        (scheduler != "step", ["step_epochs"], of_scheduler),
+        (scheduler not in ("step", "plateau"), ["step_gamma"], of_scheduler),
+        (scheduler != "plateau", ["plateau_patience"], of_scheduler),
+        (scheduler in ("constant", "step", "plateau"), ["final_lr"], of_scheduler),
+        (is_ctc, ["label_smoothing"], Message("task ctc has no use for it")),
+        (decoder != "beam", ["beam_width"], of_decoder),
+        (not is_ctc, _OF_GLOSSES, Message("task classify has no glosses")),
+        (not data.folds, ["fold", "folds_by"], Message("folds is 0")),
+        (data.kind != VIDEO, ["eval_scales"], one_size),
+        (data.cache == "none", ["cache_folder"], Message("cache is none")),
+        (not data.path.endswith(".csv"), _OF_CSV, Message("the data is not a CSV")),
+    )
     for is_unused, names, reason in rules:
         if is_unused:
             yield from ((name, reason) for name in names)
@@ -116,16 +129,17 @@ def _reasons(config: TrainConfig, *, is_own: bool) -> Iterator[tuple[str, str]]:
 def _reasons_of_speed(
     config: TrainConfig, planned: TrainConfig, *, has_gpu: bool
 ) -> Iterator[tuple[str, str]]:
-    mode = f"parallel is {planned.parallel}"
+    mode = Message("parallel is {parallel}", parallel=planned.parallel)
     if config.parallel == "auto" and planned.parallel != "auto":
-        mode = f"parallel auto chose {planned.parallel}"
+        mode = Message("parallel auto chose {parallel}", parallel=planned.parallel)
     if planned.parallel in ("single", "multi_thread"):
-        yield "processes", f"{mode}; --parallel multi_process takes them"
+        yield "processes", Message("{mode}; {--parallel:multi_process} takes them", mode=mode)
     if config.threads and planned.threads != config.threads:
-        yield "threads", f"{mode}; --parallel multi_thread takes them"
+        yield "threads", Message("{mode}; {--parallel:multi_thread} takes them", mode=mode)
+    no_loader = Message("there is no loader process")
     if planned.workers == 0:
-        yield "persistent_workers", "there is no loader process"
+        yield "persistent_workers", no_loader
         if planned.parallel != "multi_thread" and not has_gpu:
-            yield "prefetch_factor", "there is no loader process"
+            yield "prefetch_factor", no_loader
     if not has_gpu:
-        yield "pin_memory", "there is no GPU"
+        yield "pin_memory", Message("there is no GPU")

@@ -102,7 +102,9 @@ def read_annotations(path: Path, *, group_column: str = "") -> Annotations:
             `USUAL_GROUPS` that it has.
     """
     if not path.is_dir() and not path.is_file():
-        raise TrainingError(f"no labels at {path}: expected a CSV file or a folder of corpus files")
+        raise TrainingError(
+            "no labels at {path}: expected a CSV file or a folder of corpus files", path=path
+        )
     rows: dict[str, Annotation] = {}
     for file in _corpus_files(path) if path.is_dir() else [path]:
         found, group_column = _read_file(file, group_column)
@@ -118,7 +120,8 @@ def _corpus_files(folder: Path) -> list[Path]:
     if (folder / "labels.csv").is_file():
         return [folder / "labels.csv"]
     raise TrainingError(
-        f"{folder}: expected labels.csv or *.corpus.csv (also in annotations/manual), found neither"
+        "{folder}: expected labels.csv or *.corpus.csv (also in annotations/manual), found neither",
+        folder=folder,
     )
 
 
@@ -126,12 +129,16 @@ def _read_file(path: Path, group_column: str) -> tuple[dict[str, Annotation], st
     try:
         encoding = find_encoding(path)
         if encoding is None:
-            raise TrainingError(f"{path}: neither UTF-8, UTF-16 nor GBK text; save it as UTF-8")
+            raise TrainingError(
+                "{path}: neither UTF-8, UTF-16 nor GBK text; save it as UTF-8", path=path
+            )
         if not path.stat().st_size:
-            raise TrainingError(f"{path}: empty; expected a header such as video_id,label,split")
+            raise TrainingError(
+                "{path}: empty; expected a header such as video_id,label,split", path=path
+            )
         return _read_rows(path, encoding, group_column)
     except TableError as error:
-        raise TrainingError(f"{path}, {error}") from error
+        raise TrainingError("{path}, {error}", path=path, error=error) from error
 
 
 def _read_rows(path: Path, encoding: str, group_column: str) -> tuple[dict[str, Annotation], str]:
@@ -150,7 +157,13 @@ def _read_rows(path: Path, encoding: str, group_column: str) -> tuple[dict[str, 
             label_column = _pick(path, row, _GLOSS_COLUMNS if is_gloss else _LABEL_COLUMNS)
         clip_id, label = row[id_column].strip(), row[label_column].strip()
         if not clip_id or not label:
-            raise TrainingError(f"{path}, line {number}: {id_column} or {label_column} is empty")
+            raise TrainingError(
+                "{path}, line {number}: {id_column} or {label_column} is empty",
+                path=path,
+                number=number,
+                id_column=id_column,
+                label_column=label_column,
+            )
         found = Annotation(
             label,
             usual_split((row.get("split") or split).strip()),
@@ -160,12 +173,17 @@ def _read_rows(path: Path, encoding: str, group_column: str) -> tuple[dict[str, 
         is_same = (before.label, before.split) == (found.label, found.split)
         if not is_same or (is_asked and before.group != found.group):
             raise TrainingError(
-                f"{path}, line {number}: {clip_id!r} is {found.label!r} here and "
-                f"{before.label!r} above; keep one"
+                "{path}, line {number}: {clip_id!r} is {label!r} here and {label_above!r} "
+                "above; keep one",
+                path=path,
+                number=number,
+                clip_id=clip_id,
+                label=found.label,
+                label_above=before.label,
             )
         rows[clip_id] = found
     if not rows:
-        raise TrainingError(f"{path}: a header and no rows")
+        raise TrainingError("{path}: a header and no rows", path=path)
     return rows, group_column
 
 
@@ -180,6 +198,9 @@ def _pick(path: Path, columns: Iterable[str], wanted: tuple[str, ...]) -> str:
         if name in columns:
             return name
     raise TrainingError(
-        f"{path}: expected a column {wanted[0]!r} (or {', '.join(wanted[1:])}), "
-        f"found {', '.join(columns)}"
+        "{path}: expected a column {column!r} (or {others}), found {columns}",
+        path=path,
+        column=wanted[0],
+        others=", ".join(wanted[1:]),
+        columns=", ".join(columns),
     )

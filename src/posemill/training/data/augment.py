@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from posemill.errors import ConfigError
+from posemill.messages import Option
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
 from posemill.training.data.normalize import sample_at
@@ -62,13 +63,21 @@ class Augment:
         for name in ("scale", "time_warp", "crop", "joint_dropout", "part_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(
-                    f"augment_{name}: expected 0 to below 1, got {getattr(self, name)}"
+                    "{option}: expected 0 to below 1, got {value}",
+                    option=Option(f"augment_{name}"),
+                    value=getattr(self, name),
                 )
         for name in ("rotate", "shift", "noise"):
             if getattr(self, name) < 0:
-                raise ConfigError(f"augment_{name}: expected 0 or more, got {getattr(self, name)}")
+                raise ConfigError(
+                    "{option}: expected 0 or more, got {value}",
+                    option=Option(f"augment_{name}"),
+                    value=getattr(self, name),
+                )
         if not 0 <= self.mirror <= 1:
-            raise ConfigError(f"augment_mirror: expected 0 to 1, got {self.mirror}")
+            raise ConfigError(
+                "{--augment-mirror}: expected 0 to 1, got {mirror}", mirror=self.mirror
+            )
 
     def __call__(
         self, points: FloatArray, mask: BoolArray, rng: Rng

@@ -157,8 +157,10 @@ def precompute(
                 (working / _READY).write_text(json.dumps(notes))
         except OSError as error:
             raise TrainingError(
-                f"cannot write the cache below {root} ({error}); free some space there, or name "
-                "another folder with --cache-folder"
+                "cannot write the cache below {root} ({error}); free some space there, or "
+                "name another folder with {--cache-folder}",
+                root=root,
+                error=error,
             ) from error
     if kind == "hdf5":
         return Hdf5Store(place)
@@ -260,6 +262,6 @@ def import_h5py() -> Any:
         import h5py
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            "cache = 'hdf5' needs 'h5py'; run: pip install 'posemill[formats]'"
+            "a cache in HDF5 needs 'h5py'; run: pip install 'posemill[formats]'"
         ) from error
     return h5py

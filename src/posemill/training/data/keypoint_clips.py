@@ -15,6 +15,7 @@ import torch
 
 from posemill.archives import open_npz
 from posemill.errors import ConfigError, TrainingError
+from posemill.messages import Message
 from posemill.records import BoolArray, FloatArray, IntArray, usual_split
 from posemill.skeletons import full_name, get_skeleton
 from posemill.terminal import counted
@@ -192,13 +193,21 @@ class KeypointClips(Clips):
         cycle, notes = [], []
         for time, space in TIME_ONLY:
             kept = int(self._fitting(time).sum())
-            short = f"{len(self) - kept} of {len(self)} clips are too short for their glosses"
+            counts = {"num_short": len(self) - kept, "num_clips": len(self)}
             if kept < len(self) / 2:
-                notes.append(f"{_in_words(time)} are left out: {short}")
+                template = (
+                    "{frames} are left out: {num_short} of {num_clips} clips are too short for "
+                    "their glosses"
+                )
+                notes.append(Message(template, frames=_in_words(time), **counts))
                 continue
             cycle.append((time, space))
             if kept < len(self):
-                notes.append(f"{_in_words(time)}: {short} and come with more frames only")
+                template = (
+                    "{frames}: {num_short} of {num_clips} clips are too short for their glosses "
+                    "and come with more frames only"
+                )
+                notes.append(Message(template, frames=_in_words(time), **counts))
         return Grid(_WHOLE, 1, tuple(cycle), has_short_cycle=False, notes=tuple(notes))
 
     def _fitting(self, time_share: float) -> BoolArray:
@@ -223,7 +232,9 @@ class KeypointClips(Clips):
 
 
 def _in_words(share: float) -> str:
-    return "all frames" if share == 1 else f"1/{round(1 / share)} of the frames"
+    if share == 1:
+        return Message("all frames")
+    return Message("1/{divisor} of the frames", divisor=round(1 / share))
 
 
 def share_of(num_frames: Any, share: float) -> IntArray:
@@ -357,12 +368,20 @@ def _check_same_points(clips: Sequence[RawClips]) -> None:
     for raw in clips:
         if raw.points.shape[1:] != first.points.shape[1:]:
             raise TrainingError(
-                f"{raw.path} has {raw.points.shape[1:]} numbers a frame, {first.path} "
-                f"{first.points.shape[1:]}; prepare all splits with the same layout"
+                "{path} has {shape} numbers a frame, {first_path} {first_shape}; prepare all "
+                "splits with the same layout",
+                path=raw.path,
+                shape=raw.points.shape[1:],
+                first_path=first.path,
+                first_shape=first.points.shape[1:],
             )
         empty = np.flatnonzero(np.diff(raw.offsets) == 0)
         if len(empty):
-            raise TrainingError(f"{raw.path}: clip {raw.clip_ids[empty[0]]!r} has no frames")
+            raise TrainingError(
+                "{path}: clip {clip_id!r} has no frames",
+                path=raw.path,
+                clip_id=raw.clip_ids[empty[0]],
+            )
 
 
 def _skeleton_of(raw: RawClips, chosen: str) -> str | None:
@@ -374,8 +393,12 @@ def _skeleton_of(raw: RawClips, chosen: str) -> str | None:
     expected = get_skeleton(chosen).num_points
     if expected != raw.points.shape[1]:
         raise ConfigError(
-            f"skeleton {chosen} has {expected} points, {raw.path} has {raw.points.shape[1]}; "
-            "use skeleton = 'auto' or 'none'"
+            "skeleton {chosen} has {expected} points, {path} has {num_points}; use "
+            "{--skeleton:auto} or {--skeleton:none}",
+            chosen=chosen,
+            expected=expected,
+            path=raw.path,
+            num_points=raw.points.shape[1],
         )
     return chosen
 
@@ -426,12 +449,24 @@ def check_lengths(made: Any, split: str, options: DataSettings, time_stride: int
         return dataclasses.replace(made, num_too_short=len(short))
     if options.short_clips == "drop":
         if len(short) == len(made):
-            raise TrainingError(f"all {len(made)} {split} clips are shorter than their glosses")
+            raise TrainingError(
+                "all {num_clips} {split} clips are shorter than their glosses",
+                num_clips=len(made),
+                split=split,
+            )
         kept = made.select(np.flatnonzero(steps >= needed))
         return dataclasses.replace(kept, num_too_short=len(short))
     first = int(short[0])
     raise TrainingError(
-        f"{len(short)} of {len(made)} {split} clips are shorter than their glosses: "
-        f"{made.keys[first][1]!r} has {made.lengths[first]} frames, {steps[first]} steps of "
-        f"{time_stride}, and needs {needed[first]}; set short_clips = 'drop', or a smaller stride"
+        "{num_short} of {num_clips} {split} clips are shorter than their glosses: "
+        "{clip_id!r} has {num_frames} frames, {num_steps} steps of {time_stride}, "
+        "and needs {num_needed}; set {--short-clips:drop}, or a smaller stride",
+        num_short=len(short),
+        num_clips=len(made),
+        split=split,
+        clip_id=made.keys[first][1],
+        num_frames=made.lengths[first],
+        num_steps=steps[first],
+        time_stride=time_stride,
+        num_needed=needed[first],
     )

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from posemill.errors import ConfigError, TrainingError
+from posemill.messages import Message, Option
 from posemill.records import IntArray, sort_splits, usual_split
 from posemill.terminal import warn_once
 from posemill.training.config.data_settings import DataSettings
@@ -40,8 +41,10 @@ def assign_group_folds(
     names, members = np.unique(np.asarray(groups), return_inverse=True)
     if not 2 <= folds <= len(names):
         raise ConfigError(
-            f"folds = {folds}: expected 2 or more, and no more than the {len(names)} groups that "
-            "stay together"
+            "{--folds:{folds}}: expected 2 or more, and no more than the {num_groups} "
+            "groups that stay together",
+            folds=folds,
+            num_groups=len(names),
         )
     kinds, numbers = np.unique(np.asarray(labels), return_inverse=True)
     counts = np.zeros((len(names), len(kinds)), np.int64)  # clips of each class in each group
@@ -169,30 +172,51 @@ def label_clips(
             rows.append(LabelledClip(split_of, file, index, clip_id, label, group, group_column))
     if missing and rows and missing_labels == "drop":
         warn_once(
-            f"{len(missing)} of {len(missing) + len(rows)} clips have no label and are left out "
-            f"({', '.join(missing[:3])}{' …' if len(missing) > 3 else ''})"
+            Message(
+                "{num_missing} of {num_clips} clips have no label and are left out ({some})",
+                num_missing=len(missing),
+                num_clips=len(missing) + len(rows),
+                some=_first_three(missing),
+            )
         )
     elif missing:
-        where = f"{clips[0].path} has none in a column label, and a labels file (--labels)"
+        where = Message(
+            "{path} has none in a column label, and a labels file ({--labels})", path=clips[0].path
+        )
         if annotations is not None:
-            where = f"{annotations.path} (its first id is {next(iter(annotations))!r})"
+            where = Message(
+                "{path} (its first id is {clip_id!r})",
+                path=annotations.path,
+                clip_id=next(iter(annotations)),
+            )
         raise TrainingError(
-            f"{len(missing)} of {len(missing) + len(rows)} clips have no label "
-            f"({', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}): {where} "
-            "needs a row video_id,label for each. A pkl holds no labels, the run x.run beside "
-            "x.pkl does: prepare that one, or name the dataset by --labels DATASET; or leave "
-            "these clips out with --missing-labels drop"
+            "{num_missing} of {num_clips} clips have no label ({some}): {where} "
+            "needs a row video_id,label for each. A pkl holds no labels, the run x.run "
+            "beside x.pkl does: prepare that one, or name the dataset by "
+            "{--labels:DATASET}; or leave these clips out with {--missing-labels:drop}",
+            num_missing=len(missing),
+            num_clips=len(missing) + len(rows),
+            some=_first_three(missing),
+            where=where,
         )
     if not rows:
-        raise TrainingError(f"{clips[0].path}: no clips")
+        raise TrainingError("{path}: no clips", path=clips[0].path)
     if is_asked and not all(row.group for row in rows):
         without = [row.clip_id for row in rows if not row.group]
         raise TrainingError(
-            f"leave_out or folds_by: {len(without)} of {len(rows)} clips have no {group_column!r} "
-            f"({', '.join(without[:3])}{' …' if len(without) > 3 else ''}): expected a column of "
-            "that name in the labels or the list, or an array of that name in the npz"
+            "{--leave-out} or {--folds-by}: {num_without} of {num_clips} clips have no "
+            "{group_column!r} ({some}): expected a column of that name in the "
+            "labels or the list, or an array of that name in the npz",
+            num_without=len(without),
+            num_clips=len(rows),
+            group_column=group_column,
+            some=_first_three(without),
         )
     return rows
+
+
+def _first_three(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
 
 
 def _find_groups(clips: Sequence[ClipTable], annotations: Annotations | None) -> str:
@@ -232,13 +256,20 @@ def divide_into_splits(
     known = sort_splits({row.split for row in rows})
     if not splits and train not in known:
         raise TrainingError(
-            f"train_split {options.train_split!r} is not there: {options.path} has clips of "
-            f"{', '.join(known)}; name one of these with --train-split"
+            "{option}: {path} has clips of {splits} only; name one of these",
+            option=Option("train_split", options.train_split),
+            path=options.path,
+            splits=", ".join(known),
         )
     for split in wanted:
         if split not in known:
             there = ", ".join(known)
-            raise TrainingError(f"split {split!r} is empty: {options.path} has clips of {there}")
+            raise TrainingError(
+                "split {split!r} is empty: {path} has clips of {there}",
+                split=split,
+                path=options.path,
+                there=there,
+            )
     names = tuple(class_names) if class_names else name_classes(rows, train, options.task)
     members = {split: [row for row in rows if row.split == split] for split in wanted}
     return Division(members, names, is_share)
@@ -279,8 +310,11 @@ def leave_out(rows: Sequence[LabelledClip], options: DataSettings) -> list[Label
     if value is None or not any(row.group == value for row in rows):
         there = ", ".join(sorted({row.group for row in rows}))
         raise ConfigError(
-            f"leave_out: expected {column}=VALUE with a value that clips have ({there}), got "
-            f"{options.leave_out!r}"
+            "{--leave-out}: expected {column}=VALUE with a value that clips have "
+            "({there}), got {leave_out!r}",
+            column=column,
+            there=there,
+            leave_out=options.leave_out,
         )
     known = {row.label for row in rows if row.group != value}
     if options.task == "ctc":
@@ -288,8 +322,13 @@ def leave_out(rows: Sequence[LabelledClip], options: DataSettings) -> list[Label
     kept = [row for row in rows if row.group != value or row.label in known]
     if len(kept) < len(rows):
         warn_once(
-            f"{column} {value}: {len(rows) - len(kept)} clips with labels that no other {column} "
-            "has are not scored"
+            Message(
+                "{column} {value}: {num_clips} clips with labels that no other {column} has "
+                "are not scored",
+                column=column,
+                value=value,
+                num_clips=len(rows) - len(kept),
+            )
         )
     train = options.training_split
     return [dataclasses.replace(row, split="test" if row.group == value else train) for row in kept]
@@ -303,8 +342,9 @@ def name_classes(rows: Sequence[LabelledClip], split: str, task: str) -> tuple[s
     names = sorted(set(train), key=lambda name: (not name.isdigit(), name.zfill(12)))
     if len(names) == 1:
         raise TrainingError(
-            f"only one class in the training clips ({names[0]!r}): nothing to tell apart; "
-            "give clips of another label, too"
+            "only one class in the training clips ({name!r}): nothing to tell apart; give "
+            "clips of another label, too",
+            name=names[0],
         )
     return tuple(names)
 
@@ -322,8 +362,12 @@ def targets_of(
     for row in rows:
         if row.label not in index:
             raise TrainingError(
-                f"label {row.label!r} of {row.split} clip {row.clip_id!r} is not among the "
-                f"{len(names)} classes of the training clips: give training clips of it, or take "
-                f"its clips out of {row.split}"
+                "label {label!r} of {split} clip {clip_id!r} is not among the {num_classes} "
+                "classes of the training clips: give training clips of it, or take its clips "
+                "out of {split}",
+                label=row.label,
+                split=row.split,
+                clip_id=row.clip_id,
+                num_classes=len(names),
             )
     return tuple(index[row.label] for row in rows)

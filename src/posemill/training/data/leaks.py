@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from posemill.messages import Message
 from posemill.records import FloatArray, IntArray
 from posemill.training.data.clips import Clips
 
@@ -35,11 +36,18 @@ def describe_shared_groups(sets: Mapping[str, Clips]) -> Iterator[str]:
             continue
         inside = sum(value in both for value in others)
         column = train.column
-        by_folds = f", or --folds {min(5, num_values)} --folds-by {column}"
-        yield (
-            f"{inside} of {len(others)} {split} clips are of a {column} that training clips are of "
-            f"({len(both)} of {len(set(others))} values): scores of {split} say little of another "
-            f"{column}; --leave-out {column} does{by_folds}"
+        yield Message(
+            "{num_inside} of {num_clips} {split} clips are of a {column} that training "
+            "clips are of ({num_shared} of {num_values} values): scores of {split} say "
+            "little of another {column}; {--leave-out:{column}} does, or "
+            "{--folds:{num_folds}} {--folds-by:{column}}",
+            num_inside=inside,
+            num_clips=len(others),
+            split=split,
+            column=column,
+            num_shared=len(both),
+            num_values=len(set(others)),
+            num_folds=min(5, num_values),
         )
 
 
@@ -66,16 +74,23 @@ def describe_near_clips(sets: Mapping[str, Clips]) -> Iterator[str]:
         column = sets["train"].groups.column or "COLUMN"
         same, near = int((nearest < _SAME).sum()), int((nearest < _NEAR).sum())
         if same:
-            yield (
-                f"{same} of {len(scored)} {split} clips looked at are copies of "
-                f"training clips: scores of {split} count what was learned by heart"
+            yield Message(
+                "{num_same} of {num_clips} {split} clips looked at are copies of training "
+                "clips: scores of {split} count what was learned by heart",
+                num_same=same,
+                num_clips=len(scored),
+                split=split,
             )
         elif near >= _LEAST_SHARE * len(scored):
-            yield (
-                f"{near} of {len(scored)} {split} clips looked at are nearly the "
-                "same as a training clip, as clips recorded at once are: scores of "
-                f"{split} flatter; --leave-out {column}, with a column that says what was recorded "
-                "together, tells what new recordings would get"
+            yield Message(
+                "{num_near} of {num_clips} {split} clips looked at are nearly the same as a "
+                "training clip, as clips recorded at once are: scores of {split} flatter; "
+                "{--leave-out:{column}}, with a column that says what was recorded together, "
+                "tells what new recordings would get",
+                num_near=near,
+                num_clips=len(scored),
+                split=split,
+                column=column,
             )
 
 
@@ -86,10 +101,14 @@ def _describe_two_labels(clips: Clips, features: FloatArray, chosen: IntArray) -
     first, second = np.nonzero((distance_shares(features, features) < _SAME) & differ)
     if len(first):
         names = [clips.keys[int(chosen[pair[0]])][1] for pair in (first, second)]
-        yield (
-            f"{len(set(first.tolist()))} of {len(chosen)} training clips looked at are copies of "
-            f"one with another label, the first {names[0]!r} and {names[1]!r}: one of the labels "
-            "is wrong, and no model can learn both"
+        yield Message(
+            "{num_copies} of {num_clips} training clips looked at are copies of one with "
+            "another label, the first {name!r} and {other_name!r}: one of the labels is "
+            "wrong, and no model can learn both",
+            num_copies=len(set(first.tolist())),
+            num_clips=len(chosen),
+            name=names[0],
+            other_name=names[1],
         )
 
 

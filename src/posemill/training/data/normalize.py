@@ -86,7 +86,10 @@ def preparation(
     if normalize == "auto":
         normalize = "parts" if skeleton_name else "whole"
     if normalize == "parts" and skeleton_name is None:
-        raise ConfigError("normalize = 'parts' needs a known skeleton; use 'whole' or 'none'")
+        raise ConfigError(
+            "{--normalize:parts} needs a known skeleton; use {--normalize:whole} or "
+            "{--normalize:none}"
+        )
     groups = groups_of(skeleton_name) if normalize == "parts" and skeleton_name else ()
 
     def prepare(points: FloatArray, mask: BoolArray) -> tuple[FloatArray, BoolArray]:

@@ -65,7 +65,12 @@ class RawClips:
         try:
             mask = find_points(points, None if self.mask is None else self.mask[frames])
         except ValueError as error:
-            raise FormatError(f"{self.path}: clip {self.clip_ids[index]!r}: {error}") from error
+            raise FormatError(
+                "{path}: clip {clip_id!r}: {error}",
+                path=self.path,
+                clip_id=self.clip_ids[index],
+                error=error,
+            ) from error
         return np.where(mask[..., None], points, np.float32(0)), mask
 
     def column(self, name: str) -> tuple[str, ...]:
@@ -97,8 +102,10 @@ def refuse_missing(data: str) -> None:
     path = Path(data)
     if "{split}" not in data and uri_of(data) is None and not path.exists():
         raise TrainingError(
-            f"no data at {path}: expected what `posemill prepare` or `posemill frames` wrote, an "
-            f"npz, or a list or a folder of videos{near_path(path)}"
+            "no data at {path}: expected what `posemill prepare` or `posemill frames` "
+            "wrote, an npz, or a list or a folder of videos{hint}",
+            path=path,
+            hint=near_path(path),
         )
 
 
@@ -118,7 +125,9 @@ def find_files(data: str) -> dict[str, Path]:
             if Path(data.replace("{split}", split)).is_file()
         }
         if not found:
-            raise TrainingError(f"no file {data} for any split of {', '.join(_SPLITS)}")
+            raise TrainingError(
+                "no file {data} for any split of {splits}", data=data, splits=", ".join(_SPLITS)
+            )
         return found
     path = Path(data)
     if path.is_file():
@@ -131,8 +140,9 @@ def find_files(data: str) -> dict[str, Path]:
     found = found or {file.stem: file for file in sorted(path.glob("*.npz"))}
     if not found:
         raise TrainingError(
-            f"{path}: expected files such as train_keypoints.npz, found no npz; "
-            "run: posemill prepare RUN --out FOLDER"
+            "{path}: expected files such as train_keypoints.npz, found no npz; run: "
+            "posemill prepare RUN --out FOLDER",
+            path=path,
         )
     return found
 
@@ -152,7 +162,9 @@ def read_clips(
         return _read_csv(path, csv_dims, csv_frames)
     if path.suffix.lower() == ".npz":
         return _read_npz(path, unit)
-    raise TrainingError(f"{path}: expected .npz or .csv, got {path.suffix or 'no ending'}")
+    raise TrainingError(
+        "{path}: expected .npz or .csv, got {suffix}", path=path, suffix=path.suffix or "no ending"
+    )
 
 
 def _read_npz(path: Path, unit: str) -> RawClips:
@@ -177,8 +189,10 @@ def _skeleton_said(path: Path, clips: NpzClips) -> str | None:
     said = clips.header.get("skeleton")
     if said is not None and not is_skeleton(said):
         raise TrainingError(
-            f"{path} says its skeleton is {str(said)[:80]!r}, which is not known here; install "
-            "the package of the engine that brings it"
+            "{path} says its skeleton is {skeleton!r}, which is not known here; install "
+            "the package of the engine that brings it",
+            path=path,
+            skeleton=str(said)[:80],
         )
     return said
 
@@ -190,17 +204,25 @@ def _read_csv(path: Path, dims: int, frames: int) -> RawClips:
     if rows and not _is_number(rows[0][-1]):
         if len(rows) > 1 and not any(map(_is_number, rows[1])):
             raise TrainingError(
-                f"{path} has the columns {', '.join(rows[0])}, and no numbers below them: expected "
-                "keypoints (a label, then numbers), or a list of videos with a column path"
+                "{path} has the columns {columns}, and no numbers below them: expected "
+                "keypoints (a label, then numbers), or a list of videos with a column path",
+                path=path,
+                columns=", ".join(rows[0]),
             )
         rows = rows[1:]
     if not rows:
-        raise TrainingError(f"{path}: no rows; expected a label and numbers in each")
+        raise TrainingError("{path}: no rows; expected a label and numbers in each", path=path)
     width = len(rows[0]) - 1
     if width <= 0 or width % (dims * frames):
         raise TrainingError(
-            f"{path}: expected a label and a multiple of {dims * frames} numbers "
-            f"({frames} frames of {dims} numbers a point), got {width}; see csv_dims, csv_frames"
+            "{path}: expected a label and a multiple of {multiple} numbers ({frames} "
+            "frames of {dims} numbers a point), got {width}; see {--csv-dims}, "
+            "{--csv-frames}",
+            path=path,
+            multiple=dims * frames,
+            frames=frames,
+            dims=dims,
+            width=width,
         )
     numbers = _numbers(path, rows, width)
     points = numbers.reshape(len(rows) * frames, -1, dims)
@@ -222,14 +244,21 @@ def _numbers(path: Path, rows: Sequence[Sequence[str]], width: int) -> npt.NDArr
     for index, row in enumerate(rows):
         if len(row) != width + 1:
             raise TrainingError(
-                f"{path}, row {index + 1}: expected {width} numbers after the label, "
-                f"got {len(row) - 1}"
+                "{path}, row {row}: expected {width} numbers after the label, got {num_numbers}",
+                path=path,
+                row=index + 1,
+                width=width,
+                num_numbers=len(row) - 1,
             )
         try:
             numbers[index] = np.fromiter(map(float, row[1:]), np.float32, width)
         except ValueError as error:
             raise TrainingError(
-                f"{path}, row {index + 1}: expected {width} numbers after the label ({error})"
+                "{path}, row {row}: expected {width} numbers after the label ({error})",
+                path=path,
+                row=index + 1,
+                width=width,
+                error=error,
             ) from error
     return numbers
 

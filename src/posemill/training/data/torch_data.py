@@ -61,7 +61,12 @@ class KeypointDataset(Dataset[Item]):
         self._index = [entry for entry in every if wanted is None or entry[0] in wanted]
         if not self._index:
             known = ", ".join(sorted({entry[0] for entry in every})) or "none"
-            raise TrainingError(f"{self.path}: no clips of split {split!r}; it has {known}")
+            raise TrainingError(
+                "{path}: no clips of split {split!r}; it has {known}",
+                path=self.path,
+                split=split,
+                known=known,
+            )
 
     def __len__(self) -> int:
         return len(self._index)

@@ -144,7 +144,12 @@ def _find(name: str) -> type[Model]:
 def _build(name: str, takes: str, shape: Any, options: dict[str, Any]) -> Any:
     kind = _find(name)
     if kind.takes != takes:
-        raise ConfigError(f"model {name} takes {kind.takes}, and the data is {takes}")
+        raise ConfigError(
+            "model {name} takes {model_takes}, and the data is {takes}",
+            name=name,
+            model_takes=kind.takes,
+            takes=takes,
+        )
     _check_options(name, kind, options)
     return kind(shape, **options)
 
@@ -154,8 +159,11 @@ def _check_options(name: str, kind: type[Model], options: dict[str, Any]) -> Non
     for option in options:
         if option not in known:
             raise ConfigError(
-                f"model {name} has no option {option!r}; it has {', '.join(known)}"
-                f"{plugins.hint(option, known)}"
+                "model {name} has no option {option!r}; it has {known}{hint}",
+                name=name,
+                option=option,
+                known=", ".join(known),
+                hint=plugins.hint(option, known),
             )
 
 

@@ -51,11 +51,15 @@ class TwoStreams(Model):
         points, clips = shape.keypoints, shape.video
         if clips.task != "classify":
             raise ConfigError(
-                f"model two_streams gives one answer a clip: task {clips.task} needs one for every "
-                "frame; train on one of the streams"
+                "model two_streams gives one answer a clip: task {task} needs one for every "
+                "frame; train on one of the streams",
+                task=clips.task,
             )
         if not 0 <= keypoint_share <= 1:
-            raise ConfigError(f"two_streams: keypoint_share: expected 0 to 1, got {keypoint_share}")
+            raise ConfigError(
+                "two_streams: keypoint_share: expected 0 to 1, got {keypoint_share}",
+                keypoint_share=keypoint_share,
+            )
         self.shape, self.keypoint_share = shape, keypoint_share
         self.keypoints = build_model(
             keypoint_model,

@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from posemill.errors import ConfigError
+from posemill.messages import Message, join
 from posemill.training.config.train_config import TrainConfig, multigrid_arguments
 from posemill.training.data.clips import Clips
 from posemill.training.data.loaders import open_loader
@@ -118,10 +119,13 @@ class Stages:
             num_groups = count_groups(num_clips)
             if num_clips % num_groups:
                 raise ConfigError(
-                    f"multigrid normalises batches in groups of {NORM_CLIPS} clips or a few more, "
-                    f"all of one size, but {num_clips} clips of a pass do not divide into "
-                    f"{num_groups}: use a batch_size (and micro_batch) of {NORM_CLIPS} for each "
-                    "process, or one that is a multiple of it"
+                    "multigrid normalises batches in groups of {group_size} clips or a few more, "
+                    "all of one size, but {num_clips} clips of a pass do not divide into "
+                    "{num_groups}: use a {--batch-size} (and {--micro-batch}) of {group_size} "
+                    "for each process, or one that is a multiple of it",
+                    group_size=NORM_CLIPS,
+                    num_clips=num_clips,
+                    num_groups=num_groups,
                 )
 
     def describe(self) -> list[str]:
@@ -132,10 +136,17 @@ class Stages:
         full = clips.in_shapes(schedule.long_cycle[-1][-1:])
         constant = config.epochs * _count_steps(full, config)
         steps = self.total_steps
-        lines = [
-            f"multigrid: {steps} steps in {self.num_epochs} epochs instead of {constant} in "
-            f"{config.epochs}: {constant / steps:.2f}x fewer",
-            *(f"multigrid: {note}" for note in grid.notes),
+        lines: list[str] = [
+            Message(
+                "multigrid: {num_steps} steps in {num_epochs} epochs instead of {usual_steps} in "
+                "{usual_epochs}: {saving:.2f}x fewer",
+                num_steps=steps,
+                num_epochs=self.num_epochs,
+                usual_steps=constant,
+                usual_epochs=config.epochs,
+                saving=constant / steps,
+            ),
+            *(Message("multigrid: {note}", note=note) for note in grid.notes),
         ]
         by_shapes: dict[Any, list[Stage]] = {}
         for stage in self:
@@ -144,11 +155,18 @@ class Stages:
         for shapes, stages in by_shapes.items():
             spans = _join_spans([(stage.start_epoch, stage.stop_epoch) for stage in stages])
             sizes = " / ".join(f"{shape.batch * config.batch_size}" for shape in shapes)
-            what = " / ".join(dict.fromkeys(clips.describe_shape(shape) for shape in shapes))
+            what = join(" / ", dict.fromkeys(clips.describe_shape(shape) for shape in shapes))
             factor = schedule.lr_factor(stages[0].start_epoch)
             lines.append(
-                f"multigrid: {what}: {sizes} clips a step, lr x {factor:.3g}, epochs {spans}: "
-                f"{sum(stage.num_steps for stage in stages)} steps"
+                Message(
+                    "multigrid: {shapes}: {sizes} clips a step, lr x {factor:.3g}, epochs "
+                    "{epochs}: {num_steps} steps",
+                    shapes=what,
+                    sizes=sizes,
+                    factor=factor,
+                    epochs=spans,
+                    num_steps=sum(stage.num_steps for stage in stages),
+                )
             )
         return lines
 
@@ -169,9 +187,9 @@ def _make_schedule(clips: Clips, config: TrainConfig) -> Multigrid:
     """Return the schedule for these clips, or say why there is none."""
     if (grid := clips.grid) is None:
         raise ConfigError(
-            "multigrid = true needs clips of several frames that can be made shorter: keypoints, "
-            "or video with a fixed number of frames and one size (sampling segments:8, size 112); "
-            "leave it out"
+            "{--multigrid:True} needs clips of several frames that can be made shorter: "
+            "keypoints, or video with a fixed number of frames and one size (sampling "
+            "segments:8, size 112); leave it out"
         )
     options = multigrid_arguments(config.multigrid_options)
     options["has_short_cycle"] &= grid.has_short_cycle
@@ -186,13 +204,17 @@ def _make_schedule(clips: Clips, config: TrainConfig) -> Multigrid:
             **options,
         )
     except ValueError as error:
-        raise ConfigError(f"multigrid: {error}") from error
+        raise ConfigError("{--multigrid:True}: {error}", error=error) from error
     largest = max(shape.batch for shapes in made.long_cycle for shape in shapes)
     if config.batch_size * largest > len(clips):
         raise ConfigError(
-            f"multigrid takes up to {largest} times batch_size = {config.batch_size} clips in a "
-            f"step, more than the {len(clips)} training clips: use --batch-size "
-            f"{max(1, len(clips) // largest)} or less, or leave it out"
+            "{--multigrid:True} takes up to {largest} times {--batch-size:{batch_size}} "
+            "clips in a step, more than the {num_clips} training clips: use "
+            "{--batch-size:{num_fitting}} or less, or leave it out",
+            largest=largest,
+            batch_size=config.batch_size,
+            num_clips=len(clips),
+            num_fitting=max(1, len(clips) // largest),
         )
     return made
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from posemill.errors import ConfigError, TrainingError
+from posemill.messages import Message, Option
 from posemill.records import sort_splits, usual_split
 from posemill.training.config.data_settings import DEV_SHARE
 from posemill.training.config.kinds import KEYPOINTS
@@ -31,8 +32,8 @@ def build_workload(config: TrainConfig) -> Workload:
     """Return what `config` asks to train; wrong data is an error before anything is computed."""
     if not config.data.path:
         raise ConfigError(
-            "data: expected the folder `posemill prepare` or `posemill frames` wrote, an npz, or a "
-            "list of videos; got none"
+            "{--data}: expected the folder `posemill prepare` or `posemill frames` "
+            "wrote, an npz, or a list of videos; got none"
         )
     config = with_data_kind(config)
     kind = find_kind(config.data.kind)
@@ -80,7 +81,7 @@ def _find_leaks(config: TrainConfig, sets: Sets) -> list[str]:
 
 def _decided_share(sets: Sets, config: TrainConfig) -> dict[str, tuple[Any, str]]:
     if config.dev_fraction is None and "dev" in sets and sets["dev"].is_share:
-        return {"dev_fraction": (DEV_SHARE, "no dev split in the data")}
+        return {"dev_fraction": (DEV_SHARE, Message("no dev split in the data"))}
     return {}
 
 
@@ -88,15 +89,23 @@ def _notes_of(sets: Sets, val: Clips | None, config: TrainConfig) -> Iterator[st
     """Yield what a user should know of the splits before the training begins."""
     dev = sets.get("dev")
     if dev is not None and dev.is_share and config.dev_fraction is None:
-        both = "; frames of one clip may be on both sides" if config.unit == "frame" else ""
+        both = Message("; frames of one clip may be on both sides")
         total = len(dev) + len(sets[config.data.training_split])
-        yield (
-            f"no dev split in {config.data.path}: {len(dev)} of {total} training clips are set "
-            f"aside for it (share {DEV_SHARE}, split_seed {config.split_seed}); --dev-fraction "
-            f"sets the share, 0 keeps them all{both}"
+        yield Message(
+            "no dev split in {path}: {num_dev} of {total} training clips are set aside "
+            "for it (share {share}, {--split-seed:{split_seed}}); {--dev-fraction} sets "
+            "the share, 0 keeps them all{both}",
+            path=config.data.path,
+            num_dev=len(dev),
+            total=total,
+            share=DEV_SHARE,
+            split_seed=config.split_seed,
+            both=both if config.unit == "frame" else "",
         )
     if val is None:
-        yield "no dev split: nothing is scored during the training, and the last weights count"
+        yield Message(
+            "no dev split: nothing is scored during the training, and the last weights count"
+        )
     for name in sort_splits(sets):
         is_training = name == config.data.training_split
         if sentence := describe_too_short(sets[name], name, is_training=is_training):
@@ -107,13 +116,13 @@ def describe_too_short(clips: Clips, split: str, *, is_training: bool) -> str:
     """Return what is to be said of clips too short for their glosses; empty where none is."""
     if not clips.num_too_short:
         return ""
-    if is_training:
-        return f"{split}: {clips.num_too_short} clips too short for their glosses were left out"
-    return (
-        f"{split}: {clips.num_too_short} of {len(clips)} clips are too short for their glosses, "
-        "which no alignment can spell: the loss is that of the others, and the word error rate "
-        "counts them"
+    template = (
+        "{split}: {num_short} of {num_clips} clips are too short for their glosses, which no "
+        "alignment can spell: the loss is that of the others, and the word error rate counts them"
     )
+    if is_training:
+        template = "{split}: {num_short} clips too short for their glosses were left out"
+    return Message(template, split=split, num_short=clips.num_too_short, num_clips=len(clips))
 
 
 def _find_scored(sets: Sets, field: str, config: TrainConfig, kind: Kind) -> Clips | None:
@@ -133,8 +142,9 @@ def _pick(sets: Sets, field: str, config: TrainConfig) -> Clips:
     name = getattr(config.data, field)
     if usual_split(name) not in sets:
         raise TrainingError(
-            f"{field} {name!r} is not there: {config.data.path} has clips of "
-            f"{', '.join(sort_splits(sets))}; "
-            f"name one of these with --{field.replace('_', '-')}"
+            "{option}: {path} has clips of {splits} only; name one of these",
+            option=Option(field, name),
+            path=config.data.path,
+            splits=", ".join(sort_splits(sets)),
         )
     return sets[usual_split(name)]

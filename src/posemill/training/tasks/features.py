@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from posemill.messages import Message
 from posemill.records import BoolArray, FloatArray
-from posemill.terminal import counted
 from posemill.training.data.batches import Batch, Draw, pad_targets
 from posemill.training.data.cache import Store, Transform, precompute
 from posemill.training.loggers import say
@@ -131,8 +131,12 @@ def _run(
     rows = [(clip, view) for clip in range(len(clips)) for view in range(num_views)]
     groups = [rows[at : at + _CLIPS_AT_ONCE] for at in range(0, len(rows), _CLIPS_AT_ONCE)]
     say(
-        f"computing what the backbone says of {counted(len(clips), 'clips')}, "
-        f"{counted(num_views, 'draws')} of each; it is kept for the next time"
+        Message(
+            "computing what the backbone says of {num_clips:clip|clips}, "
+            "{num_draws:draw|draws} of each; it is kept for the next time",
+            num_clips=len(clips),
+            num_draws=num_views,
+        )
     )
     transform = ClipTransform().to(next(backbone.parameters()).device)
     with ThreadPoolExecutor(1) as reader:  # decodes the next clips while the network looks at these

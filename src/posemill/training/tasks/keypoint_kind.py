@@ -12,6 +12,7 @@ from torch import nn
 
 from posemill.archives import open_npz
 from posemill.errors import ConfigError, TrainingError
+from posemill.messages import Message
 from posemill.npz_clips import read_npz_header
 from posemill.records import BoolArray, FloatArray, PoseClip
 from posemill.training.config.train_config import TrainConfig, open_augmentation
@@ -86,10 +87,14 @@ class KeypointKind(Kind):
 
     def decided(self, config: TrainConfig, train: KeypointClips) -> dict[str, tuple[Any, str]]:
         """Return the augmentation and the coordinates that were left open."""
-        why = f"usual for task {config.task}, normalize {config.normalize}"
+        why = Message(
+            "usual for task {task}, normalize {normalize}",
+            task=config.task,
+            normalize=config.normalize,
+        )
         found = {name: (amount, why) for name, amount in open_augmentation(config).items()}
         if config.num_dims is None and train.skeleton_name:
-            why = f"the depth of {train.skeleton_name} is a guess"
+            why = Message("the depth of {skeleton} is a guess", skeleton=train.skeleton_name)
             return {**found, "num_dims": (train.num_dims, why)}
         return dict(found)
 
@@ -116,8 +121,13 @@ class KeypointKind(Kind):
             points, mask = prepare(found_points, found_mask)
             if points.shape[1:] != (identity["num_points"], identity["num_dims"]):
                 raise TrainingError(
-                    f"clip {clip_id!r} has frames of {points.shape[1:]}, the model of {config.out} "
-                    f"expects ({identity['num_points']}, {identity['num_dims']})"
+                    "clip {clip_id!r} has frames of {shape}, the model of {run} expects "
+                    "({num_points}, {num_dims})",
+                    clip_id=clip_id,
+                    shape=points.shape[1:],
+                    run=config.out,
+                    num_points=identity["num_points"],
+                    num_dims=identity["num_dims"],
                 )
             picture = Picture(clip_id, points=(found_points, found_mask))
             yield NewClip(picture, collate([Sample(points, mask, 0)]))
@@ -127,14 +137,15 @@ def needed_skeleton(facts: Mapping[str, Any], run: Path | str) -> str:
     """Return the skeleton that new clips must have for a model; one we do not know is an error."""
     if not facts.get("skeleton_name"):
         raise ConfigError(
-            f"{run} was trained on a skeleton posemill does not know: give it data as an npz"
+            "{run} was trained on a skeleton posemill does not know: give it data as an npz",
+            run=run,
         )
     return str(facts["skeleton_name"])
 
 
 def _points_of(clip: PoseClip, skeleton_name: str) -> _Points:
     if not len(clip):
-        raise TrainingError(f"clip {clip.clip_id!r} has no frames")
+        raise TrainingError("clip {clip_id!r} has no frames", clip_id=clip.clip_id)
     mapped = clip.as_skeleton(skeleton_name)
     mask = mapped.mask
     points = np.where(mask[..., None], mapped.points, np.float32(0)).astype(np.float32)

@@ -76,7 +76,7 @@ class Kind(ABC):
 
     def read_rows(self, config: TrainConfig) -> list[LabelledClip]:
         """Return every clip with its label, split and group, for `leave_out`."""
-        raise ConfigError(f"leave_out: {self.name} data say nothing of groups; leave it out")
+        raise ConfigError("{--leave-out}: {kind} data have no groups; leave it out", kind=self.name)
 
     def recipe(self, config: TrainConfig) -> Mapping[str, Any]:
         """Return how `posemill prepare` made the data; empty where it did not."""
@@ -94,7 +94,9 @@ class Kind(ABC):
         self, config: TrainConfig, identity: Mapping[str, Any], clips: Any
     ) -> Iterator[NewClip]:
         """Yield each clip that a trained model is to look at."""
-        raise ConfigError(f"{config.out} was trained on {self.name}, which predict cannot read")
+        raise ConfigError(
+            "{run} was trained on {kind}, which predict cannot read", run=config.out, kind=self.name
+        )
 
 
 def find_kind(name: str) -> Kind:

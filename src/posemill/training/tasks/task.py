@@ -126,7 +126,10 @@ class Classify(Task):
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
         if not 0 <= label_smoothing < 1:
-            raise ConfigError(f"label_smoothing: expected 0 to below 1, got {label_smoothing}")
+            raise ConfigError(
+                "{--label-smoothing}: expected 0 to below 1, got {label_smoothing}",
+                label_smoothing=label_smoothing,
+            )
         self.label_smoothing = label_smoothing
 
     def loss(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -202,8 +205,11 @@ class Ctc(Task):
     ) -> None:
         if conv_weight < 0 or distill_weight < 0 or temperature <= 0:
             raise ConfigError(
-                "ctc loss: expected conv_weight >= 0, distill_weight >= 0, temperature > 0, got "
-                f"{conv_weight}, {distill_weight}, {temperature}"
+                "ctc loss: expected conv_weight >= 0, distill_weight >= 0, temperature > 0, "
+                "got {conv_weight}, {distill_weight}, {temperature}",
+                conv_weight=conv_weight,
+                distill_weight=distill_weight,
+                temperature=temperature,
             )
         self.conv_weight, self.distill_weight = conv_weight, distill_weight
         self.temperature = temperature
@@ -340,11 +346,15 @@ def make_task(config: Any, *, head: str = "") -> Task:
     options = config.loss_options
     if config.task == "classify":
         if options:
-            raise ConfigError(f"classify has no loss option {next(iter(options))!r}")
+            raise ConfigError("classify has no loss option {option!r}", option=next(iter(options)))
         return Classify(config.label_smoothing)
     for name in options:
         if name not in _CTC_OPTIONS:
-            raise ConfigError(f"ctc has no loss option {name!r}; it has {', '.join(_CTC_OPTIONS)}")
+            raise ConfigError(
+                "ctc has no loss option {name!r}; it has {options}",
+                name=name,
+                options=", ".join(_CTC_OPTIONS),
+            )
     return Ctc(**options, decoder=config.ctc_decoder, beam_width=config.beam_width, head=head)
 
 

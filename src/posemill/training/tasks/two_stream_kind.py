@@ -11,8 +11,8 @@ import numpy as np
 from torch import nn
 
 from posemill.errors import ConfigError, TrainingError
+from posemill.messages import Message
 from posemill.records import FloatArray, IntArray
-from posemill.terminal import counted
 from posemill.training.config.kinds import paths_of_streams
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.batches import Batch, Draw
@@ -115,8 +115,9 @@ class TwoStreamKind(Kind):
         """Return the clips by split, as the list of videos divides them."""
         if config.task != "classify":
             raise ConfigError(
-                f"two streams give one answer a clip: task {config.task} needs one for every "
-                "frame; train on one of them"
+                "two streams give one answer a clip: task {task} needs one for every frame; "
+                "train on one of them",
+                task=config.task,
             )
         points_path, videos_path = paths_of_streams(config.data.path)
         store, keys, skeleton = read_unlabelled(self._of_keypoints(config).data)
@@ -133,8 +134,12 @@ class TwoStreamKind(Kind):
         if not joint:
             first = min(place.clip_id for place in seen)
             raise TrainingError(
-                f"no clip is in both {points_path} and {videos_path}: the first ids are "
-                f"{keys[0][1]!r} and {first!r}; extract the keypoints from the same list"
+                "no clip is in both {points_path} and {videos_path}: the first ids are "
+                "{clip_id!r} and {first!r}; extract the keypoints from the same list",
+                points_path=points_path,
+                videos_path=videos_path,
+                clip_id=keys[0][1],
+                first=first,
             )
         joined = {}
         for split, clips in sets.items():
@@ -202,9 +207,12 @@ class TwoStreamKind(Kind):
         """Yield the clips that one of the streams does not have, and what there is of video."""
         for path, alone in self._alone.items():
             if alone:
-                yield (
-                    f"{counted(len(alone), 'clips are')} not in {path} and left out, the first is "
-                    f"{min(alone)!r}"
+                yield Message(
+                    "{num_clips:clip is|clips are} not in {path} and left out, the first is "
+                    "{first!r}",
+                    num_clips=len(alone),
+                    path=path,
+                    first=min(alone),
                 )
         videos = {split: clips.pixels for split, clips in sets.items()}
         yield from self._video.notes(self._of_video(config), videos)

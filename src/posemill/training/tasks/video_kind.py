@@ -11,7 +11,8 @@ from typing import Any
 from posemill.decoders.opening import PICTURE_SUFFIXES, suffix_of
 from posemill.decoders.sampling import Sampling
 from posemill.errors import ConfigError, DecodeError, SourceError
-from posemill.terminal import counted, warn_caller
+from posemill.messages import Message
+from posemill.terminal import warn_caller
 from posemill.training.config.train_config import FIELDS, TrainConfig
 from posemill.training.data.batches import Draw
 from posemill.training.data.clips import Picture
@@ -62,7 +63,10 @@ class VideoKind(Kind):
         if self.index.missing and config.video.on_error == "raise":
             clip = self.index.missing[0]
             raise SourceError(
-                f"{clip.path} is not there: clip {clip.clip_id!r} of {config.data.path}"
+                "{path} is not there: clip {clip_id!r} of {data}",
+                path=clip.path,
+                clip_id=clip.clip_id,
+                data=config.data.path,
             )
         return sets
 
@@ -98,14 +102,19 @@ class VideoKind(Kind):
         model = self.build(self.identity(config, clips))
         if model.frozen_backbone is None:
             raise ConfigError(
-                f"video_precompute = {config.video.precompute} keeps what a frozen network says of "
-                "single frames: it needs model tsn with options freeze_backbone=true and "
-                "backbone=lite0, or other weights to begin with"
+                "{--video-precompute:{precompute}} keeps what a frozen network says of "
+                "single frames: it needs {--model:tsn} with the options freeze_backbone=true "
+                "and backbone=lite0, or other weights to begin with",
+                precompute=config.video.precompute,
             )
         if config.video.flip:
-            raise ConfigError("video_precompute keeps the label of each clip: leave video_flip out")
+            raise ConfigError(
+                "{--video-precompute} keeps the label of each clip: leave {--video-flip} out"
+            )
         if config.optimisation.multigrid:
-            raise ConfigError("video_precompute keeps clips of one shape: leave multigrid out")
+            raise ConfigError(
+                "{--video-precompute} keeps clips of one shape: leave {--multigrid:True} out"
+            )
         model.load_pretrained()
         return model.frozen_backbone
 
@@ -125,15 +134,21 @@ class VideoKind(Kind):
         missing = self.index.missing
         if missing:
             total = len(missing) + len(self.index.clips)
-            yield (
-                f"{len(missing)} of {total} clips of {config.data.path} are not there and are left "
-                f"out, the first should be {missing[0].path}"
+            yield Message(
+                "{num_missing} of {total} clips of {path} are not there and are left out, the "
+                "first should be {first_path}",
+                num_missing=len(missing),
+                total=total,
+                path=config.data.path,
+                first_path=missing[0].path,
             )
         short = sum(clips.num_short for clips in sets.values())
         if short:
-            yield (
-                f"{counted(short, 'clips have')} fewer frames than {config.video.sampling} takes: "
-                "some of theirs are shown more than once"
+            yield Message(
+                "{num_clips:clip has|clips have} fewer frames than {sampling} takes: some of "
+                "theirs are shown more than once",
+                num_clips=short,
+                sampling=config.video.sampling,
             )
         if config.task == "classify":
             for split, clips in sets.items():
@@ -141,9 +156,13 @@ class VideoKind(Kind):
                 if lost:
                     more = " …" if len(lost) > 3 else ""
                     names = ", ".join(clips.class_names[number] for number in sorted(lost)[:3])
-                    yield (
-                        f"{split} has no clip of {counted(len(lost), 'classes')} ({names}"
-                        f"{more}): its scores say nothing of them"
+                    yield Message(
+                        "{split} has no clip of {num_classes:class|classes} ({names}{more}): its "
+                        "scores say nothing of them",
+                        split=split,
+                        num_classes=len(lost),
+                        names=names,
+                        more=more,
                     )
 
     def new_clips(
@@ -154,8 +173,10 @@ class VideoKind(Kind):
         for path in paths:
             if not isinstance(path, (str, os.PathLike)):
                 raise ConfigError(
-                    f"{config.out} was trained on video: expected videos, folders or lists of "
-                    f"them, got a {type(path).__name__}"
+                    "{run} was trained on video: expected videos, folders or lists of them, got a "
+                    "{kind}",
+                    run=config.out,
+                    kind=type(path).__name__,
                 )
         places = [_unlabelled(place) for path in paths for place in _clips_at(Path(path))]
         once = config.replace(cache="none")  # they are looked at once

@@ -45,8 +45,10 @@ class FrameCache:
             mark_output(self.folder)
         except OSError as error:
             raise TrainingError(
-                f"cannot write decoded frames to {self.folder} ({error.strerror}); choose another "
-                "--cache-folder, or --cache none"
+                "cannot write decoded frames to {folder} ({reason}); choose another "
+                "{--cache-folder}, or {--cache:none}",
+                folder=self.folder,
+                reason=error.strerror,
             ) from error
         self._forget()
 

@@ -98,7 +98,9 @@ def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
             has_begun = (path / _LEDGER_NAME).is_file()  # `posemill frames` has, but not ended
             return _of_frames(path) if has_begun else _of_folder(path)
     if not path.exists():
-        raise SourceError(f"{path} is not there: expected a list of clips, a video or a folder")
+        raise SourceError(
+            "{path} is not there: expected a list of clips, a video or a folder", path=path
+        )
     if suffix_of(path.name) in VIDEO_SUFFIXES:
         return Index([ClipPlace(path.stem, str(path), "video")], [])
     with path.open("rb") as handle:
@@ -111,7 +113,7 @@ def _of_frames(path: Path) -> Index:
     try:
         rows = frame_index.read_index(path)
     except RunError as error:
-        raise SourceError(str(error)) from error
+        raise SourceError(error.sentence) from error
     there = {file: file.exists() for file in {row.path for row in rows}}
     found = [
         ClipPlace(
@@ -156,10 +158,12 @@ def _checked(index: Index, where: str) -> Index:
     if not index.clips:
         if index.missing:
             raise SourceError(
-                f"{where}: none of its {len(index.missing)} clips is there; the first should be "
-                f"{index.missing[0].path}"
+                "{where}: none of its {num_missing} clips is there; the first should be {path}",
+                where=where,
+                num_missing=len(index.missing),
+                path=index.missing[0].path,
             )
-        raise SourceError(f"{where}: expected clips, got none")
+        raise SourceError("{where}: expected clips, got none", where=where)
     return index
 
 
@@ -181,13 +185,16 @@ def _of_folder(root: Path) -> Index:
             folders.append((parts, folder))
     if videos and folders:
         raise SourceError(
-            f"{root} holds both {len(videos)} videos and {len(folders)} folders of pictures; give "
-            "the folder of the ones, or a list"
+            "{root} holds both {num_videos} videos and {num_folders} folders of pictures; "
+            "give the folder of the ones, or a list",
+            root=root,
+            num_videos=len(videos),
+            num_folders=len(folders),
         )
     kind = "video" if videos else "frames"
     found = [_in_folder(parts, path, kind) for parts, path in videos or folders]
     if not found:
-        raise SourceError(f"{root}: no videos and no folders of pictures, at any depth")
+        raise SourceError("{root}: no videos and no folders of pictures, at any depth", root=root)
     return Index(found, [])
 
 

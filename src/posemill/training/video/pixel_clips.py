@@ -281,8 +281,12 @@ def _check_two_labels(index: Index, rows: Sequence[LabelledClip], data: str) -> 
         place = (clip.path, clip.offset, clip.start_seconds, clip.end_seconds)
         if known.setdefault(place, row.label) != row.label:
             raise TrainingError(
-                f"{clip.path} stands under two labels in {data}, {known[place]!r} and "
-                f"{row.label!r}: no model can learn both; take one of the rows out"
+                "{path} stands under two labels in {data}, {other_label!r} and {label!r}: no "
+                "model can learn both; take one of the rows out",
+                path=clip.path,
+                data=data,
+                other_label=known[place],
+                label=row.label,
             )
 
 
@@ -294,6 +298,10 @@ def _check_missing(index: Index, labels: set[str], data: str) -> None:
             lost = {**lost, clip.label: [*lost.get(clip.label, []), clip.path]}
     for label, paths in lost.items():
         raise TrainingError(
-            f"label {label!r} of {data} has no clip: none of its {len(paths)} files is there, the "
-            f"first should be {os.fspath(paths[0])}"
+            "label {label!r} of {data} has no clip: none of its {num_files} files is "
+            "there, the first should be {path}",
+            label=label,
+            data=data,
+            num_files=len(paths),
+            path=os.fspath(paths[0]),
         )

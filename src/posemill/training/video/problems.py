@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from posemill.terminal import counted, printable, warn_once
+from posemill.messages import Message, from_json, join, to_json
+from posemill.terminal import warn_once
 
 
 class ClipProblem(NamedTuple):
@@ -61,8 +62,15 @@ class Problems:
 
     def add(self, clip_id: str, message: str, rule: str = "") -> None:
         """Note that a clip could not be read, and log it; with the rule where it is another."""
-        warn_once(f"{message}; clip {clip_id!r} is {rule or self.rule}")
-        line = json.dumps([clip_id, message]).encode() + b"\n"
+        warn_once(
+            Message(
+                "{message}; clip {clip_id!r} is {rule}",
+                message=message,
+                clip_id=clip_id,
+                rule=Message(rule or self.rule),
+            )
+        )
+        line = json.dumps([clip_id, to_json(message)]).encode() + b"\n"
         try:
             # One write to the end of a file: lines of several processes stay whole.
             place = os.open(self._folder / "problems", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -82,7 +90,7 @@ class Problems:
             return []
         for line in text.splitlines():
             clip_id, message = json.loads(line)
-            counts[clip_id] = (message, counts.get(clip_id, ("", 0))[1] + 1)
+            counts[clip_id] = (from_json(message), counts.get(clip_id, ("", 0))[1] + 1)
         return [ClipProblem(name, *rest) for name, rest in counts.items()]
 
     def lost_labels(self) -> list[str]:
@@ -108,20 +116,30 @@ def live_problems() -> dict[Problems, int]:
 
 def describe_problems(before: Mapping[Problems, int]) -> list[str]:
     """Return a line for each data set with clips that could not be read since `before`."""
-    lines = []
+    lines: list[str] = []
     for problems, times in live_problems().items():
         since = times - before.get(problems, 0)
         if not since:
             continue
         found = problems.found()
-        first = "; ".join(printable(problem.message) for problem in found[:3])
-        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+        first = join("; ", [problem.message for problem in found[:3]])
+        more = Message("; and {num_more} more", num_more=len(found) - 3) if len(found) > 3 else ""
         lines.append(
-            f"{counted(len(found), 'clips')} could not be read, {since} times in all, each was "
-            f"{problems.rule}: {first}{more}"
+            Message(
+                "{num_clips:clip|clips} could not be read, {num_times} times in all, each was "
+                "{rule}: {first}{more}",
+                num_clips=len(found),
+                num_times=since,
+                rule=Message(problems.rule),
+                first=first,
+                more=more,
+            )
         )
         lines += [
-            f"no clip of label {label!r} could be read: nothing was learned, or scored, of it"
+            Message(
+                "no clip of label {label!r} could be read: nothing was learned, or scored, of it",
+                label=label,
+            )
             for label in problems.lost_labels()
         ]
     return lines

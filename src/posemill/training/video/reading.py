@@ -25,6 +25,7 @@ from posemill.decoders.opening import (
 from posemill.decoders.pictures import keep_freed_memory, read_picture, resize_frame
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError
+from posemill.messages import Message
 from posemill.records import Frame, IntArray
 from posemill.training.video.frame_cache import FrameCache
 from posemill.training.video.index import ClipPlace
@@ -170,8 +171,13 @@ class ClipReader:
             raise_decode_error(
                 place.path,
                 "truncated",
-                f"clip {place.clip_id!r} should end at byte {end:,} of {len(pack):,}; write the "
-                "frames again",
+                Message(
+                    "clip {clip_id!r} should end at byte {end:,} of {num_bytes:,}; write the "
+                    "frames again",
+                    clip_id=place.clip_id,
+                    end=end,
+                    num_bytes=len(pack),
+                ),
             )
         indices = sampling.indices(num_frames, rng=rng, fps=place.fps)
         stored = pack[place.offset : end].reshape(num_frames, height, width, 3)
@@ -296,7 +302,7 @@ class _OpenVideo:
         self.num_frames = self.reader.num_frames or self.reader.count_frames()
         if not self.num_frames:
             self.reader.close()
-            raise_decode_error(place.path, "no frames", "none inside", frame_index=0)
+            raise_decode_error(place.path, "no frames", Message("none inside"), frame_index=0)
 
     def sample(self, sampling: Sampling, rng: np.random.Generator | None) -> IntArray:
         """Return the numbers of the frames to read; by their own times for a rate."""
@@ -321,7 +327,8 @@ def _stack(frames: list[Frame], path: str) -> Frames:
 
 def _raise_sizes(shapes: set[tuple[int, ...]], path: str) -> NoReturn:
     sizes = " and ".join(f"{width} x {height}" for height, width, _ in sorted(shapes)[:2])
-    raise_decode_error(path, "unsupported", f"frames of {sizes} in one clip; give a size")
+    detail = Message("frames of {sizes} in one clip; give a size", sizes=sizes)
+    raise_decode_error(path, "unsupported", detail)
 
 
 # By path and what tells that the file is another by now.
@@ -342,7 +349,9 @@ def _map_pack(path: str) -> Frames:
     except OSError as error:
         raise_for_os_error(path, error)
     except ValueError as error:  # nothing can be mapped of a file without bytes
-        raise_decode_error(path, "empty file", "it has 0 bytes; write it again", cause=error)
+        raise_decode_error(
+            path, "empty file", Message("it has 0 bytes; write it again"), cause=error
+        )
 
 
 def _list_pictures(path: str) -> list[str]:
@@ -355,7 +364,7 @@ def _list_pictures(path: str) -> list[str]:
     except OSError as error:
         raise_for_os_error(path, error)
     if not names:
-        raise_decode_error(path, "no frames", "a folder without pictures", frame_index=0)
+        raise_decode_error(path, "no frames", Message("a folder without pictures"), frame_index=0)
     return names
 
 

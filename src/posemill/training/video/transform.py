@@ -102,13 +102,17 @@ class ClipAugment:
                 other = _other_side(name)
                 if other != name and other in numbers:
                     raise TrainingError(
-                        f"mirrored, {name!r} looks like {other!r}: give mirror_labels={{{name!r}: "
-                        f"{other!r}}}, {{}} where it stays what it is, or mirror=0"
+                        "mirrored, {name!r} looks like {other!r}: give mirror_labels={{name!r}: "
+                        "{other!r}}, {} where it stays what it is, or mirror=0",
+                        name=name,
+                        other=other,
                     )
         for name, other in (self.mirror_labels or {}).items():
             if name not in numbers or other not in numbers:
                 missing = name if name not in numbers else other
-                raise TrainingError(f"mirror_labels: no class is called {missing!r}")
+                raise TrainingError(
+                    "mirror_labels: no class is called {missing!r}", missing=missing
+                )
             found[numbers[name]], found[numbers[other]] = numbers[other], numbers[name]
         return found
 

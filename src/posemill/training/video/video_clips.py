@@ -19,6 +19,7 @@ from posemill.decoders.choice import AUTO, USUAL, access_of, choose
 from posemill.decoders.pictures import use_one_thread
 from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, SourceError, TrainingError
+from posemill.messages import Message
 from posemill.records import Clip, match_splits, usual_split
 from posemill.training.extra import naming_the_extra
 from posemill.training.video.frame_cache import FrameCache
@@ -131,8 +132,15 @@ class VideoClips(Dataset[Item | None]):
         self._strides: tuple[int, int] | None = None
         for clip_id, path, _ in found.missing:
             if on_error == "raise":
-                raise SourceError(f"{path} is not there: clip {clip_id!r} of {index}")
-            self._problems.add(clip_id, f"{path!r}: missing: no such file", "left out")
+                raise SourceError(
+                    "{path} is not there: clip {clip_id!r} of {index}",
+                    path=path,
+                    clip_id=clip_id,
+                    index=index,
+                )
+            self._problems.add(
+                clip_id, Message("{path!r}: missing: no such file", path=path), "left out"
+            )
 
     def _settle(self, decoder: str, clips: Sequence[ClipPlace]) -> str:
         """Return what `auto` comes to, by a look at some of the videos; it is logged."""
@@ -261,7 +269,7 @@ class VideoClips(Dataset[Item | None]):
         except DecodeError as error:
             if self.on_error == "raise":
                 raise
-            self._problems.add(self.clips[index].clip_id, str(error))
+            self._problems.add(self.clips[index].clip_id, error.sentence)
             return None if self.may_drop else self.replacement(index, epoch, make)
 
     def replacement(
@@ -280,8 +288,11 @@ class VideoClips(Dataset[Item | None]):
             except DecodeError as error:
                 last = error
         raise TrainingError(
-            f"clip {self.clips[index].clip_id!r} cannot be read, and none of the "
-            f"{len(order)} that could stand for it: {last or 'there is none'}"
+            "clip {clip_id!r} cannot be read, and none of the {num_tried} that could stand "
+            "for it: {reason}",
+            clip_id=self.clips[index].clip_id,
+            num_tried=len(order),
+            reason=last or Message("there is none"),
         ) from last
 
     def _read(self, index: int, epoch: int) -> Item:
@@ -349,17 +360,23 @@ def _find_classes(clips: Sequence[ClipPlace], wanted: Sequence[str] | None) -> l
     if counts and bare:
         first = next(clip.clip_id for clip in clips if not clip.label)
         raise TrainingError(
-            f"{bare} of {len(clips)} clips have no label, the first is {first!r}; give them one, "
-            "or leave them out of the list"
+            "{num_bare} of {num_clips} clips have no label, the first is {first!r}; give "
+            "them one, or leave them out of the list",
+            num_bare=bare,
+            num_clips=len(clips),
+            first=first,
         )
     if wanted is None:
         return sorted(counts)
     names = list(wanted)
     if unknown := sorted(set(counts) - set(names)):
-        raise TrainingError(f"classes: expected all labels, {unknown[0]!r} is not among them")
+        raise TrainingError(
+            "classes: expected all labels, {label!r} is not among them", label=unknown[0]
+        )
     if idle := [name for name in names if name not in counts]:
         raise TrainingError(
-            f"classes: there is no clip with label {idle[0]!r}; leave it out, or check its spelling"
+            "classes: there is no clip with label {label!r}; leave it out, or check its spelling",
+            label=idle[0],
         )
     return names
 
@@ -370,5 +387,9 @@ def _of_split(clips: list[ClipPlace], split: str | None) -> list[ClipPlace]:
     there = {clip.split for clip in clips}
     wanted, _ = match_splits([split], there)
     if not wanted:
-        raise SourceError(f"no clips of split {split!r}; there are {', '.join(sorted(there))}")
+        raise SourceError(
+            "no clips of split {split!r}; there are {splits}",
+            split=split,
+            splits=", ".join(sorted(there)),
+        )
     return [clip for clip in clips if clip.split in wanted]

@@ -46,7 +46,9 @@ class Mlp(KeypointModel):
         super().__init__(shape)
         if frames < 1 or not hidden:
             raise ConfigError(
-                f"mlp: expected frames >= 1 and hidden widths, got {frames}, {hidden}"
+                "mlp: expected frames >= 1 and hidden widths, got {frames}, {hidden}",
+                frames=frames,
+                hidden=hidden,
             )
         self.frames = frames if shape.task == "classify" else 1
         self.features = tuple(features)
@@ -221,8 +223,10 @@ class Transformer(KeypointModel):
         super().__init__(shape)
         if width % (2 * num_heads):
             raise ConfigError(
-                f"transformer: expected width a multiple of 2 * num_heads, "
-                f"got width {width}, num_heads {num_heads}"
+                "transformer: expected width a multiple of 2 * num_heads, got width {width}, "
+                "num_heads {num_heads}",
+                width=width,
+                num_heads=num_heads,
             )
         self.encoder = FrameEncoder(shape, width, features=tuple(features), dropout=dropout)
         self.shorten = TimeConv(width, 5, stride, dropout)

@@ -54,7 +54,11 @@ class Stgcn(KeypointModel):
     ) -> None:
         super().__init__(shape)
         if len(widths) != len(strides) or not widths:
-            raise ConfigError(f"stgcn: expected a stride for each width, got {widths}, {strides}")
+            raise ConfigError(
+                "stgcn: expected a stride for each width, got {widths}, {strides}",
+                widths=widths,
+                strides=strides,
+            )
         self.features, self.strides = tuple(features), tuple(strides)
         before = features_per_point("stgcn", self.features, shape.num_dims)
         self.identify = PointIdentity(shape.num_points, before, widths[0])

@@ -302,8 +302,8 @@ def stage_sizes(
 ) -> tuple[list[int], list[int]]:
     """Return channels and blocks of the four stages: the usual ones as the options change them."""
     if width <= 0:
-        raise ConfigError(f"width: expected above 0, got {width}")
+        raise ConfigError("width: expected above 0, got {width}", width=width)
     if depth and (len(depth) != 4 or min(depth) < 1):
-        raise ConfigError(f"depth: expected blocks of four stages, got {list(depth)}")
+        raise ConfigError("depth: expected blocks of four stages, got {depth}", depth=list(depth))
     # By eights, so that an eighth of them can move each way
     return [max(8, round(size * width / 8) * 8) for size in widths], list(depth or depths)

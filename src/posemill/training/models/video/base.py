@@ -133,13 +133,16 @@ class VideoModel(Model, ABC):
         """Refuse what a network with 3D kernels cannot do."""
         if self.shape.task != "classify":
             raise ConfigError(
-                f"model {name} gives one answer a clip: task {self.shape.task} needs one for "
-                "every frame; use tsm or tsn"
+                "model {name} gives one answer a clip: task {task} needs one for every frame; "
+                "use tsm or tsn",
+                name=name,
+                task=self.shape.task,
             )
         if not self.shape.num_frames:
             raise ConfigError(
-                f"model {name} takes clips of one length: sample so many frames of each, such as "
-                "segments:16; or use tsm or tsn"
+                "model {name} takes clips of one length: sample so many frames of each, such "
+                "as segments:16; or use tsm or tsn",
+                name=name,
             )
 
 

@@ -64,7 +64,11 @@ def check_shift(model: str, divisor: int, order: str) -> None:
     if order not in SHIFT_ORDERS:
         raise not_among("shift_order", order, SHIFT_ORDERS)
     if divisor < 2:
-        raise ConfigError(f"{model}: shift_divisor: expected 2 or more, got {divisor}")
+        raise ConfigError(
+            "{model}: shift_divisor: expected 2 or more, got {divisor}",
+            model=model,
+            divisor=divisor,
+        )
 
 
 class _Shift(torch.autograd.Function):
@@ -128,7 +132,7 @@ class Tsn(VideoModel):
         super().__init__(shape)
         self.backbone = build_backbone(backbone, width=width, depth=depth)
         if cells < 1:
-            raise ConfigError(f"cells: expected 1 or more, got {cells}")
+            raise ConfigError("cells: expected 1 or more, got {cells}", cells=cells)
         self.backbone.keep_cells(cells)
         if weights == "auto":
             weights = IMAGENET if backbone in PUBLISHED else "none"

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from posemill.errors import ConfigError, WeightsError
-from posemill.terminal import counted
+from posemill.messages import Message
 from posemill.training.models.video.base import Backbone
 from posemill.weights.pull import ensure_model
 
@@ -36,8 +36,10 @@ def load_pretrained(backbone: Backbone, name: str, weights: str) -> None:
     if weights == IMAGENET:
         if name not in PUBLISHED:
             raise ConfigError(
-                f"weights: no package with ImageNet weights of {name} is known, only of "
-                f"{', '.join(PUBLISHED)}; give the path of a file, or none"
+                "weights: no package with ImageNet weights of {name} is known, only of "
+                "{known}; give the path of a file, or none",
+                name=name,
+                known=", ".join(PUBLISHED),
             )
         path = ensure_model(PUBLISHED[name])
     given = {_our_key(key): value for key, value in _read(path).items()}
@@ -50,15 +52,25 @@ def load_pretrained(backbone: Backbone, name: str, weights: str) -> None:
     ]
     extra = [key for key in given if key not in wanted and not key.startswith(_LAST_LAYERS)]
     if missing or extra:
-        what = (
-            f"it lacks {counted(len(missing), 'weights')}, the first {missing[0]!r} of shape "
-            f"{list(wanted[missing[0]].shape)}"
-            if missing
-            else f"it has {counted(len(extra), 'weights')} too many, the first {extra[0]!r}"
-        )
+        if missing:
+            what = Message(
+                "it lacks {num_weights:weight|weights}, the first {name!r} of shape {shape}",
+                num_weights=len(missing),
+                name=missing[0],
+                shape=list(wanted[missing[0]].shape),
+            )
+        else:
+            what = Message(
+                "it has {num_weights:weight|weights} too many, the first {name!r}",
+                num_weights=len(extra),
+                name=extra[0],
+            )
         raise WeightsError(
-            f"weights: {path} does not fit backbone {name}: {what}; give weights of the same "
-            "backbone, width and depth"
+            "weights: {path} does not fit backbone {name}: {what}; give weights of the "
+            "same backbone, width and depth",
+            path=path,
+            name=name,
+            what=what,
         )
     backbone.load_state_dict({key: given[key] for key in wanted if key in given}, strict=False)
 
@@ -70,12 +82,15 @@ def _read(path: Path) -> Mapping[str, torch.Tensor]:
             warnings.simplefilter("ignore")
             found: Any = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
-        raise WeightsError(f"weights: {path} cannot be read: {error.strerror}") from error
+        raise WeightsError(
+            "weights: {path} cannot be read: {reason}", path=path, reason=error.strerror
+        ) from error
     except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
         # Torch's own words advise to run what is in it.
         raise WeightsError(
-            f"weights: {path} is no file of tensors alone: it is damaged, of another kind, or "
-            "would run code when read; give a state dict that torch.save wrote"
+            "weights: {path} is no file of tensors alone: it is damaged, of another kind, "
+            "or would run code when read; give a state dict that torch.save wrote",
+            path=path,
         ) from error
     for inner in ("state_dict", "model"):  # as many trainings save it
         if isinstance(found, dict) and isinstance(found.get(inner), dict):
@@ -83,7 +98,9 @@ def _read(path: Path) -> Mapping[str, torch.Tensor]:
     if not isinstance(found, dict) or not all(
         isinstance(value, torch.Tensor) for value in found.values()
     ):
-        raise WeightsError(f"weights: {path} holds no state dict, but {type(found).__name__}")
+        raise WeightsError(
+            "weights: {path} holds no state dict, but {kind}", path=path, kind=type(found).__name__
+        )
     return found
 
 

@@ -138,9 +138,9 @@ class SlowFast(VideoModel):
         super().__init__(shape)
         self._needs_whole_clips("slowfast")
         if alpha < 1:
-            raise ConfigError(f"slowfast: alpha: expected 1 or more, got {alpha}")
+            raise ConfigError("slowfast: alpha: expected 1 or more, got {alpha}", alpha=alpha)
         if not 0 < beta <= 1:
-            raise ConfigError(f"slowfast: beta: expected above 0 to 1, got {beta}")
+            raise ConfigError("slowfast: beta: expected above 0 to 1, got {beta}", beta=beta)
         self.alpha = alpha
         slow, depths = stage_sizes(_WIDTHS, _DEPTHS, width, depth)
         fast = [max(1, round(size * beta)) for size in slow]
