@@ -31,7 +31,7 @@ def test_layouts_are_found_by_what_is_there(tmp_path: Path, make_tree: MakeTree)
 
 def test_videos_and_pictures_together_are_a_question(tmp_path: Path, make_tree: MakeTree) -> None:
     make_tree(tmp_path, "a.mp4", "b.avi", "c/1.png")
-    message = r"holds both 2 videos and 1 picture; say which: --layout videos, --layout frames or"
+    message = r"holds both 2 videos and 1 picture; say which: layout=\"videos\", layout="
     with pytest.raises(SourceError, match=message):
         find_clips(tmp_path)
     with pytest.raises(SourceError, match=message):

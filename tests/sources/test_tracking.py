@@ -43,9 +43,9 @@ def test_photographs_in_train_frames_stand_alone_and_a_video_beside_them_is_trac
     found = decide_tracking(find_clips(tmp_path))
     assert found.alone == {("train", "frames")}
     assert (found.num_tracked, found.num_alone) == (1, 30)
-    assert str(found) == (
+    assert found.describe() == (
         "tracked as video: 1 clip; 30 pictures stand alone (1 folder: neighbours are not alike) "
-        "(by a look at 2 of 2 folders; --mode video or --mode image overrules it)"
+        '(by a look at 2 of 2 folders; mode="video" or mode="image" overrules it)'
     )
     assert Tracking.from_record(json.loads(json.dumps(found.to_record()))) == found
 
@@ -134,9 +134,9 @@ def test_a_folder_that_cannot_be_read_is_left_to_the_run(tmp_path):
 
 
 def test_nothing_is_said_of_folders_where_there_are_none() -> None:
-    said = str(Tracking(2, num_alone=1))
+    said = Tracking(2, num_alone=1).describe()
     assert said == (
-        "tracked as video: 2 clips; 1 picture stands alone (--mode video or --mode image "
+        'tracked as video: 2 clips; 1 picture stands alone (mode="video" or mode="image" '
         "overrules it)"
     )
 

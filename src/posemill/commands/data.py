@@ -28,7 +28,7 @@ from posemill.commands.declaring import (
 from posemill.commands.printing import print_json, print_table, say, warnings_as_notes
 from posemill.commands.progress import track
 from posemill.errors import ConfigError, RunError
-from posemill.language import translate, word
+from posemill.messages import Message, join
 from posemill.outputs import Outputs, expect_folder
 from posemill.settings import setting
 from posemill.terminal import counted, quoted, warn_caller
@@ -380,9 +380,8 @@ def _print_exported(summary: Summary, *, as_json: bool) -> None:
 
 def say_losses(losses: Iterable[str]) -> None:
     """Say what a file cannot hold of what was written into it."""
-    known = map(word, dict.fromkeys(losses))  # whole, or else by its pieces
-    if words := "; ".join(translate(piece) for loss in known for piece in loss.split("; ")):
-        say(f"not kept: {words}", err=True)
+    if words := join("; ", dict.fromkeys(losses)):
+        say(Message("not kept: {losses}", losses=words), err=True)
 
 
 def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:

@@ -205,7 +205,7 @@ def _print_plan(config: ExtractConfig, clips: ClipList, workers: WorkerPlan) -> 
     for sentence in unused_settings(config, clips):
         say(Message("note: {text}", text=sentence), err=True)
     say(describe_mode(config, settled(config).mode, clips), err=True)
-    say(f"plan: {workers}", err=True)
+    say(Message("plan: {workers}", workers=workers.describe()), err=True)
 
 
 def _print_summary(summary: Summary, *, as_json: bool) -> None:
@@ -282,7 +282,7 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     config, noted = with_decoder(config, clips, None)
     clips = noted or clips
     continues = is_begun(config, clips)
-    check_rate(config.fps, clips, instead="--stride")
+    check_rate(config.fps, clips)
     clips = with_tracking(settled(config), clips)
     sampling = fewer_frames(config.fps, config.stride)
     with ProgressView() as view:

@@ -189,7 +189,7 @@ def _print_plan(config: FramesConfig, clips: ClipList, workers: WorkerPlan) -> N
         )
     for sentence in (*clips.problems, *unused_settings(config, clips)):
         say(Message("note: {text}", text=sentence), err=True)
-    say(f"plan: {workers}", err=True)
+    say(Message("plan: {workers}", workers=workers.describe()), err=True)
 
 
 def _print_summary(summary: FramesSummary, *, as_json: bool) -> None:

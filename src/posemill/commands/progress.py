@@ -257,11 +257,11 @@ def speed_text(snapshot: Snapshot) -> str:
     """Return `41.2 frames/s, 0:12:03 left`, in the user's language."""
     from posemill.jobs.extract.snapshot import speed_text as in_english
 
-    return in_english(snapshot, translate)
+    return translate(in_english(snapshot))
 
 
 def describe(snapshot: Snapshot) -> str:
     """Return one line on how far a run is, in the user's language."""
     from posemill.jobs.extract.snapshot import describe as in_english
 
-    return in_english(snapshot, translate)
+    return translate(in_english(snapshot))

@@ -18,10 +18,10 @@ from posemill.jobs.extract.opening import count_frames
 from posemill.jobs.extract.plan import check_rate
 from posemill.jobs.extract.run import extract
 from posemill.machine.limits import count_cores
+from posemill.messages import Message
 from posemill.records import Clip
 from posemill.runs.reader import open_run
 from posemill.sources import ClipList, find_clips
-from posemill.terminal import counted
 
 _CLIPS_PROBED = 24
 _USUAL_FPS = 25.0
@@ -45,7 +45,7 @@ class Forecast:
     bytes_per_frame: float
     num_cores: int
 
-    def rows(self) -> Iterator[tuple[int, float, float, str]]:
+    def rows(self) -> Iterator[tuple[int, float, float, Message]]:
         """Yield workers, hours, gigabytes, and how the speed is known: 1, 2, 4, 8 … workers."""
         gigabytes = self.num_frames * self.bytes_per_frame / 1e9
         workers = 1
@@ -67,13 +67,15 @@ class Forecast:
         nearest = max((each for each in self.speeds if each <= workers), default=min(self.speeds))
         return self.speeds[nearest] * workers / nearest
 
-    def note(self, workers: int) -> str:
+    def note(self, workers: int) -> Message:
         """Return how the speed is known."""
         if workers in self.speeds:
-            return "measured"
+            return Message("measured")
         if workers <= self.num_cores:
-            return "in proportion"
-        return f"in proportion; this machine has {counted(self.num_cores, 'cores')}"
+            return Message("in proportion")
+        return Message(
+            "in proportion; this machine has {num_cores:core|cores}", num_cores=self.num_cores
+        )
 
 
 def forecast(config: ExtractConfig, *, sample_seconds: float = 20.0) -> Forecast:
@@ -81,7 +83,7 @@ def forecast(config: ExtractConfig, *, sample_seconds: float = 20.0) -> Forecast
     clips = find_clips(config.source, layout=config.layout, splits=config.splits)
     if config.decoder == AUTO:
         config = config.replace(decoder=choose_for_extraction().decoder)
-    check_rate(config.fps, clips, instead="--stride")
+    check_rate(config.fps, clips)
     sampling = fewer_frames(config.fps, config.stride)
     counted = count_frames(clips, decoder=config.decoder, sampling=sampling)
     num_frames = sum(clip.num_frames or 0 for clip in counted)

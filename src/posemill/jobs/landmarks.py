@@ -21,6 +21,7 @@ from posemill.files import atomic_path, near_path
 from posemill.formats.landmarks_file import landmark_arrays
 from posemill.jobs.extract.reading import ClipFrame, read_clip
 from posemill.machine.disk import is_full, reserve
+from posemill.messages import Message
 from posemill.outputs import Outputs
 from posemill.places import uri_of
 from posemill.records import Clip, Frame, Keypoints, PoseClip, join_people, join_world, nobody_else
@@ -28,7 +29,7 @@ from posemill.skeletons import get_skeleton
 from posemill.sources.frames import with_frame_count
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
 from posemill.sources.tracking import ONE_PICTURE, judge_folder
-from posemill.terminal import quoted, warn_once
+from posemill.terminal import warn_once
 
 Mode = Literal["image", "video"]
 # Frames an engine gets at once in image mode.
@@ -72,7 +73,12 @@ def estimate_landmarks(
     clip, size = clip_at(source), size_of(resize_of(resize))
     decoder = settle_for_extraction(decoder)
     if fps is not None and clip.kind != "video":
-        warn_once(f"{source} does not say how many pictures a second it has: all are taken")
+        warn_once(
+            Message(
+                "{source} does not say how many pictures a second it has: all are taken",
+                source=source,
+            )
+        )
         fps = None
     sampling = fewer_frames(fps, stride)
     clip = with_frame_count(clip, decoder, sampling)  # a video that ends before it is noticed
@@ -98,7 +104,7 @@ def estimate_landmarks(
     finally:
         estimator.close()
     if not results:
-        raise errors[0] if errors else SourceError(f"{source}: no frames in it")
+        raise errors[0] if errors else SourceError("{source}: no frames in it", source=source)
     pose_clip = PoseClip(
         points=np.concatenate([keypoints.points for keypoints in results]),
         scores=np.concatenate([keypoints.scores for keypoints in results]),
@@ -113,17 +119,19 @@ def estimate_landmarks(
     return pose_clip, errors
 
 
-def choose_mode(source: Path, engine: str = "holistic") -> tuple[Mode, str]:
+def choose_mode(source: Path, engine: str = "holistic") -> tuple[Mode, Message]:
     """Return how the frames of a source belong together by evidence, and why."""
     if "video" not in engine_info(engine).modes:
-        return "image", f"engine {engine} has no other mode"
+        return "image", Message("engine {engine} has no other mode", engine=engine)
     clip = clip_at(source)
     if clip.kind == "video":
-        return "video", "a video"
+        return "video", Message("a video")
     if clip.kind == "frames" and uri_of(clip.path) is not None:
-        return "video", "a folder at a URI, as in extract"
+        return "video", Message("a folder at a URI, as in extract")
     why = ONE_PICTURE if clip.kind == "pictures" else judge_folder(clip.path)
-    return ("image", why) if why else ("video", "numbered pictures of one size, neighbours alike")
+    if why:
+        return "image", Message(why)
+    return "video", Message("numbered pictures of one size, neighbours alike")
 
 
 def clip_at(source: Path) -> Clip:
@@ -138,7 +146,9 @@ def clip_at(source: Path) -> Clip:
         return Clip(source.name, str(source), "frames")
     if not source.exists():
         raise SourceError(
-            f"{source}: no such file or folder; expected pictures or a video" + near_path(source)
+            "{source}: no such file or folder; expected pictures or a video{hint}",
+            source=source,
+            hint=near_path(source),
         )
     is_picture = suffix_of(source.name) in PICTURE_SUFFIXES
     return Clip(source.name, str(source), "pictures" if is_picture else "video")
@@ -150,8 +160,11 @@ def _expect_pictures(folder: Path) -> None:
     videos = [name for name in names if suffix_of(name) in VIDEO_SUFFIXES]
     if videos and not any(suffix_of(name) in PICTURE_SUFFIXES for name in names):
         raise SourceError(
-            f"{folder} holds {len(videos)} videos and no pictures: give one of them, as "
-            f"{folder / videos[0]}, or take all: posemill extract {quoted(folder)} --out RUN"
+            "{folder} holds {num_videos} videos and no pictures: give one of them, as "
+            "{example}, or take all: posemill extract {folder!q} --out RUN",
+            folder=folder,
+            num_videos=len(videos),
+            example=folder / videos[0],
         )
 
 
@@ -221,8 +234,10 @@ def check_out(
     """
     with _writing(path):
         if path.exists() and not path.is_file():
-            what = "a folder" if path.is_dir() else "not a file"
-            raise PosemillError(f"{path} is {what}; name a .npz file to write")
+            template = "{path} is not a file; name a .npz file to write"
+            if path.is_dir():
+                template = "{path} is a folder; name a .npz file to write"
+            raise PosemillError(template, path=path)
         Outputs(source, overwrite=overwrite).claim_file(path)
         folder = path.parent
         while not folder.exists():
@@ -243,10 +258,13 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "free some space, or choose" if is_full(error) else "choose"
-        raise PosemillError(
-            f"{path} cannot be written: {error.strerror or error}; {advice} another place"
-        ) from error
+        template = "{path} cannot be written: {reason}; choose another place"
+        if is_full(error):
+            template = (
+                "{path} cannot be written: {reason}; free some space, or choose another place"
+            )
+        reason = Message(error.strerror or str(error))
+        raise PosemillError(template, path=path, reason=reason) from error
 
 
 def save_landmarks(

@@ -13,6 +13,7 @@ from posemill.files import near_path
 from posemill.formats.shared.contract import Recipe
 from posemill.jobs.convert.shaping import shape_clip
 from posemill.jobs.landmarks import estimate_landmarks
+from posemill.messages import Message
 from posemill.records import PoseClip
 from posemill.runs.manifest import MANIFEST_NAME
 from posemill.sources import find_clips
@@ -82,8 +83,10 @@ def _extraction_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
     }
     if not known:
         warn_once(
-            "the model's data do not say how their keypoints were found; new ones are found by "
-            "engine holistic in video mode"
+            Message(
+                "the model's data do not say how their keypoints were found; new ones are found "
+                "by engine holistic in video mode"
+            )
         )
     return {"mode": "video", **known}
 
@@ -95,8 +98,10 @@ def _named_clips(source: Path) -> list[tuple[str, Path]]:
     """
     if not source.exists():
         raise SourceError(
-            f"{source}: no such file or folder; expected a video, pictures, a run, or data that "
-            "`posemill prepare` wrote" + near_path(source)
+            "{source}: no such file or folder; expected a video, pictures, a run, or data "
+            "that `posemill prepare` wrote{hint}",
+            source=source,
+            hint=near_path(source),
         )
     if not source.is_dir():
         is_video = suffix_of(source.name) in VIDEO_SUFFIXES

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from posemill.errors import SourceError
 from posemill.files import near_path
+from posemill.messages import Message, join
 from posemill.places import uri_of
 from posemill.plugins import unknown
 from posemill.sources import frame_folders, lists, phoenix, videos
@@ -22,7 +23,6 @@ from posemill.sources.names import (
 )
 from posemill.sources.places import scan_place
 from posemill.sources.scan import Folder, Scan, file_version, scan_tree
-from posemill.terminal import counted
 
 __all__ = ["LAYOUTS", "ClipList", "SplitTotals", "detect_layout", "find_clips", "find_files"]
 
@@ -83,7 +83,9 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
         raise SourceError("expected a list of videos or pictures, got an empty one")
     for file in files:
         if not file.is_file():
-            raise SourceError(f"{readable(str(file))!r} is no file{near_path(file)}")
+            raise SourceError(
+                "{file!r} is no file{hint}", file=readable(str(file)), hint=near_path(file)
+            )
     suffixes = {suffix_of(file.name) for file in files}
     root = os.path.commonpath([file.parent for file in files])
     if suffixes <= VIDEO_SUFFIXES:
@@ -97,8 +99,8 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:
     if suffixes <= PICTURE_SUFFIXES:
         return root, frame_folders.find_pictures(files, Collector("pictures", root))
     raise SourceError(
-        "expected a list of videos, or a list of pictures, got files that end in "
-        f"{', '.join(sorted(suffixes))}"
+        "expected a list of videos, or a list of pictures, got files that end in {suffixes}",
+        suffixes=", ".join(sorted(suffixes)),
     )
 
 
@@ -122,13 +124,16 @@ def _choose(root: str, layout: str) -> tuple[str, Scan | None]:
     try:
         is_folder = stat.S_ISDIR(Path(root).stat().st_mode)
     except OSError as error:
-        near = near_path(Path(root)) if isinstance(error, FileNotFoundError) else ""
-        said = f"{readable(root)!r} cannot be read: {error.strerror}"
-        raise SourceError(said + near) from error
+        raise SourceError(
+            "{path!r} cannot be read: {reason}{hint}",
+            path=readable(root),
+            reason=Message(error.strerror or ""),
+            hint=near_path(Path(root)) if isinstance(error, FileNotFoundError) else "",
+        ) from error
     if not is_folder:
         return _choose_for_file(root, layout), None
     if layout == "list":
-        raise SourceError(f"{readable(root)!r} is a folder; layout 'list' expects a file")
+        raise SourceError("{root!r} is a folder; layout 'list' expects a file", root=readable(root))
     if layout == "phoenix" or (layout == "auto" and phoenix.find_places(root)):
         return "phoenix", None
     return _choose_for_scan(root, layout, scan_tree(root))
@@ -138,14 +143,15 @@ def _choose_at_place(uri: str, layout: str) -> tuple[str, Scan | None]:
     """Return the same for a URI: the ending of its name tells an object from all below it."""
     if layout == "phoenix":
         raise SourceError(
-            f"{uri}: PHOENIX-2014-T is read from a disk; at a URI say --layout frames, or give a "
-            "list of its folders"
+            "{uri}: PHOENIX-2014-T is read from a disk; at a URI say {--layout:frames}, or "
+            "give a list of its folders",
+            uri=uri,
         )
     if layout == "list" or suffix_of(uri) in LIST_SUFFIXES:
         return "list", None
     if suffix_of(uri) in PICTURE_SUFFIXES or suffix_of(uri) in VIDEO_SUFFIXES:
         raise SourceError(
-            f"{uri} is one object; give what it lies in, or a list (.csv) with it in a row"
+            "{uri} is one object; give what it lies in, or a list (.csv) with it in a row", uri=uri
         )
     return _choose_for_scan(uri, layout, scan_place(uri))
 
@@ -155,14 +161,19 @@ def _choose_for_scan(root: str, layout: str, scan: Scan) -> tuple[str, Scan]:
         return layout, scan
     if scan.num_pictures and scan.num_videos:
         raise SourceError(
-            f"{readable(root)!r} holds both {counted(scan.num_videos, 'videos')} and "
-            f"{counted(scan.num_pictures, 'pictures')}; say which: --layout videos, "
-            "--layout frames or --layout pictures"
+            "{root!r} holds both {num_videos:video|videos} and "
+            "{num_pictures:picture|pictures}; say which: {--layout:videos}, "
+            "{--layout:frames} or {--layout:pictures}",
+            root=readable(root),
+            num_videos=scan.num_videos,
+            num_pictures=scan.num_pictures,
         )
     if not scan.num_pictures and not scan.num_videos:
         raise SourceError(
-            f"no clips in {readable(root)!r}: looked for folders of pictures, loose pictures, "
-            "videos and PHOENIX-2014-T, at any depth; found " + _describe(root, scan)
+            "no clips in {root!r}: looked for folders of pictures, loose pictures, videos "
+            "and PHOENIX-2014-T, at any depth; found {found}",
+            root=readable(root),
+            found=_describe(root, scan),
         )
     return ("videos" if scan.num_videos else "frames"), scan
 
@@ -175,22 +186,30 @@ def _choose_for_file(path: str, layout: str) -> str:
         return layout
     if fits is None:
         raise SourceError(
-            f"{readable(path)!r} is neither a picture, a video nor a list (.csv, .tsv, .jsonl) by "
-            "its name; if it is one, say --layout videos, --layout pictures or --layout list"
+            "{path!r} is neither a picture, a video nor a list (.csv, .tsv, .jsonl) by its "
+            "name; if it is one, say {--layout:videos}, {--layout:pictures} or "
+            "{--layout:list}",
+            path=readable(path),
         )
     if layout == "auto":
         return fits
     raise SourceError(
-        f"{readable(path)!r} is a file that layout {layout!r} cannot read; "
-        f"from its name it is for layout {fits!r}"
+        "{path!r} is a file that layout {layout!r} cannot read; from its name it is for "
+        "layout {fits!r}",
+        path=readable(path),
+        layout=layout,
+        fits=fits,
     )
 
 
-def _describe(root: str, scan: Scan) -> str:
+def _describe(root: str, scan: Scan) -> Message:
     """Return what is in a folder that holds no clips, for an error."""
     if uri_of(root) is not None:
-        return f"{scan.num_ignored} other objects"
-    names = sorted(each.name for each in Path(root).iterdir())[:5]
-    there = ", ".join(repr(readable(name)) for name in names) or "nothing"
-    problems = "".join(f"; {each}" for each in scan.problems)
-    return f"{scan.num_ignored} other files (first entries: {there}){problems}"
+        return Message("{number} other objects", number=scan.num_ignored)
+    names = sorted(entry.name for entry in Path(root).iterdir())[:5]
+    entries = Message(
+        "{number} other files (first entries: {names})",
+        number=scan.num_ignored,
+        names=", ".join(repr(readable(name)) for name in names) or Message("nothing"),
+    )
+    return join("; ", [entries, *scan.problems])

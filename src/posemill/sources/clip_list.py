@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
 
 from posemill.errors import SourceError
+from posemill.messages import Message, join
 from posemill.plugins import hint
 from posemill.records import Clip, match_splits, sort_splits, usual_split
 from posemill.sources.names import natural_key, readable
@@ -119,7 +120,7 @@ class Collector:
         wanted = self.wanted_splits
         return wanted is None or usual_split(split) in map(usual_split, wanted)
 
-    def add(self, clip: Clip, *, where: str = "") -> None:
+    def add(self, clip: Clip, *, where: Message | str = "") -> None:
         """Keep a clip.
 
         Args:
@@ -130,10 +131,14 @@ class Collector:
             return
         key = (clip.split, clip.clip_id)
         if key in self._found:
-            other = readable(self._found[key].path)
             raise SourceError(
-                f"{where}two clips have the id {clip.clip_id!r} in split {clip.split!r}: "
-                f"{other!r} and {readable(clip.path)!r}; each needs its own"
+                "{where}two clips have the id {clip_id!r} in split {split!r}: {path!r} and "
+                "{other_path!r}; each needs its own",
+                where=where,
+                clip_id=clip.clip_id,
+                split=clip.split,
+                path=readable(self._found[key].path),
+                other_path=readable(clip.path),
             )
         self._found[key] = clip
 
@@ -145,15 +150,20 @@ class Collector:
         """
         _, missing = match_splits(self.wanted_splits or (), self.seen_splits)
         if missing:
-            there = ", ".join(sort_splits(self.seen_splits)) or "none"
             raise SourceError(
-                f"{readable(self.root)!r} has no split {', '.join(map(repr, missing))}; "
-                f"it has: {there}{hint(missing[0], self.seen_splits)}"
+                "{root!r} has no split {missing}; it has: {splits}{hint}",
+                root=readable(self.root),
+                missing=", ".join(map(repr, missing)),
+                splits=", ".join(sort_splits(self.seen_splits)) or Message("none"),
+                hint=hint(missing[0], self.seen_splits),
             )
         if not self._found:
+            found = Message("found {number} other files", number=self.num_ignored)
             raise SourceError(
-                f"no clips in {readable(self.root)!r}: looked for {looked_for}, found "
-                f"{self.num_ignored} other files" + "".join(f"; {each}" for each in self.problems)
+                "no clips in {root!r}: looked for {looked_for}, {found}",
+                root=readable(self.root),
+                looked_for=looked_for,
+                found=join("; ", [found, *self.problems]),
             )
         order = {name: index for index, name in enumerate(sort_splits(self.seen_splits))}
         clips = sorted(

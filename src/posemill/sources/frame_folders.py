@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from posemill.messages import Message
 from posemill.records import SPLIT_NAMES, Clip
 from posemill.sources.clip_list import ClipList, Collector
 from posemill.sources.names import readable
 from posemill.sources.scan import Folder, Scan, file_version
 
-_LOOKED_FOR = "folders that hold .png, .jpg, .jpeg, .webp, .bmp or .tif files"
+_LOOKED_FOR = Message("folders that hold .png, .jpg, .jpeg, .webp, .bmp or .tif files")
 
 
 def find_in_scan(scan: Scan, collector: Collector) -> ClipList:
@@ -53,7 +54,7 @@ def find_in_scan(scan: Scan, collector: Collector) -> ClipList:
         collector.layout = "frames" if "frames" in kinds else "pictures"
     if len(kinds) == 2:
         collector.problems.append(
-            "pictures beside the folders of frames are taken as loose ones, each by itself"
+            Message("pictures beside the folders of frames are taken as loose ones, each by itself")
         )
     return collector.finish(_LOOKED_FOR)
 

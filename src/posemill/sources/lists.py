@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple, TextIO
 
 from posemill.errors import SourceError
+from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.places.cache import fetched
 from posemill.records import Clip
@@ -40,10 +41,20 @@ def find(path: str, collector: Collector) -> ClipList:
     collector.layout = "list"
     clips = read_list(path)
     for line, clip in clips:
-        collector.add(clip, where=f"{readable(path)}, line {line}: ")
+        collector.add(clip, where=_where(path, line))
     if num_missing := sum(clip.version == MISSING for _, clip in clips):
-        collector.problems.append(f"{num_missing} of {len(clips)} paths in the list do not exist")
-    return collector.finish("rows with a path")
+        collector.problems.append(
+            Message(
+                "{num_missing} of {num_clips} paths in the list do not exist",
+                num_missing=num_missing,
+                num_clips=len(clips),
+            )
+        )
+    return collector.finish(Message("rows with a path"))
+
+
+def _where(path: str, line: int) -> Message:
+    return Message("{path}, line {line}: ", path=readable(path), line=line)
 
 
 def read_list(path: str) -> list[tuple[int, Clip]]:
@@ -60,13 +71,17 @@ def read_list(path: str) -> list[tuple[int, Clip]]:
     rows: list[_Row] = []
     try:
         for line, values in _read_rows(file, folder):
-            rows.append(_to_row(values, folder, line, f"{readable(path)}, line {line}: "))
+            rows.append(_to_row(values, folder, line, _where(path, line)))
     except TableError as error:
-        raise SourceError(f"{readable(path)}, {error}") from error
+        raise SourceError("{path}, {error}", path=readable(path), error=error) from error
     except OSError as error:
-        raise SourceError(f"{readable(path)} cannot be read: {error.strerror}") from error
+        raise SourceError(
+            "{path} cannot be read: {reason}",
+            path=readable(path),
+            reason=Message(error.strerror or ""),
+        ) from error
     if not rows:
-        raise SourceError(f"{readable(path)} is empty: expected a row for each clip")
+        raise SourceError("{path} is empty: expected a row for each clip", path=readable(path))
     # `a.mp4` is called `a`, unless there is an `a.avi` too.
     counts = Counter((row.clip.split, row.clip.clip_id) for row in rows)
     clips = []
@@ -93,7 +108,7 @@ def _read_rows(path: str, folder: str) -> Iterator[tuple[int, dict[str, str]]]:
     rows = read_table(file, names=_OWN_COLUMNS, encoding=encoding, errors=_KEEP_BYTES)
     for number, values in rows:
         if "path" not in values:
-            raise TableError(f"line 1: expected a column 'path', got {list(values)}")
+            raise TableError("line 1: expected a column 'path', got {names}", names=list(values))
         yield number, values
 
 
@@ -115,11 +130,18 @@ def _read_json_lines(handle: TextIO, path: str) -> Iterator[tuple[int, dict[str,
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise SourceError(f"{readable(path)}, line {line}: not JSON: {error}") from error
+            raise SourceError(
+                "{path}, line {line}: not JSON: {error}",
+                path=readable(path),
+                line=line,
+                error=error,
+            ) from error
         if not isinstance(values, dict) or not isinstance(values.get("path"), str):
             raise SourceError(
-                f"{readable(path)}, line {line}: expected an object with a text 'path', "
-                f"got {text.strip()[:60]!r}"
+                "{path}, line {line}: expected an object with a text 'path', got {text!r}",
+                path=readable(path),
+                line=line,
+                text=text.strip()[:60],
             )
         yield line, {key: _to_text(value) for key, value in values.items()}
 
@@ -138,37 +160,52 @@ class _Row(NamedTuple):
     line: int
 
 
-def _to_row(row: Mapping[str, str], folder: str, line: int, where: str) -> _Row:
+def _to_row(row: Mapping[str, str], folder: str, line: int, where: Message) -> _Row:
     given = row["path"]
     if not given.strip():
-        raise SourceError(f"{where}'path' is empty")
+        raise SourceError("{where}'path' is empty", where=where)
     if not _can_be_a_path(given):
-        raise SourceError(f"{where}'path' holds what no file name can: {readable(given)!r}")
+        raise SourceError(
+            "{where}'path' holds what no file name can: {given!r}",
+            where=where,
+            given=readable(given),
+        )
     path = uri_of(given) or os.path.join(folder, given)  # noqa: PTH118
     kind, num_frames, version = _look_at(path)
     start_seconds = _to_seconds(row, "start_seconds", where)
     end_seconds = _to_seconds(row, "end_seconds", where)
     if end_seconds is not None and end_seconds <= (start_seconds or 0):
         raise SourceError(
-            f"{where}end_seconds {end_seconds:g} is not after start_seconds {start_seconds or 0:g}"
+            "{where}end_seconds {end_seconds:g} is not after start_seconds {start_seconds:g}",
+            where=where,
+            end_seconds=end_seconds,
+            start_seconds=start_seconds or 0,
         )
     if kind != "video" and (start_seconds or end_seconds):
         raise SourceError(
-            f"{where}start_seconds and end_seconds need a video, and {readable(given)!r} is none"
+            "{where}start_seconds and end_seconds need a video, and {given!r} is none",
+            where=where,
+            given=readable(given),
         )
     others = {key: value for key, value in row.items() if key not in _OWN_COLUMNS}
     for key, value in {**others, "label": row.get("label", "")}.items():
         if readable(value) != value:
-            raise SourceError(f"{where}column {key!r} is not UTF-8; save the list as UTF-8")
+            raise SourceError(
+                "{where}column {key!r} is not UTF-8; save the list as UTF-8", where=where, key=key
+            )
     window = _describe_window(start_seconds, end_seconds)
     long_id = row.get("clip_id", "") or _safe_name(given) + window
     short_name = without_suffix(_safe_name(given)) if kind == "video" else _safe_name(given)
     clip_id = row.get("clip_id", "") or short_name + window
     if ".." in clip_id.split("/") or clip_id.startswith("/"):
-        raise SourceError(f"{where}clip_id {readable(clip_id)!r} leads out of the dataset")
+        raise SourceError(
+            "{where}clip_id {clip_id!r} leads out of the dataset",
+            where=where,
+            clip_id=readable(clip_id),
+        )
     split = readable(row.get("split", "").strip()) or "all"
     if "/" in split or split in (".", ".."):
-        raise SourceError(f"{where}split: expected a word, got {split!r}")
+        raise SourceError("{where}split: expected a word, got {split!r}", where=where, split=split)
     clip = Clip(
         readable(clip_id),
         path,
@@ -215,7 +252,7 @@ def _look_at(path: str) -> tuple[Kind, int | None, str]:
     return "frames", None, version
 
 
-def _to_seconds(row: Mapping[str, str], column: str, where: str) -> float | None:
+def _to_seconds(row: Mapping[str, str], column: str, where: Message) -> float | None:
     text = row.get(column, "").strip()
     if not text:
         return None
@@ -224,7 +261,12 @@ def _to_seconds(row: Mapping[str, str], column: str, where: str) -> float | None
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise SourceError(f"{where}{column}: expected seconds, 0 or more, got {readable(text)!r}")
+        raise SourceError(
+            "{where}{column}: expected seconds, 0 or more, got {text!r}",
+            where=where,
+            column=column,
+            text=readable(text),
+        )
     return value
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from posemill.errors import SourceError
+from posemill.messages import Message
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
 from posemill.sources.names import readable
 from posemill.sources.scan import Folder, Scan, scan_tree
-from posemill.terminal import counted
 
 _FRAMES_FOLDER = "fullFrame-210x260px"
 _COLUMNS = ("name", "speaker", "orth", "translation")
@@ -55,9 +55,11 @@ def find(path: str, collector: Collector) -> ClipList:
     places = find_places(path)
     if places is None:
         raise SourceError(
-            f"{readable(path)!r} is not PHOENIX-2014-T: expected features/{_FRAMES_FOLDER} in it "
-            "or in its folder PHOENIX-2014-T; point at the release, at PHOENIX-2014-T or at "
-            f"{_FRAMES_FOLDER}"
+            "{path!r} is not PHOENIX-2014-T: expected features/{frames_folder} in it or in "
+            "its folder PHOENIX-2014-T; point at the release, at PHOENIX-2014-T or at "
+            "{frames_folder}",
+            path=readable(path),
+            frames_folder=_FRAMES_FOLDER,
         )
     for split in _SPLITS:
         if (places.frames / split).is_dir() and collector.wants(split):
@@ -76,7 +78,9 @@ def _add_split(
     for folder in scan.folders:
         if not _is_clip(folder):
             collector.num_ignored += folder.num_pictures
-            collector.problems.append(f"{readable(folder.path)!r} is not where a clip should be")
+            collector.problems.append(
+                Message("{path!r} is not where a clip should be", path=readable(folder.path))
+            )
             continue
         name = readable(folder.parts[0])
         seen.add(name)
@@ -94,24 +98,26 @@ def _add_split(
         )
         collector.add(clip)
     if rows is None:
-        collector.problems.append(f"{split}: no corpus file, so no glosses and no translations")
+        collector.problems.append(
+            Message("{split}: no corpus file, so no glosses and no translations", split=split)
+        )
         return
     without_frames, without_row = rows.keys() - seen, seen - rows.keys()
-    if without_frames:
-        collector.problems.append(_tell(split, without_frames, "annotated but without frames"))
-    if without_row:
-        collector.problems.append(_tell(split, without_row, "with frames but not annotated"))
+    templates = {
+        "{split}: {number:clip|clips} annotated but without frames: {names}": without_frames,
+        "{split}: {number:clip|clips} with frames but not annotated: {names}": without_row,
+    }
+    for template, names in templates.items():
+        if names:
+            shown = ", ".join(sorted(names)[:3]) + (" …" if len(names) > 3 else "")
+            problem = Message(template, split=split, number=len(names), names=shown)
+            collector.problems.append(problem)
 
 
 def _is_clip(folder: Folder) -> bool:
     """Return whether a folder is `<name>` or, in some copies, `<name>/1`, and holds pictures."""
     below = folder.parts[1:]
     return bool(folder.num_pictures and folder.parts and below in ((), ("1",)))
-
-
-def _tell(split: str, names: set[str], what: str) -> str:
-    some = ", ".join(sorted(names)[:3]) + (" …" if len(names) > 3 else "")
-    return f"{split}: {counted(len(names), 'clips')} {what}: {some}"
 
 
 def _read_corpus(path: Path) -> dict[str, dict[str, str]] | None:
@@ -123,10 +129,20 @@ def _read_corpus(path: Path) -> dict[str, dict[str, str]] | None:
         with path.open(encoding="utf-8-sig", newline="") as handle:
             for line, row in _parse(handle, path):
                 if row["name"] in rows:
-                    raise SourceError(f"{path}, line {line}: {row['name']!r} for the second time")
+                    raise SourceError(
+                        "{path}, line {line}: {name!r} for the second time",
+                        path=path,
+                        line=line,
+                        name=row["name"],
+                    )
                 rows[row["name"]] = row
     except UnicodeDecodeError as error:
-        raise SourceError(f"{path} is not UTF-8 ({error.reason} at byte {error.start})") from error
+        raise SourceError(
+            "{path} is not UTF-8 ({reason} at byte {start})",
+            path=path,
+            reason=error.reason,
+            start=error.start,
+        ) from error
     return rows
 
 
@@ -136,12 +152,20 @@ def _parse(handle: TextIO, path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     header = next(reader, [])
     missing = [column for column in _COLUMNS if column not in header]
     if missing:
-        raise SourceError(f"{path}, line 1: expected columns {'|'.join(_COLUMNS)}, got {header}")
+        raise SourceError(
+            "{path}, line 1: expected columns {columns}, got {header}",
+            path=path,
+            columns="|".join(_COLUMNS),
+            header=header,
+        )
     for fields in reader:
         if fields and len(fields) != len(header):
             raise SourceError(
-                f"{path}, line {reader.line_num}: expected {len(header)} fields between '|', "
-                f"got {len(fields)}"
+                "{path}, line {line}: expected {num_expected} fields between '|', got {num_fields}",
+                path=path,
+                line=reader.line_num,
+                num_expected=len(header),
+                num_fields=len(fields),
             )
         if fields:
             yield reader.line_num, dict(zip(header, fields, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from posemill.decoders.opening import raise_decode_error
 from posemill.errors import SourceError
 from posemill.files import OUTPUT_MARK, OUTPUT_NAMES, OWN_FILES
+from posemill.messages import Message
 from posemill.places import ChangedError, Entry, Storage, open_storage
 from posemill.places.listing import all_entries
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
@@ -23,14 +24,16 @@ def scan_place(uri: str) -> Scan:
     pictures: dict[tuple[str, ...], dict[str, str]] = {}
     folders = _folders_of(storage, scan, pictures)
     if not folders and not scan.num_ignored:
-        raise SourceError(f"{uri}: there is nothing; look at its name, and at the bucket's")
+        raise SourceError("{uri}: there is nothing; look at its name, and at the bucket's", uri=uri)
     ours = [parts for parts, folder in folders.items() if parts and _is_output(storage, folder)]
     by_name = {"/".join(parts): parts for parts in folders}
     for parts in (by_name[name] for name in natural_sort(by_name)):
         folder = folders[parts]
         if any(parts[: len(each)] == each for each in ours):
             if parts in ours:
-                scan.problems.append(f"{folder.path!r} was written by posemill; left out")
+                scan.problems.append(
+                    Message("{path!r} was written by posemill; left out", path=folder.path)
+                )
         elif parts in pictures or folder.videos:
             folder.num_pictures = len(pictures.get(parts, ()))
             folder.version = joined_version(pictures.get(parts, {}))
@@ -87,5 +90,5 @@ def list_place(uri: str, version: str) -> dict[str, Entry]:
     if not found:
         raise_decode_error(uri, "missing", "there are no pictures at this place")
     if version and joined_version({name: found[name].version for name in found}) != version:
-        raise ChangedError(f"{uri}: its pictures were changed since they were listed")
+        raise ChangedError("{uri}: its pictures were changed since they were listed", uri=uri)
     return {name: found[name] for name in natural_sort(found)}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from posemill.files import OUTPUT_NAMES, is_output
+from posemill.messages import Message
 from posemill.sources.names import (
     PICTURE_SUFFIXES,
     VIDEO_SUFFIXES,
@@ -89,19 +90,31 @@ def _scan_folder(scan: Scan, folder: Folder, above: tuple[tuple[int, int], ...])
         status = os.stat(folder.path)  # noqa: PTH116
         identity = (status.st_dev, status.st_ino)
         if identity in above:
-            scan.problems.append(f"{readable(folder.path)!r} links to a folder above itself")
+            scan.problems.append(
+                Message("{path!r} links to a folder above itself", path=readable(folder.path))
+            )
             return
         if len(above) > _MAX_DEPTH:
-            scan.problems.append(f"{readable(folder.path)!r} is too deep and was left out")
+            scan.problems.append(
+                Message("{path!r} is too deep and was left out", path=readable(folder.path))
+            )
             return
         below = list(_sort_entries(scan, folder))
         # The root is what the user named; anything below it that we wrote is no data.
         if folder.parts and is_output(Path(folder.path), folder.marks):
             scan.num_ignored += folder.num_pictures + len(folder.videos)
-            scan.problems.append(f"{readable(folder.path)!r} was written by posemill; left out")
+            scan.problems.append(
+                Message("{path!r} was written by posemill; left out", path=readable(folder.path))
+            )
             return
     except OSError as error:
-        scan.problems.append(f"{readable(folder.path)!r} cannot be read: {error.strerror}")
+        scan.problems.append(
+            Message(
+                "{path!r} cannot be read: {reason}",
+                path=readable(folder.path),
+                reason=Message(error.strerror or ""),
+            )
+        )
         if folder.parts:
             scan.unreadable.append(folder)
         return

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from posemill.errors import StorageError
 from posemill.machine.disk import disk_message
+from posemill.messages import Message
 from posemill.places import split_uri
 from posemill.sources.names import suffix_of
 
@@ -120,7 +121,7 @@ class Scratch:
             path.unlink(missing_ok=True)
             if not isinstance(error, OSError):
                 raise
-            saved = f"{storage.name_of(key)} was not copied"
+            saved = Message("{name} was not copied", name=storage.name_of(key))
             raise StorageError(disk_message(error, str(path.parent), saved=saved)) from error
         with self._lock:
             self._num_bytes += path.stat().st_size

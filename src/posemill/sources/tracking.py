@@ -19,9 +19,9 @@ import numpy as np
 
 from posemill.decoders.pictures import read_thumbnail
 from posemill.errors import DecodeError
+from posemill.messages import Message, join
 from posemill.records import Clip
 from posemill.sources.scan import list_pictures
-from posemill.terminal import counted
 
 IS_VIDEO = ""
 SIZES_DIFFER = "their sizes differ"
@@ -57,19 +57,33 @@ class Tracking:
     num_looked_at: int = 0
     num_folders: int = 0
 
-    def __str__(self) -> str:
-        why = "; ".join(
-            f"{counted(number, 'folders')}: {reason}" for reason, number in self.reasons.items()
-        )
-        why = why and f" ({why})"
-        parts = list[str]()
+    def describe(self) -> Message:
+        """Return one line: how many clips are tracked, how many pictures stand alone, and why."""
+        parts = list[Message]()
         if self.num_tracked:
-            parts.append(f"tracked as video: {counted(self.num_tracked, 'clips')}")
+            number = self.num_tracked
+            parts.append(Message("tracked as video: {number:clip|clips}", number=number))
         if self.num_alone:
-            parts.append(f"{counted(self.num_alone, 'pictures stand')} alone{why}")
-        looked = f"by a look at {self.num_looked_at} of {self.num_folders} folders; "
-        how = f"{looked if self.num_folders else ''}--mode video or --mode image overrules it"
-        return f"{'; '.join(parts)} ({how})"
+            template = "{number:picture stands|pictures stand} alone"
+            if self.reasons:
+                template = "{number:picture stands|pictures stand} alone ({reasons})"
+            reasons = [
+                Message("{number:folder|folders}: {reason}", number=number, reason=Message(reason))
+                for reason, number in self.reasons.items()
+            ]
+            parts.append(Message(template, number=self.num_alone, reasons=join("; ", reasons)))
+        template = "{clips} ({--mode:video} or {--mode:image} overrules it)"
+        if self.num_folders:
+            template = (
+                "{clips} (by a look at {num_looked_at} of {num_folders} folders; {--mode:video} or "
+                "{--mode:image} overrules it)"
+            )
+        return Message(
+            template,
+            clips=join("; ", parts),
+            num_looked_at=self.num_looked_at,
+            num_folders=self.num_folders,
+        )
 
     def to_record(self) -> dict[str, Any]:
         """Return it as JSON values."""

@@ -6,13 +6,14 @@ import os
 from collections import Counter
 from pathlib import Path
 
+from posemill.messages import Message
 from posemill.records import Clip
 from posemill.sources.clip_list import ClipList, Collector
 from posemill.sources.frame_folders import split_and_name_of, split_of
 from posemill.sources.names import readable, without_suffix
 from posemill.sources.scan import Scan, file_version
 
-_LOOKED_FOR = "videos (.mp4, .mov, .avi, .mkv, .webm, .gif …)"
+_LOOKED_FOR = Message("videos (.mp4, .mov, .avi, .mkv, .webm, .gif …)")
 
 
 def find_in_scan(scan: Scan, collector: Collector) -> ClipList:

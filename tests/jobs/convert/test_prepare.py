@@ -265,9 +265,9 @@ def test_nothing_is_drawn_between_loose_pictures(tmp_path: Path) -> None:
         with RunWriter(tmp_path / name, manifest) as writer:
             writer.add(make_clip(1))
         source, form = ClipInput(tmp_path / name), get_format("npz").name
-        for recipe, option in ((Recipe(interpolate=2), "--interpolate 2"),
-                               (Recipe(fill="interpolate"), "--fill interpolate"),
-                               (Recipe(smooth="savgol"), "--smooth savgol")):  # fmt: skip
+        for recipe, option in ((Recipe(interpolate=2), "interpolate=2"),
+                               (Recipe(fill="interpolate"), 'fill="interpolate"'),
+                               (Recipe(smooth="savgol"), 'smooth="savgol"')):  # fmt: skip
             message = f"{name} holds loose pictures, .* in time: leave out {option}, or"
             with pytest.raises(ConfigError, match=message):
                 prepare(source, tmp_path / "out", recipe=recipe)
@@ -309,7 +309,7 @@ def test_a_size_that_is_given_counts_where_a_run_has_none(tmp_path: Path) -> Non
         with RunWriter(tmp_path / name, Manifest("holistic-543")) as writer:
             writer.add(each)
     recipe = Recipe(normalize="bbox")
-    with pytest.raises(ConfigError, match="give it by --size WIDTHxHEIGHT"):
+    with pytest.raises(ConfigError, match="give it by size="):
         prepare(ClipInput(tmp_path / "bare"), tmp_path / "out", recipe=recipe)
     (given,) = prepare(ClipInput(tmp_path / "bare", size_wh=(200, 100)), tmp_path / "a",
                        recipe=recipe)  # fmt: skip

@@ -64,7 +64,7 @@ def test_a_clip_says_what_was_done_to_it() -> None:
 def test_normalising_twice_is_refused() -> None:
     shaped = shape_clip(clip_of([0.2, 0.8]), Recipe(normalize="bbox"), "openpose-18")
     for how in ("shoulders", "bbox"):
-        with pytest.raises(ConfigError, match=f"by 'bbox' before; leave out --normalize {how}"):
+        with pytest.raises(ConfigError, match=f"by 'bbox' before; leave out normalize=.{how}"):
             shape_clip(shaped, Recipe(normalize=how), "openpose-18")
 
 
@@ -85,7 +85,7 @@ def test_points_without_a_use_are_counted_by_part(source: str, target: str, word
 @pytest.mark.parametrize("how", ["shoulders", "bbox"])
 def test_without_a_picture_size_there_are_no_lengths_to_normalise_by(how: str) -> None:
     clip = clip_of([0.2, 0.8], size_wh=(0, 0))
-    with pytest.raises(ConfigError, match=rf"--normalize {how} needs the size .* --size WIDTHx"):
+    with pytest.raises(ConfigError, match=rf"normalize=.{how}. needs the size .* size=.WIDTHx"):
         shape_clip(clip, Recipe(normalize=how), "openpose-18")
     given = shape_clip(clip.with_size((200, 100)), Recipe(normalize=how), "openpose-18")
     known = shape_clip(clip_of([0.2, 0.8]), Recipe(normalize=how), "openpose-18")

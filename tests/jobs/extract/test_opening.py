@@ -285,7 +285,7 @@ def test_other_options_are_named_and_what_may_differ_is_not(config):
 
 
 @pytest.mark.parametrize(("runtime", "hint"), [
-    ("onnx", " (with --engine-option runtime=onnx)"), ("", ""), (None, ""),
+    ("onnx", " (with engine_options={'runtime': 'onnx'})"), ("", ""), (None, ""),
 ])  # fmt: skip
 def test_another_runtime_is_asked_for_by_name(config, runtime, hint):
     begin(config)[0].close()
@@ -331,7 +331,7 @@ def test_a_bad_picture_that_was_removed_is_named_and_taken_by_retry_failed(
     (tree / "train" / "a" / "0002.png").unlink()
     with pytest.raises(RunError, match=r"train/a has no 0002.png") as caught:
         extract(config)
-    assert "--retry-failed" in str(caught.value)
+    assert "retry_failed=True" in str(caught.value)
     summary = extract(config.replace(retry_failed=True))
     assert (summary.num_frames, summary.num_frames_failed) == (8, 0)
     clip = summary.run["train", "a"]
@@ -347,7 +347,7 @@ def test_another_engine_is_said_in_one_sentence(config):
     with pytest.raises(RunError) as caught:
         begin(config)
     assert "\n" not in str(caught.value)
-    assert "--engine openpose" in str(caught.value)
+    assert 'engine="openpose"' in str(caught.value)
 
 
 def test_changed_clips_are_taken_where_only_failed_ones_changed_and_it_was_asked(

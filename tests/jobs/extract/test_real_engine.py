@@ -66,7 +66,7 @@ def test_a_run_begun_on_another_runtime_is_refused_with_the_option_that_continue
     with pytest.raises(RunError) as caught:
         extract(ExtractConfig(source, tmp_path / "run", **options))
     assert "runtime: the run has 'onnxruntime', now it is 'litert'" in str(caught.value)
-    assert "use the same options (with --engine-option runtime=onnxruntime), or" in str(
+    assert "use the same options (with engine_options={'runtime': 'onnxruntime'}), or" in str(
         caught.value
     )
     assert extract(begun).exit_code == 0

@@ -305,7 +305,7 @@ def test_an_engine_that_needs_more_memory_than_is_allowed_is_said(work):
     (fatal,) = work({}, settings={"memory_bytes": 1 << 20})
     assert fatal.kind == "ConfigError"
     assert re.fullmatch(r"memory limit: the engine alone needs \d{2,4} MB, allowed are 1 MB; give "
-                        r"more with --memory-limit-mb", fatal.message)  # fmt: skip
+                        r"more with memory_limit_mb", fatal.message)  # fmt: skip
 
 
 def test_a_disk_that_cannot_be_written_ends_the_work(work, tmp_path):

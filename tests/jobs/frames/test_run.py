@@ -155,7 +155,7 @@ def test_folders_of_pictures_are_thinned_out_too(make_tree, tmp_path):
     (clip,) = read_index(write_frames(made).index)
     assert clip.frame_indices.tolist() == [0, 3, 6]
     assert np.array_equal(pixels_of(clip)[1], read_picture(tree / "train" / "a" / "0003.png"))
-    with pytest.raises(ConfigError, match=r"--fps needs videos: .* use --stride"):
+    with pytest.raises(ConfigError, match=r"fps needs videos: .* use stride"):
         write_frames(FramesConfig(tree, tmp_path / "rate", fps=5, executor="serial"))
 
 

@@ -62,8 +62,10 @@ def _new_folder(place: str, names: set[str]) -> str:
         if part in names:
             return "/".join(parts[:number])
     raise FormatError(
-        f"--replace: {place!r} lies in no folder called {' or '.join(sorted(names))}, and --out is "
-        "a folder with other files; choose a new folder"
+        "{--replace}: {place!r} lies in no folder called {names}, and {--out} is a "
+        "folder with other files; choose a new folder",
+        place=place,
+        names=" or ".join(sorted(names)),
     )
 
 

@@ -34,6 +34,7 @@ from posemill.jobs.convert.shaping import (
     shape_clip,
 )
 from posemill.machine.read_ahead import closing_stream, read_ahead
+from posemill.messages import Message, join
 from posemill.outputs import Outputs
 from posemill.places import uri_of
 from posemill.records import PoseClip
@@ -43,7 +44,6 @@ from posemill.runs.publishing import publish_run, refuse_taken
 from posemill.runs.queries import Failure
 from posemill.runs.reader import Run, open_run
 from posemill.runs.writer import RunWriter
-from posemill.terminal import counted, quoted
 
 _SHOWN = 10
 Item = TypeVar("Item", PoseClip, ClipBlock)
@@ -67,11 +67,11 @@ def writing(out: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        said = getattr(error, "strerror", None) or error
-        file = next((each for each in (out, *out.parents) if each.is_file()), None)
+        reason = Message(str(getattr(error, "strerror", None) or error))
+        file = next((path for path in (out, *out.parents) if path.is_file()), None)
         if isinstance(error, FileExistsError | NotADirectoryError) and file is not None:
-            said = f"{file} is a file, expected a folder; choose another name"
-        raise FormatError(f"{out}: cannot be written: {said}") from error
+            reason = Message("{file} is a file, expected a folder; choose another name", file=file)
+        raise FormatError("{out}: cannot be written: {reason}", out=out, reason=reason) from error
 
 
 def export_clips(
@@ -118,8 +118,10 @@ def export_clips(
 def _expect_name(out: Path, suffix: str = "") -> None:
     """Raise where a folder that is there is given, and a new file or folder has to be named."""
     if out.name in ("", "..") or (suffix and out.is_dir()):
-        kind, example = ("file", f"keypoints{suffix}") if suffix else ("folder", "keypoints")
-        raise FormatError(f"{out} is a folder; expected the name of a {kind}, as {out / example}")
+        template = "{out} is a folder; expected the name of a new folder, as {example}"
+        if suffix:
+            template = "{out} is a folder; expected the name of a file, as {example}"
+        raise FormatError(template, out=out, example=out / f"keypoints{suffix}")
 
 
 class _Shaping:
@@ -160,9 +162,11 @@ class _Shaping:
         """Yield in words how many pictures failed, of a format with a file for each."""
         num_failed = sum(self._source.num_failed().values())
         if num_failed and getattr(self._form, "mirrors", False):
-            yield (
-                f"{counted(num_failed, 'pictures have')} no file, as no keypoints came of them "
-                f"(posemill status {quoted(self._source.name)} --failures)"
+            yield Message(
+                "{num_failed:picture has|pictures have} no file, as no keypoints came of them "
+                "(posemill status {run!q} --failures)",
+                num_failed=num_failed,
+                run=self._source.name,
             )
 
 
@@ -282,10 +286,13 @@ def merge_clips(
         has_run = check_folder(out)
         if has_run and not overwrite:
             raise RunError(
-                f"{out} holds a run already; choose another folder, or replace it by --overwrite"
+                "{out} holds a run already; choose another folder, or replace it by {--overwrite}",
+                out=out,
             )
         if has_run and holder_of(out) is not None:
-            raise RunError(f"{out} is worked on; wait for its end, or: posemill stop {quoted(out)}")
+            raise RunError(
+                "{out} is worked on; wait for its end, or: posemill stop {out!q}", out=out
+            )
     summary, conflicts = RunSummary(out), _Conflicts()
     totals = [source.num_frames for source in sources]
     total = None if None in totals else sum(each or 0 for each in totals)
@@ -375,18 +382,26 @@ def _shaped(
                 dropped[words] = None
             skeletons.setdefault(shaped.skeleton_name, source.path)
             if len(skeletons) > 1:
-                said = ", ".join(f"{path} has {name}" for name, path in skeletons.items())
                 raise RunError(
-                    f"skeletons do not go together: {said}; give a --skeleton that both can become"
+                    "skeletons do not go together: {inputs}; give a {--skeleton} that both can "
+                    "become",
+                    inputs=_what_each_has(skeletons),
                 )
             normalized.setdefault(shaped.normalized, source.path)
             if len(normalized) > 1:
-                said = ", ".join(f"{path} has {name!r}" for name, path in normalized.items())
                 raise RunError(
-                    f"normalisations do not go together: {said}; merge what they were made of, and "
-                    "normalise the result"
+                    "normalisations do not go together: {inputs}; merge what they were made of, "
+                    "and normalise the result",
+                    inputs=_what_each_has(normalized),
                 )
             yield shaped
+
+
+def _what_each_has(inputs: dict[str, Path]) -> Message:
+    parts = [
+        Message("{path} has {value}", path=path, value=value) for value, path in inputs.items()
+    ]
+    return join(", ", parts)
 
 
 class _Conflicts:
@@ -408,8 +423,14 @@ class _Conflicts:
         if before == digest:
             self.num_equal += 1
         elif giver is not None and self.source is not None:
-            paths = f"{giver.path} and {self.source.path}"
-            self._named.append(f"{clip.split}/{clip.clip_id} ({paths})")
+            line = Message(
+                "{split}/{clip_id} ({path} and {other_path})",
+                split=clip.split,
+                clip_id=clip.clip_id,
+                path=giver.path,
+                other_path=self.source.path,
+            )
+            self._named.append(line)
         return False
 
     def giver_of(self, split: str, clip_id: str) -> ClipInput | None:
@@ -420,11 +441,13 @@ class _Conflicts:
         """Raise with the names of the clips that differ."""
         if not self._named:
             return
-        shown = "\n  ".join(self._named[:_SHOWN])
-        more = len(self._named) - _SHOWN
+        lines: list[str] = self._named[:_SHOWN]
+        if len(self._named) > _SHOWN:
+            lines = [*lines, Message("and {number} more", number=len(self._named) - _SHOWN)]
         raise (FormatError if kind == "import" else RunError)(
-            f"{len(self._named)} clips came twice with different content; nothing was written:\n  "
-            f"{shown}" + (f"\n  and {more} more" if more > 0 else "")
+            "{num_clips} clips came twice with different content; nothing was written:\n  {lines}",
+            num_clips=len(self._named),
+            lines=join("\n  ", lines),
         )
 
 

@@ -126,14 +126,18 @@ def check_splits(source: ClipInput, *, watch: Watch = unwatched) -> Sequence[str
         is_name = split.isprintable() and not {"/", "\\"} & set(split)
         if not (split and is_name and len(split.encode()) <= _MAX_NAME_BYTES):
             raise FormatError(
-                f"{source.path}: the name of split {split!r:.200} cannot be part of a file's name; "
-                "leave it out by --splits, or write one file: posemill export --to npz"
+                "{path}: the name of split {split!r:.200} cannot be part of a file's name; leave "
+                "it out by {--splits}, or write one file: posemill export --to npz",
+                path=source.path,
+                split=split,
             )
     for split in sorted(set(splits)):
         if splits.count(split) > 1:
             raise FormatError(
-                f"{source.path}: clips of split {split!r} come in several places; make a run of "
-                "them first: posemill import FILE --out RUN"
+                "{path}: clips of split {split!r} come in several places; make a run of them "
+                "first: posemill import FILE --out RUN",
+                path=source.path,
+                split=split,
             )
     return splits
 

@@ -19,8 +19,10 @@ from posemill.geometry import (
     shoulders_of,
     to_square_units,
 )
+from posemill.messages import Message, Option, join
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton, point_map
+from posemill.skeletons.palette import part_label
 
 # What Holistic finds, all of it.
 _ALL_POINTS = ("holistic-543", "holistic-553")
@@ -30,22 +32,30 @@ def check_recipe(recipe: Recipe, form: Format) -> Recipe:
     """Return the recipe with the format's usual fill; raise if it cannot hold what it makes."""
     if recipe.layout and not holds(form, recipe.layout):
         raise ConfigError(
-            f"{form.name} holds {' or '.join(form.layouts)}, not {recipe.layout}: choose another "
-            "--skeleton or format"
+            "{name} holds {layouts}, not {layout}: choose another {--skeleton} or format",
+            name=form.name,
+            layouts=" or ".join(form.layouts),
+            layout=recipe.layout,
         )
     if recipe.normalize != "none" and form.has_pixels:
         raise ConfigError(
-            f"{form.name} holds pixels of the picture, --normalize {recipe.normalize} takes them "
-            f"away: leave it out, or choose {', '.join(_formats_without_pixels())}"
+            "{name} holds pixels of the picture, {--normalize:{normalize}} takes them away: "
+            "leave it out, or choose {formats}",
+            name=form.name,
+            normalize=recipe.normalize,
+            formats=", ".join(_formats_without_pixels()),
         )
     if recipe.fill is not None and not form.has_mask:
         raise ConfigError(
-            f"{form.name} has its own mark for missing points; leave out --fill {recipe.fill}"
+            "{name} has its own mark for missing points; leave out {--fill:{fill}}",
+            name=form.name,
+            fill=recipe.fill,
         )
     if recipe.replace and not getattr(form, "mirrors", False):
         raise ConfigError(
-            f"{form.name} has no folders of its source, which --replace renames: leave it out, or "
-            "choose txt or openpose"
+            "{name} has no folders of its source, which {--replace} renames: leave it out, "
+            "or choose txt or openpose",
+            name=form.name,
         )
     if form.has_mask and recipe.fill is None:
         return dataclasses.replace(recipe, fill="zero")
@@ -59,15 +69,17 @@ def _formats_without_pixels() -> list[str]:
 def expect_order(source: ClipInput, recipe: Recipe) -> None:
     """Raise if lines would be drawn between pictures that have nothing to do with each other."""
     draws_lines = {
-        f"--interpolate {recipe.interpolate}": recipe.interpolate > 0,
-        "--fill interpolate": recipe.fill == "interpolate",
-        f"--smooth {recipe.smooth}": recipe.smooth != "none",
+        "interpolate": recipe.interpolate > 0,
+        "fill": recipe.fill == "interpolate",
+        "smooth": recipe.smooth != "none",
     }
-    for option, is_chosen in draws_lines.items():
+    for name, is_chosen in draws_lines.items():
         if is_chosen and source.has_loose_pictures:
             raise ConfigError(
-                f"{source.path} holds loose pictures, which do not follow each other in time: "
-                f"leave out {option}, or take a run without them"
+                "{path} holds loose pictures, which do not follow each other in time: leave out "
+                "{option}, or take a run without them",
+                path=source.path,
+                option=Option(name, getattr(recipe, name)),
             )
 
 
@@ -76,12 +88,26 @@ def dropped_points(source_name: str, target_name: str) -> str:
     if source_name == target_name:
         return ""
     used = {index for indices in point_map(source_name, target_name) for index in indices}
-    words = []
+    lost = []
     for part in get_skeleton(source_name).parts:
-        gone = len(part) - len(used.intersection(range(part.start, part.stop)))
-        if gone:
-            words.append(f"{gone} of {len(part)} points of {part.name.replace('_', ' ')}")
-    return f"{'; '.join(words)} ({source_name} as {target_name})" if words else ""
+        num_lost = len(part) - len(used.intersection(range(part.start, part.stop)))
+        if num_lost:
+            lost.append(
+                Message(
+                    "{num_lost} of {num_points} points of {part}",
+                    num_lost=num_lost,
+                    num_points=len(part),
+                    part=part_label(part.name),
+                )
+            )
+    if not lost:
+        return ""
+    return Message(
+        "{points} ({source} as {target})",
+        points=join("; ", lost),
+        source=source_name,
+        target=target_name,
+    )
 
 
 def recorded(recipe: Recipe, source: ClipInput) -> Recipe:
@@ -130,8 +156,10 @@ def expect_room_for_people(source: ClipInput, form: Format) -> None:
     if source.person == "all" and not getattr(form, "holds_people", False):
         names = [name for name in FORMATS if getattr(get_format(name), "holds_people", False)]
         raise ConfigError(
-            f"{form.name} holds one person in a frame: choose --person main or a number, or one of "
-            f"{', '.join(names)}"
+            "{name} holds one person in a frame: choose {--person:main} or a number, or one "
+            "of {names}",
+            name=form.name,
+            names=", ".join(names),
         )
 
 
@@ -174,7 +202,9 @@ def shape_block(block: ClipBlock, recipe: Recipe, layout: str) -> ClipBlock:
 
 
 def _cannot_be(clip: PoseClip, error: ValueError) -> ConfigError:
-    return ConfigError(f"clip {clip.clip_id!r}: {error}; choose another --skeleton")
+    return ConfigError(
+        "clip {clip_id!r}: {error}; choose another {--skeleton}", clip_id=clip.clip_id, error=error
+    )
 
 
 def _close_gaps(clip: PoseClip, max_gap: int) -> PoseClip:
@@ -190,13 +220,18 @@ def _close_gaps(clip: PoseClip, max_gap: int) -> PoseClip:
 def _smooth(clip: PoseClip, method: str) -> PoseClip:
     if clip.smoothed != "none":
         raise ConfigError(
-            f"clip {clip.clip_id!r} was smoothed by {clip.smoothed!r} before; leave out "
-            f"--smooth {method}, or take the run it was made of"
+            "clip {clip_id!r} was smoothed by {smoothed!r} before; leave out "
+            "{--smooth:{method}}, or take the run it was made of",
+            clip_id=clip.clip_id,
+            smoothed=clip.smoothed,
+            method=method,
         )
     if clip.others is not None and clip.others.counts.any():
         raise ConfigError(
-            f"clip {clip.clip_id!r}: --smooth {method} follows one person; choose --person main "
-            "or a number"
+            "clip {clip_id!r}: {--smooth:{method}} follows one person; choose "
+            "{--person:main} or a number",
+            clip_id=clip.clip_id,
+            method=method,
         )
     return smooth(clip, method)
 
@@ -204,14 +239,19 @@ def _smooth(clip: PoseClip, method: str) -> PoseClip:
 def _normalize(clip: PoseClip, how: str) -> PoseClip:
     if clip.normalized != "none":
         raise ConfigError(
-            f"clip {clip.clip_id!r} was normalised by {clip.normalized!r} before; leave out "
-            f"--normalize {how}, or take the run it was made of"
+            "clip {clip_id!r} was normalised by {normalized!r} before; leave out "
+            "{--normalize:{how}}, or take the run it was made of",
+            clip_id=clip.clip_id,
+            normalized=clip.normalized,
+            how=how,
         )
     if not (clip.sizes_wh > 0).all():
         # Shares of width and height are lengths only where the picture's shape is known.
         raise ConfigError(
-            f"clip {clip.clip_id!r}: --normalize {how} needs the size of the pictures, which is "
-            "not known; give it by --size WIDTHxHEIGHT"
+            "clip {clip_id!r}: {--normalize:{how}} needs the size of the pictures, which is "
+            "not known; give it by {--size:WIDTHxHEIGHT}",
+            clip_id=clip.clip_id,
+            how=how,
         )
     square = to_square_units(clip.points, clip.sizes_wh)
     if how == "shoulders":

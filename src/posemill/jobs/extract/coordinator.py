@@ -13,7 +13,8 @@ from typing import Any
 import posemill.errors
 from posemill.config import JobConfig
 from posemill.errors import PosemillError, RunError, StoppedError
-from posemill.executors import Died, Executor, Finished, Message
+from posemill.executors import Died, Executor, Finished
+from posemill.executors import Message as FromWorker
 from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import (
     DECODING,
@@ -31,13 +32,13 @@ from posemill.jobs.extract.snapshot import Snapshot, describe
 from posemill.jobs.extract.worker import MakeWorker
 from posemill.machine.gpus import place_workers
 from posemill.machine.live_files import Speedometer, write_live
+from posemill.messages import Message
 from posemill.records import Clip
 from posemill.runs.events import Committed, Crashed, GaveUp, Started
 from posemill.runs.home import RunHome
 from posemill.runs.ledger import UnitState
 from posemill.runs.log import EventLog
 from posemill.runs.writer import shard_stem
-from posemill.terminal import quoted
 
 _GRACE_SECONDS = 8.0  # to save what is under way when asked to stop
 _LIVE_SECONDS = 1.0
@@ -134,7 +135,7 @@ class Coordinator:
         deadline, num_lost = None, 0
         with closing(executor.run(make_worker, self._next_task)) as events:  # type: ignore[type-var]
             for event in events:
-                if isinstance(event, Message):
+                if isinstance(event, FromWorker):
                     self._receive(event.task, event.value)
                 elif isinstance(event, Finished):
                     self._finish(event.task)
@@ -218,7 +219,9 @@ class Coordinator:
     def _finish(self, task: Task) -> None:
         """Go on with what a task left: its worker was asked to stop, or made room for a new one."""
         if (broken := self._broken.pop(task.name, None)) is not None:
-            reason = f"its engine failed also where it had not: {broken.message}"
+            reason = Message(
+                "its engine failed also where it had not: {reason}", reason=broken.message
+            )
             self._retry_or_give_up(Died(task, broken.place, reason, broken.worker_index))
             return
         self._tries.pop(task.name, None)
@@ -235,7 +238,11 @@ class Coordinator:
         task: Task | None = died.task
         self._log.write(f"worker {died.worker_index}: {died.reason}")
         self._news.append(
-            f"worker {died.worker_index} ended: {died.reason}; another one goes on with its frames"
+            Message(
+                "worker {worker_index} ended: {reason}; another one goes on with its frames",
+                worker_index=died.worker_index,
+                reason=died.reason,
+            )
         )
         if died.is_illegal_instruction and not self._has_progress:
             self._count_illegal_instruction(died)
@@ -258,7 +265,11 @@ class Coordinator:
             left[suspect.unit_no] = self._give_up(suspect, frame, phase, message)
             tries, suspect = 0, None
         if tries >= _MOST_TRIES and left:
-            message = f"{died.reason}; workers died {tries} times, at different frames"
+            message = Message(
+                "{reason}; workers died {tries} times, at different frames",
+                reason=died.reason,
+                tries=tries,
+            )
             unit = next(iter(left.values()))
             left[unit.unit_no] = self._give_up(unit, unit.next_frame, -1, message)
             tries, suspect = 0, None
@@ -289,7 +300,9 @@ class Coordinator:
         count = self._crashes[unit.unit_no, frame, phase]
         if count < self._config.max_tries:
             return ""
-        message = f"{died.reason}, {count} times, at this frame alone"
+        message = Message(
+            "{reason}, {count} times, at this frame alone", reason=died.reason, count=count
+        )
         self._log.write(f"{task.units[0].clip.path}: frame {frame}: {message}")
         return message
 
@@ -297,31 +310,37 @@ class Coordinator:
         self._num_illegal += 1
         if self._num_illegal >= _MOST_ILLEGAL:
             raise RunError(
-                f"{self._num_illegal} workers ended before any frame was done: {died.reason}. This "
-                "machine refuses an instruction that its processor names, as some virtual machines "
-                "do; no frame is to blame and none was given up. posemill doctor tries the "
-                "libraries and says which one it is; choose another one, for example by "
-                "--engine-option runtime=onnxruntime or --decoder opencv, and run the same command "
-                "again"
+                "{num_illegal} workers ended before any frame was done: {reason}. This machine "
+                "refuses an instruction that its processor names, as some virtual machines do; "
+                "no frame is to blame and none was given up. posemill doctor tries the libraries "
+                "and says which one it is; choose another one, for example by "
+                "{--engine-option:runtime=onnxruntime} or {--decoder:opencv}, and run the same "
+                "command again",
+                num_illegal=self._num_illegal,
+                reason=died.reason,
             )
 
     def _count_failed_start(self, died: Died) -> None:
         self._failed_starts[died.worker_index] += 1
         if self._failed_starts[died.worker_index] >= _MOST_FAILED_STARTS:
             raise RunError(
-                f"workers die before they can start ({died.reason}); if the machine has too little "
-                "memory for the engine, use fewer workers; see "
-                f"posemill logs {quoted(self._home.name)} --worker {died.worker_index}"
+                "workers die before they can start ({reason}); if the machine has too little "
+                "memory for the engine, use fewer workers; see posemill logs {name!q} --worker "
+                "{worker_index}",
+                reason=died.reason,
+                name=self._home.name,
+                worker_index=died.worker_index,
             )
 
     def _count_outside_kill(self, died: Died) -> None:
         self._outside_kills[died.worker_index] += 1
         if (number := self._outside_kills[died.worker_index]) >= _MOST_OUTSIDE_KILLS:
             raise RunError(
-                f"workers were {died.reason} from outside {number} times without any "
-                "progress in between; no frame is to blame and none was given up: find out who "
-                "ends them (a scheduler, a limit on memory or time), then run the same command "
-                "again"
+                "workers were {reason} from outside {number} times without any progress in "
+                "between; no frame is to blame and none was given up: find out who ends them (a "
+                "scheduler, a limit on memory or time), then run the same command again",
+                reason=died.reason,
+                number=number,
             )
 
     def _report(self, executor: Executor, *, is_last: bool = False) -> None:

@@ -12,6 +12,7 @@ from posemill.errors import RunError
 from posemill.files import open_plain
 from posemill.language import SETTING
 from posemill.machine.processes import python_command
+from posemill.messages import Message
 from posemill.runs.lock import holder_of
 from posemill.runs.manifest import LOGS_NAME, MANIFEST_NAME, check_folder
 
@@ -50,9 +51,12 @@ def start_detached(arguments: Sequence[str], folder: Path) -> int:
                 break
             with path.open("rb") as output:
                 output.seek(start)
-                said = output.read().decode("utf-8", "replace").strip()
-            said = said.rpartition("posemill: ")[2]  # the error, without what came before
-            raise RunError(f"it did not start: {said or f'exit code {code}'}")
+                text = output.read().decode("utf-8", "replace").strip()
+            reason = text.rpartition("posemill: ")[2]  # the error, without what came before
+            raise RunError(
+                "it did not start: {reason}",
+                reason=reason or Message("exit code {code}", code=code),
+            )
         time.sleep(0.05)
     # Not our child to wait for any more.
     process.returncode = process.returncode or 0

@@ -51,8 +51,10 @@ class Unit:
         frames = (self.start_frame, self.next_frame, self.stop_frame or 0)
         if not all(isinstance(number, int) for number in frames):
             raise RunError(
-                f"the ledger is damaged: unit {self.unit_no} goes on at {self.next_frame!r}; put "
-                "back a copy of it"
+                "the ledger is damaged: unit {unit_no} goes on at {next_frame!r}; put back a "
+                "copy of it",
+                unit_no=self.unit_no,
+                next_frame=self.next_frame,
             )
 
     def giving_up(self, frame: int, phase: int, message: str) -> Unit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from posemill.errors import RunError, StoppedError
 from posemill.estimators import engine_info, open_estimator
 from posemill.files import sync_folder
 from posemill.jobs.extract.signals import StopSignals
+from posemill.messages import Message, join
 from posemill.places import uri_of
 from posemill.records import Clip
 from posemill.runs.events import ChangedClip, Planned, PlannedClip, Reset, valid_unicode
@@ -36,7 +38,6 @@ from posemill.sources.frames import count_frames as count_clip
 from posemill.sources.frames import with_frame_count
 from posemill.sources.scan import list_pictures
 from posemill.sources.tracking import Tracking, decide_tracking
-from posemill.terminal import quoted
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.run import FrameJob
@@ -54,7 +55,7 @@ class SourceChanges(NamedTuple):
         new_splits: The splits of new clips, where nothing changed but that they came.
     """
 
-    lines: list[str]
+    lines: list[Message]
     changed: list[int]
     only_failed: bool
     new_splits: list[str]
@@ -126,7 +127,7 @@ def planned_clips(clips: Sequence[Clip], counted: Sequence[Clip]) -> tuple[Plann
 def changes_of(ledger: Ledger, clips: Sequence[Clip]) -> SourceChanges:
     """Return what of a source is not as it was when the run began."""
     known = {(clip.split, clip.clip_id): clip for clip in ledger.clips()}
-    lines: list[str] = []
+    lines: list[Message] = []
     changed: list[int] = []
     new: list[str] = []  # their splits
     only_failed = True
@@ -134,14 +135,14 @@ def changes_of(ledger: Ledger, clips: Sequence[Clip]) -> SourceChanges:
         name = valid_unicode(clip.split), valid_unicode(clip.clip_id)
         old = known.pop(name, None)
         if old is None:
-            lines.append(f"{'/'.join(name)} is new")
+            lines.append(Message("{clip} is new", clip="/".join(name)))
             new.append(clip.split)
             only_failed = False
         elif old.content != digest_of(clip):
-            lines.append(f"{'/'.join(name)} is not the same")
+            lines.append(Message("{clip} is not the same", clip="/".join(name)))
             changed.append(old.clip_no)
             only_failed = only_failed and bool(old.has_failed)
-    lines += [f"{'/'.join(name)} is gone" for name in known]
+    lines += [Message("{clip} is gone", clip="/".join(name)) for name in known]
     new_splits = [] if changed or known else list(dict.fromkeys(new))
     return SourceChanges(lines, changed, only_failed and not known, new_splits)
 
@@ -191,8 +192,10 @@ def _with_recorded_tracking(folder: Path, clips: ClipList) -> ClipList:
         return dataclasses.replace(clips, tracking=Tracking.from_record(record))
     except (TypeError, ValueError, KeyError) as error:
         raise RunError(
-            f"{folder / MANIFEST_NAME}: 'tracking' is not what posemill writes ({error}); put back "
-            "a copy of the file, or choose another folder"
+            "{path}: 'tracking' is not what posemill writes ({error}); put back a copy of "
+            "the file, or choose another folder",
+            path=folder / MANIFEST_NAME,
+            error=error,
         ) from error
 
 
@@ -230,12 +233,12 @@ def with_decoder(
     found: ClipList = clips or find_clips(config.source, layout=config.layout, splits=config.splits)
     if check_folder(config.out):
         name = str(Manifest.read(config.out).options.get("decoder") or USUAL)
-        choice = Choice(name, "as the run was begun")
+        choice = Choice(name, Message("as the run was begun"))
     elif access is None:
         choice = choose_for_extraction()
     else:
         choice = choose([clip.path for clip in found if clip.kind == "video"], access)
-    note = f"decoder {choice.decoder}: {choice.why}"
+    note = Message("decoder {decoder}: {reason}", decoder=choice.decoder, reason=choice.why)
     noted = dataclasses.replace(found, problems=(*found.problems, note))
     return config.replace(decoder=choice.decoder), noted
 
@@ -323,13 +326,20 @@ def compare(folder: Path, manifest: Manifest) -> None:
     old = Manifest.read(folder)
     if old.kind != manifest.kind:
         raise RunError(
-            f"{folder} was made by {old.kind}, not by {manifest.kind}; choose another folder"
+            "{folder} was made by {kind}, not by {asked_kind}; choose another folder",
+            folder=folder,
+            kind=old.kind,
+            asked_kind=manifest.kind,
         )
     engine, asked_engine = old.engine.get("engine"), manifest.engine.get("engine")
     if engine and engine != asked_engine:
         raise RunError(
-            f"{folder} was begun with the engine {engine!r}, now it is {asked_engine!r}, which "
-            f"finds other points: go on with --engine {engine}, or choose another folder"
+            "{folder} was begun with the engine {engine!r}, now it is {asked_engine!r}, "
+            "which finds other points: go on with {--engine:{engine}}, or choose another "
+            "folder",
+            folder=folder,
+            engine=engine,
+            asked_engine=asked_engine,
         )
     source = {**manifest.source, **{name: old.source.get(name) for name in _FREE_SOURCE}}
     asked = {**manifest.options, **{name: old.options.get(name) for name in _FREE_OPTIONS}}
@@ -338,11 +348,15 @@ def compare(folder: Path, manifest: Manifest) -> None:
         # Where none was asked for, the engine chose: what is installed decides, not the command.
         runtime = old.engine.get("runtime")
         is_other = runtime and runtime != manifest.engine.get("runtime")
-        hint = f" (with --engine-option runtime={runtime})" if is_other else ""
+        hint = ""
+        if is_other:
+            hint = Message(" (with {--engine-option:runtime={runtime}})", runtime=runtime)
         raise RunError(
-            f"{folder} was begun with other options, so it cannot go on with these:\n  "
-            + "\n  ".join(differences)
-            + f"\nuse the same options{hint}, or another folder"
+            "{folder} was begun with other options, so it cannot go on with these:\n  "
+            "{differences}\nuse the same options{hint}, or another folder",
+            folder=folder,
+            differences=join("\n  ", differences),
+            hint=hint,
         )
 
 
@@ -377,33 +391,40 @@ def _check_source(
         home.publish(MANIFEST_NAME)
 
 
-def _describe_changes(folder: Path, changes: SourceChanges, clips: ClipList) -> str:
+def _describe_changes(folder: Path, changes: SourceChanges, clips: ClipList) -> Message:
     lines, more = changes.lines[:5], len(changes.lines) - 5
     if more > 0:
-        lines = [*lines, f"… and {more} more"]
+        lines = [*lines, Message("… and {number} more", number=more)]
     if len(changes.lines) == len(changes.changed):  # no clip came or went: the numbers hold
         lines += _pictures_gone(folder, [clips[number - 1] for number in changes.changed[:5]])
-    advice = "put it back as it was, or use another folder"
+    advice = Message("put it back as it was, or use another folder")
     if changes.new_splits:
-        splits = " ".join(map(quoted, changes.new_splits))
-        advice = (
-            f"put it back as it was, or extract what is new into another folder (--splits {splits} "
-            f"--out NEW) and join both: posemill merge {quoted(folder)} NEW --out BOTH"
+        advice = Message(
+            "put it back as it was, or extract what is new into another folder (--splits {splits} "
+            "--out NEW) and join both: posemill merge {folder!q} NEW --out BOTH",
+            splits=shlex.join(changes.new_splits),
+            folder=folder,
         )
     elif changes.only_failed:
-        advice = "these clips had failed: add --retry-failed to do them again as they are now"
+        advice = Message(
+            "these clips had failed: add {--retry-failed:True} to do them again as they are now"
+        )
     elif changes.changed:
-        advice = (
+        advice = Message(
             "put it back as it was (a copy of a file needs its time of change too: cp -p, rsync "
             "-t), or use another folder"
         )
-    listed = "\n  ".join(lines)
-    return f"the source is not the one {folder} was begun with:\n  {listed}\n{advice}"
+    return Message(
+        "the source is not the one {folder} was begun with:\n  {changes}\n{advice}",
+        folder=folder,
+        changes=join("\n  ", lines),
+        advice=advice,
+    )
 
 
-def _pictures_gone(folder: Path, clips: Sequence[Clip]) -> list[str]:
+def _pictures_gone(folder: Path, clips: Sequence[Clip]) -> list[Message]:
     """Return a line for each clip with the pictures that the run has and its folder no longer."""
-    run, lines = open_run(folder), []
+    run, lines = open_run(folder), list[Message]()
     for clip in clips:
         if clip.kind == "video" or uri_of(clip.path) is not None:
             continue
@@ -413,6 +434,9 @@ def _pictures_gone(folder: Path, clips: Sequence[Clip]) -> list[str]:
             paths += run.clip(clip.clip_id, clip.split).image_paths
         gone = sorted({Path(path).name for path in paths} - {*list_pictures(clip.path)})
         if gone:
-            more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""
-            lines.append(f"{'/'.join(name)} has no {', '.join(gone[:5])}{more}")
+            template = "{clip} has no {pictures}"
+            if len(gone) > 5:
+                template = "{clip} has no {pictures} and {number} more"
+            values = {"clip": "/".join(name), "pictures": ", ".join(gone[:5])}
+            lines.append(Message(template, **values, number=len(gone) - 5))
     return lines

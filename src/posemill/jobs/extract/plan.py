@@ -9,6 +9,7 @@ from posemill.config import ExtractConfig
 from posemill.decoders import open_video
 from posemill.decoders.sampling import fewer_frames
 from posemill.errors import ConfigError, DecodeError
+from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.provenance import describe_unused
 from posemill.records import Clip
@@ -36,7 +37,7 @@ def mode_of(clip: Clip, mode: str, tracking: Tracking | None = None) -> Literal[
     return "video" if mode == "video" else "image"
 
 
-def describe_mode(config: ExtractConfig, mode: str, clips: ClipList) -> str:
+def describe_mode(config: ExtractConfig, mode: str, clips: ClipList) -> Message:
     """Return in words how the frames are treated, and why.
 
     Args:
@@ -45,29 +46,31 @@ def describe_mode(config: ExtractConfig, mode: str, clips: ClipList) -> str:
         clips: With what was decided about folders of pictures.
     """
     if config.mode != "auto":
-        return f"mode {mode}, as --mode says"
+        return Message("mode {mode}, as {--mode} says", mode=mode)
     if mode != "auto":
-        return f"mode {mode}: engine {config.engine} has no other"
+        return Message("mode {mode}: engine {engine} has no other", mode=mode, engine=config.engine)
     if clips.tracking is not None:
-        return str(clips.tracking)
+        return clips.tracking.describe()
     if clips.layout == "phoenix":
-        return (
+        return Message(
             "mode video: each clip of PHOENIX is the frames of one video, so they are tracked; "
-            "--mode image treats each frame alone, as MediaPipe does with single pictures"
+            "{--mode:image} treats each frame alone, as MediaPipe does with single pictures"
         )
     if all(mode_of(clip, mode) == "image" for clip in clips):
-        return "mode image: pictures stand alone; --mode video tracks them"
-    return "mode video: clips are tracked from frame to frame; --mode image treats each alone"
+        return Message("mode image: pictures stand alone; {--mode:video} tracks them")
+    return Message(
+        "mode video: clips are tracked from frame to frame; {--mode:image} treats each alone"
+    )
 
 
-def check_rate(fps: float | None, clips: Iterable[Clip], *, instead: str) -> None:
+def check_rate(fps: float | None, clips: Iterable[Clip]) -> None:
     """Raise where so many frames a second are asked of clips that have no seconds."""
     if fps is None:
         return
     if any(clip.kind != "video" and clip.listed_fps is None for clip in clips):
         raise ConfigError(
-            "--fps needs videos: folders of pictures do not say how many a second they are; give "
-            f"the index.csv of posemill frames as the source, which does, or use {instead}"
+            "{--fps} needs videos: folders of pictures do not say how many a second they are; give "
+            "the index.csv of posemill frames as the source, which does, or use {--stride}"
         )
 
 
@@ -75,12 +78,15 @@ def unused_settings(config: ExtractConfig, clips: Iterable[Clip]) -> list[str]:
     """Return a sentence for each setting that was given and has no effect on these clips."""
     reasons: dict[str, str] = {}
     if not config.num_gpus:
-        reasons["num_workers_per_gpu"] = "num_gpus is 0; --workers counts workers on the CPU"
+        reasons["num_workers_per_gpu"] = Message(
+            "{--num-gpus} is 0; {--workers} counts workers on the CPU"
+        )
     if config.executor in ("serial", "threads"):
-        for name in ("timeout_seconds", "memory_limit_mb", "temp_dir"):
-            reasons[name] = f"executor {config.executor} works in this process"
+        in_process = Message("executor {name} works in this process", name=config.executor)
+        reasons |= dict.fromkeys(("timeout_seconds", "memory_limit_mb", "temp_dir"), in_process)
     if not any(clip.kind == "video" for clip in clips):
-        reasons |= dict.fromkeys(("decoder", "split_long_seconds"), "there are no videos")
+        no_videos = Message("there are no videos")
+        reasons |= dict.fromkeys(("decoder", "split_long_seconds"), no_videos)
     return describe_unused(config, reasons)
 
 
@@ -112,8 +118,9 @@ def plan_units(
         if is_video and config.split_long_seconds is not None:
             if (uri := uri_of(clip.path)) is not None:
                 raise ConfigError(
-                    f"--split-long needs the lengths of videos before they are read, and {uri} is "
-                    "not on this machine; leave it out, or copy the videos to a disk"
+                    "{--split-long} needs the lengths of videos before they are read, and {uri} is "
+                    "not on this machine; leave it out, or copy the videos to a disk",
+                    uri=uri,
                 )
             length = length_of(clip, config.decoder)
             if length is not None:

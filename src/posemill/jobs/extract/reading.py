@@ -20,6 +20,7 @@ from posemill.decoders.sampling import Sampling
 from posemill.errors import DecodeError, StorageError
 from posemill.estimators import ClipState
 from posemill.jobs.extract.messages import DECODING, Unit
+from posemill.messages import Message
 from posemill.places import ChangedError, Entry, uri_of
 from posemill.records import Clip, Frame, IntArray
 from posemill.runs.events import Lost
@@ -46,15 +47,19 @@ class Failed:
     reason: str
     message: str
 
+    def with_name(self, name: str, *, instead_of: str) -> Failed:
+        """Return it with the name that users know instead of that of a copy."""
+        return Failed(self.reason, self.message.replace(instead_of, name))
+
 
 def attempt(step: Callable[[], _T]) -> _T | Failed:
     """Return what a step gives, or why it gave nothing."""
     try:
         return step()
     except DecodeError as error:
-        return Failed(error.reason, str(error))
+        return Failed(error.reason, error.sentence)
     except ChangedError as error:
-        return Failed("changed", str(error))
+        return Failed("changed", error.sentence)
     except StorageError:
         raise  # no clip is to blame, and the next one would meet it too
     except Exception as error:  # noqa: BLE001  (see the top of the module)
@@ -97,11 +102,14 @@ class Lane:
     def lose(self, index: int | None, failed: Failed, *, path: str, num_frames: int = 1) -> None:
         """Note frames that gave no keypoints."""
         if self.numbers is not None and index is not None and index < len(self.numbers):
-            message = f"frame {self.source_number(index)} of the source: {failed.message}"
+            message = Message(
+                "frame {number} of the source: {reason}",
+                number=self.source_number(index),
+                reason=failed.message,
+            )
             failed = Failed(failed.reason, message)
         if self.local_path:  # the name that users know
-            message = failed.message.replace(self.local_path, self.unit.clip.path)
-            failed = Failed(failed.reason, message)
+            failed = failed.with_name(self.unit.clip.path, instead_of=self.local_path)
         self.lost.append(Lost(index, num_frames, path, failed.reason, failed.message))
 
 
@@ -270,7 +278,9 @@ class FrameReader:
             if frame is None:
                 known = unit.clip.num_frames
                 if known is not None and index < (unit.stop_frame or known):
-                    message = f"the file ends after {index} of {known} frames"
+                    message = Message(
+                        "the file ends after {index} of {known} frames", index=index, known=known
+                    )
                     self._lose_rest(lane, reader, Failed("ends too early", message))
                 return
             yield index, None, frame
@@ -307,8 +317,12 @@ class FrameReader:
         stop = planned if unit.stop_frame is None else min(unit.stop_frame, planned)
         for index in range(unit.next_frame, stop):
             if index >= len(names):
-                gone = Failed("missing", f"the folder has {len(names)} of {planned} frames left")
-                yield index, unit.clip.path, gone
+                message = Message(
+                    "the folder has {number} of {planned} frames left",
+                    number=len(names),
+                    planned=planned,
+                )
+                yield index, unit.clip.path, Failed("missing", message)
                 continue
             path = _path_of(unit.clip, names[index])
             if index in unit.skip or (unit.give_up is not None and index >= unit.give_up[0]):

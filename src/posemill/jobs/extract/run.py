@@ -39,6 +39,7 @@ from posemill.jobs.extract.workers import WorkerPlan, frames_per_call, missing_g
 from posemill.machine.disk import disk_message
 from posemill.machine.live_files import now_text
 from posemill.machine.processes import thread_variables
+from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.records import Clip
 from posemill.runs.events import Finished, PlannedUnit
@@ -224,7 +225,7 @@ class Extraction(FrameJob):
 
     def decide(self, clips: ClipList) -> ClipList:
         """Return the clips with the decision which folders are video."""
-        check_rate(self.config.fps, clips, instead="--stride")
+        check_rate(self.config.fps, clips)
         return with_tracking(self.config, clips)
 
     def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
@@ -330,10 +331,10 @@ def run_job(
         log = stack.enter_context(closing(RunLog(folder)))
         if on_plan is not None:
             on_plan(dataclasses.replace(clips, clips=with_lengths(ledger, clips)), workers)
-        log.write(f"start: pid {os.getpid()}, {workers}")
+        log.write(f"start: pid {os.getpid()}, {workers.describe()}")
         started, before = time.monotonic(), _num_done(ledger)
         if clips.tracking is not None:
-            log.write(str(clips.tracking))
+            log.write(clips.tracking.describe())
         finished_at = ledger.finished_at()
         coordinator = Coordinator(
             home, events, clips, config=config, log=log, on_progress=on_progress
@@ -360,8 +361,9 @@ def _storage_errors(folder: Path) -> Iterator[None]:
             code = errno.ENOSPC if is_full else errno.EIO
             raise RunError(_say_disk(OSError(code, str(error)), folder)) from error
         raise RunError(
-            f"{folder / LEDGER_NAME} is damaged: {error}; put back a copy of it, or extract into "
-            "another folder"
+            "{path} is damaged: {error}; put back a copy of it, or extract into another folder",
+            path=folder / LEDGER_NAME,
+            error=error,
         ) from error
     except OSError as error:
         raise RunError(_say_disk(error, folder)) from error
@@ -370,7 +372,7 @@ def _storage_errors(folder: Path) -> Iterator[None]:
 def _say_disk(error: OSError, folder: Path) -> str:
     if (folder / LEDGER_NAME).exists():
         return disk_message(error, str(folder))
-    return disk_message(error, str(folder), saved="nothing was begun yet")
+    return disk_message(error, str(folder), saved=Message("nothing was begun yet"))
 
 
 def _work(
@@ -452,6 +454,9 @@ def _check_shards(home: RunHome, ledger: Ledger) -> None:
     for name, num_bytes in ledger.shard_sizes().items():
         if sizes.get(name) != num_bytes:
             raise RunError(
-                f"{home.work / SHARDS_NAME / name}: {num_bytes} bytes were written, now there are "
-                f"{sizes.get(name, 'none')}; something else changed it"
+                "{path}: {num_bytes} bytes were written, now there are {num_found}; something "
+                "else changed it",
+                path=home.work / SHARDS_NAME / name,
+                num_bytes=num_bytes,
+                num_found=sizes.get(name, 0),
             )

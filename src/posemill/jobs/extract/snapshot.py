@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from posemill.messages import Message, join
 from posemill.runs.queries import SplitCounts
-from posemill.terminal import counted, duration
+from posemill.terminal import duration
 
 
 @dataclass(frozen=True)
@@ -87,46 +88,40 @@ def reasons_json(reasons: Iterable[tuple[str, int, int]]) -> list[dict[str, Any]
     ]
 
 
-def failed_text(num_frames: int, num_clips: int) -> str:
+def failed_text(num_frames: int, num_clips: int) -> Message:
     """Return `3 failed`, which are frames; `3 frames and 1 clip failed` if a whole clip did."""
-    if not num_clips:
-        return f"{num_frames} failed"
-    clips = f"{counted(num_clips, 'clips')} failed"
-    return f"{counted(num_frames, 'frames')} and {clips}" if num_frames else clips
+    template = "{num_frames} failed"
+    if num_clips:
+        template = "{num_clips:clip|clips} failed"
+    if num_clips and num_frames:
+        template = "{num_frames:frame|frames} and {num_clips:clip|clips} failed"
+    return Message(template, num_frames=num_frames, num_clips=num_clips)
 
 
-def _as_it_is(text: str) -> str:
-    return text
-
-
-def speed_text(snapshot: Snapshot, translate: Callable[[str], str] = _as_it_is) -> str:
+def speed_text(snapshot: Snapshot) -> Message:
     """Return `41.2 frames/s, 0:12:03 left`."""
     rate, left = snapshot.frames_per_second, snapshot.seconds_left
     if rate is None:
-        return "…"
+        return Message("…")
     if left is None:
-        return translate(f"{rate:.1f} frames/s")
-    return translate(f"{rate:.1f} frames/s, {duration(left)} left")
+        return Message("{rate:.1f} frames/s", rate=rate)
+    return Message("{rate:.1f} frames/s, {time} left", rate=rate, time=duration(left))
 
 
-def describe(snapshot: Snapshot, translate: Callable[[str], str] = _as_it_is) -> str:
-    """Return one line: frames done, share, speed, failures, and the splits if there are several.
-
-    Args:
-        snapshot: How far it is.
-        translate: Gives each phrase in another language; a log is English.
-    """
+def describe(snapshot: Snapshot) -> Message:
+    """Return one line: frames done, share, speed, failures, and the splits if there are several."""
     done, known = snapshot.frames_done, snapshot.frames_known
-    share = f" ({done / known:.1%})" if known else ""
-    failed = translate(failed_text(snapshot.frames_failed, snapshot.clips_failed))
-    frames = translate(f"{done}/{known} frames{share}")
-    # Nobody works on it, or no second has passed: there is no speed to tell.
-    speed = [] if snapshot.frames_per_second is None else [speed_text(snapshot, translate)]
-    line = ", ".join([frames, *speed, failed])
-    if len(snapshot.counts) < 2:
-        return line
+    parts = [Message("{done}/{known} frames", done=done, known=known)]
+    if known:
+        share = done / known
+        parts = [
+            Message("{done}/{known} frames ({share:.1%})", done=done, known=known, share=share)
+        ]
+    if snapshot.frames_per_second is not None:
+        parts.append(speed_text(snapshot))
+    parts.append(failed_text(snapshot.frames_failed, snapshot.clips_failed))
     by_split = snapshot.done_by_split
-    splits = (
-        f"{each.split} {by_split[each.split]}/{each.frames_known}" for each in snapshot.counts
-    )
-    return f"{line}; {', '.join(splits)}"
+    splits = [
+        f"{count.split} {by_split[count.split]}/{count.frames_known}" for count in snapshot.counts
+    ]
+    return join("; ", [join(", ", parts), ", ".join(splits) if len(splits) > 1 else ""])

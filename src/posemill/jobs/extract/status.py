@@ -13,6 +13,7 @@ from posemill.jobs.extract.snapshot import Snapshot, failed_text, reasons_json
 from posemill.machine.gpus import Gpu, as_rows, with_workers
 from posemill.machine.live_files import read_live
 from posemill.machine.processes import end_holder
+from posemill.messages import Message
 from posemill.places.lease import Holder, LeaseState
 from posemill.runs.home import RunHome
 from posemill.runs.lock import holder_of
@@ -63,16 +64,19 @@ class Status:
         done = f"{self.snapshot.frames_done}/{self.snapshot.frames_known} frames"
         return f"Status({self.name!r}, {self.state}, {done}, {failed})"
 
-    def headline(self) -> str:
+    def headline(self) -> Message:
         """Return one line about it."""
         if self.state == "running":
-            return f"{self.name}: running, {self.holder}"
+            return Message("{run}: running, {holder}", run=self.name, holder=self.holder)
         if self.state == "finished":
-            return f"{self.name}: finished at {self.finished_at}"
+            return Message("{run}: finished at {time}", run=self.name, time=self.finished_at)
         if self.state == "unknown":
-            return self.doubt
-        kind = self.manifest.kind
-        return f"{self.name}: stopped before its end; the same {kind} command continues it"
+            return Message(self.doubt)
+        return Message(
+            "{run}: stopped before its end; the same {command} command continues it",
+            run=self.name,
+            command=self.manifest.kind,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -103,7 +107,7 @@ def read_status(folder: Path) -> Status:
         if isinstance(holder, LeaseState):
             live = dict(holder.live)
     except RunError as error:  # what was committed can be told all the same
-        doubt = str(error)
+        doubt = error.sentence
     counts: list[SplitCounts] = []
     reasons: list[tuple[str, int, int]] = []
     meta: dict[str, str] = {}
@@ -176,20 +180,29 @@ def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
     if holder is None:
         return None
     if isinstance(holder, LeaseState) or holder.host != socket.gethostname():
-        raise RunError(f"{home.name} is worked on by {holder}: run posemill stop there")
+        raise RunError(
+            "{name} is worked on by {holder}: run posemill stop there",
+            name=home.name,
+            holder=holder,
+        )
     if not _ask_to_end(folder, holder):
         if holder_of(folder) is None:
             return None  # it ended by itself in this moment
         raise RunError(
-            f"{folder} is worked on, but not by pid {holder.pid}, which its file {LOCK_NAME!r} "
-            "names; nothing was stopped: try again, or stop it in the container it runs in"
+            "{folder} is worked on, but not by pid {pid}, which its file {lock_name!r} "
+            "names; nothing was stopped: try again, or stop it in the container it runs in",
+            folder=folder,
+            pid=holder.pid,
+            lock_name=LOCK_NAME,
         )
     deadline = time.monotonic() + timeout_seconds
     while holder_of(folder) == holder:
         if time.monotonic() > deadline:
             raise RunError(
-                f"pid {holder.pid} did not end within {timeout_seconds:g} s; "
-                f"killing it is safe too: kill -9 {holder.pid}"
+                "pid {pid} did not end within {timeout_seconds:g} s; killing it is safe too: "
+                "kill -9 {pid}",
+                pid=holder.pid,
+                timeout_seconds=timeout_seconds,
             )
         time.sleep(0.05)
     return holder.pid
@@ -203,6 +216,8 @@ def _ask_to_end(folder: Path, holder: Holder) -> bool:
         return end_holder(holder.pid, folder / LOCK_NAME)
     except psutil.AccessDenied as error:
         raise RunError(
-            f"{folder} is worked on by {holder}, a process of another user; "
-            "nothing was stopped: ask them, or run posemill stop as that user"
+            "{folder} is worked on by {holder}, a process of another user; nothing was "
+            "stopped: ask them, or run posemill stop as that user",
+            folder=folder,
+            holder=holder,
         ) from error

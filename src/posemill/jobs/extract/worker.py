@@ -68,7 +68,7 @@ class Worker:
         try:
             handler = self._open()
         except PosemillError as error:
-            yield Fatal(type(error).__name__, str(error))
+            yield Fatal(type(error).__name__, error.sentence)
             return
         task_run = _TaskRun(self.settings, handler, task, progress, listing=self._listing)
         try:
@@ -88,8 +88,10 @@ class Worker:
             used = psutil.Process().memory_info().rss
             if settings.memory_bytes and used > settings.memory_bytes:
                 raise ConfigError(
-                    f"memory limit: the engine alone needs {used >> 20} MB, allowed are "
-                    f"{settings.memory_bytes >> 20} MB; give more with --memory-limit-mb"
+                    "memory limit: the engine alone needs {used_mb} MB, allowed are {allowed_mb} "
+                    "MB; give more with {--memory-limit-mb}",
+                    used_mb=used >> 20,
+                    allowed_mb=settings.memory_bytes >> 20,
                 )
         return self._handler
 
@@ -143,7 +145,7 @@ class _TaskRun:
             # Only writing raises here: reading and computing go through `attempt`.
             yield Fatal("RunError", disk_message(error, self._handler.writes_to))
         except StorageError as error:
-            yield Fatal("StorageError", str(error))
+            yield Fatal("StorageError", error.sentence)
 
     def _run(self) -> Iterator[Committed | None]:
         """Take units in their order, several tracked ones side by side if the batch allows."""

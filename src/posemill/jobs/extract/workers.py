@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from posemill.config import ExtractConfig, JobConfig
 from posemill.estimators.devices import list_gpus
 from posemill.machine.limits import count_cores, memory_limit
-from posemill.terminal import counted
+from posemill.messages import Message
 
 # What a worker needs with room to spare: 190 MB with the engine and four frames of 1920 x 1080.
 _LEAST_MEMORY = 512 << 20
@@ -24,17 +24,25 @@ class WorkerPlan:
     memory_bytes: int
     note: str = ""
 
-    def __str__(self) -> str:
-        number = self.num_workers
-        what = {
-            "processes": counted(number, "processes"),
-            "threads": f"{counted(number, 'threads')} of one process",
+    def describe(self) -> Message:
+        """Return one line: `2 processes x 1 thread on cpu, at most 3200 MB each`."""
+        template = {
+            "processes": "{number:process|processes}",
+            "threads": "{number:thread|threads} of one process",
             "serial": "1 process (serial)",
-            "ray": f"{counted(number, 'workers')} of the Ray cluster",
-        }.get(self.executor, f"{number} {self.executor} workers")
-        limit = f", at most {self.memory_bytes >> 20} MB each" if self.memory_bytes else ""
-        note = f" ({self.note})" if self.note else ""
-        return f"{what} x 1 thread on {', '.join(self.devices)}{limit}{note}"
+            "ray": "{number:worker|workers} of the Ray cluster",
+        }.get(self.executor, "{number} {executor} workers")
+        what = Message(template, number=self.num_workers, executor=self.executor)
+        limit = ""
+        if self.memory_bytes:
+            limit = Message(", at most {limit_mb} MB each", limit_mb=self.memory_bytes >> 20)
+        return Message(
+            "{what} x 1 thread on {devices}{limit}{note}",
+            what=what,
+            devices=", ".join(self.devices),
+            limit=limit,
+            note=Message(" ({note})", note=self.note) if self.note else "",
+        )
 
 
 def missing_gpus(config: JobConfig) -> str:
@@ -42,9 +50,11 @@ def missing_gpus(config: JobConfig) -> str:
     number = config.num_gpus * config.num_workers_per_gpu
     if not number or list_gpus():
         return ""
-    return (
-        f"--num-gpus {config.num_gpus}: this machine has no NVIDIA GPU that its driver lists; "
-        f"--workers {number} instead uses {counted(number, 'processes')} on the CPU"
+    return Message(
+        "{--num-gpus:{num_gpus}}: this machine has no NVIDIA GPU that its driver lists; "
+        "{--workers:{number}} instead uses {number:process|processes} on the CPU",
+        num_gpus=config.num_gpus,
+        number=number,
     )
 
 
@@ -61,7 +71,8 @@ def plan_workers(config: JobConfig) -> WorkerPlan:
     elif config.workers:
         num_workers = config.workers
     elif config.executor == "ray" and config.ray_address:
-        num_workers, note = _room_of_cluster(config.ray_address), "more if machines join"
+        num_workers = _room_of_cluster(config.ray_address)
+        note = Message("more if machines join")
     else:
         num_workers, note = usual_workers()
     memory = config.memory_limit_mb
@@ -92,8 +103,11 @@ def usual_workers() -> tuple[int, str]:
     fitting = max(1, int(_SHARE_OF_MEMORY * memory.amount) // _LEAST_MEMORY)
     if fitting >= cores:
         return cores, ""
-    why = f": {memory.reason}" if memory.reason else ""
-    return fitting, f"not {cores}, one a core, for {memory.amount >> 20} MB of memory{why}"
+    template = "not {cores}, one a core, for {memory_mb} MB of memory"
+    if memory.reason:
+        template = "not {cores}, one a core, for {memory_mb} MB of memory: {reason}"
+    note = Message(template, cores=cores, memory_mb=memory.amount >> 20, reason=memory.reason)
+    return fitting, note
 
 
 def frames_per_call(config: ExtractConfig) -> int:

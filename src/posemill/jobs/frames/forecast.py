@@ -16,9 +16,10 @@ from posemill.jobs.extract.opening import count_frames, with_decoder
 from posemill.jobs.extract.workers import plan_workers
 from posemill.jobs.forecast import sample_clips
 from posemill.jobs.frames.run import write_frames
+from posemill.messages import Message
 from posemill.runs.frame_index import read_index
 from posemill.sources import find_clips
-from posemill.terminal import counted, duration
+from posemill.terminal import duration
 
 _FIRST_FRAMES = 64
 _SAMPLE_SECONDS = 5.0
@@ -46,19 +47,26 @@ class FramesForecast:
     sample_frames: int
     sample_seconds: float
 
-    def describe(self) -> str:
+    def describe(self) -> Message:
         """Return one line: clips, frames, disk and time, and what packs would take."""
-        clips, frames, packed = f"{self.num_clips:,}", in_words(self.num_frames), self.packed_bytes
-        disk, time_, workers = in_bytes(packed), duration(self.seconds), self.num_workers
-        if self.picture_bytes is None:
-            return (
-                f"{counted(clips, 'clips')}, {counted(frames, 'frames')}: about {disk} packed, "
-                f"{time_} on {counted(workers, 'workers')}"
+        template = (
+            "{num_clips:,|clip|clips}, {num_frames} frames: about {packed_size} packed, {time} on "
+            "{num_workers:worker|workers}"
+        )
+        if self.picture_bytes is not None:
+            template = (
+                "{num_clips:,|clip|clips}, {num_frames} frames: about {picture_size} as {what}, "
+                "{time} on {num_workers:worker|workers}; packed {packed_size}"
             )
-        pictures = f"{in_bytes(self.picture_bytes)} as {self.what}"
-        return (
-            f"{counted(clips, 'clips')}, {counted(frames, 'frames')}: about {pictures}, {time_} on "
-            f"{counted(workers, 'workers')}; packed {disk}"
+        return Message(
+            template,
+            num_clips=self.num_clips,
+            num_frames=in_words(self.num_frames),
+            picture_size=in_bytes(self.picture_bytes or 0),
+            what=self.what,
+            time=duration(self.seconds),
+            num_workers=self.num_workers,
+            packed_size=in_bytes(self.packed_bytes),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -244,8 +244,9 @@ class _Packs(_Keeper):
     def _shape(self, frame: Frame, kept: _Kept) -> Any:
         if kept.num_frames == kept.room:
             raise DecodeError(
-                f"the packs have room for {kept.room} frames of this clip, as many as it said it "
-                "had; write it into another folder, or without --pack",
+                "the packs have room for {room} frames of this clip, as many as it said it had; "
+                "write it into another folder, or without {--pack}",
+                room=kept.room,
                 reason="longer than it said",
             )
         return self._encode(resize_frame(frame, kept.size_wh))

@@ -43,8 +43,11 @@ def check_parts_differ(clips: Iterable[Clip]) -> None:
         folder = "/".join(clip_parts(clip))
         if folder in seen:
             raise RunError(
-                f"the clips {seen[folder].clip_id!r} and {clip.clip_id!r} would both be written to "
-                f"the folder {folder!r}; rename one of them"
+                "the clips {clip_id!r} and {clip_id_2!r} would both be written to the folder "
+                "{folder!r}; rename one of them",
+                clip_id=seen[folder].clip_id,
+                clip_id_2=clip.clip_id,
+                folder=folder,
             )
         seen[folder] = clip
 
@@ -135,6 +138,8 @@ def read_places(folder: Path) -> dict[int, PackPlace]:
         }
     except (OSError, ValueError, TypeError) as error:
         raise RunError(
-            f"{path} cannot be read: {error}; it says where clips lie in the packs: put back a "
-            "copy of it, or choose another folder"
+            "{path} cannot be read: {error}; it says where clips lie in the packs: put back "
+            "a copy of it, or choose another folder",
+            path=path,
+            error=error,
         ) from error

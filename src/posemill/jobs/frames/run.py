@@ -26,6 +26,7 @@ from posemill.jobs.frames.places import (
     read_places,
     write_places,
 )
+from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.provenance import describe_unused
 from posemill.records import Clip, label_of_folder
@@ -91,7 +92,7 @@ class FramesJob(FrameJob):
     def decide(self, clips: ClipList) -> ClipList:
         """Refuse what could not be written or read."""
         check_parts_differ(clips)
-        check_rate(self.config.fps, clips, instead="--stride")
+        check_rate(self.config.fps, clips)
         return clips
 
     def plan(self, clips: Sequence[Clip], tracking: Tracking | None) -> Iterable[PlannedUnit]:
@@ -170,11 +171,11 @@ def unused_settings(config: FramesConfig, clips: Iterable[Clip]) -> list[str]:
     """Return a sentence for each setting that was given and has no effect on these clips."""
     reasons: dict[str, str] = {}
     if config.pack:
-        reasons |= dict.fromkeys(("format", "quality"), "a pack holds plain bytes")
+        reasons |= dict.fromkeys(("format", "quality"), Message("a pack holds plain bytes"))
     elif config.format == "png":
-        reasons["quality"] = "png loses nothing"
+        reasons["quality"] = Message("png loses nothing")
     if not any(clip.kind == "video" for clip in clips):
-        reasons["decoder"] = "there are no videos"
+        reasons["decoder"] = Message("there are no videos")
     return describe_unused(config, reasons)
 
 
