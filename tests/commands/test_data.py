@@ -12,7 +12,8 @@ from posemill.commands.data import say_losses
 from posemill.commands.line import main, run_line
 from posemill.errors import ConfigError, PosemillError, RunError
 from posemill.formats import FORMATS
-from posemill.messages import Flags, render
+from posemill.jobs.convert.shaping import dropped_points
+from posemill.messages import Flags, Message, render
 from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure
@@ -219,7 +220,7 @@ def test_what_fails_leaves_no_folders_behind(run: Path, tmp_path: Path, args) ->
     before = sorted(tmp_path.iterdir())
     wrong = ("--skeleton", "543", "--out", tmp_path / "x" / "y")
     result = call(args[0], tmp_path / "a.pkl", *args[1:], *wrong)
-    assert "choose another --skeleton" in str(result.exception)
+    assert "choose another skeleton" in str(result.exception)
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -232,8 +233,11 @@ def test_what_fails_leaves_no_folders_behind(run: Path, tmp_path: Path, args) ->
             r"file, as there.keypoints\.npz",
         ),
         (("export", "--to", "pkl", "--out", ""), r"\. is a folder; .* as keypoints\.pkl"),
-        (("export", "--to", "txt", "--out", "."), r"expected the name of a folder, as keypoints"),
-        (("merge", "--out", "."), r"expected the name of a folder, as keypoints"),
+        (
+            ("export", "--to", "txt", "--out", "."),
+            r"expected the name of a new folder, as keypoints",
+        ),
+        (("merge", "--out", "."), r"expected the name of a new folder, as keypoints"),
         (("prepare", "--out", "file"), "cannot be written: file is a file, expected a folder"),
         (("prepare", "--out", "file/x"), "cannot be written: file is a file, expected a folder"),
     ],
@@ -253,7 +257,7 @@ def test_a_new_run_in_the_empty_folder_we_are_in_is_refused(run, tmp_path, monke
     monkeypatch.chdir(tmp_path / "work")
     for args in (("merge", run), ("import", run), ("export", run, "--to", "pose")):
         result = call(*args, "--out", ".")
-        assert "expected the name of a folder" in str(result.exception)
+        assert "expected the name of a new folder" in str(result.exception)
 
 
 def test_a_split_that_a_file_does_not_have_is_named_with_those_it_has(run, tmp_path) -> None:
@@ -327,8 +331,8 @@ def test_losses_are_said_in_chinese_one_by_one(
 ) -> None:
     losses = (
         "z",
-        "x and y beyond a thousandth of a pixel; scores beyond a millionth",
-        "16 of 33 points of pose; 21 of 21 points of left hand (holistic-543 as coco-17)",
+        Message("x and y beyond a thousandth of a pixel; scores beyond a millionth"),
+        dropped_points("openpose-18", "coco-17"),
     )
     say_losses(losses)
     assert capsys.readouterr().err == f"not kept: {'; '.join(losses)}\n"
@@ -336,7 +340,7 @@ def test_losses_are_said_in_chinese_one_by_one(
     say_losses(losses)
     assert capsys.readouterr().err == (
         "未保留：z；x、y 的千分之一像素以下部分；置信度的百万分之一以下部分；"
-        "pose的 33 个点中的 16 个；左手（holistic-543 转为 coco-17）的 21 个点中的 21 个\n"
+        "姿态的 18 个点中的 1 个（openpose-18 转为 coco-17）\n"
     )
 
 

@@ -60,7 +60,7 @@ def test_a_flag_that_has_no_effect_is_said(tree, tmp_path):
     command = ["extract", str(tree), "--out", str(tmp_path / "run"), *FAKE]
     result = posemill(*command, "--num-workers-per-gpu", "4")
     assert result.exit_code == 0
-    assert "note: --num-workers-per-gpu 4 has no effect: num_gpus is 0" in result.stderr
+    assert "note: --num-workers-per-gpu 4 has no effect: --num-gpus is 0" in result.stderr
     assert "no effect" not in posemill(*command).stderr
 
 
@@ -431,7 +431,7 @@ def test_fewer_frames_are_said_counted_and_never_asked_of_pictures(
     assert json.loads(made.stdout)["splits"][0]["frames_out"] == num_frames
     if "--fps" in flags:
         for more in (["--dry-run"], []):
-            with pytest.raises(ConfigError, match="--fps needs videos"):
+            with pytest.raises(ConfigError, match="fps needs videos"):
                 posemill("extract", str(tree), "--out", str(tmp_path / "o"), *FAKE, *flags, *more)
 
 

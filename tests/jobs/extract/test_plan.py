@@ -111,9 +111,10 @@ def test_settings_that_were_given_and_have_no_effect_are_named() -> None:
     pictures = [Clip("a", "a", "frames", num_frames=5)]
     notes = unused_settings(config, pictures)
     assert [render(note, flags=Flags()) for note in notes] == [
-        "num_workers_per_gpu=3 has no effect: num_gpus is 0; workers counts workers on the CPU",
-        "timeout_seconds=9.0 has no effect: executor threads works in this process",
-        "split_long_seconds=5.0 has no effect: there are no videos",
+        "--num-workers-per-gpu 3 has no effect: --num-gpus is 0; --workers counts workers on the "
+        "CPU",
+        "--timeout-seconds 9.0 has no effect: executor threads works in this process",
+        "--split-long 5.0 has no effect: there are no videos",
     ]
     for executor in ("serial", "threads"):
         given = {"timeout_seconds": 9.0, "memory_limit_mb": 9000, "temp_dir": "/tmp/x"}

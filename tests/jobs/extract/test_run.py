@@ -354,11 +354,13 @@ def test_counts_are_reported_while_it_runs(make_tree, config_for):
 
 def test_the_plan_of_workers_says_processes_threads_and_devices(tmp_path):
     config = ExtractConfig(tmp_path, tmp_path, workers=3, memory_limit_mb=2048)
-    assert str(plan_workers(config)) == "3 processes x 1 thread on cpu, at most 2048 MB each"
+    assert plan_workers(config).describe() == "3 processes x 1 thread on cpu, at most 2048 MB each"
     gpus = ExtractConfig(tmp_path, tmp_path, num_gpus=4, num_workers_per_gpu=2, memory_limit_mb=0)
-    assert str(plan_workers(gpus)) == "8 processes x 1 thread on cuda:0, cuda:1, cuda:2, cuda:3"
+    assert (
+        plan_workers(gpus).describe() == "8 processes x 1 thread on cuda:0, cuda:1, cuda:2, cuda:3"
+    )
     serial = ExtractConfig(tmp_path, tmp_path, executor="serial", memory_limit_mb=0)
-    assert str(plan_workers(serial)) == "1 process (serial) x 1 thread on cpu"
+    assert plan_workers(serial).describe() == "1 process (serial) x 1 thread on cpu"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_a_worker_for_every_core_shares_four_fifths_of_the_memory(machine, confi
     machine(4, 10 * GB)
     plan = plan_workers(config_for(tmp_path, executor="processes", workers=None))
     assert (plan.num_workers, plan.memory_bytes) == (4, 2 * GB)
-    assert str(plan) == "4 processes x 1 thread on cpu, at most 2048 MB each"
+    assert plan.describe() == "4 processes x 1 thread on cpu, at most 2048 MB each"
 
 
 def test_a_container_with_little_memory_gets_fewer_workers_and_says_why(
@@ -36,7 +36,7 @@ def test_a_container_with_little_memory_gets_fewer_workers_and_says_why(
     plan = plan_workers(config_for(tmp_path, executor="processes", workers=None))
     assert plan.num_workers == 6
     assert plan.num_workers * plan.memory_bytes <= 4 * GB
-    assert str(plan) == (
+    assert plan.describe() == (
         "6 processes x 1 thread on cpu, at most 546 MB each (not 64, one a core, for 4096 MB of "
         "memory: /sys/fs/cgroup/memory.max allows no more)"
     )
@@ -46,7 +46,7 @@ def test_at_least_one_worker_with_what_an_engine_needs(machine, config_for, tmp_
     machine(8, GB // 4)
     plan = plan_workers(config_for(tmp_path, executor="processes", workers=None))
     assert (plan.num_workers, plan.memory_bytes) == (1, GB // 2)
-    assert "(not 8, one a core, for 256 MB of memory)" in str(plan)
+    assert "(not 8, one a core, for 256 MB of memory)" in plan.describe()
 
 
 def test_what_was_asked_for_is_not_reduced(machine, config_for, tmp_path):
@@ -61,10 +61,10 @@ def test_threads_and_the_serial_executor_have_no_limit_of_memory(machine, config
     machine(4, 10 * GB)
     plan = plan_workers(config_for(tmp_path, executor="threads", workers=3))
     assert (plan.num_workers, plan.memory_bytes) == (3, 0)
-    assert str(plan) == "3 threads of one process x 1 thread on cpu"
+    assert plan.describe() == "3 threads of one process x 1 thread on cpu"
     plan = plan_workers(config_for(tmp_path))
     assert plan.num_workers == 1
-    assert str(plan) == "1 process (serial) x 1 thread on cpu"
+    assert plan.describe() == "1 process (serial) x 1 thread on cpu"
 
 
 def test_workers_of_gpus_are_counted_by_gpu(machine, config_for, tmp_path):
