@@ -86,7 +86,7 @@ PREPARE_143 = Benchmark("datasets.prepare", "--layout 143 --frames 200000 --roun
 PREPARE_543 = Benchmark("datasets.prepare", "--layout 543 --frames 200000 --rounds 3")
 FAULTS = Benchmark("datasets.faults", "--kills 100 --damaged 40")
 SCALE = Benchmark("scale", "--workers 1000 --frames 10000000")
-STORAGE_FAULTS = Benchmark("datasets.storage_faults", "--kills 20", ("moto", "obstore"))
+STORAGE_FAULTS = Benchmark("datasets.place_faults", "--kills 20", ("moto", "obstore"))
 TWO_NODES = Benchmark("datasets.two_nodes", "--kills 2 --rounds 1", needs=("ray",))
 STATUS = Benchmark("commands.status_speed", "--rounds 5")
 LOOKING = Benchmark("commands.looking", "--report-frames 100000")

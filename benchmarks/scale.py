@@ -4,7 +4,7 @@
                                [--task-frames 512] [--scratch FOLDER] [--json]
 
 Real: listing, plan, ledger, coordinator, lease, commit records, every put of a shard and the check
-of all at the end, on the storage seam over a folder (in memory where there is /dev/shm). Simulated:
+of all at the end, on the place seam over a folder (in memory where there is /dev/shm). Simulated:
 the workers. Each says after as many seconds as its frames take that a shard is written; the shard
 is a few bytes instead of keypoints, its record is a true one. Seconds are those of a simulated
 clock, which also moves on by the CPU time that the coordinator needs for each event: workers that
@@ -37,10 +37,10 @@ from unittest.mock import patch
 
 from benchmarks.shared.measuring import Measured, make_parser, report, run_alone, say
 from posemill.config import ExtractConfig
-from posemill.executors import Died, Event, Finished, MakeFunction, Message
+from posemill.executors import Died, Event, Finished, MakeFunction, Output
 from posemill.jobs.extract import run as extract_run
 from posemill.jobs.extract.messages import Task, Unit
-from posemill.places import Storage, open_storage
+from posemill.places import Place, open_place
 from posemill.records import Clip
 from posemill.runs.events import Committed, Piece, Shard, UnitProgress
 from posemill.runs.home import RunHome
@@ -125,7 +125,7 @@ class SimulatedExecutor:
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
     ) -> Iterator[Event]:
         """Yield what happens, see `Executor.run`."""
-        place = open_storage(make_function.settings.folder)  # type: ignore[attr-defined]
+        place = open_place(make_function.settings.folder)  # type: ignore[attr-defined]
         under_way: list[_Piece] = []
         while True:
             for worker in list(self._free_since):
@@ -142,7 +142,7 @@ class SimulatedExecutor:
             piece = heapq.heappop(under_way)
             self.clock.now = max(self.clock.now, piece.at)
             self.num_frames += sum(unit.num_rows for unit in piece.commit.units)
-            yield from self._told(Message(piece.task, piece.commit))
+            yield from self._told(Output(piece.task, piece.commit))
             if self.num_frames >= self._stop_after:
                 raise MachineGoneError
             if self.num_frames >= self._half_until:
@@ -214,7 +214,7 @@ class SimulatedExecutor:
         return [(task, (0, 0, 2, 0)) for task in self._busy.values()]
 
 
-def _pieces_of(task: Task, place: Storage) -> Iterator[tuple[int, Committed]]:
+def _pieces_of(task: Task, place: Place) -> Iterator[tuple[int, Committed]]:
     """Yield the commits of a task as `Worker` makes them, and how many frames each takes."""
     done: list[UnitProgress] = []
     pieces: list[Piece] = []
@@ -305,7 +305,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Measured]:
     rebuilt = run_alone([sys.executable, "-c", _REBUILD, options.place])
     rebuild_seconds, rebuild_cpu = map(float, rebuilt.stdout.split())
     ledger = RunHome.at(options.place).work / LEDGER_NAME
-    sizes = [entry.num_bytes for entry in open_storage(options.place).entries(PREFIX)]
+    sizes = [entry.num_bytes for entry in open_place(options.place).list(PREFIX)]
 
     num_tasks = sum(each.num_tasks for each in halves)
     cpu_seconds = sum(each.cpu_seconds for each in halves)

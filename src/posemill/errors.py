@@ -8,7 +8,7 @@ PosemillError               something in the world is not as it has to be
 ├── DecodeError             a picture or a video that cannot be read
 ├── RunError                a run folder that cannot be started, continued or read
 │   └── StoppedError        a run that a signal ended; the same command continues it
-├── StorageError            an object store or a shared folder that refuses or does not answer
+├── PlaceError            an object store or a shared folder that refuses or does not answer
 ├── FormatError             a file that does not hold what its format promises
 ├── ConfigError             a setting that is unknown, or does not go with the others
 └── TrainingError           a training that cannot start or go on
@@ -125,7 +125,7 @@ class StoppedError(RunError):
         self.exit_code = 128 + signal_number
 
 
-class StorageError(PosemillError):
+class PlaceError(PosemillError):
     """An object store or a shared folder that refuses, is not there or does not answer."""
 
 

@@ -8,8 +8,8 @@ from cli_runner import CliRunner
 
 import posemill
 from posemill.commands.line import run_line
-from posemill.errors import StorageError
-from posemill.places import open_storage
+from posemill.errors import PlaceError
+from posemill.places import open_place
 from posemill.places.cache import fetched
 
 
@@ -61,31 +61,31 @@ def test_status_view_prepare_export_and_merge_take_a_uri(runs, tmp_path):
 
 def test_data_is_fetched_once_and_checked_by_its_hash(s3_bucket, tmp_path, monkeypatch):
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
-    storage = open_storage(f"{s3_bucket}/data")
-    storage.put("train.npz", b"train")
-    storage.put("deep/dev.npz", b"dev")
+    place = open_place(f"{s3_bucket}/data")
+    place.put("train.npz", b"train")
+    place.put("deep/dev.npz", b"dev")
     folder = fetched(f"{s3_bucket}/data")
     assert (folder / "train.npz").read_bytes() == b"train"
     assert (folder / "deep" / "dev.npz").read_bytes() == b"dev"
     fetches = []
-    fetch = type(storage).fetch
-    monkeypatch.setattr(type(storage), "fetch", lambda self, key, *a, **k: (
+    fetch = type(place).fetch
+    monkeypatch.setattr(type(place), "fetch", lambda self, key, *a, **k: (
         fetches.append(key), fetch(self, key, *a, **k))[1])  # fmt: skip
     assert fetched(f"{s3_bucket}/data") == folder
     assert fetches == []
     (folder / "train.npz").write_bytes(b"trail")  # a disk that forgets
-    storage.delete("deep/dev.npz")
+    place.delete("deep/dev.npz")
     fetched(f"{s3_bucket}/data")
     assert fetches == ["train.npz"]
     assert (folder / "train.npz").read_bytes() == b"train"
     assert not (folder / "deep" / "dev.npz").exists()
     assert fetched(f"{s3_bucket}/data/train.npz").read_bytes() == b"train"
     torn = iter([b"torn1", b"torn2"])
-    monkeypatch.setattr(type(storage), "read_pieces", lambda *_: iter([next(torn)]))
-    storage.put("train.npz", b"later")
-    with pytest.raises(StorageError, match=r"train\.npz: what came is not what the service says"):
+    monkeypatch.setattr(type(place), "read", lambda *_: iter([next(torn)]))
+    place.put("train.npz", b"later")
+    with pytest.raises(PlaceError, match=r"train\.npz: what came is not what the service says"):
         fetched(f"{s3_bucket}/data/train.npz")
-    with pytest.raises(StorageError, match=r"nothing: there is nothing; expected an object"):
+    with pytest.raises(PlaceError, match=r"nothing: there is nothing; expected an object"):
         fetched(f"{s3_bucket}/nothing")
 
 
@@ -95,9 +95,9 @@ def test_a_training_takes_its_data_from_a_uri(runs, s3_bucket, tmp_path, monkeyp
 
     here, _ = runs
     invoke("prepare", here.folder, "--out", tmp_path / "data")
-    storage = open_storage(f"{s3_bucket}/prepared")
+    place = open_place(f"{s3_bucket}/prepared")
     for path in (tmp_path / "data").iterdir():
-        storage.put(path.name, path.read_bytes())
+        place.put(path.name, path.read_bytes())
     wanted = find_files(str(tmp_path / "data"))
     for data in (f"{s3_bucket}/prepared", f"{s3_bucket}/prepared/{{split}}_keypoints.npz"):
         found = find_files(data)

@@ -17,7 +17,7 @@ from posemill.executors import (
     Died,
     Finished,
     Limits,
-    Message,
+    Output,
     Progress,
     Tick,
     known_executors,
@@ -81,7 +81,7 @@ def test_a_worker_that_grows_past_the_limit_is_killed(functions):
         open_executor("processes", 1, Limits(memory_bytes=300 << 20)), functions, ["grow", "plain"]
     )
     assert isinstance(events[0], Died)
-    assert "MB of memory, allowed are 300 MB" in events[0].reason
+    assert "MB of memory, the limit is 300 MB" in events[0].reason
     assert Finished(("plain", 1)) in events
 
 
@@ -108,7 +108,7 @@ def test_closing_the_stream_of_events_ends_the_workers(functions):
 
 def _until_first_message(events):
     for event in events:
-        if isinstance(event, Message):
+        if isinstance(event, Output):
             return [event]
     return []
 

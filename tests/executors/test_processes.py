@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import posemill
-from posemill.executors import NUM_SLOTS, Died, Finished, Limits, Message, Progress, Tick
+from posemill.executors import NUM_SLOTS, Died, Finished, Limits, Output, Progress, Tick
 from posemill.executors import processes as module
 from posemill.executors.processes import ProcessExecutor, _Worker
 
@@ -37,7 +37,7 @@ def test_a_worker_that_makes_progress_or_said_how_long_it_takes_is_not_killed(na
 def test_a_worker_may_take_its_time_to_start(functions):
     executor = ProcessExecutor(1, Limits(timeout_seconds=1))
     events = run_all(executor, functions, ["plain"], functions.start_slowly)
-    assert [type(event) for event in events] == [Message, Message, Finished]
+    assert [type(event) for event in events] == [Output, Output, Finished]
 
 
 def test_a_worker_that_never_starts_is_killed_after_the_time_for_starts(functions, monkeypatch):
@@ -75,7 +75,7 @@ def test_a_worker_that_closes_its_pipe_and_goes_on_is_ended(functions, monkeypat
 def test_there_are_no_more_workers_than_asked_for_and_each_has_its_number(functions, tmp_path):
     executor = ProcessExecutor(2, Limits(log_folder=tmp_path))
     events = run_all(executor, functions, ["pid"] * 12)
-    assert len({event.value for event in events if isinstance(event, Message)}) <= 2
+    assert len({event.value for event in events if isinstance(event, Output)}) <= 2
     logs = {path.name for path in tmp_path.iterdir()}
     assert logs <= {"worker-0.log", "worker-1.log"}
     assert executor.pids() == []
@@ -113,7 +113,7 @@ def test_ticks_come_while_nothing_happens(functions):
 
 SCRIPT = """
 import sys
-from posemill.executors import Finished, Limits, Message, open_executor
+from posemill.executors import Finished, Limits, Output, open_executor
 
 
 class Doubling:
@@ -128,7 +128,7 @@ if __name__ == "__main__":
     tasks = iter([4])
     executor = open_executor("processes", 1, Limits())
     events = list(executor.run(Doubling(), lambda: next(tasks, None)))
-    print([event.value for event in events if isinstance(event, Message)])
+    print([event.value for event in events if isinstance(event, Output)])
 """
 
 
@@ -227,7 +227,7 @@ def test_progress_starts_the_time_anew(now):
     ("used", "allowed", "fault"),
     [
         (100 * MB, 100 * MB, ""),
-        (100 * MB + 1, 100 * MB, "used 100 MB of memory, allowed are 100 MB"),
+        (100 * MB + 1, 100 * MB, "used 100 MB of memory, the limit is 100 MB"),
         (900 * MB, 0, ""),
     ],
 )
@@ -345,7 +345,7 @@ def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_workers(functions)
     kinds = []
     for event in executor.run(functions.make_function, lambda: next(tasks, None)):
         kinds.append(type(event))
-        if isinstance(event, Message):
+        if isinstance(event, Output):
             time.sleep(3.6)  # as a commit to a store that does not answer
     assert Died not in kinds
     assert kinds.count(Finished) == 2

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from posemill.errors import RunError
-from posemill.executors import Died, Finished, Limits, Message, Tick, open_executor
+from posemill.executors import Died, Finished, Limits, Output, Tick, open_executor
 from posemill.files import cache_folder
 from posemill.testing import ExecutorContract
 
@@ -59,7 +59,7 @@ def test_the_end_of_a_machine_is_from_outside_and_its_slots_come_again(functions
         if isinstance(event, Tick):
             continue
         seen.append(event)
-        if isinstance(event, Message) and event.value == "began":
+        if isinstance(event, Output) and event.value == "began":
             for process in psutil.process_iter(["cmdline"]):
                 if "ray::_Slot" in " ".join(process.info["cmdline"] or ()):
                     hosts.add(process.pid)
@@ -115,7 +115,7 @@ def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_slots(functions, m
     kinds = []
     for event in executor.run(functions.make_function, lambda: next(tasks, None)):
         kinds.append(type(event))
-        if kinds.count(Message) == 1 and isinstance(event, Message):
+        if kinds.count(Output) == 1 and isinstance(event, Output):
             time.sleep(5)  # as a commit to a store that does not answer
     assert Died not in kinds
     assert kinds.count(Finished) == 4

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from posemill.executors import Event, Finished, Limits, Message, Progress, Tick
+from posemill.executors import Event, Finished, Limits, Output, Progress, Tick
 from posemill.executors.serial import SerialExecutor
 
 
@@ -28,8 +28,8 @@ def test_it_says_where_it_is_and_ticks_for_none() -> None:
         seen.append((event, executor.places()))
     five, six = [(5, (5, 7, 0, 0))], [(6, (6, 7, 0, 0))]
     assert seen == [
-        (Message(5, "done"), five), (Tick(), five), (Finished(5), []),
-        (Message(6, "done"), six), (Tick(), six), (Finished(6), []),
+        (Output(5, "done"), five), (Tick(), five), (Finished(5), []),
+        (Output(6, "done"), six), (Tick(), six), (Finished(6), []),
     ]  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def test_a_task_learns_that_it_should_stop_until_it_is_recycled() -> None:
     tasks = iter(["first", "second", "last", "fresh"])
     seen = []
     for event in executor.run(make, lambda: next(tasks, None)):
-        if isinstance(event, Message):
+        if isinstance(event, Output):
             seen.append((event.value, list(made)))
         if event == Finished("first"):
             executor.ask_to_stop()

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from posemill.executors import Finished, Limits, Message, Tick
+from posemill.executors import Finished, Limits, Output, Tick
 from posemill.executors.serial import SerialExecutor
 from posemill.executors.threads import ThreadExecutor
 
@@ -50,7 +50,7 @@ def test_threads_work_side_by_side_and_have_names():
 
     make, tasks = Functions(meet), iter(range(2))
     events = list(ThreadExecutor(2, Limits()).run(make, lambda: next(tasks, None)))
-    names = {event.value for event in events if isinstance(event, Message)}
+    names = {event.value for event in events if isinstance(event, Output)}
     assert len(names) == 2
     assert all(name.startswith("posemill-worker") for name in names)
     assert sorted(make.made) == [0, 1]
@@ -85,7 +85,7 @@ def test_threads_learn_of_the_request_to_stop_and_of_a_reader_who_left(when):
         executor.ask_to_stop()
     events = executor.run(lambda _: wait_for_the_request, lambda: next(tasks, None))
     if when == "before":
-        assert list(events)[-2:] == [Message(1, "saved"), Finished(1)]
+        assert list(events)[-2:] == [Output(1, "saved"), Finished(1)]
     else:
         assert next(events) == Tick()
         events.close()  # returns only when the thread has ended
@@ -98,4 +98,4 @@ def test_the_serial_executor_says_where_it_is_and_ticks_for_none():
     for event in executor.run(lambda _: name_thread, lambda: next(tasks, None)):
         seen.append((type(event), executor.places()))
     at = [(5, (5, 0, 0, 0))]
-    assert seen == [(Message, at), (Tick, at), (Finished, [])]
+    assert seen == [(Output, at), (Tick, at), (Finished, [])]

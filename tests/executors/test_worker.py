@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from posemill.executors import NUM_SLOTS, Finished, Limits, Message, Tick, worker
+from posemill.executors import NUM_SLOTS, Finished, Limits, Output, Tick, worker
 from posemill.executors.processes import ProcessExecutor
 
 
@@ -17,7 +17,7 @@ def run_all(executor, functions, names):
 @pytest.mark.parametrize("name", ["interrupt", "terminate", "hang up"])
 def test_a_signal_to_the_whole_group_is_the_parents_affair(name, functions):
     events = run_all(ProcessExecutor(1, Limits()), functions, [name])
-    assert events == [Message((name, 0), "still here"), Finished((name, 0))]
+    assert events == [Output((name, 0), "still here"), Finished((name, 0))]
 
 
 def test_all_that_workers_print_is_added_to_their_log(functions, tmp_path):
@@ -35,9 +35,7 @@ def test_none_reaches_nobody(functions):
 def test_a_worker_takes_task_after_task_until_it_wants_to_be_replaced(functions):
     names = ["pid", "pid", "recycle", "pid"]
     events = run_all(ProcessExecutor(1, Limits()), functions, names)
-    pids = [
-        event.value for event in events if isinstance(event, Message) and event.task[0] == "pid"
-    ]
+    pids = [event.value for event in events if isinstance(event, Output) and event.task[0] == "pid"]
     assert pids[0] == pids[1] != pids[2]
 
 

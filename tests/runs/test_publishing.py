@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import posemill
-from posemill.errors import RunError, StorageError
-from posemill.places import open_storage
-from posemill.places.folders import FolderStorage
+from posemill.errors import PlaceError, RunError
+from posemill.places import open_place
+from posemill.places.folders import FolderPlace
 from posemill.records import PoseClip
 from posemill.runs import publishing
 from posemill.runs.manifest import Manifest
@@ -77,14 +77,14 @@ def test_a_merge_that_was_killed_leaves_no_run_and_nothing_of_it_stays(
     uri = (tmp_path / "place").as_uri()
     with monkeypatch.context() as patch:
 
-        def refuse(storage, key, content):
+        def refuse(place, key, content):
             if key == "manifest.json":
-                raise StorageError("the machine is gone")
-            return create(storage, key, content)
+                raise PlaceError("the machine is gone")
+            return create(place, key, content)
 
-        create = FolderStorage.create
-        patch.setattr(FolderStorage, "create", refuse)
-        with pytest.raises(StorageError, match="the machine is gone"):
+        create = FolderPlace.create
+        patch.setattr(FolderPlace, "create", refuse)
+        with pytest.raises(PlaceError, match="the machine is gone"):
             posemill.merge([make_run("a", "one", "two")], uri)
     with pytest.raises(RunError, match=r"is not a posemill run"):
         open_run(uri)
@@ -107,7 +107,7 @@ def test_of_two_that_put_a_run_at_one_place_the_second_is_told(make_run, tmp_pat
 
     def overtaken(ledger, names):
         yield from events_of(ledger, names)
-        open_storage(uri).put("manifest.json", json.dumps({}).encode())
+        open_place(uri).put("manifest.json", json.dumps({}).encode())
 
     monkeypatch.setattr(publishing, "events_of", overtaken)
     with pytest.raises(RunError, match=r"another process has put a run there; choose another pla"):

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from posemill.errors import RunError
-from posemill.places import open_storage
+from posemill.places import open_place
 from posemill.runs import log
 from posemill.runs.events import Committed, Crashed, Finished, PlannedClip, Started
 from posemill.runs.ledger import Ledger
@@ -20,8 +20,8 @@ from posemill.runs.records import PREFIX, SNAPSHOTS, RecordLog
 
 
 @pytest.fixture
-def storage(tmp_path):
-    return open_storage(tmp_path / "place")
+def place(tmp_path):
+    return open_place(tmp_path / "place")
 
 
 @pytest.fixture
@@ -40,60 +40,60 @@ def contents(path):
         return list(database.iterdump())
 
 
-def begin(storage, folder, epoch=1):
+def begin(place, folder, epoch=1):
     folder.mkdir(exist_ok=True)
-    writing = RecordLog(storage, epoch)
+    writing = RecordLog(place, epoch)
     with closing(Ledger(folder / "ledger.sqlite")) as ledger:
         writing.take_over(ledger)
     return EventLog(folder, writing)
 
 
 def test_one_that_sleeps_between_its_lease_and_its_first_record_is_refused_by_a_later_epoch(
-    storage, ledger_at
+    place, ledger_at
 ):
     with ledger_at("early") as of_early, ledger_at("late") as of_late:
-        RecordLog(storage, epoch=2).take_over(of_late)
-        RecordLog(storage).follow(of_early)  # as a copy is brought up to date
+        RecordLog(place, epoch=2).take_over(of_late)
+        RecordLog(place).follow(of_early)  # as a copy is brought up to date
         with pytest.raises(RunError, match="was taken over by another process while this one was"):
-            RecordLog(storage, epoch=1).take_over(of_early)
-        RecordLog(storage, epoch=3).take_over(of_early)
-    assert len(list(storage.entries(PREFIX))) == 2
+            RecordLog(place, epoch=1).take_over(of_early)
+        RecordLog(place, epoch=3).take_over(of_early)
+    assert len(list(place.list(PREFIX))) == 2
 
 
-def test_events_that_cannot_be_added_to_the_ledger_are_not_published_either(storage, tmp_path):
+def test_events_that_cannot_be_added_to_the_ledger_are_not_published_either(place, tmp_path):
     double = PlannedClip("train", "a", 3)
     refused = pytest.raises(RunError, match="two clips have the same split and id")
-    with begin(storage, tmp_path / "one") as events, refused:
+    with begin(place, tmp_path / "one") as events, refused:
         events.record(Committed(None, (), (double, double)))
-    assert len(list(storage.entries(PREFIX))) == 1
+    assert len(list(place.list(PREFIX))) == 1
 
 
 def test_what_a_writer_that_was_cut_off_appends_is_neither_published_nor_kept(
-    storage, tmp_path, ledger_at
+    place, tmp_path, ledger_at
 ):
-    with begin(storage, tmp_path / "one") as cut_off:
+    with begin(place, tmp_path / "one") as cut_off:
         cut_off.record(Started())
-        with begin(storage, tmp_path / "two", epoch=2) as events:
+        with begin(place, tmp_path / "two", epoch=2) as events:
             cut_off.append(Finished("too late"))
             with pytest.raises(RunError, match="was taken over by another process"):
                 cut_off.flush()
             events.record(Started())
         assert cut_off.ledger.finished_at() is None
     with ledger_at("three") as ledger:
-        assert RecordLog(storage).follow(ledger) == 4
+        assert RecordLog(place).follow(ledger) == 4
         assert (ledger.num_starts(), ledger.finished_at()) == (2, None)
 
 
-def test_nobody_who_appends_waits_for_the_place(storage, tmp_path, monkeypatch):
-    is_open, create = threading.Event(), type(storage).create
+def test_nobody_who_appends_waits_for_the_place(place, tmp_path, monkeypatch):
+    is_open, create = threading.Event(), type(place).create
 
     def slow(self, key, content):
         assert is_open.wait(30)
         return create(self, key, content)
 
     monkeypatch.setattr(log, "RECORD_SECONDS", 0.0)
-    with begin(storage, tmp_path / "one") as events:
-        monkeypatch.setattr(type(storage), "create", slow)
+    with begin(place, tmp_path / "one") as events:
+        monkeypatch.setattr(type(place), "create", slow)
         for _ in range(log._MOST_WAITING):
             events.append(Crashed(1, 2, 3, "died"))
         assert events.ledger.crashes() == {}
@@ -103,33 +103,33 @@ def test_nobody_who_appends_waits_for_the_place(storage, tmp_path, monkeypatch):
 
 
 def test_a_machine_that_knows_nothing_begins_with_the_newest_snapshot(
-    storage, tmp_path, ledger_at, monkeypatch
+    place, tmp_path, ledger_at, monkeypatch
 ):
     monkeypatch.setattr(log, "SNAPSHOT_EVERY", 300)
-    with begin(storage, tmp_path / "one") as events:
+    with begin(place, tmp_path / "one") as events:
         for number in range(620):
             events.record(Crashed(number, 2, 3, "died"))
-    assert [entry.key for entry in storage.entries(SNAPSHOTS)] == [
+    assert [entry.key for entry in place.list(SNAPSHOTS)] == [
         f"{SNAPSHOTS}0000000{number}.sqlite.gz" for number in (300, 600)
     ]
     with ledger_at("all") as ledger:
-        assert RecordLog(storage).follow(ledger) == 621
+        assert RecordLog(place).follow(ledger) == 621
     (tmp_path / "new").mkdir()
     path = tmp_path / "new" / "ledger.sqlite"
-    RecordLog(storage).fetch_snapshot(path)
+    RecordLog(place).fetch_snapshot(path)
     with closing(Ledger(path)) as ledger:
         assert ledger.number == 600
-        assert RecordLog(storage).follow(ledger) == 21
+        assert RecordLog(place).follow(ledger) == 21
     assert contents(path) == contents(tmp_path / "all" / "ledger.sqlite")
     assert contents(path) == contents(tmp_path / "one" / "ledger.sqlite")
 
 
 @pytest.mark.parametrize("damage", [b"", b"no gzip", gzip.compress(b"no ledger"),
                                     gzip.compress(bytes(9_000_000))])  # fmt: skip
-def test_a_damaged_snapshot_is_said(storage, tmp_path, damage):
-    storage.put(f"{SNAPSHOTS}0000001000.sqlite.gz", damage)
+def test_a_damaged_snapshot_is_said(place, tmp_path, damage):
+    place.put(f"{SNAPSHOTS}0000001000.sqlite.gz", damage)
     with pytest.raises(RunError, match=r"1000.sqlite.gz is damaged .*; delete it: the records"):
-        RecordLog(storage).fetch_snapshot(tmp_path / "ledger.sqlite")
+        RecordLog(place).fetch_snapshot(tmp_path / "ledger.sqlite")
     assert not (tmp_path / "ledger.sqlite").exists()
 
 
@@ -147,19 +147,19 @@ def test_a_damaged_snapshot_is_said(storage, tmp_path, damage):
         {"kind": "rewritten", "name": "x", "shard": []},
     ],
 )
-def test_a_record_of_something_else_is_said(storage, ledger_at, event):
+def test_a_record_of_something_else_is_said(place, ledger_at, event):
     record = {"posemill_record": 1, "number": 1, "epoch": 1, "writer": "x", "events": [event]}
-    storage.put(f"{PREFIX}0000000001.json.gz", gzip.compress(json.dumps(record).encode()))
+    place.put(f"{PREFIX}0000000001.json.gz", gzip.compress(json.dumps(record).encode()))
     with ledger_at("one") as ledger:
         with pytest.raises(RunError, match=r"0000000001.json.gz is damaged, or of another version"):
-            RecordLog(storage).follow(ledger)
+            RecordLog(place).follow(ledger)
         assert ledger.number == 0
 
 
-def test_a_record_is_json_with_names(storage, tmp_path):
-    with begin(storage, tmp_path / "one") as events:
+def test_a_record_is_json_with_names(place, tmp_path):
+    with begin(place, tmp_path / "one") as events:
         events.record(Crashed(4, 2, 3, "died"))
-    content = storage.get(f"{PREFIX}0000000002.json.gz")
+    content = place.get(f"{PREFIX}0000000002.json.gz")
     assert content is not None
     record = json.loads(gzip.decompress(content))
     assert (record["posemill_record"], record["number"], record["epoch"]) == (1, 2, 1)

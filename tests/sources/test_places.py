@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from posemill.errors import ConfigError, SourceError, StorageError
-from posemill.places import ChangedError, Entry, Storage, open_storage, split_uri
+from posemill.errors import ConfigError, PlaceError, SourceError
+from posemill.places import ChangedError, Entry, Place, open_place, split_uri
 from posemill.sources import find_clips
 from posemill.sources import scratch as scratch_module
 from posemill.sources.places import list_place
@@ -23,7 +23,7 @@ def uri(request, tmp_path):
 
 def fill(uri, names):
     for name in names:
-        open_storage(uri).put(name, name.encode())
+        open_place(uri).put(name, name.encode())
 
 
 def test_videos_are_the_clips_that_a_disk_would_have(uri, tmp_path):
@@ -41,13 +41,13 @@ def test_videos_are_the_clips_that_a_disk_would_have(uri, tmp_path):
     assert all(clip.version for clip in there)
     before = there.fingerprint
     assert find_clips(uri).fingerprint == before
-    open_storage(uri).put("dev/b.mp4", b"changed")
+    open_place(uri).put("dev/b.mp4", b"changed")
     assert find_clips(uri).fingerprint != before
 
 
 def test_folders_of_pictures_are_clips_and_runs_among_them_are_left_out(uri):
     fill(uri, ["a/1.png", "a/2.png", "a/10.png", "b/c/1.jpg", "run/shots/1.png"])
-    open_storage(uri).put("run/manifest.json", b'{"posemill_run": 1}')
+    open_place(uri).put("run/manifest.json", b'{"posemill_run": 1}')
     clips = find_clips(uri)
     assert [(clip.clip_id, clip.num_frames) for clip in clips] == [("a", 3), ("b/c", 1)]
     assert clips.problems == (f"'{uri}/run' was written by posemill; left out",)
@@ -63,7 +63,7 @@ def test_lists_name_objects_wherever_the_list_is(uri, tmp_path):
     assert [(clip.path, clip.kind) for clip in clips] == [
         (f"{uri}/a.mp4", "video"), (f"{uri}/b", "frames"),
     ]  # fmt: skip
-    open_storage(uri).put("list.csv", b"path\nx/a.mp4\nx/b.png\n")
+    open_place(uri).put("list.csv", b"path\nx/a.mp4\nx/b.png\n")
     assert [(clip.path, clip.kind) for clip in find_clips(f"{uri}/list.csv")] == [
         (f"{uri}/x/a.mp4", "video"), (f"{uri}/x/b.png", "pictures"),
     ]  # fmt: skip
@@ -79,7 +79,7 @@ def test_what_is_not_there_or_not_to_be_had_is_said(uri):
         find_clips(uri, layout="phoenix")
     with pytest.raises(SourceError, match=r"a\.mp4 is one object; give what it lies in"):
         find_clips(f"{uri}/a.mp4")
-    with pytest.raises(StorageError, match=r"none.csv: there is nothing; expected an object"):
+    with pytest.raises(PlaceError, match=r"none.csv: there is nothing; expected an object"):
         find_clips(f"{uri}/none.csv")
 
 
@@ -100,9 +100,9 @@ def test_scratch_holds_no_more_than_its_bounds_and_nothing_afterwards(uri, tmp_p
             assert path.suffix == ".mp4"
     assert list(folder.iterdir()) == []
     assert scratch._num_bytes == 0
-    (entry,) = [each for each in open_storage(uri).entries() if each.key == "1.mp4"]
+    (entry,) = [each for each in open_place(uri).list() if each.key == "1.mp4"]
     fill(uri, ["1.mp4x"])
-    open_storage(uri).put("1.mp4", b"other content")
+    open_place(uri).put("1.mp4", b"other content")
     with (
         pytest.raises(ChangedError, match="was changed since it was listed"),
         scratch.file(f"{uri}/1.mp4", entry.version),
@@ -125,7 +125,7 @@ def test_cutting_long_videos_needs_them_here(uri, tmp_path):
         list(plan_units(find_clips(uri), config))
 
 
-class SlowStorage(Storage):
+class SlowPlace(Place):
     """Gives an object in four pieces, with a pause before each; counts what it is asked."""
 
     def __init__(self, pause_seconds: float = 0.0) -> None:
@@ -137,22 +137,22 @@ class SlowStorage(Storage):
         self.asked.append("look")
         return Entry(key, 4, "1", 0.0)
 
-    def read_pieces(self, key, version):
+    def read(self, key, version):
         self.asked.append("read")
         for _ in range(4):
             time.sleep(self.pause_seconds)
             yield b"x"
 
-    put = create = get = get_range = entries = delete = None
+    put = create = get = list = delete = None
 
 
 @pytest.fixture
 def slow(monkeypatch, tmp_path):
-    monkeypatch.setattr(SlowStorage, "__abstractmethods__", frozenset())
+    monkeypatch.setattr(SlowPlace, "__abstractmethods__", frozenset())
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    storage = SlowStorage()
-    monkeypatch.setattr(scratch_module, "split_uri", lambda uri: (storage, uri))
-    return storage
+    place = SlowPlace()
+    monkeypatch.setattr(scratch_module, "split_uri", lambda uri: (place, uri))
+    return place
 
 
 @pytest.mark.parametrize("is_ahead", [False, True])
@@ -189,7 +189,7 @@ def test_folders_of_another_pid_namespace_stay(tmp_path, monkeypatch):
 
 def test_all_objects_of_a_bucket_share_one_client(monkeypatch):
     opened = []
-    monkeypatch.setattr("posemill.places.open_storage", lambda place: opened.append(place))
+    monkeypatch.setattr("posemill.places.open_place", lambda place: opened.append(place))
     for name in ("a/1.png", "b/2.png", "c/d/3.png"):
         _, key = split_uri(f"s3://bucket/{name}")
         assert key == name

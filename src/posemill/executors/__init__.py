@@ -6,7 +6,7 @@ and hands back events in one stream, to be read by one thread:
     for event in executor.run(make_function, next_task): ...
 
 `make_function(worker_index)` is called once in each worker. The function it returns takes a task
-and a `Progress`, and yields values: each one reaches the reader as a `Message`, in order; `None`
+and a `Progress`, and yields values: each one reaches the reader as an `Output`, in order; `None`
 reaches nobody and only gives the executor a chance to look up.
 """
 
@@ -80,7 +80,7 @@ MakeFunction = Callable[[int], TaskFunction]
 
 
 @dataclass(frozen=True)
-class Message:
+class Output:
     """A value the function yielded for a task."""
 
     task: Any
@@ -121,7 +121,7 @@ class Tick:
     """Nothing happened for a moment."""
 
 
-Event = Message | Finished | Died | Tick
+Event = Output | Finished | Died | Tick
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,7 @@ EXECUTORS = {
 def find_executor(name: str) -> Callable[[int, Limits], Executor]:
     """Return what makes an executor of that name; raises where what it needs is not installed."""
     return cast(
-        "Callable[[int, Limits], Executor]",
-        plugins.load("executor", EXECUTORS, name, extra="ray"),
+        "Callable[[int, Limits], Executor]", plugins.load("executor", EXECUTORS, name, extra="ray")
     )
 
 

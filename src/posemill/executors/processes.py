@@ -26,13 +26,14 @@ from posemill.executors import (
     Finished,
     Limits,
     MakeFunction,
-    Message,
+    Output,
     Progress,
     Tick,
 )
 from posemill.executors.worker import FINISHED, MESSAGE, READY, work
 from posemill.machine.processes import count_oom_kills, environment
 from posemill.machine.trials import describe_exit
+from posemill.messages import Message
 
 _TICK_SECONDS = 0.2
 _CHECK_SECONDS = 0.5
@@ -96,9 +97,13 @@ class _Worker:
         allowed = max(limits.timeout_seconds, self.progress.seconds)
         allowed = allowed if self.is_ready else max(allowed, _START_SECONDS)
         if now - self._seen[1] > allowed:
-            return f"no progress for {allowed:g} s"
+            return Message("no progress for {seconds:g} s", seconds=allowed)
         if limits.memory_bytes and (used := self._memory()) > limits.memory_bytes:
-            return f"used {used >> 20} MB of memory, allowed are {limits.memory_bytes >> 20} MB"
+            return Message(
+                "used {used} MB of memory, the limit is {limit} MB",
+                used=used >> 20,
+                limit=limits.memory_bytes >> 20,
+            )
         return ""
 
     def forgive(self, seconds: float) -> None:
@@ -123,11 +128,13 @@ class _Worker:
         while (code := self.process.exitcode) is None and time.monotonic() < deadline:
             time.sleep(0.005)
         if code is None and not self.reason:
-            self.kill("closed its pipe and did not end")
+            self.kill(Message("closed its pipe and did not end"))
         if self.reason or code is None:
             return self.reason
-        memory = " (the system was out of memory)" if self._was_memory_short() else ""
-        return f"{describe_exit(code)}{memory}"
+        reason = describe_exit(code)
+        if self._was_memory_short():
+            return Message("{reason} (the system was out of memory)", reason=reason)
+        return reason
 
     def is_illegal_instruction(self) -> bool:
         """Return whether the processor refused an instruction."""
@@ -236,7 +243,7 @@ class ProcessExecutor:
         if kind == READY:
             worker.is_ready = True
         elif kind == MESSAGE:
-            yield Message(worker.task, value)
+            yield Output(worker.task, value)
         elif kind == FINISHED:
             task, worker.task = worker.task, None
             worker.is_leaving = value

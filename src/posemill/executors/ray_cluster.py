@@ -10,7 +10,6 @@ An actor is given a task when it has done the one before: there is never more th
 
 from __future__ import annotations
 
-import logging
 import queue
 import socket
 import sys
@@ -29,14 +28,15 @@ from posemill.executors import (
     Finished,
     Limits,
     MakeFunction,
-    Message,
+    Output,
     TaskFunction,
     Tick,
 )
 from posemill.executors.processes import ProcessExecutor
-from posemill.executors.ray_connection import connected, count_room, ray
+from posemill.executors.ray_connection import connected, count_room, first_line, ray
 from posemill.files import atomic_path, cache_folder
-from posemill.terminal import counted
+from posemill.messages import Message
+from posemill.terminal import warn_once
 
 _TICK_SECONDS = 0.2
 _NEWS_SECONDS = 2.0  # that a slot waits for something to say; of many slots each waits longer
@@ -45,7 +45,6 @@ _SILENT_SECONDS = 60.0  # a slot that says nothing at all is given up; Ray notic
 _LOOK_SECONDS = 10.0  # between looks at what the cluster has
 _PATIENCE_SECONDS = 30.0  # before it is said that the cluster has no room
 _NOWHERE = (-1, -1, 0, 0)  # what a worker says that has not begun
-_LOG = logging.getLogger("posemill")
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,14 @@ class _Slot:
                 # The task itself stays where it came from.
                 self._events.put(replace(event, task=event.task is not None))
         except Exception as error:  # noqa: BLE001 whatever it is, it is raised by who reads the events
-            self._events.put(RunError(f"{socket.gethostname()}: {type(error).__name__}: {error}"))
+            self._events.put(
+                RunError(
+                    "{host}: {kind}: {error}",
+                    host=socket.gethostname(),
+                    kind=type(error).__name__,
+                    error=error,
+                )
+            )
 
     def _next_task(self) -> Any | None:
         """Return the next task; waits for it where there is nothing else to wait for."""
@@ -164,9 +170,12 @@ class RayExecutor:
             files = {name: path.read_bytes() for name, path in self._limits.files.items()}
             self._files = ray.put(files)
             kind = ray.remote(_Slot).options(
-                num_cpus=1, num_gpus=self._limits.gpus_per_worker, max_restarts=0,
-                max_concurrency=4, scheduling_strategy="SPREAD",
-            )  # fmt: skip
+                num_cpus=1,
+                num_gpus=self._limits.gpus_per_worker,
+                max_restarts=0,
+                max_concurrency=4,
+                scheduling_strategy="SPREAD",
+            )
             self._patient_until = time.monotonic() + _PATIENCE_SECONDS
             try:
                 while self._hand_out(next_task):
@@ -223,10 +232,12 @@ class RayExecutor:
         try:
             answer = ray.get(actor.answer)
         except ray.exceptions.RayActorError as error:
-            yield self._remove(actor, _first_line(error))
+            yield self._remove(actor, first_line(error))
             return
         except ray.exceptions.RayError as error:
-            raise RunError(f"a worker of the Ray cluster failed: {_first_line(error)}") from error
+            raise RunError(
+                "a worker of the Ray cluster failed: {error}", error=first_line(error)
+            ) from error
         actor.silent_seconds = 0.0
         if not actor.is_ready:
             self._check_machine(answer)
@@ -243,7 +254,7 @@ class RayExecutor:
 
     def _known(self, actor: _Actor, event: Event) -> Event:
         """Return an event of a slot with the task it is about, which had stayed here."""
-        if isinstance(event, Message):
+        if isinstance(event, Output):
             return replace(event, task=actor.task)
         task = actor.task if isinstance(event, Finished | Died) and event.task else None
         if task is not None:
@@ -263,13 +274,21 @@ class RayExecutor:
         host, here = about["host"], ".".join(map(str, sys.version_info[:2]))
         if (about["posemill"], about["python"]) != (__version__, here):
             raise RunError(
-                f"{host} has posemill {about['posemill']} on Python {about['python']}, this "
-                f"machine {__version__} on Python {here}; install the same on all machines"
+                "{host} has posemill {posemill} on Python {python}, this machine "
+                "{our_posemill} on Python {our_python}; install the same on all "
+                "machines",
+                host=host,
+                posemill=about["posemill"],
+                python=about["python"],
+                our_posemill=__version__,
+                our_python=here,
             )
         if not about["sees_run"]:
             raise RunError(
-                f"{host} does not see {self._limits.must_see}: with several machines the run must "
-                "be on a file system that all share, or in an object store (s3://…)"
+                "{host} does not see {path}: with several machines the run must be "
+                "on a file system that all share, or in an object store (s3://…)",
+                host=host,
+                path=self._limits.must_see,
             )
 
     def _check(self) -> None:
@@ -282,12 +301,17 @@ class RayExecutor:
         if self._patient_until and now > self._patient_until:
             self._patient_until = 0.0
             free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
-            gpus = f" and {self._limits.gpus_per_worker:g} GPU" * bool(self._limits.gpus_per_worker)
-            _LOG.warning(
-                "waiting for the Ray cluster: %s of 1 CPU%s each are asked for, free are %g CPU "
-                "and %g GPU", counted(self._num_workers, "workers"), gpus, free.get("CPU", 0),
-                free.get("GPU", 0),
-            )  # fmt: skip
+            warn_once(
+                Message(
+                    "waiting for the Ray cluster: {num_workers:worker|workers} of 1 CPU and "
+                    "{gpus:g} GPU each are asked for, {free_cpus:g} CPU and {free_gpus:g} GPU are "
+                    "free",
+                    num_workers=self._num_workers,
+                    gpus=self._limits.gpus_per_worker,
+                    free_cpus=free.get("CPU", 0),
+                    free_gpus=free.get("GPU", 0),
+                )
+            )
 
     def ask_to_stop(self) -> None:
         """Ask tasks under way to save what they have and end."""
@@ -300,9 +324,3 @@ class RayExecutor:
         return [
             (actor.task, actor.place) for actor in self._actors.values() if actor.task is not None
         ]
-
-
-def _first_line(error: BaseException) -> str:
-    """Return what Ray says of an end without the pages it says after."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else type(error).__name__

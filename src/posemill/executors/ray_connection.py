@@ -19,7 +19,7 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 import ray
 import ray._private.ray_constants as ray_constants
 
-__all__ = ["about_cluster", "connected", "count_room", "ray"]
+__all__ = ["about_cluster", "connected", "count_room", "first_line", "ray"]
 
 _ANSWER_SECONDS = 5.0
 _LEAST_STORE = 80 << 20  # of Ray's shared memory: all that goes through it are tasks and events
@@ -57,17 +57,27 @@ def _connect(address: str, num_workers: int) -> None:
                 return
             with _loopback_only():
                 ray.init(
-                    address="local", num_cpus=num_workers, include_dashboard=False,
-                    object_store_memory=_LEAST_STORE, **quiet,
-                )  # fmt: skip
+                    address="local",
+                    num_cpus=num_workers,
+                    include_dashboard=False,
+                    object_store_memory=_LEAST_STORE,
+                    **quiet,
+                )
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        where = f"at {address}" if address else "on this machine"
-        first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        raise RunError(
-            f"no Ray cluster could be used {where}: {first}; start one with `ray start --head` "
-            "and the same versions of Ray and Python, or leave out --ray-address for one of "
-            "this machine alone"
-        ) from error
+        template = "no Ray cluster could be started on this machine: {error}"
+        if address:
+            template = (
+                "no Ray cluster could be used at {address}: {error}; start one with `ray start "
+                "--head` and the same versions of Ray and Python, or leave out {--ray-address} "
+                "for one of this machine alone"
+            )
+        raise RunError(template, address=address, error=first_line(error)) from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return what Ray says of an error without the pages it says after."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def about_cluster(address: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from posemill.executors import (
     Finished,
     Limits,
     MakeFunction,
-    Message,
+    Output,
     Progress,
     Tick,
 )
@@ -32,7 +32,7 @@ class SerialExecutor:
         while (task := next_task()) is not None:
             self._task = task
             for value in function(task, self._progress):
-                yield Tick() if value is None else Message(task, value)
+                yield Tick() if value is None else Output(task, value)
             self._task = None
             yield Finished(task)
             if self._progress.wants_recycling:

@@ -16,7 +16,7 @@ from posemill.executors import (
     Finished,
     Limits,
     MakeFunction,
-    Message,
+    Output,
     Progress,
     TaskFunction,
     Tick,
@@ -60,10 +60,7 @@ class ThreadExecutor:
                 self.ask_to_stop()
 
     def _wait(
-        self,
-        events: _Queue,
-        functions: dict[int, TaskFunction],
-        idle: list[int],
+        self, events: _Queue, functions: dict[int, TaskFunction], idle: list[int]
     ) -> Iterator[Event]:
         try:
             message = events.get(timeout=_TICK_SECONDS)
@@ -71,7 +68,7 @@ class ThreadExecutor:
             yield Tick()
             return
         if isinstance(message, tuple):
-            yield Message(*message)
+            yield Output(*message)
             return
         worker, task, _ = self._busy.pop(message)
         idle.append(worker)
@@ -96,12 +93,7 @@ class ThreadExecutor:
         return [(task, progress.place) for _, task, progress in self._busy.values()]
 
 
-def _run_one(
-    function: TaskFunction,
-    task: Any,
-    progress: Progress,
-    events: _Queue,
-) -> bool:
+def _run_one(function: TaskFunction, task: Any, progress: Progress, events: _Queue) -> bool:
     for value in function(task, progress):
         if value is not None:
             events.put((task, value))

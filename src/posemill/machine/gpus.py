@@ -43,7 +43,7 @@ class Gpu:
         )
         used, total = self.memory_used / (1 << 30), self.memory_total / (1 << 30)
         on = ", ".join(str(index) for index in self.workers)
-        workers = f", worker{'s' * (len(self.workers) > 1)} {on}" if on else ""
+        workers = Message(", workers {numbers}", numbers=on) if on else ""
         return Message(
             "GPU {index} {name}: {busy}{used:.1f} of {total:.1f} GB{workers}",
             index=self.index,

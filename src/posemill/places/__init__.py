@@ -1,9 +1,9 @@
-"""Places that are not a disk of this machine: object stores, file systems that machines share.
+"""Places: where bytes are. A folder of this machine, a shared folder, an object store.
 
-A place is a URI (`s3://bucket/runs/asl`), or a folder of a shared file system. What is built on it
+A place is a URI (`s3://bucket/runs/asl`), or a folder. What is built on it
 asks for no more than what all of them promise: an object is put whole or not at all, and of all who
 create the same key exactly one succeeds. No rename, no append, no lock. A new kind is one module
-and one row in `STORAGES`, and passes `posemill.testing.StorageContract`.
+and one row in `PLACES`, and passes `posemill.testing.PlaceContract`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from posemill import plugins
-from posemill.errors import StorageError
+from posemill.errors import PlaceError
 from posemill.files import atomic_path
 from posemill.machine.disk import disk_message
+from posemill.messages import Message
 
-# Scheme of a URI -> "module:class"; other packages: entry points of the group `posemill.storages`.
-STORAGES = {
-    "s3": "posemill.places.objects:ObjectStorage",
-    "gs": "posemill.places.objects:ObjectStorage",
-    "az": "posemill.places.objects:ObjectStorage",
-    "file": "posemill.places.folders:FolderStorage",
+# Scheme of a URI -> "module:class"; other packages: entry points of the group `posemill.places`.
+PLACES = {
+    "s3": "posemill.places.objects:ObjectPlace",
+    "gs": "posemill.places.objects:ObjectPlace",
+    "az": "posemill.places.objects:ObjectPlace",
+    "file": "posemill.places.folders:FolderPlace",
 }
 # One slash is what `Path` leaves of two.
 _URI = re.compile(r"([a-z][a-z0-9]+):/{1,2}", re.ASCII)
@@ -39,7 +40,7 @@ class Entry(NamedTuple):
         key: Below the place, with `/` between its parts.
         num_bytes: Its size.
         version: Changes whenever the content does: the etag, or what a file system has for it.
-        modified_at: Seconds since 1970, by the clock of the storage.
+        modified_at: Seconds since 1970, by the clock of the place.
     """
 
     key: str
@@ -48,10 +49,10 @@ class Entry(NamedTuple):
     modified_at: float
 
 
-class Storage(ABC):
+class Place(ABC):
     """A place; threads and processes may each have one of their own. Picklable by its URI.
 
-    Every call raises `StorageError`, in words, for a place that refuses, is not there or does not
+    Every call raises `PlaceError`, in words, for a place that refuses, is not there or does not
     answer after several tries.
 
     Args:
@@ -61,7 +62,7 @@ class Storage(ABC):
     def __init__(self, uri: str) -> None:
         self.uri = uri
 
-    def __reduce__(self) -> tuple[type[Storage], tuple[str]]:
+    def __reduce__(self) -> tuple[type[Place], tuple[str]]:
         return type(self), (self.uri,)
 
     @property
@@ -90,15 +91,11 @@ class Storage(ABC):
         """Return an object; None if there is none."""
 
     @abstractmethod
-    def get_range(self, key: str, start: int, stop: int) -> bytes:
-        """Return the bytes from `start` to before `stop`, fewer at the end."""
-
-    @abstractmethod
     def look(self, key: str) -> Entry | None:
         """Return what a listing would say of an object; None if there is none."""
 
     @abstractmethod
-    def entries(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
         """Yield the objects below a prefix, which ends with `/`, in the order of their keys.
 
         Page by page: a million take no more memory than some.
@@ -113,7 +110,7 @@ class Storage(ABC):
         """Remove an object; one that is not there is no error."""
 
     @abstractmethod
-    def read_pieces(self, key: str, version: str | None) -> Iterator[bytes]:
+    def read(self, key: str, version: str | None = None) -> Iterator[bytes]:
         """Yield an object in pieces; `ChangedError` if it has not that version, or has gone."""
 
     def fetch(self, key: str, target: Path, *, version: str | None = None) -> None:
@@ -121,20 +118,24 @@ class Storage(ABC):
 
         Raises:
             ChangedError: The object is no longer that version, or has gone.
-            StorageError: It cannot be had, or the disk of the file refuses.
+            PlaceError: It cannot be had, or the disk of the file refuses.
         """
-        pieces = self.read_pieces(key, version)
+        pieces = self.read(key, version)
         try:
             with atomic_path(target) as temporary, temporary.open("wb") as handle:
                 for piece in pieces:
                     handle.write(piece)
         except OSError as error:
-            raise StorageError(
-                disk_message(error, str(target.parent), saved=f"{self.name_of(key)} was not copied")
+            raise PlaceError(
+                disk_message(
+                    error,
+                    str(target.parent),
+                    saved=Message("{name} was not copied", name=self.name_of(key)),
+                )
             ) from error
 
 
-class ChangedError(StorageError):
+class ChangedError(PlaceError):
     """An object is not the one that was listed."""
 
 
@@ -142,29 +143,29 @@ def uri_of(path: str | os.PathLike[str]) -> str | None:
     """Return the URI that a path means, `s3:/bucket/x` meaning one too; None for a path."""
     text = os.fspath(path)
     found = _URI.match(text)
-    if found is None or found[1] not in plugins.names_of("storage", STORAGES):
+    if found is None or found[1] not in plugins.names_of("place", PLACES):
         return None
     rest = text[found.end() :].strip("/")
     return f"{found[1]}://{'/' if found[1] == 'file' else ''}{rest}"
 
 
-def open_storage(place: str | os.PathLike[str]) -> Storage:
-    """Return the storage at a URI, or at a folder of a file system that machines share."""
+def open_place(place: str | os.PathLike[str]) -> Place:
+    """Return the place at a URI, or at a folder of a file system that machines share."""
     uri = uri_of(place)
     return _open(Path(place).absolute().as_uri() if uri is None else uri)
 
 
 @lru_cache(maxsize=64)  # a client keeps its connections
-def _open(uri: str) -> Storage:
+def _open(uri: str) -> Place:
     scheme = uri.partition(":")[0]
-    return cast(Storage, plugins.load("storage", STORAGES, scheme, extra="cloud")(uri))
+    return cast(Place, plugins.load("place", PLACES, scheme, extra="cloud")(uri))
 
 
-def split_uri(uri: str) -> tuple[Storage, str]:
-    """Return the storage and the key of an object's URI: of all in a bucket the same storage."""
+def split_uri(uri: str) -> tuple[Place, str]:
+    """Return the place and the key of an object's URI: of all in a bucket the same place."""
     scheme, _, rest = uri.partition("://")
     if scheme == "file":
         place, _, key = uri.rpartition("/")
-        return open_storage(place), key
+        return open_place(place), key
     bucket, _, key = rest.partition("/")
-    return open_storage(f"{scheme}://{bucket}"), key
+    return open_place(f"{scheme}://{bucket}"), key

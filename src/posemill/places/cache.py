@@ -8,10 +8,10 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from posemill.errors import StorageError
+from posemill.errors import PlaceError
 from posemill.files import atomic_path, cache_folder, parse_json, safe_parts, sha256_of
 from posemill.machine.locks import exclusive_lock
-from posemill.places import Entry, Storage, open_storage, split_uri
+from posemill.places import Entry, Place, open_place, split_uri
 
 _AT_ONCE = 8
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
@@ -21,26 +21,26 @@ def fetched(uri: str) -> Path:
     """Return the file of an object, or the folder of all below a URI, brought up to date.
 
     Raises:
-        StorageError: There is nothing, or it cannot be had.
+        PlaceError: There is nothing, or it cannot be had.
     """
-    storage, name = split_uri(uri)
+    place, name = split_uri(uri)
     folder = cache_folder() / "objects" / hashlib.sha256(uri.encode()).hexdigest()[:16]
-    entry = storage.look(name)
+    entry = place.look(name)
     entries, target = ([entry] if entry else []), folder / name
     if entry is None:
-        storage = open_storage(uri)
-        entries = list(storage.entries())
+        place = open_place(uri)
+        entries = list(place.list())
         if not entries:
-            raise StorageError(f"{uri}: there is nothing; expected an object, or some below it")
+            raise PlaceError(
+                "{uri}: there is nothing; expected an object, or some below it", uri=uri
+            )
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder / ".lock"):
-        _bring_up_to_date(storage, entries, target, is_one=entry is not None)
+        _bring_up_to_date(place, entries, target, is_one=entry is not None)
     return target
 
 
-def _bring_up_to_date(
-    storage: Storage, entries: list[Entry], target: Path, *, is_one: bool
-) -> None:
+def _bring_up_to_date(place: Place, entries: list[Entry], target: Path, *, is_one: bool) -> None:
     index = target.parent / ".index.json"
     known = parse_json(index.read_bytes()) if index.exists() else {}
     paths = {
@@ -54,7 +54,7 @@ def _bring_up_to_date(
         if version == each.version and path.is_file() and sha256_of(path) == digest:
             return version, digest
         path.parent.mkdir(parents=True, exist_ok=True)
-        _fetch_checked(storage, each, path)
+        _fetch_checked(place, each, path)
         return each.version, sha256_of(path)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -67,24 +67,24 @@ def _bring_up_to_date(
                 path.unlink()
 
 
-def _fetch_checked(storage: Storage, entry: Entry, path: Path) -> None:
+def _fetch_checked(place: Place, entry: Entry, path: Path) -> None:
     """Fetch an object and see that it came whole.
 
     An etag is the MD5 of the content mostly. Where it is not (encryption by a key of the service
     has such etags too), the same content twice is the content.
     """
-    storage.fetch(entry.key, path, version=entry.version)
+    place.fetch(entry.key, path, version=entry.version)
     etag = _MD5.fullmatch(entry.version)
     is_whole = path.stat().st_size == entry.num_bytes
     if is_whole and etag and _md5_of(path) != etag[1]:
         first = sha256_of(path)
-        storage.fetch(entry.key, path, version=entry.version)
+        place.fetch(entry.key, path, version=entry.version)
         is_whole = sha256_of(path) == first
     if not is_whole:
         path.unlink()
-        raise StorageError(
-            f"{storage.name_of(entry.key)}: what came is not what the service says it has; try "
-            "again"
+        raise PlaceError(
+            "{name}: what came is not what the service says it has; try again",
+            name=place.name_of(entry.key),
         )
 
 

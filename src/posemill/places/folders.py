@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from posemill.errors import StorageError
+from posemill.errors import PlaceError
 from posemill.files import atomic_path, sync_folder, temporary_stem
 from posemill.machine.cgroups import unescape_mount
 from posemill.machine.disk import disk_message
-from posemill.places import ChangedError, Entry, Storage
+from posemill.places import ChangedError, Entry, Place
 
 # Types of mounts, as Linux calls them, on which locks and SQLite may not be relied on.
 SHARED_TYPES = frozenset(
@@ -31,7 +31,7 @@ SHARED_TYPES = frozenset(
 _PIECE_BYTES = 1 << 20
 
 
-class FolderStorage(Storage):
+class FolderPlace(Place):
     """A folder; keys are paths below it. Names that begin with a dot are left alone."""
 
     def __init__(self, uri: str) -> None:
@@ -79,12 +79,6 @@ class FolderStorage(Storage):
             except FileNotFoundError:
                 return None
 
-    def get_range(self, key: str, start: int, stop: int) -> bytes:
-        """Return a part of a file."""
-        with _in_words(self.root / key), (self.root / key).open("rb") as handle:
-            handle.seek(start)
-            return handle.read(stop - start)
-
     def look(self, key: str) -> Entry | None:
         """Return size and version of a file; None if there is none."""
         with _in_words(self.root / key):
@@ -93,7 +87,7 @@ class FolderStorage(Storage):
             except FileNotFoundError:
                 return None
 
-    def entries(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
         """Yield the files below a prefix, folder by folder in the order of keys."""
         with _in_words(self.root / prefix):
             yield from self._walk(prefix, after)
@@ -126,18 +120,18 @@ class FolderStorage(Storage):
         with _in_words(self.root / key):
             (self.root / key).unlink(missing_ok=True)
 
-    def read_pieces(self, key: str, version: str | None) -> Iterator[bytes]:
+    def read(self, key: str, version: str | None = None) -> Iterator[bytes]:
         """Yield a file in pieces."""
         path = self.root / key
         with _in_words(path):
             try:
                 handle = path.open("rb")
             except FileNotFoundError as error:
-                raise ChangedError(f"{path} has gone since it was listed") from error
+                raise ChangedError("{path} has gone since it was listed", path=path) from error
             with handle:
                 found = _entry(key, os.fstat(handle.fileno())).version
                 if version is not None and found != version:
-                    raise ChangedError(f"{path} was changed since it was listed")
+                    raise ChangedError("{path} was changed since it was listed", path=path)
                 while piece := handle.read(_PIECE_BYTES):
                     yield piece
 
@@ -148,7 +142,7 @@ def _entry(key: str, status: os.stat_result) -> Entry:
 
 
 class _in_words:
-    """Turns what a file system refuses into `StorageError`."""
+    """Turns what a file system refuses into `PlaceError`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -160,11 +154,14 @@ class _in_words:
         if not isinstance(error, OSError):
             return
         if error.errno in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS) and error.filename2:
-            raise StorageError(
-                f"{self._path}: its file system has no hard links ({error.strerror}), by which "
-                "machines agree who was first; choose another one, or an object store"
+            raise PlaceError(
+                "{path}: its file system has no hard links ({reason}), by which "
+                "machines agree who was first; choose another one, or an object "
+                "store",
+                path=self._path,
+                reason=error.strerror,
             ) from error
-        raise StorageError(disk_message(error, str(self._path))) from error
+        raise PlaceError(disk_message(error, str(self._path))) from error
 
 
 def is_shared(folder: Path) -> bool:

@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from posemill.errors import RunError, StorageError
+from posemill.errors import PlaceError, RunError
 from posemill.files import parse_json
 from posemill.machine.live_files import now_text
-from posemill.places import Storage
-from posemill.terminal import quoted
+from posemill.messages import Message
+from posemill.places import Place
 
 RENEW_SECONDS = 5.0
 PATIENCE_SECONDS = 30.0
@@ -39,8 +39,17 @@ class Holder:
     host: str
     started_at: str
 
+    def describe(self) -> Message:
+        """Return who it is, for a sentence."""
+        return Message(
+            "pid {pid} on {host} since {started_at}",
+            pid=self.pid,
+            host=self.host,
+            started_at=self.started_at,
+        )
+
     def __str__(self) -> str:
-        return f"pid {self.pid} on {self.host} since {self.started_at}"
+        return str(self.describe())
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,7 @@ class LeaseState(Holder):
         beat: How often it was written.
         is_released: Whether the holder gave it back.
         live: What the holder says about its work.
-        written_at: By the clock of the storage: only to be shown.
+        written_at: By the clock of the place: only to be shown.
     """
 
     epoch: int
@@ -63,20 +72,22 @@ class LeaseState(Holder):
     written_at: float = 0.0
 
 
-def read_lease(storage: Storage) -> LeaseState | None:
+def read_lease(place: Place) -> LeaseState | None:
     """Return the lease of the highest epoch; None where nobody ever had one."""
     last = None
-    for last in storage.entries(_PREFIX):  # noqa: B007  (old ones are removed: two or three)
+    for last in place.list(_PREFIX):  # noqa: B007  (old ones are removed: two or three)
         pass
-    content = storage.get(last.key) if last else None
+    content = place.get(last.key) if last else None
     if last is None or content is None:
         return None
     try:
         return LeaseState(**parse_json(content), written_at=last.modified_at)
     except (ValueError, TypeError) as error:
         raise RunError(
-            f"{storage.name_of(last.key)} is not a lease of posemill: {error}; if nobody works on "
-            f"{storage.name}, delete it"
+            "{lease} is not a lease of posemill: {error}; if nobody works on {place}, delete it",
+            lease=place.name_of(last.key),
+            error=error,
+            place=place.name,
         ) from error
 
 
@@ -84,7 +95,7 @@ class Lease:
     """Held while a coordinator works at a place; renewed by a thread.
 
     Args:
-        storage: The place.
+        place: The place.
         owner: See `LeaseState`; a lease of the same owner is taken over at once.
         live: Asked at each renewal what is to be told.
         on_wait: Called several times a second with the holder and the seconds that are left, while
@@ -96,13 +107,13 @@ class Lease:
 
     def __init__(
         self,
-        storage: Storage,
+        place: Place,
         owner: str,
         *,
         live: Callable[[], Mapping[str, Any]] = dict,
         on_wait: Callable[[LeaseState, float], None] | None = None,
     ) -> None:
-        self._storage, self._live = storage, live
+        self._place, self._live = place, live
         self.epoch = self._acquire(owner, on_wait)
         self.is_lost = False
         self._ended = threading.Event()
@@ -110,18 +121,19 @@ class Lease:
         self._thread.start()
 
     def _acquire(self, owner: str, on_wait: Callable[[LeaseState, float], None] | None) -> int:
-        last = read_lease(self._storage)
+        last = read_lease(self._place)
         if last is not None and not last.is_released and last.owner != owner:
             self._wait_for_silence(last, on_wait)
         epoch = 1 if last is None else last.epoch + 1
         self._state = LeaseState(os.getpid(), socket.gethostname(), now_text(), epoch, owner)
-        if not self._storage.create(_key(epoch), _content(self._state)):
+        if not self._place.create(_key(epoch), _content(self._state)):
             raise RunError(
-                f"{self._storage.name}: another process began to work on it in this moment; look "
-                f"with: posemill status {quoted(self._storage.name)}"
+                "{place}: another process began to work on it in this moment; look "
+                "with: posemill status {place!q}",
+                place=self._place.name,
             )
         if last is not None:
-            self._storage.delete(_key(last.epoch))
+            self._place.delete(_key(last.epoch))
         return epoch
 
     def _wait_for_silence(
@@ -136,32 +148,33 @@ class Lease:
             if time.monotonic() - looked_at < min(1.0, PATIENCE_SECONDS / 8):
                 continue
             looked_at = time.monotonic()
-            now = read_lease(self._storage)
+            now = read_lease(self._place)
             if now is None or now.is_released:
                 return
             if (now.epoch, now.beat) != (last.epoch, last.beat):
                 raise RunError(
-                    f"{self._storage.name} is being worked on by {now}; look with: posemill status "
-                    f"{quoted(self._storage.name)}; end it there with: posemill stop "
-                    f"{quoted(self._storage.name)}"
+                    "{place} is being worked on by {holder}; look with: posemill "
+                    "status {place!q}; end it there with: posemill stop {place!q}",
+                    place=self._place.name,
+                    holder=now.describe(),
                 )
 
     def _renew_on(self) -> None:
         while not self._ended.wait(RENEW_SECONDS):
             try:
                 self.renew()
-            except StorageError:
+            except PlaceError:
                 continue  # records cannot be written either, which says it where it is heard
 
     def renew(self, *, is_released: bool = False) -> None:
         """Write the lease again, unless another epoch has begun: then it is lost."""
-        if any(True for _ in self._storage.entries(_PREFIX, after=_key(self.epoch))):
+        if any(True for _ in self._place.list(_PREFIX, after=_key(self.epoch))):
             self.is_lost = True
             return
         self._state = replace(
             self._state, beat=self._state.beat + 1, is_released=is_released, live=self._live()
         )
-        self._storage.put(_key(self.epoch), _content(self._state))
+        self._place.put(_key(self.epoch), _content(self._state))
 
     def release(self) -> None:
         """Give it back, so that the next one need not wait."""
@@ -169,7 +182,7 @@ class Lease:
         self._thread.join()
         try:
             self.renew(is_released=True)
-        except StorageError:
+        except PlaceError:
             return  # the next one waits, and that is all
 
 
@@ -179,5 +192,5 @@ def _key(epoch: int) -> str:
 
 def _content(state: LeaseState) -> bytes:
     content = {name: value for name, value in vars(state).items() if name != "written_at"}
-    # The beat and the pid make it one's own: see `Storage.create`.
+    # The beat and the pid make it one's own: see `Place.create`.
     return json.dumps(content, default=str).encode()

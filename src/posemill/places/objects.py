@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -26,8 +26,8 @@ from obstore.exceptions import (
 )
 from obstore.store import from_url
 
-from posemill.errors import StorageError
-from posemill.places import ChangedError, Entry, Storage
+from posemill.errors import PlaceError
+from posemill.places import ChangedError, Entry, Place
 
 _Result = TypeVar("_Result")
 # obstore tries again within a call; a connection that is torn inside of an answer is ours to mend.
@@ -51,7 +51,7 @@ _CREDENTIALS = {
 }
 
 
-class ObjectStorage(Storage):
+class ObjectPlace(Place):
     """A prefix of a bucket."""
 
     def __init__(self, uri: str) -> None:
@@ -69,9 +69,13 @@ class ObjectStorage(Storage):
                 uri, client_options=cast(Any, options), retry_config=cast(Any, RETRY), **more
             )
         except (BaseError, ValueError) as error:
-            raise StorageError(
-                f"{uri} cannot be opened: {_first_line(error)}; expected "
-                f"{self.scheme}://BUCKET/PLACE, and set {_CREDENTIALS[self.scheme]}"
+            raise PlaceError(
+                "{uri} cannot be opened: {error}; expected "
+                "{scheme}://BUCKET/PLACE, and set {variables}",
+                uri=uri,
+                error=_first_line(error),
+                scheme=self.scheme,
+                variables=_CREDENTIALS[self.scheme],
             ) from error
 
     def put(self, key: str, content: bytes) -> None:
@@ -94,15 +98,6 @@ class ObjectStorage(Storage):
         except FileNotFoundError:
             return None
 
-    def get_range(self, key: str, start: int, stop: int) -> bytes:
-        """Return a part of an object."""
-        try:
-            return self._call(
-                key, lambda: bytes(obstore.get_range(self._store, key, start=start, end=stop))
-            )
-        except FileNotFoundError as error:
-            raise ChangedError(f"{self.name_of(key)} is not there") from error
-
     def look(self, key: str) -> Entry | None:
         """Return size and etag of an object; None if there is none."""
         try:
@@ -110,7 +105,7 @@ class ObjectStorage(Storage):
         except FileNotFoundError:
             return None
 
-    def entries(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
         """Yield the objects below a prefix; a page that fails is asked for again."""
         last, known = after, frozenset[str]()
         while True:
@@ -122,12 +117,12 @@ class ObjectStorage(Storage):
             known = frozenset(each["path"] for each in page)
             last = max(known)
 
-    def _page(self, prefix: str, last: str) -> list[Any]:
+    def _page(self, prefix: str, last: str) -> Sequence[Any]:
         pages = obstore.list(
             self._store, prefix.rstrip("/") or None, offset=last or None, chunk_size=_LIST_CHUNK
         )
         for page in pages:
-            return cast("list[Any]", page)
+            return page
         return []
 
     def delete(self, key: str) -> None:
@@ -137,7 +132,7 @@ class ObjectStorage(Storage):
         except FileNotFoundError:
             return
 
-    def read_pieces(self, key: str, version: str | None) -> Iterator[bytes]:
+    def read(self, key: str, version: str | None = None) -> Iterator[bytes]:
         """Yield an object in pieces; after a torn connection from where it was torn."""
         offset = 0
         for number in range(TRIES):
@@ -154,10 +149,12 @@ class ObjectStorage(Storage):
                     yield bytes(piece)
                 return
             except FileNotFoundError as error:
-                raise ChangedError(f"{self.name_of(key)} has gone since it was listed") from error
+                raise ChangedError(
+                    "{name} has gone since it was listed", name=self.name_of(key)
+                ) from error
             except PreconditionError as error:
                 raise ChangedError(
-                    f"{self.name_of(key)} was changed since it was listed"
+                    "{name} was changed since it was listed", name=self.name_of(key)
                 ) from error
             except BaseError as error:
                 if number == TRIES - 1:
@@ -182,27 +179,39 @@ class ObjectStorage(Storage):
                 time.sleep(random.uniform(0.5, 1.0) * PAUSE_SECONDS * 2**number)
         raise AssertionError  # the last try returns or raises
 
-    def _error(self, key: str, error: Exception) -> StorageError:
-        where, hint = self.name_of(key), _CREDENTIALS[self.scheme]
+    def _error(self, key: str, error: Exception) -> PlaceError:
+        name, variables = self.name_of(key), _CREDENTIALS[self.scheme]
         if _says(error, _NO_BUCKET):
-            return StorageError(
-                f"{where}: there is no bucket {self.bucket!r}; make it, or look at its name"
+            return PlaceError(
+                "{name}: there is no bucket {bucket!r}; make it, or look at its name",
+                name=name,
+                bucket=self.bucket,
             )
         if _says(error, _EXPIRED):
-            return StorageError(
-                f"{where}: the credentials have expired; get new ones and set {hint}, then run the "
-                "same command again"
+            return PlaceError(
+                "{name}: the credentials have expired; get new ones and set "
+                "{variables}, then run the same command again",
+                name=name,
+                variables=variables,
             )
         if _is_refusal(error):
-            return StorageError(
-                f"{where}: access was refused ({_code_of(error)}): the credentials are wrong, or "
-                f"may not do this; set {hint}"
+            return PlaceError(
+                "{name}: access was refused ({code}): the credentials are wrong, "
+                "or may not do this; set {variables}",
+                name=name,
+                code=_code_of(error),
+                variables=variables,
             )
         if _says(error, ("169.254.169.254", "metadata.google.internal", "MissingCredential")):
-            return StorageError(f"{where}: no credentials were found; set {hint}")
-        return StorageError(
-            f"{where} does not answer as it should, after several tries ({_first_line(error)}); "
-            "everything committed so far is safe: run the same command again when it does"
+            return PlaceError(
+                "{name}: no credentials were found; set {variables}", name=name, variables=variables
+            )
+        return PlaceError(
+            "{name} does not answer as it should, after several tries ({error}); "
+            "everything committed so far is safe: run the same command again when "
+            "it does",
+            name=name,
+            error=_first_line(error),
         )
 
 
@@ -215,9 +224,10 @@ def _profile() -> dict[str, Any]:
     try:
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
-        raise StorageError(
-            "to read the profile in ~/.aws needs 'boto3', which is not installed; run: pip install "
-            f"boto3, or set {_CREDENTIALS['s3']}"
+        raise PlaceError(
+            "to read the profile in ~/.aws needs 'boto3', which is not installed; "
+            "run: pip install boto3, or set {variables}",
+            variables=_CREDENTIALS["s3"],
         ) from error
     return {"credential_provider": Boto3CredentialProvider()}
 

@@ -155,14 +155,16 @@ def read_index(path: Path) -> list[IndexedClip]:
     file = path / INDEX_NAME if path.is_dir() else path
     if not file.is_file():
         raise RunError(
-            f"{file} is not there: posemill frames writes it when all frames are; finish it by the "
-            "same command, or make one with: posemill frames VIDEOS --out FOLDER"
+            "{file} is not there: posemill frames writes it when all frames are; "
+            "finish it by the same command, or make one with: posemill frames "
+            "VIDEOS --out FOLDER",
+            file=file,
         )
     try:
         lines = read_table(file, names=COLUMNS, encoding="utf-8")
         return [_clip_of(line, file.parent) for line in lines]
     except (TableError, OSError) as error:
-        raise RunError(f"{file} is no index of frames: {error}") from error
+        raise RunError("{file} is no index of frames: {error}", file=file, error=error) from error
 
 
 def _clip_of(line: Line, folder: Path) -> IndexedClip:
@@ -183,9 +185,13 @@ def _clip_of(line: Line, folder: Path) -> IndexedClip:
             values,
         )
     except KeyError as error:
-        raise TableError(f"line {line.number}: it has no column {error}") from error
+        raise TableError(
+            "line {line}: it has no column {error}", line=line.number, error=error
+        ) from error
     except ValueError as error:
-        raise TableError(f"line {line.number}: {error}") from error
+        raise TableError("line {line}: {error}", line=line.number, error=error) from error
     if clip.format not in ("jpg", "png", "webp", PACKED):
-        raise TableError(f"line {line.number}: the format {clip.format!r} is not known")
+        raise TableError(
+            "line {line}: the format {format!r} is not known", line=line.number, format=clip.format
+        )
     return clip

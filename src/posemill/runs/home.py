@@ -26,9 +26,10 @@ from posemill.errors import RunError, StoppedError
 from posemill.files import atomic_path, parse_json
 from posemill.machine.live_files import read_live
 from posemill.machine.locks import exclusive_lock
-from posemill.places import Storage, open_storage, uri_of
+from posemill.messages import Message
+from posemill.places import Place, open_place, uri_of
 from posemill.places.cache import fetched
-from posemill.places.folders import FolderStorage, is_shared
+from posemill.places.folders import FolderPlace, is_shared
 from posemill.places.lease import PATIENCE_SECONDS, Holder, Lease, LeaseState, read_lease
 from posemill.runs.ledger import Ledger
 from posemill.runs.lock import RunLock, holder_of
@@ -58,7 +59,7 @@ class RunHome:
     """
 
     work: Path
-    place: Storage
+    place: Place
     copy_id: str = ""
 
     @classmethod
@@ -74,7 +75,7 @@ class RunHome:
             return cls._of_copy(Path(path))
         place = _place_elsewhere(path, kind)
         if place is None:
-            return cls(Path(path), open_storage(path))
+            return cls(Path(path), open_place(path))
         home = cls._of_copy(_folder_for(place))
         with exclusive_lock(home._index_lock):
             if holder_of(home.work) is None:  # whose ledger is current
@@ -87,8 +88,9 @@ class RunHome:
         home = cls.at(path)
         if not home.is_here and not (home.work / MANIFEST_NAME).exists():
             raise RunError(
-                f"{home.name} is not a posemill run: it has no {MANIFEST_NAME}; make one with: "
-                "posemill extract SOURCE --out RUN"
+                "{run} is not a posemill run: it has no manifest.json; make one "
+                "with: posemill extract SOURCE --out RUN",
+                run=home.name,
             )
         return home
 
@@ -97,11 +99,13 @@ class RunHome:
         path = folder.absolute().parent / ORIGIN_NAME
         try:
             origin = parse_json(path.read_bytes())
-            return cls(folder, open_storage(str(origin["uri"])), str(origin["id"]))
+            return cls(folder, open_place(str(origin["uri"])), str(origin["id"]))
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise RunError(
-                f"{path} does not say where the run is ({error}); delete {folder.parent}: it is a "
-                "copy"
+                "{path} does not say where the run is ({error}); delete {folder}: it is a copy",
+                path=path,
+                error=error,
+                folder=folder.parent,
             ) from error
 
     @property
@@ -124,7 +128,7 @@ class RunHome:
         """What every machine at work has to see; None if none is needed."""
         if self.is_here:
             return self.work
-        return self.place.root if isinstance(self.place, FolderStorage) else None
+        return self.place.root if isinstance(self.place, FolderPlace) else None
 
     @property
     def _index_lock(self) -> Path:
@@ -170,8 +174,13 @@ class RunHome:
                 if not is_told:
                     is_told = True
                     warn_once(
-                        f"{self.name} was last worked on by {holder}, which did not give it back; "
-                        f"waiting {seconds:.0f} s to see whether it still works"
+                        Message(
+                            "{run} was last worked on by {holder}, which did not give it back; "
+                            "waiting {seconds:.0f} s to see whether it still works",
+                            run=self.name,
+                            holder=holder.describe(),
+                            seconds=seconds,
+                        )
                     )
                 if signal := stop_signal():
                     raise StoppedError(signal, self.name)
@@ -192,11 +201,13 @@ class RunHome:
         ours = ("lease/", PREFIX, SNAPSHOTS, f"{SHARDS_NAME}/")
         if self.place.look(MANIFEST_NAME) is not None:
             return
-        for entry in self.place.entries():
+        for entry in self.place.list():
             if not entry.key.startswith(ours):
                 raise RunError(
-                    f"{self.name} is not empty and not a posemill run (it holds {entry.key!r}); "
-                    "nothing was touched: choose another place"
+                    "{run} is not empty and not a posemill run (it holds {key!r}); "
+                    "nothing was touched: choose another place",
+                    run=self.name,
+                    key=entry.key,
                 )
 
     def _refresh(self) -> None:
@@ -224,7 +235,7 @@ class RunHome:
         """Return where a shard can be read: as it is, or fetched, with those that come after it."""
         if self.is_here or path.exists():
             return path
-        if isinstance(self.place, FolderStorage):
+        if isinstance(self.place, FolderPlace):
             return self.place.root / SHARDS_NAME / path.name
         with closing(sqlite3.connect(self.work / LEDGER_NAME, timeout=60)) as database:
             rows = database.execute(
@@ -254,7 +265,7 @@ class RunHome:
         if self.is_here:  # what a killed worker was writing has a name with a dot
             folder = self.work / SHARDS_NAME
             return {entry.name: entry.stat().st_size for entry in os.scandir(folder)}
-        entries = self.place.entries(f"{SHARDS_NAME}/")
+        entries = self.place.list(f"{SHARDS_NAME}/")
         return {entry.key.partition("/")[2]: entry.num_bytes for entry in entries}
 
     def remove_shard(self, name: str) -> None:
@@ -265,30 +276,32 @@ class RunHome:
 def local_copy(path: Path) -> Path:
     """Return where a run, or a file or folder of any kind, can be read on this machine."""
     uri = uri_of(path)
-    if uri is None or open_storage(uri).look(MANIFEST_NAME) is not None:
+    if uri is None or open_place(uri).look(MANIFEST_NAME) is not None:
         return RunHome.at(path).work
     return fetched(uri)
 
 
-def _place_elsewhere(path: str | os.PathLike[str], kind: str) -> Storage | None:
+def _place_elsewhere(path: str | os.PathLike[str], kind: str) -> Place | None:
     """Return the place of a run that is kept as records; None for a folder of this machine."""
     if uri_of(path) is not None:
-        place = open_storage(path)
-        if isinstance(place, FolderStorage) and (place.root / LEDGER_NAME).exists():
+        place = open_place(path)
+        if isinstance(place, FolderPlace) and (place.root / LEDGER_NAME).exists():
             raise RunError(
-                f"{place.uri} is a run of this machine; name it by its path: {place.root}"
+                "{uri} is a run of this machine; name it by its path: {folder}",
+                uri=place.uri,
+                folder=place.root,
             )
         return place
     folder = Path(path)
     if (folder / PREFIX).is_dir():
-        return open_storage(folder)
+        return open_place(folder)
     if (folder / LEDGER_NAME).exists():
         return None
     is_elsewhere = kind == "shared" or (kind == "auto" and is_shared(folder))
-    return open_storage(folder) if is_elsewhere else None
+    return open_place(folder) if is_elsewhere else None
 
 
-def _folder_for(place: Storage) -> Path:
+def _folder_for(place: Place) -> Path:
     """Return the folder for a run's copy, made if it is new; each host has its own."""
     words = re.sub(r"[^A-Za-z0-9]+", "-", place.uri)[-40:].strip("-")
     digest = hashlib.sha256(f"{place.uri}\n{socket.gethostname()}".encode()).hexdigest()[:16]

@@ -209,7 +209,7 @@ class Ledger:
                 ),
             )
         except sqlite3.IntegrityError as error:
-            raise RunError(f"two clips have the same split and id: {error}") from error
+            raise RunError("two clips have the same split and id: {error}", error=error) from error
         for split, in_split in groupby(clips, key=lambda clip: clip.split):
             lengths = [clip.num_frames or 0 for clip in in_split]
             self._count(split, num_clips=len(lengths), frames_known=sum(lengths))
@@ -502,8 +502,13 @@ class Ledger:
         ).fetchone()
         if not known == rows + failed == counted:
             raise RunError(
-                f"the counts do not add up: {known} frames in, {rows} out, {failed} failed "
-                f"({counted} counted); please report this with {self.path}"
+                "the counts do not add up: {known} frames in, {rows} out, {failed} "
+                "failed ({counted} counted); please report this with {path}",
+                known=known,
+                rows=rows,
+                failed=failed,
+                counted=counted,
+                path=self.path,
             )
 
     def copy_to(self, path: Path) -> None:

@@ -16,7 +16,6 @@ from posemill.machine.live_files import now_text
 from posemill.machine.locks import try_lock
 from posemill.places.lease import Holder
 from posemill.runs.manifest import LOCK_NAME
-from posemill.terminal import quoted
 
 _LOCK_TRIES = 10
 
@@ -35,16 +34,18 @@ class RunLock:
         except OSError as error:
             os.close(descriptor)
             raise RunError(
-                f"{self._path.parent}: its file system cannot lock files ({error.strerror}); "
-                "put the run on another disk"
+                "{folder}: its file system cannot lock files ({reason}); put the "
+                "run on another disk",
+                folder=self._path.parent,
+                reason=error.strerror,
             ) from error
         if not is_ours:
             os.close(descriptor)
-            holder = _read_holder(self._path)
             raise RunError(
-                f"{self._path.parent} is being worked on by {holder or 'another process'}; "
-                f"look with: posemill status {quoted(self._path.parent)}; "
-                f"end it with: posemill stop {quoted(self._path.parent)}"
+                "{folder} is being worked on by {holder}; look with: posemill "
+                "status {folder!q}; end it with: posemill stop {folder!q}",
+                folder=self._path.parent,
+                holder=_read_holder(self._path).describe(),
             )
         holder = Holder(os.getpid(), socket.gethostname(), now_text())
         text = json.dumps(asdict(holder)).encode()
@@ -89,25 +90,27 @@ def holder_of(folder: Path) -> Holder | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RunError(_unknown_holder(path, error)) from error
+        raise _unknown_holder(path, error) from error
     try:
         # Shared: refused while the run is worked on, and two who ask do not see each other.
         return None if try_lock(descriptor, is_shared=True) else _read_holder(path)
     except OSError as error:
-        raise RunError(_unknown_holder(path, error)) from error
+        raise _unknown_holder(path, error) from error
     finally:
         os.close(descriptor)
 
 
-def _unknown_holder(path: Path, error: OSError) -> str:
-    return (
-        f"{path.parent}: cannot tell whether somebody works on it, its file {LOCK_NAME!r} cannot "
-        f"be looked at ({error.strerror or error}); ask as the user and on the machine that "
-        "extract ran"
+def _unknown_holder(path: Path, error: OSError) -> RunError:
+    return RunError(
+        "{folder}: cannot tell whether somebody works on it: its file {file!r} cannot be opened "
+        "({reason}); ask as the user and on the machine that started extract",
+        folder=path.parent,
+        file=LOCK_NAME,
+        reason=error.strerror or error,
     )
 
 
-def _read_holder(path: Path) -> Holder | None:
+def _read_holder(path: Path) -> Holder:
     """Return what the holder wrote; it does so right after it has the lock."""
     for _ in range(50):
         try:

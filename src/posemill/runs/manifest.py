@@ -19,6 +19,7 @@ from posemill import __version__
 from posemill.errors import RunError
 from posemill.files import atomic_path, cache_folder, check_own_parts, parse_json
 from posemill.machine.live_files import now_text
+from posemill.messages import Message
 
 MANIFEST_NAME = "manifest.json"
 LEDGER_NAME = "ledger.sqlite"
@@ -72,19 +73,25 @@ class Manifest:
             content = parse_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise RunError(
-                f"{folder} is not a posemill run: it has no {MANIFEST_NAME}; "
-                "make one with: posemill extract SOURCE --out RUN"
+                "{run} is not a posemill run: it has no manifest.json; make one "
+                "with: posemill extract SOURCE --out RUN",
+                run=folder,
             ) from error
         except (OSError, ValueError) as error:
-            raise RunError(f"{path} cannot be read: {error}") from error
+            raise RunError("{path} cannot be read: {error}", path=path, error=error) from error
         if not isinstance(content, dict) or "posemill_run" not in content:
-            raise RunError(f"{path} is not the manifest of a posemill run; choose another folder")
+            raise RunError(
+                "{path} is not the manifest of a posemill run; choose another folder", path=path
+            )
         version = content.pop("posemill_run")
         known = {each.name for each in dataclasses.fields(cls)}
         if version != FORMAT_VERSION or not known.issuperset(content):
             raise RunError(
-                f"{path} has run format {version}, this posemill reads {FORMAT_VERSION}; "
-                "use the posemill that made it"
+                "{path} has run format {version}, this posemill reads {expected}; "
+                "use the posemill that made it",
+                path=path,
+                version=version,
+                expected=FORMAT_VERSION,
             )
         _check_types(content, path)
         return cls(**content)
@@ -114,8 +121,11 @@ def _check_types(content: Mapping[str, Any], path: Path) -> None:
         kind = str if each.name in texts else dict
         if not isinstance(content.get(each.name, kind()), kind) or "skeleton_name" not in content:
             raise RunError(
-                f"{path} is not the manifest of a posemill run: its {each.name!r} is not what it "
-                "should be; put back a copy of the file, or choose another folder"
+                "{path} is not the manifest of a posemill run: its {field!r} is "
+                "not what it should be; put back a copy of the file, or choose "
+                "another folder",
+                path=path,
+                field=each.name,
             )
 
 
@@ -124,7 +134,11 @@ def _differences(name: str, old: Any, new: Any) -> list[str]:
         keys = sorted({*old, *new})
         return [line for key in keys for line in _differences(key, old.get(key), new.get(key))]
     old, new = json.loads(json.dumps(old)), json.loads(json.dumps(new))
-    return [] if old == new else [f"{name}: the run has {old!r}, now it is {new!r}"]
+    return [] if old == new else [_difference(name, old, new)]
+
+
+def _difference(name: str, old: object, new: object) -> Message:
+    return Message("{name}: the run has {old!r}, now it is {new!r}", name=name, old=old, new=new)
 
 
 # What is among the facts only where it was asked for.
@@ -187,8 +201,11 @@ def shard_path(folder: Path, name: str) -> Path:
     is_plain = Path(name).name == name and name.endswith(".parquet") and "\0" not in name
     if not is_plain or path.is_symlink():
         raise RunError(
-            f"{folder / LEDGER_NAME} names {name!r} as a shard, which is not a file of "
-            f"{folder / SHARDS_NAME}; nothing outside of a run is read or changed"
+            "{ledger} names {name!r} as a shard, which is not a file of {shards}; "
+            "nothing outside of a run is read or changed",
+            ledger=folder / LEDGER_NAME,
+            name=name,
+            shards=folder / SHARDS_NAME,
         )
     return path
 
@@ -200,8 +217,11 @@ def check_ledger_is_there(folder: Path) -> None:
     num_shards = sum(each.suffix == ".parquet" for each in (folder / SHARDS_NAME).iterdir())
     if num_shards:
         raise RunError(
-            f"{folder} has {num_shards} shards and no {LEDGER_NAME}, which says what they hold; "
-            f"nothing was touched: put {LEDGER_NAME} back from a copy, or choose another folder"
+            "{folder} has {num_shards} shards and no ledger.sqlite, which says "
+            "what they hold; nothing was touched: put ledger.sqlite back from a "
+            "copy, or choose another folder",
+            folder=folder,
+            num_shards=num_shards,
         )
 
 
@@ -232,7 +252,10 @@ def check_folder(folder: Path) -> bool:
     if not folder.exists():
         return False
     if not folder.is_dir():
-        raise RunError(f"{folder} is a file; a run needs a folder of its own: choose another name")
+        raise RunError(
+            "{folder} is a file; a run needs a folder of its own: choose another name",
+            folder=folder,
+        )
     check_parts(folder)
     names = sorted(path.name for path in folder.iterdir())
     if MANIFEST_NAME in names:
@@ -251,7 +274,9 @@ def check_folder(folder: Path) -> bool:
     if foreign:
         shown = ", ".join(repr(name) for name in foreign[:3]) + (" …" if len(foreign) > 3 else "")
         raise RunError(
-            f"{folder} is not empty and not a posemill run (it holds {shown}); nothing was "
-            "touched: choose another folder"
+            "{folder} is not empty and not a posemill run (it holds {shown}); "
+            "nothing was touched: choose another folder",
+            folder=folder,
+            shown=shown,
         )
     return False

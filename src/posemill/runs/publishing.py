@@ -14,7 +14,7 @@ from itertools import starmap
 from pathlib import Path
 
 from posemill.errors import RunError
-from posemill.places import Storage, open_storage
+from posemill.places import Place, open_place
 from posemill.runs.events import (
     Committed,
     Event,
@@ -37,8 +37,8 @@ _ROWS_PER_RECORD = 20_000
 
 def refuse_taken(uri: str) -> None:
     """Raise where there is a run already."""
-    if open_storage(uri).look(MANIFEST_NAME) is not None:
-        raise RunError(f"{uri} holds a run already; choose another place")
+    if open_place(uri).look(MANIFEST_NAME) is not None:
+        raise RunError("{uri} holds a run already; choose another place", uri=uri)
 
 
 def publish_run(made: Path, uri: str) -> None:
@@ -46,32 +46,34 @@ def publish_run(made: Path, uri: str) -> None:
 
     Raises:
         RunError: There is a run, or something else, or somebody works there.
-        StorageError: The place refuses.
+        PlaceError: The place refuses.
     """
     home = RunHome.at(uri)
     with home.owned() as records:
         assert records is not None  # a URI is elsewhere
         refuse_taken(uri)
-        storage = records.storage
-        names = _put_shards(made, storage, records.epoch)
+        place = records.place
+        names = _put_shards(made, place, records.epoch)
         with EventLog(home.work, records) as log:
             for event in events_of(made / LEDGER_NAME, names):
                 log.append(event)
             log.flush()
-        if not storage.create(MANIFEST_NAME, (made / MANIFEST_NAME).read_bytes()):
-            raise RunError(f"{uri}: another process has put a run there; choose another place")
+        if not place.create(MANIFEST_NAME, (made / MANIFEST_NAME).read_bytes()):
+            raise RunError(
+                "{uri}: another process has put a run there; choose another place", uri=uri
+            )
     RunHome.at(uri)
 
 
-def _put_shards(made: Path, storage: Storage, epoch: int) -> dict[str, str]:
+def _put_shards(made: Path, place: Place, epoch: int) -> dict[str, str]:
     """Return the new names by the old ones; a writer that was cut off has others."""
     paths = sorted((made / SHARDS_NAME).iterdir())
     names = {path.name: f"merged-{epoch:06d}-{path.name}" for path in paths}
-    for entry in list(storage.entries(f"{SHARDS_NAME}/")):
-        storage.delete(entry.key)  # of one that was killed: without a manifest they are nothing
+    for entry in list(place.list(f"{SHARDS_NAME}/")):
+        place.delete(entry.key)  # of one that was killed: without a manifest they are nothing
 
     def put(path: Path) -> None:
-        storage.put(f"{SHARDS_NAME}/{names[path.name]}", path.read_bytes())
+        place.put(f"{SHARDS_NAME}/{names[path.name]}", path.read_bytes())
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         list(pool.map(put, paths))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posemill.errors import RunError
+from posemill.messages import Message
 from posemill.runs.manifest import LEDGER_NAME, check_ledger_is_there
 
 _MOST_REASONS = 50  # one by one: an engine may have another one for every frame
@@ -61,8 +62,11 @@ def check_tables(database: sqlite3.Connection, path: Path) -> None:
     ).fetchone()
     if row is not None:
         raise RunError(
-            f"{path} is not a ledger of posemill: it holds the {row[0]} {str(row[1])[:80]!r}; "
-            "nothing of it is read"
+            "{path} is not a ledger of posemill: it holds the {kind} {name!r}; "
+            "nothing of it is read",
+            path=path,
+            kind=row[0],
+            name=str(row[1])[:80],
         )
 
 
@@ -72,7 +76,9 @@ def read_ledger(folder: Path) -> Iterator[sqlite3.Connection]:
     path = folder / LEDGER_NAME
     check_ledger_is_there(folder)
     if not path.exists():
-        raise RunError(f"{folder}: the run has no {LEDGER_NAME} yet; nothing was committed to it")
+        raise RunError(
+            "{folder}: the run has no ledger.sqlite yet; nothing was committed to it", folder=folder
+        )
     uri = path.resolve().as_uri()
     database = sqlite3.connect(f"{uri}?mode=ro", uri=True, isolation_level=None, timeout=60)
     try:
@@ -85,7 +91,7 @@ def read_ledger(folder: Path) -> Iterator[sqlite3.Connection]:
             check_tables(database, path)
         yield database
     except sqlite3.DatabaseError as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
+        raise RunError("{path} cannot be read: {error}", path=path, error=error) from error
     finally:
         database.close()
 
@@ -97,7 +103,9 @@ def read_counts(database: sqlite3.Connection) -> list[SplitCounts]:
         "clips_failed FROM splits ORDER BY rowid"
     ).fetchall()
     if wrong := [row for row in rows if not all(isinstance(number, int) for number in row[1:])]:
-        raise RunError(f"the ledger is damaged: it counts {wrong[0]}; put back a copy of it")
+        raise RunError(
+            "the ledger is damaged: it counts {counts}; put back a copy of it", counts=wrong[0]
+        )
     return [SplitCounts(*row) for row in rows]
 
 
@@ -123,7 +131,8 @@ def read_reasons(database: sqlite3.Connection) -> list[tuple[str, int, int]]:
     if not others:
         return rows
     num_failures, num_frames = sum(row[1] for row in others), sum(row[2] for row in others)
-    return [*rows[:_MOST_REASONS], (f"{len(others):,} other reasons", num_failures, num_frames)]
+    summary = Message("{count:,} other reasons", count=len(others))
+    return [*rows[:_MOST_REASONS], (summary, num_failures, num_frames)]
 
 
 def read_unfinished(database: sqlite3.Connection) -> Iterator[tuple[str, str, int, int | None]]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from posemill.blocks import ClipBlock
 from posemill.errors import RunError, import_optional
+from posemill.messages import Message
 from posemill.plugins import hint
 from posemill.records import PoseClip, fields_of_recipe
 from posemill.runs.columns import part_for
@@ -42,7 +43,7 @@ from posemill.runs.shards import (
     read_rows,
 )
 from posemill.skeletons import get_skeleton
-from posemill.terminal import counted, quoted
+from posemill.terminal import counted
 
 _ARRAY_COLUMNS = ("frame_index", "width", "height", "keypoints", "scores")
 
@@ -78,13 +79,16 @@ class Run:
         self.manifest = Manifest.read(folder)
         if self.manifest.kind == "frames":
             raise RunError(
-                f"{folder} holds frames, not keypoints; find them with: posemill extract "
-                f"{quoted(folder)} --out RUN"
+                "{folder} holds frames, not keypoints; find them with: posemill "
+                "extract {folder!q} --out RUN",
+                folder=folder,
             )
         try:
             self._made = fields_of_recipe(self.manifest.options.get("recipe"))
         except ValueError as error:
-            raise RunError(f"{folder}: its manifest has a recipe with {error}") from error
+            raise RunError(
+                "{folder}: its manifest has a recipe with {error}", folder=folder, error=error
+            ) from error
         with read_ledger(folder) as database:
             self._counts = read_counts(database)
             self._meta = read_meta(database)
@@ -222,8 +226,10 @@ class Run:
                     sizes[int(width), int(height)] += int(count)
             except (ValueError, TypeError, RecursionError) as error:
                 raise RunError(
-                    f"{self.folder}: the ledger says nonsense about what was found in clip "
-                    f"{clip_id!r}; put back a copy of ledger.sqlite"
+                    "{folder}: the ledger does not say what was found in clip "
+                    "{clip_id!r}; put back a copy of ledger.sqlite",
+                    folder=self.folder,
+                    clip_id=clip_id,
                 ) from error
         return FoundCounts(split, clip_id, num_frames, tuple(present), sizes)
 
@@ -289,13 +295,21 @@ class Run:
                 (*values, valid_unicode(clip_id)),
             ).fetchall()
         if not rows:
-            near = hint(clip_id, self.clip_ids(split)) or "; clip_ids() lists them"
-            raise RunError(f"{self.folder} has no keypoints of a clip {clip_id!r}{near}")
+            near = hint(clip_id, self.clip_ids(split)) or Message("; clip_ids() lists them")
+            raise RunError(
+                "{folder} has no keypoints of a clip {clip_id!r}{near}",
+                folder=self.folder,
+                clip_id=clip_id,
+                near=near,
+            )
         if len({row[0] for row in rows}) > 1:
             splits = ", ".join(sorted({row[1] for row in rows}))
             raise RunError(
-                f"clip {clip_id!r} is in several splits ({splits}): say which, as "
-                f"run[{rows[0][1]!r}, {clip_id!r}]"
+                "clip {clip_id!r} is in several splits ({splits}): say which, as "
+                "run[{split!r}, {clip_id!r}]",
+                clip_id=clip_id,
+                splits=splits,
+                split=rows[0][1],
             )
         (clip,) = self.read_block(BlockPlan(tuple(map(ShardRows.from_ledger, rows)))).clips
         return dataclasses.replace(clip, run_folder=str(self.folder))
@@ -358,7 +372,10 @@ class Run:
             return "", ()
         if split not in self.splits:
             raise RunError(
-                f"{self.folder} has no split {split!r}; it has {', '.join(self.splits) or 'none'}"
-                f"{hint(split, self.splits)}"
+                "{folder} has no split {split!r}; it has {splits}{hint}",
+                folder=self.folder,
+                split=split,
+                splits=", ".join(self.splits) or "none",
+                hint=hint(split, self.splits),
             )
         return " WHERE split = ?", (split,)

@@ -26,10 +26,10 @@ from pathlib import Path
 
 from posemill.errors import RunError
 from posemill.files import atomic_path, parse_json
-from posemill.places import Storage
+from posemill.messages import Message
+from posemill.places import Place
 from posemill.runs.events import Event, from_json, to_json
 from posemill.runs.ledger import Ledger
-from posemill.terminal import quoted
 
 PREFIX = "records/"
 SNAPSHOTS = "snapshots/"
@@ -45,12 +45,12 @@ class RecordLog:
     """The records of a run, and the ledger that follows them.
 
     Args:
-        storage: The run's place.
+        place: The run's place.
         epoch: Of the lease one writes under.
     """
 
-    def __init__(self, storage: Storage, epoch: int = 0) -> None:
-        self.storage, self.epoch = storage, epoch
+    def __init__(self, place: Place, epoch: int = 0) -> None:
+        self.place, self.epoch = place, epoch
         self._writer = uuid.uuid4().hex
         self._number = -1  # in memory, not from the file: what others add is not ours
 
@@ -78,11 +78,13 @@ class RecordLog:
     def _pages(self, at: int) -> Iterator[list[bytes]]:
         page: list[str] = []
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for entry in self.storage.entries(PREFIX, after=_key(at) if at else ""):
+            for entry in self.place.list(PREFIX, after=_key(at) if at else ""):
                 if entry.key != _key(at + len(page) + 1):
                     raise RunError(
-                        f"{self.storage.name_of(_key(at + len(page) + 1))} is missing, but there "
-                        f"is {entry.key}; put it back from a copy: what follows rests on it"
+                        "{record} is missing, but there is {key}; put it back from a "
+                        "copy: what follows rests on it",
+                        record=self.place.name_of(_key(at + len(page) + 1)),
+                        key=entry.key,
                     )
                 page.append(entry.key)
                 if len(page) == _PAGE:
@@ -92,9 +94,11 @@ class RecordLog:
                 yield self._get_all(pool, page)
 
     def _get_all(self, pool: ThreadPoolExecutor, keys: Sequence[str]) -> list[bytes]:
-        contents = list(pool.map(self.storage.get, keys))
+        contents = list(pool.map(self.place.get, keys))
         if None in contents:
-            raise RunError(f"{self.storage.name}: a record has gone while the run was read")
+            raise RunError(
+                "{place}: a record has gone while the run was read", place=self.place.name
+            )
         return [content for content in contents if content is not None]
 
     def _parse(self, content: bytes, number: int) -> tuple[int, list[Event]]:
@@ -109,8 +113,10 @@ class RecordLog:
 
     def _damaged(self, number: int, error: Exception) -> RunError:
         return RunError(
-            f"{self.storage.name_of(_key(number))} is damaged, or of another version of "
-            f"posemill ({error}); put back a copy of it"
+            "{record} is damaged, or of another version of posemill ({error}); "
+            "put back a copy of it",
+            record=self.place.name_of(_key(number)),
+            error=error,
         )
 
     def take_over(self, ledger: Ledger) -> None:
@@ -123,21 +129,22 @@ class RecordLog:
             self.follow(ledger)
             if self._last_epoch() > self.epoch:
                 raise self._taken_over()
-            if self.storage.create(_key(self._number + 1), self._content([])):
+            if self.place.create(_key(self._number + 1), self._content([])):
                 self._number += 1
                 ledger.write([], self._number)
                 return
 
     def _last_epoch(self) -> int:
         """Return the epoch of the last record, which is the highest of all."""
-        content = self.storage.get(_key(self._number)) if self._number else None
+        content = self.place.get(_key(self._number)) if self._number else None
         return 0 if content is None else self._parse(content, self._number)[0]
 
     def _taken_over(self) -> RunError:
         return RunError(
-            f"{self.storage.name} was taken over by another process while this one was cut off or "
-            "asleep; nothing was committed twice: look with: posemill status "
-            f"{quoted(self.storage.name)}"
+            "{place} was taken over by another process while this one was cut off "
+            "or asleep; nothing was committed twice: look with: posemill status "
+            "{place!q}",
+            place=self.place.name,
         )
 
     def publish(self, events: Sequence[Event]) -> None:
@@ -146,7 +153,7 @@ class RecordLog:
         Raises:
             RunError: Another writer took over: these events may not count.
         """
-        if not self.storage.create(_key(self._number + 1), self._content(events)):
+        if not self.place.create(_key(self._number + 1), self._content(events)):
             raise self._taken_over()
         self._number += 1
 
@@ -168,32 +175,34 @@ class RecordLog:
             ledger.copy_to(plain)
             with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as target:
                 shutil.copyfileobj(source, target, 1 << 20)
-            self.storage.put(_snapshot_key(self._number), packed.read_bytes())
+            self.place.put(_snapshot_key(self._number), packed.read_bytes())
 
     def fetch_snapshot(self, path: Path) -> None:
         """Replace a ledger, which nobody writes, by the newest snapshot if that spares reading."""
-        newest = max((entry.key for entry in self.storage.entries(SNAPSHOTS)), default="")
+        newest = max((entry.key for entry in self.place.list(SNAPSHOTS)), default="")
         number = newest.removeprefix(SNAPSHOTS).partition(".")[0]
         if not number.isdecimal() or int(number) < _number_of(path) + _PAGE:
             return
         with atomic_path(path) as temporary:
             packed = temporary.with_suffix(".gz")
             try:
-                self.storage.fetch(newest, packed)
+                self.place.fetch(newest, packed)
                 _unpack_file(packed, temporary)
                 found = _number_of(temporary)
             except (OSError, EOFError, ValueError, zlib.error, sqlite3.Error) as error:
-                raise self._bad_snapshot(newest, str(error)) from error
+                raise self._bad_snapshot(newest, error) from error
             finally:
                 packed.unlink(missing_ok=True)
             if found != int(number):
-                raise self._bad_snapshot(newest, f"it is of record {found}")
+                raise self._bad_snapshot(newest, Message("it is of record {found}", found=found))
             for suffix in ("-wal", "-shm"):  # of the old one
                 path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 
-    def _bad_snapshot(self, key: str, why: str) -> RunError:
+    def _bad_snapshot(self, key: str, why: object) -> RunError:
         return RunError(
-            f"{self.storage.name_of(key)} is damaged ({why}); delete it: the records hold the same"
+            "{snapshot} is damaged ({why}); delete it: the records hold the same",
+            snapshot=self.place.name_of(key),
+            why=why,
         )
 
 

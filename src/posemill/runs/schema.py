@@ -114,11 +114,16 @@ def check_schema(schema: pa.Schema, where: str) -> str:
     metadata = schema.metadata or {}
     version = metadata.get(_VERSION_KEY)
     if version is None or _SKELETON_KEY not in metadata:
-        raise RunError(f"{where}: not a shard of a posemill run (no schema version in its header)")
+        raise RunError(
+            "{name}: not a shard of a posemill run (no schema version in its header)", name=where
+        )
     if int(version) != SCHEMA_VERSION:
         raise RunError(
-            f"{where}: schema version {int(version)}, this posemill reads {SCHEMA_VERSION}; use "
-            "the posemill that made it"
+            "{name}: schema version {version}, this posemill reads {expected}; use "
+            "the posemill that made it",
+            name=where,
+            version=int(version),
+            expected=SCHEMA_VERSION,
         )
     return skeleton_of(schema)
 
@@ -300,9 +305,15 @@ def _extra_of(text: str, clip_id: str) -> dict[str, Any]:
     try:
         found = parse_json(text)
     except ValueError as error:
-        raise RunError(f"the shard of clip {clip_id!r} is damaged: its extra {error}") from error
+        raise RunError(
+            "the shard of clip {clip_id!r} is damaged: its extra is {error}",
+            clip_id=clip_id,
+            error=error,
+        ) from error
     if not isinstance(found, dict):
-        raise RunError(f"the shard of clip {clip_id!r} is damaged: its extra is no object")
+        raise RunError(
+            "the shard of clip {clip_id!r} is damaged: its extra is no object", clip_id=clip_id
+        )
     return found
 
 

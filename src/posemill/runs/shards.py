@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from posemill.blocks import BLOCK_FRAMES
 from posemill.errors import RunError
+from posemill.messages import Message
 from posemill.runs.columns import read_groups
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import shard_path
@@ -53,8 +54,11 @@ class ShardRows(NamedTuple):
             isinstance(number, int) and number >= 0 for number in (rows.offset, rows.num_rows)
         ):
             raise RunError(
-                f"the ledger is damaged: clip {str(rows.clip_id)[:80]!r} has {rows.num_rows!r} "
-                f"rows from {rows.offset!r} on; put back a copy of it"
+                "the ledger is damaged: clip {clip_id!r} has {num_rows!r} rows "
+                "from {offset!r} on; put back a copy of it",
+                clip_id=str(rows.clip_id)[:80],
+                num_rows=rows.num_rows,
+                offset=rows.offset,
             )
         return rows
 
@@ -199,8 +203,12 @@ def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) 
     if not sizes or end > stops[-1]:
         left = max(0, sum(sizes) - rows.offset)
         raise RunError(
-            f"{path}: the ledger counts {rows.num_rows} rows from {rows.offset}, the file "
-            f"has {left}; it was changed after the run"
+            "{path}: the ledger counts {num_rows} rows from {offset}, the file has "
+            "{left}; it was changed after the run",
+            path=path,
+            num_rows=rows.num_rows,
+            offset=rows.offset,
+            left=left,
         )
     first = int(np.searchsorted(stops, rows.offset, side="right"))
     last = int(np.searchsorted(stops, end, side="left"))
@@ -212,7 +220,7 @@ def _read_groups(file: pq.ParquetFile, path: Path, groups: range, wanted: pa.Sch
     try:
         return read_groups(file, groups, wanted)
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
-        raise RunError(_damage_message(path, error)) from error
+        raise _damaged(path, error) from error
 
 
 def checksum_of(content: bytes | memoryview) -> str:
@@ -239,23 +247,32 @@ def _open(path: Path, skeleton_name: str, checksum: str) -> pq.ParquetFile:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         found = check_schema(file.schema_arrow, str(path))
     except FileNotFoundError as error:
-        raise RunError(f"{path} is missing, but the ledger counts on it") from error
+        raise RunError("{path} is missing, but the ledger counts on it", path=path) from error
     except (OSError, ValueError, pa.ArrowException) as error:  # or names that are no text
-        raise RunError(_damage_message(path, error)) from error
+        raise _damaged(path, error) from error
     if found != skeleton_name:
-        raise RunError(f"{path} has {found}, its run has {skeleton_name}")
+        raise RunError(
+            "{path} has {found}, its run has {skeleton_name}",
+            path=path,
+            found=found,
+            skeleton_name=skeleton_name,
+        )
     if _checksum_at(path) != checksum:
         raise RunError(
-            f"{path} is not the shard that was committed: its checksum is another one; put back a "
-            "copy of the file, or extract anew into another folder"
+            "{path} is not the shard that was committed: its checksum is another "
+            "one; put back a copy of the file, or extract anew into another folder",
+            path=path,
         )
     return file
 
 
-def _damage_message(path: Path, error: Exception) -> str:
-    """Return what to tell about a shard that cannot be read, or whose checksums do not fit."""
-    if "CRC checksum" in str(error):
-        what = f"{path} is damaged: its content no longer fits its checksum"
+def _damaged(path: Path, error: Exception) -> RunError:
+    """Return the error for a shard that cannot be read, or whose checksums do not fit."""
+    if "CRC checksum" in str(error):  # all that Arrow tells
+        what = Message("{path} is damaged: its content no longer fits its checksum", path=path)
     else:
-        what = f"{path} cannot be read: {' '.join(str(error).split())}"
-    return f"{what}; put back a copy of the file, or extract anew into another folder"
+        reason = " ".join(str(error).split())
+        what = Message("{path} cannot be read: {error}", path=path, error=reason)
+    return RunError(
+        "{what}; put back a copy of the file, or extract anew into another folder", what=what
+    )

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from posemill.errors import RunError
 from posemill.files import atomic_path
 from posemill.machine.live_files import now_text
-from posemill.places import open_storage, uri_of
+from posemill.places import open_place, uri_of
 from posemill.records import PoseClip
 from posemill.runs.columns import as_stored
 from posemill.runs.events import (
@@ -59,7 +59,7 @@ def write_table(table: pa.Table, place: Path | str, name: str, run_id: str) -> S
         )
     )
     if uri_of(place) is not None:
-        open_storage(place).put(f"{SHARDS_NAME}/{name}", bytes(content))
+        open_place(place).put(f"{SHARDS_NAME}/{name}", bytes(content))
     else:
         path = Path(place) / SHARDS_NAME / name
         with atomic_path(path) as temporary, temporary.open("wb") as handle:
@@ -138,7 +138,9 @@ class RunWriter:
     def __init__(self, folder: Path | str, manifest: Manifest, *, rows_per_shard: int = 4096):
         self.folder = Path(folder)
         if check_folder(self.folder):
-            raise RunError(f"{self.folder} holds a run already; choose another folder")
+            raise RunError(
+                "{folder} holds a run already; choose another folder", folder=self.folder
+            )
         self._manifest = manifest
         self._rows_per_shard = rows_per_shard
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -6,8 +6,7 @@ from posemill.decoders.opening import raise_decode_error
 from posemill.errors import SourceError
 from posemill.files import OUTPUT_MARK, OUTPUT_NAMES, OWN_FILES
 from posemill.messages import Message
-from posemill.places import ChangedError, Entry, Storage, open_storage
-from posemill.places.listing import all_entries
+from posemill.places import ChangedError, Entry, Place, open_place
 from posemill.sources.names import PICTURE_SUFFIXES, VIDEO_SUFFIXES, natural_sort, suffix_of
 from posemill.sources.scan import FOREIGN_FOLDERS, Folder, Scan, joined_version
 
@@ -17,15 +16,14 @@ def scan_place(uri: str) -> Scan:
 
     Raises:
         SourceError: There is nothing.
-        StorageError: It cannot be listed. A page that fails is asked for again from where it was,
-            and the same call later goes on there.
+        PlaceError: It cannot be listed.
     """
-    storage, scan = open_storage(uri), Scan(uri)
+    place, scan = open_place(uri), Scan(uri)
     pictures: dict[tuple[str, ...], dict[str, str]] = {}
-    folders = _folders_of(storage, scan, pictures)
+    folders = _folders_of(place, scan, pictures)
     if not folders and not scan.num_ignored:
         raise SourceError("{uri}: there is nothing; look at its name, and at the bucket's", uri=uri)
-    ours = [parts for parts, folder in folders.items() if parts and _is_output(storage, folder)]
+    ours = [parts for parts, folder in folders.items() if parts and _is_output(place, folder)]
     by_name = {"/".join(parts): parts for parts in folders}
     for parts in (by_name[name] for name in natural_sort(by_name)):
         folder = folders[parts]
@@ -42,11 +40,11 @@ def scan_place(uri: str) -> Scan:
 
 
 def _folders_of(
-    storage: Storage, scan: Scan, pictures: dict[tuple[str, ...], dict[str, str]]
+    place: Place, scan: Scan, pictures: dict[tuple[str, ...], dict[str, str]]
 ) -> dict[tuple[str, ...], Folder]:
     """Return the folders by the names that lead to them; `pictures` gets names and versions."""
     folders: dict[tuple[str, ...], Folder] = {}
-    for entry in all_entries(storage, scan.problems):
+    for entry in place.list():
         *above, name = entry.key.split("/")
         parts, suffix = tuple(above), suffix_of(name)
         if any(part[:1] == "." or part in FOREIGN_FOLDERS for part in (*parts, name)):
@@ -64,12 +62,12 @@ def _folders_of(
     return folders
 
 
-def _is_output(storage: Storage, folder: Folder) -> bool:
+def _is_output(place: Place, folder: Folder) -> bool:
     """Return whether posemill wrote a folder, as `files.is_output` does."""
     if OUTPUT_MARK in folder.marks:
         return True
     return any(
-        word in storage.get_range("/".join((*folder.parts, name)), 0, 1 << 16)
+        word in next(place.read("/".join((*folder.parts, name))), b"")[: 1 << 16]
         for name, word in OWN_FILES.items()
         if name in folder.marks
     )
@@ -84,7 +82,7 @@ def list_place(uri: str, version: str) -> dict[str, Entry]:
     """
     found = {
         each.key: each
-        for each in open_storage(uri).entries()
+        for each in open_place(uri).list()
         if "/" not in each.key and each.key[0] != "." and suffix_of(each.key) in PICTURE_SUFFIXES
     }
     if not found:

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
-from posemill.errors import StorageError
+from posemill.errors import PlaceError
 from posemill.machine.disk import disk_message
 from posemill.messages import Message
 from posemill.places import split_uri
@@ -54,7 +54,7 @@ class Scratch:
 
         Raises:
             ChangedError: It is another version by now, or has gone.
-            StorageError: It cannot be had, or there is no room for it.
+            PlaceError: It cannot be had, or there is no room for it.
         """
         future = self._ahead.pop(uri, None)
         path = None if future is None else self._wait(future, on_progress)
@@ -89,8 +89,8 @@ class Scratch:
 
     def _fetch_ahead(self, uri: str, version: str, num_bytes: int | None) -> Path | None:
         if num_bytes is None:
-            storage, key = split_uri(uri)
-            entry = storage.look(key)
+            place, key = split_uri(uri)
+            entry = place.look(key)
             num_bytes = None if entry is None else entry.num_bytes
         if num_bytes is None or not self._reserve(num_bytes):
             return None  # its turn comes, and then the reason is told
@@ -108,21 +108,21 @@ class Scratch:
             return True
 
     def _fetch(self, uri: str, version: str) -> Path:
-        storage, key = split_uri(uri)
+        place, key = split_uri(uri)
         path = self._make_folder() / f"{uuid.uuid4().hex}.{suffix_of(key) or 'bin'}"
         try:
-            # Not `Storage.fetch`: nobody needs these files after a crash, and to flush each to the
+            # Not `Place.fetch`: nobody needs these files after a crash, and to flush each to the
             # disk takes longer than a picture itself.
             with path.open("wb") as handle:
-                for piece in storage.read_pieces(key, version or None):
+                for piece in place.read(key, version or None):
                     handle.write(piece)
                     self._num_pieces += 1
         except BaseException as error:
             path.unlink(missing_ok=True)
             if not isinstance(error, OSError):
                 raise
-            saved = Message("{name} was not copied", name=storage.name_of(key))
-            raise StorageError(disk_message(error, str(path.parent), saved=saved)) from error
+            saved = Message("{name} was not copied", name=place.name_of(key))
+            raise PlaceError(disk_message(error, str(path.parent), saved=saved)) from error
         with self._lock:
             self._num_bytes += path.stat().st_size
         return path

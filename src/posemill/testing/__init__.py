@@ -1,4 +1,4 @@
-"""What every engine, decoder, format, executor and storage must do, as tests for other packages.
+"""What every engine, decoder, format, executor and place must do, as tests for other packages.
 
     from posemill.testing import EngineContract
 
@@ -10,19 +10,19 @@ Needs pytest, as nothing else of posemill does. Our own tests run these suites o
 
 import pytest
 
-for _module in ("decoders", "engines", "executors", "formats", "storages"):
+for _module in ("decoders", "engines", "executors", "formats", "places"):
     pytest.register_assert_rewrite(f"posemill.testing.{_module}")
 
 from posemill.testing.decoders import DecoderContract  # noqa: E402
 from posemill.testing.engines import EngineContract  # noqa: E402
 from posemill.testing.executors import ExecutorContract  # noqa: E402
 from posemill.testing.formats import FormatContract  # noqa: E402
-from posemill.testing.storages import StorageContract  # noqa: E402
+from posemill.testing.places import PlaceContract  # noqa: E402
 
 __all__ = [
     "DecoderContract",
     "EngineContract",
     "ExecutorContract",
     "FormatContract",
-    "StorageContract",
+    "PlaceContract",
 ]

@@ -11,7 +11,7 @@ from posemill.executors import (
     Event,
     Finished,
     Limits,
-    Message,
+    Output,
     Progress,
     TaskFunction,
     Tick,
@@ -59,7 +59,7 @@ class ExecutorContract:
         assert len(events) == 60
         for number in range(20):
             mine = [event for event in events if getattr(event, "task", 0) == ("plain", number)]
-            values = [event.value for event in mine if isinstance(event, Message)]
+            values = [event.value for event in mine if isinstance(event, Output)]
             assert values == [("first", number), ("second", number)]
             assert isinstance(mine[2], Finished)
 
@@ -82,7 +82,7 @@ class ExecutorContract:
         tasks = iter([("until stopped", 0)])
         seen = []
         for event in executor.run(make_function, lambda: next(tasks, None)):
-            if isinstance(event, Message):
+            if isinstance(event, Output):
                 seen.append(event.value)
                 assert executor.places() == [(("until stopped", 0), (0, 7, 0, 0))]
                 executor.ask_to_stop()
@@ -91,4 +91,4 @@ class ExecutorContract:
 
     def test_a_worker_that_wants_it_is_made_anew(self) -> None:
         events = self.run_all(["recycle", "plain", "plain"], num_workers=1)
-        assert Counter(type(event) for event in events) == {Message: 6, Finished: 3}
+        assert Counter(type(event) for event in events) == {Output: 6, Finished: 3}

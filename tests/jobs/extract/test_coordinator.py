@@ -8,7 +8,7 @@ import pytest
 
 from posemill.config import ExtractConfig
 from posemill.errors import DeviceError, PosemillError, RunError
-from posemill.executors import Died, Message
+from posemill.executors import Died, Output
 from posemill.jobs.extract.coordinator import Coordinator, unit_of
 from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import (
@@ -102,7 +102,7 @@ def dying_alone(frame, phase, **more):
             return [died]
         unit = task.units[0]
         moved = UnitProgress(unit.unit_no, unit.clip_no, "all", frame, None, False, 0, ())
-        return [Message(task, Committed(None, (moved,))), died]
+        return [Output(task, Committed(None, (moved,))), died]
 
     script.tasks = []
     return script
@@ -222,12 +222,12 @@ def test_workers_that_never_start_end_the_run(play):
 
 def test_what_no_worker_can_do_is_raised_as_what_it_is(play):
     with pytest.raises(DeviceError, match="no cuda:3 here"):
-        play(FRAMES, lambda task: [Message(task, Fatal("DeviceError", "no cuda:3 here"))])
+        play(FRAMES, lambda task: [Output(task, Fatal("DeviceError", "no cuda:3 here"))])
 
 
 def test_an_engine_s_own_class_of_error_is_raised_as_ours(play):
     with pytest.raises(PosemillError, match="no licence"):
-        play(FRAMES, lambda task: [Message(task, Fatal("LicenceError", "no licence"))])
+        play(FRAMES, lambda task: [Output(task, Fatal("LicenceError", "no licence"))])
 
 
 def test_a_machine_that_takes_all_its_workers_with_it_does_not_end_the_run(play):

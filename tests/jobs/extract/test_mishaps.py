@@ -144,7 +144,7 @@ def test_a_folder_that_cannot_be_made_is_said(make_tree, config_for, tmp_path):
     [
         ("segfault", {}, "killed by SIGSEGV, 3 times, at this frame alone"),
         ("hang", {"timeout_seconds": 4.0}, "no progress for 4 s, 3 times, at this frame alone"),
-        ("explode", {"memory_limit_mb": 400}, "MB of memory, allowed are 500 MB, 3 times, at"),
+        ("explode", {"memory_limit_mb": 400}, "MB of memory, the limit is 500 MB, 3 times, at"),
     ],
 )
 def test_a_frame_that_takes_workers_down_is_found_and_nothing_else_is_lost(

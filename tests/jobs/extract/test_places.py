@@ -17,11 +17,11 @@ import pytest
 import posemill
 from posemill.commands.runs import status, stop
 from posemill.config import FramesConfig
-from posemill.errors import ConfigError, RunError, StoppedError, StorageError
+from posemill.errors import ConfigError, PlaceError, RunError, StoppedError
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import read_status
-from posemill.places import lease, open_storage
+from posemill.places import lease, open_place
 from posemill.runs.events import Finished
 from posemill.runs.home import RunHome
 from posemill.runs.ledger import Ledger
@@ -136,7 +136,7 @@ def test_a_coordinator_that_was_cut_off_cannot_commit_what_its_successor_did(
         extract(config)
     on_machine(3)
     same_runs(RunHome.existing(place).work, tmp_path / "here")
-    records = [each.key for each in open_storage(place).entries("records/")]
+    records = [each.key for each in open_place(place).list("records/")]
     assert len(records) == len(set(records))
 
 
@@ -186,19 +186,19 @@ def test_other_options_and_other_things_are_refused(place, tree, config_for, on_
     with pytest.raises(RunError, match=r"was begun with other options"):
         extract(config.replace(mode="image"))
     other = Path(str(place) + "-other")
-    open_storage(other).put("notes.txt", b"mine")
+    open_place(other).put("notes.txt", b"mine")
     with pytest.raises(RunError, match=r"is not empty and not a posemill run .*'notes.txt'"):
         extract(config.replace(out=other))
     with pytest.raises(RunError, match=r"none.* is not a posemill run: it has no manifest.json"):
-        open_run(f"{open_storage(place).uri}-none")
+        open_run(f"{open_place(place).uri}-none")
 
 
 def test_a_run_that_was_deleted_and_made_anew_is_not_the_one_in_the_cache(place, tree, config_for):
     config = config_for(tree).replace(out=place, storage="shared")
     extract(config)
     assert open_run(place).num_frames == 34
-    storage = open_storage(place)
-    for entry in list(storage.entries()):
+    storage = open_place(place)
+    for entry in list(storage.list()):
         storage.delete(entry.key)
     extract(config.replace(stride=2))
     assert open_run(place).num_frames == 19
@@ -207,8 +207,8 @@ def test_a_run_that_was_deleted_and_made_anew_is_not_the_one_in_the_cache(place,
 
 def test_damaged_and_missing_records_are_said(place, tree, config_for, on_machine):
     extract(config_for(tree).replace(out=place, storage="shared"))
-    storage = open_storage(place)
-    keys = [each.key for each in storage.entries("records/")]
+    storage = open_place(place)
+    keys = [each.key for each in storage.list("records/")]
     content = storage.get(keys[1])
     assert content is not None
     storage.put(keys[1], content[:-9])
@@ -253,13 +253,13 @@ def test_machines_at_work_have_to_see_a_shared_folder_and_no_copy_of_a_run(tmp_p
 
 
 def test_a_lease_that_is_none_is_said(tmp_path):
-    open_storage(tmp_path).put("lease/00000001.json", b"[]")
+    open_place(tmp_path).put("lease/00000001.json", b"[]")
     with pytest.raises(RunError, match=r"is not a lease of posemill: .*, delete it"):
-        lease.read_lease(open_storage(tmp_path))
+        lease.read_lease(open_place(tmp_path))
 
 
 def test_of_two_that_take_a_free_lease_at_once_one_is_told(tmp_path, monkeypatch):
-    storage = open_storage(tmp_path)
+    storage = open_place(tmp_path)
     first = lease.Lease(storage, "one")
     first.release()
     free = lease.read_lease(storage)
@@ -273,7 +273,7 @@ def test_of_two_that_take_a_free_lease_at_once_one_is_told(tmp_path, monkeypatch
 
 
 def test_a_lease_is_lost_to_a_later_epoch_and_then_left_alone(tmp_path):
-    storage = open_storage(tmp_path)
+    storage = open_place(tmp_path)
     first = lease.Lease(storage, "same")
     second = lease.Lease(storage, "same")  # the owner knows that the first is gone
     assert second.epoch == 2
@@ -287,16 +287,16 @@ def test_a_lease_is_lost_to_a_later_epoch_and_then_left_alone(tmp_path):
 
 
 def test_a_storage_that_fails_stops_a_worker_in_words(tree, config_for, s3_bucket, monkeypatch):
-    from posemill.places.objects import ObjectStorage
+    from posemill.places.objects import ObjectPlace
 
     def fail(self, key, content):
         if key.startswith("shards/"):
-            raise StorageError(f"{self.name_of(key)}: access was refused")
+            raise PlaceError(f"{self.name_of(key)}: access was refused")
         return put(self, key, content)
 
-    put = ObjectStorage.put
-    monkeypatch.setattr(ObjectStorage, "put", fail)
-    with pytest.raises(StorageError, match="access was refused"):
+    put = ObjectPlace.put
+    monkeypatch.setattr(ObjectPlace, "put", fail)
+    with pytest.raises(PlaceError, match="access was refused"):
         extract(config_for(tree).replace(out=Path(s3_bucket)))
 
 
@@ -311,20 +311,20 @@ def test_a_writer_that_is_overtaken_while_it_takes_over_reads_what_came(tmp_path
             added = super().follow(ledger)
             if not last:
                 last.append(1)
-                old = RecordLog(open_storage(place), 1)
+                old = RecordLog(open_place(place), 1)
                 old._number = self._number
                 old.publish([Finished("late")])
             return added
 
     with closing(Ledger(ledger_path)) as ledger:
-        Late(open_storage(place), 2).take_over(ledger)
+        Late(open_place(place), 2).take_over(ledger)
         assert ledger.finished_at() == "late"
 
 
 def put_all(folder, uri):
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            open_storage(uri).put(str(path.relative_to(folder)), path.read_bytes())
+            open_place(uri).put(str(path.relative_to(folder)), path.read_bytes())
     return uri
 
 
@@ -369,8 +369,8 @@ def test_what_changed_between_listing_and_reading_is_a_row_with_its_reason(
         write_video(tmp_path / "videos" / f"v{number}.mp4", 6, seed=number)
     uri = put_all(tmp_path / "videos", f"{s3_bucket}/data")
     clips = find_clips(uri)
-    open_storage(uri).put("v1.mp4", b"another")
-    open_storage(uri).delete("v2.mp4")
+    open_place(uri).put("v1.mp4", b"another")
+    open_place(uri).delete("v2.mp4")
     summary = extract(config_for(tmp_path).replace(source=Path(uri)), clips=clips)
     assert summary.num_frames == 6
     reasons = {each.clip_id: (each.reason, each.message) for each in summary.run.failures()}
@@ -383,7 +383,7 @@ def test_what_changed_between_listing_and_reading_is_a_row_with_its_reason(
 def test_credentials_that_expire_while_clips_are_read_stop_the_run(
     config_for, write_video, s3_bucket, tmp_path, monkeypatch
 ):
-    from posemill.places.objects import ObjectStorage
+    from posemill.places.objects import ObjectPlace
     from posemill.sources import find_clips
 
     write_video(tmp_path / "videos" / "v.mp4", 6)
@@ -391,11 +391,11 @@ def test_credentials_that_expire_while_clips_are_read_stop_the_run(
     clips = find_clips(uri)
 
     def expired(self, key, version):
-        raise StorageError("the credentials have expired")
+        raise PlaceError("the credentials have expired")
         yield b""
 
-    monkeypatch.setattr(ObjectStorage, "read_pieces", expired)
-    with pytest.raises(StorageError, match="the credentials have expired"):
+    monkeypatch.setattr(ObjectPlace, "read", expired)
+    with pytest.raises(PlaceError, match="the credentials have expired"):
         extract(config_for(tmp_path).replace(source=Path(uri)), clips=clips)
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from posemill.config import ExtractConfig, FramesConfig
-from posemill.errors import StorageError
+from posemill.errors import PlaceError
 from posemill.jobs.extract.coordinator import Coordinator
 from posemill.jobs.extract.run import extract
 from posemill.jobs.frames.run import write_frames
-from posemill.places import open_storage
-from posemill.places.objects import ObjectStorage
+from posemill.places import open_place
+from posemill.places.objects import ObjectPlace
 
 
 class Killed(BaseException):
@@ -58,10 +58,10 @@ def test_frames_at_a_uri_are_those_of_a_disk_after_a_kill_and_on_another_machine
         with pytest.raises(Killed):
             write_frames(config(videos, uri))
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "machine-2"))
-    assert open_storage(uri).look("index.csv") is None
+    assert open_place(uri).look("index.csv") is None
     summary = write_frames(config(videos, uri))
     assert summary.index_name == f"{uri}/index.csv"
-    place = open_storage(uri)
+    place = open_place(uri)
     assert {name: place.get(name) for name in wanted} == wanted
     assert write_frames(config(videos, uri)).num_frames_now == 0
     run = extract(ExtractConfig(Path(f"{uri}/index.csv"), tmp_path / "run", engine="fake",
@@ -70,13 +70,13 @@ def test_frames_at_a_uri_are_those_of_a_disk_after_a_kill_and_on_another_machine
 
 
 def test_a_place_that_refuses_pictures_stops_the_run_in_words(videos, s3_bucket, monkeypatch):
-    put = ObjectStorage.put
+    put = ObjectPlace.put
 
     def refuse(self, key, content):
         if key.endswith("20.jpg"):
-            raise StorageError("access was refused")
+            raise PlaceError("access was refused")
         put(self, key, content)
 
-    monkeypatch.setattr(ObjectStorage, "put", refuse)
-    with pytest.raises(StorageError, match="access was refused"):
+    monkeypatch.setattr(ObjectPlace, "put", refuse)
+    with pytest.raises(PlaceError, match="access was refused"):
         write_frames(config(videos, f"{s3_bucket}/frames"))

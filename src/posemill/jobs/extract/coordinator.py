@@ -13,8 +13,7 @@ from typing import Any
 import posemill.errors
 from posemill.config import JobConfig
 from posemill.errors import PosemillError, RunError, StoppedError
-from posemill.executors import Died, Executor, Finished
-from posemill.executors import Message as FromWorker
+from posemill.executors import Died, Executor, Finished, Output
 from posemill.jobs.extract.log import RunLog
 from posemill.jobs.extract.messages import (
     DECODING,
@@ -135,7 +134,7 @@ class Coordinator:
         deadline, num_lost = None, 0
         with closing(executor.run(make_worker, self._next_task)) as events:  # type: ignore[type-var]
             for event in events:
-                if isinstance(event, FromWorker):
+                if isinstance(event, Output):
                     self._receive(event.task, event.value)
                 elif isinstance(event, Finished):
                     self._finish(event.task)

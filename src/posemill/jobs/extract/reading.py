@@ -17,7 +17,7 @@ from posemill.decoders import VideoReader, open_video
 from posemill.decoders.opening import TargetSize
 from posemill.decoders.pictures import read_picture
 from posemill.decoders.sampling import Sampling
-from posemill.errors import DecodeError, StorageError
+from posemill.errors import DecodeError, PlaceError
 from posemill.estimators import ClipState
 from posemill.jobs.extract.messages import DECODING, Unit
 from posemill.messages import Message
@@ -60,7 +60,7 @@ def attempt(step: Callable[[], _T]) -> _T | Failed:
         return Failed(error.reason, error.sentence)
     except ChangedError as error:
         return Failed("changed", error.sentence)
-    except StorageError:
+    except PlaceError:
         raise  # no clip is to blame, and the next one would meet it too
     except Exception as error:  # noqa: BLE001  (see the top of the module)
         return Failed(f"unexpected {type(error).__name__}", f"{type(error).__name__}: {error}")

@@ -312,7 +312,7 @@ def run_job(
         clips = find_clips(config.source, layout=config.layout, splits=config.splits)
     workers = plan_workers(config)
     with ExitStack() as stack:
-        stack.enter_context(_storage_errors(folder))
+        stack.enter_context(_place_errors(folder))
         signals = stack.enter_context(StopSignals())
         manifest = job.manifest(clips)  # before the folder: an engine that is refused leaves none
         folder.mkdir(parents=True, exist_ok=True)
@@ -350,7 +350,7 @@ def run_job(
 
 
 @contextmanager
-def _storage_errors(folder: Path) -> Iterator[None]:
+def _place_errors(folder: Path) -> Iterator[None]:
     """Turn what a full or broken disk throws into an error that says what to do."""
     try:
         yield

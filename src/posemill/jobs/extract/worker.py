@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from posemill.errors import ConfigError, PosemillError, StorageError
+from posemill.errors import ConfigError, PlaceError, PosemillError
 from posemill.estimators import ClipState
 from posemill.executors import Progress
 from posemill.jobs.extract.messages import (
@@ -144,8 +144,8 @@ class _TaskRun:
         except OSError as error:
             # Only writing raises here: reading and computing go through `attempt`.
             yield Fatal("RunError", disk_message(error, self._handler.writes_to))
-        except StorageError as error:
-            yield Fatal("StorageError", error.sentence)
+        except PlaceError as error:
+            yield Fatal("PlaceError", error.sentence)
 
     def _run(self) -> Iterator[Committed | None]:
         """Take units in their order, several tracked ones side by side if the batch allows."""

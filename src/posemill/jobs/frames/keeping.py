@@ -24,7 +24,7 @@ from posemill.files import sync_files
 from posemill.jobs.extract.messages import FrameHandler, Unit, WorkerSettings
 from posemill.jobs.extract.reading import Lane
 from posemill.jobs.frames.places import PACKS_NAME, clip_parts, read_places
-from posemill.places import open_storage, uri_of
+from posemill.places import open_place, uri_of
 from posemill.records import Frame
 from posemill.runs.events import Piece, Shard
 from posemill.runs.frame_index import picture_name, ranges_of
@@ -207,7 +207,7 @@ class _Objects(_Pictures):
 
     def __init__(self, settings: KeepSettings) -> None:
         super().__init__(settings)
-        self._storage = open_storage(settings.folder)
+        self._place = open_place(settings.folder)
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="put")
         self._puts: deque[Future[None]] = deque()
         self._prefix = ""
@@ -219,7 +219,7 @@ class _Objects(_Pictures):
         if len(self._puts) >= 2 * _AT_ONCE:
             self._puts.popleft().result()
         key = f"{self._prefix}/{picture_name(kept.num_frames, self._format)}"
-        self._puts.append(self._pool.submit(self._storage.put, key, data))
+        self._puts.append(self._pool.submit(self._place.put, key, data))
         return len(data)
 
     def _flush(self) -> None:

@@ -1,4 +1,4 @@
-"""The contract over all kinds of storage, and what each says when something is wrong."""
+"""The contract over all kinds of place, and what each says when something is wrong."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from pathlib import Path
 import pytest
 
 from benchmarks.shared.fault_proxy import FaultProxy
-from posemill.errors import MissingExtraError, StorageError
-from posemill.places import Storage, _open, open_storage, split_uri, uri_of
+from posemill.errors import MissingExtraError, PlaceError
+from posemill.places import Place, _open, open_place, split_uri, uri_of
 from posemill.places.cache import fetched
-from posemill.places.folders import FolderStorage, is_shared, mount_type
-from posemill.testing import StorageContract
+from posemill.places.folders import FolderPlace, is_shared, mount_type
+from posemill.testing import PlaceContract
 
 
-class TestSharedFolders(StorageContract):
+class TestSharedFolders(PlaceContract):
     @pytest.fixture
-    def storage(self, tmp_path: Path) -> Storage:
-        return open_storage(tmp_path / "a place")
+    def place(self, tmp_path: Path) -> Place:
+        return open_place(tmp_path / "a place")
 
 
-class TestFileUris(StorageContract):
+class TestFileUris(PlaceContract):
     @pytest.fixture
-    def storage(self, tmp_path: Path) -> Storage:
-        return open_storage(f"file://{tmp_path}/place")
+    def place(self, tmp_path: Path) -> Place:
+        return open_place(f"file://{tmp_path}/place")
 
 
-class TestS3(StorageContract):
+class TestS3(PlaceContract):
     @pytest.fixture
-    def storage(self, s3_bucket: str) -> Storage:
-        return open_storage(f"{s3_bucket}/runs/a")
+    def place(self, s3_bucket: str) -> Place:
+        return open_place(f"{s3_bucket}/runs/a")
 
 
-class TestS3WithFaults(StorageContract):
+class TestS3WithFaults(PlaceContract):
     """A third of all requests is answered 503, late, in part or not at all."""
 
     @pytest.fixture
-    def storage(self, faulty: FaultProxy, s3_bucket: str) -> Storage:
+    def place(self, faulty: FaultProxy, s3_bucket: str) -> Place:
         faulty.rate = 0.33
-        return open_storage(f"{s3_bucket}/runs/a")
+        return open_place(f"{s3_bucket}/runs/a")
 
 
 @pytest.fixture
@@ -89,14 +89,14 @@ def answer(status: str, code: str) -> bytes:
 )  # fmt: skip
 def test_what_a_service_refuses_is_said_in_words(faulty, s3_bucket, status, code, message):
     faulty.answer = answer(status, code)
-    storage = open_storage(f"{s3_bucket}/x")
+    place = open_place(f"{s3_bucket}/x")
     for call in (
-        lambda: storage.put("k", b"1"),
-        lambda: storage.create("k", b"1"),
-        lambda: storage.get("k"),
-        lambda: list(storage.entries()),
+        lambda: place.put("k", b"1"),
+        lambda: place.create("k", b"1"),
+        lambda: place.get("k"),
+        lambda: list(place.list()),
     ):
-        with pytest.raises(StorageError, match=rf"{s3_bucket}/x.*{message}"):
+        with pytest.raises(PlaceError, match=rf"{s3_bucket}/x.*{message}"):
             call()
 
 
@@ -105,16 +105,16 @@ def test_a_server_that_is_not_there_is_said_after_several_tries(faulty, s3_bucke
         port = free.getsockname()[1]
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
     _open.cache_clear()
-    with pytest.raises(StorageError, match="does not answer as it should, after several tries"):
-        open_storage(f"{s3_bucket}/x").get("k")
+    with pytest.raises(PlaceError, match="does not answer as it should, after several tries"):
+        open_place(f"{s3_bucket}/x").get("k")
 
 
 def test_an_upload_whose_answer_was_lost_counts_as_ours(faulty, s3_bucket):
-    storage = open_storage(f"{s3_bucket}/x")
+    place = open_place(f"{s3_bucket}/x")
     faulty.rate = 0.5
-    assert all(storage.create(f"k{number}", b"mine") for number in range(12))
+    assert all(place.create(f"k{number}", b"mine") for number in range(12))
     assert faulty.met["lost"]
-    assert not any(storage.create(f"k{number}", b"another's") for number in range(12))
+    assert not any(place.create(f"k{number}", b"another's") for number in range(12))
 
 
 def test_paths_are_no_uris_and_uris_survive_being_paths():
@@ -125,8 +125,8 @@ def test_paths_are_no_uris_and_uris_survive_being_paths():
     assert uri_of("s3://bucket/runs/a/") == "s3://bucket/runs/a"
     assert uri_of(Path("s3://bucket/runs/a")) == "s3://bucket/runs/a"
     assert uri_of(Path("file:///data/x")) == "file:///data/x"
-    storage, key = split_uri("file:///data/x/y.mp4")
-    assert (storage.uri, key) == ("file:///data/x", "y.mp4")
+    place, key = split_uri("file:///data/x/y.mp4")
+    assert (place.uri, key) == ("file:///data/x", "y.mp4")
 
 
 def test_without_the_extra_it_is_named(monkeypatch):
@@ -134,33 +134,33 @@ def test_without_the_extra_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     _open.cache_clear()
     with pytest.raises(MissingExtraError, match=r"needs 'obstore', .* 'posemill\[cloud\]'"):
-        open_storage("s3://bucket/x")
+        open_place("s3://bucket/x")
 
 
 def test_a_disk_that_refuses_is_said(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(StorageError, match=r"cannot write to .*file"):
-        open_storage(tmp_path / "file").put("k", b"1")
+    with pytest.raises(PlaceError, match=r"cannot write to .*file"):
+        open_place(tmp_path / "file").put("k", b"1")
 
     def refuse(source, target):
         raise PermissionError(1, "Operation not permitted", str(source), None, str(target))
 
     monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(StorageError, match=r"its file system has no hard links .*object store"):
-        open_storage(tmp_path / "place").create("k", b"1")
+    with pytest.raises(PlaceError, match=r"its file system has no hard links .*object store"):
+        open_place(tmp_path / "place").create("k", b"1")
 
 
 def test_no_room_for_a_copy_is_said(tmp_path, monkeypatch):
-    storage = open_storage(tmp_path / "place")
-    storage.put("k", b"1")
+    place = open_place(tmp_path / "place")
+    place.put("k", b"1")
 
     def pieces(self, key, version):
         raise OSError(28, "No space left on device")
         yield b""
 
-    monkeypatch.setattr(FolderStorage, "read_pieces", pieces)
-    with pytest.raises(StorageError, match=r"no room left to write to .*; .*k was not copied"):
-        storage.fetch("k", tmp_path / "copy")
+    monkeypatch.setattr(FolderPlace, "read", pieces)
+    with pytest.raises(PlaceError, match=r"no room left to write to .*; .*k was not copied"):
+        place.fetch("k", tmp_path / "copy")
 
 
 def test_mounts_tell_which_folders_machines_share(tmp_path):
@@ -178,13 +178,13 @@ def test_mounts_tell_which_folders_machines_share(tmp_path):
 
 
 def test_threads_share_a_storage(s3_bucket):
-    storage = open_storage(s3_bucket)
-    threads = [threading.Thread(target=storage.put, args=(f"{n}", b"x")) for n in range(8)]
+    place = open_place(s3_bucket)
+    threads = [threading.Thread(target=place.put, args=(f"{n}", b"x")) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(list(storage.entries())) == 8
+    assert len(list(place.list())) == 8
 
 
 def test_a_listing_ends_where_the_last_key_is_the_marker_of_a_folder(s3_bucket, monkeypatch):
@@ -192,22 +192,22 @@ def test_a_listing_ends_where_the_last_key_is_the_marker_of_a_folder(s3_bucket, 
     url = f"{os.environ['AWS_ENDPOINT_URL']}/{s3_bucket.removeprefix('s3://')}"
     for key in ("dirs/a-b", "dirs/a/", "dirs/a/x", "dirs/b/"):
         urllib.request.urlopen(urllib.request.Request(f"{url}/{key}", method="PUT")).close()
-    storage = open_storage(f"{s3_bucket}/dirs")
-    found = [entry.key for entry in itertools.islice(storage.entries(), 50)]
+    place = open_place(f"{s3_bucket}/dirs")
+    found = [entry.key for entry in itertools.islice(place.list(), 50)]
     assert found == ["a-b", "a", "a/x", "b"]
     monkeypatch.setattr("posemill.places.objects._LIST_CHUNK", 2)
-    assert [entry.key for entry in itertools.islice(storage.entries(), 50)] == found
+    assert [entry.key for entry in itertools.islice(place.list(), 50)] == found
 
 
 def test_an_etag_that_looks_like_an_md5_and_is_none_is_no_damage(s3_bucket, monkeypatch, tmp_path):
     """Of objects that the service encrypts by a key of its own (SSE-KMS)."""
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path))
-    storage = open_storage(s3_bucket)
-    storage.put("a.npz", b"content")
-    look, read = type(storage).look, type(storage).read_pieces
+    place = open_place(s3_bucket)
+    place.put("a.npz", b"content")
+    look, read = type(place).look, type(place).read
     etag = '"' + "0" * 32 + '"'
-    monkeypatch.setattr(type(storage), "look", lambda *args: look(*args)._replace(version=etag))
-    monkeypatch.setattr(type(storage), "read_pieces", lambda self, key, _: read(self, key, None))
+    monkeypatch.setattr(type(place), "look", lambda *args: look(*args)._replace(version=etag))
+    monkeypatch.setattr(type(place), "read", lambda self, key, _: read(self, key, None))
     assert fetched(f"{s3_bucket}/a.npz").read_bytes() == b"content"
 
 

@@ -1,6 +1,6 @@
 """Kills on an object store whose answers fail: what a run loses, and what it has twice.
 
-    python -m benchmarks.datasets.storage_faults [--kills 100] [--rate 0.1] [--seed 1] [--json]
+    python -m benchmarks.datasets.place_faults [--kills 100] [--rate 0.1] [--seed 1] [--json]
 
 An S3 server (moto) and a proxy on loopback that answers some requests with 503, late, in part or
 not at all after they were done. Coordinators of an extraction with made-up keypoints are ended by
@@ -32,7 +32,7 @@ import posemill
 from benchmarks.datasets.faults import make_frames, rows_of
 from benchmarks.shared.fault_proxy import FaultProxy
 from benchmarks.shared.measuring import Measured, make_parser, report
-from posemill.places import open_storage
+from posemill.places import open_place
 from posemill.runs.records import PREFIX
 
 # As in `faults`, with machines. A stopped child is woken up after the next one, and waited for.
@@ -40,7 +40,7 @@ _FORKER = """
 import os, signal, sys, time
 from pathlib import Path
 from posemill.config import ExtractConfig
-from posemill.errors import RunError, StorageError
+from posemill.errors import RunError, PlaceError
 from posemill.jobs.extract.run import extract
 from posemill.places import lease
 lease.RENEW_SECONDS, lease.PATIENCE_SECONDS = 0.2, 1.5
@@ -55,7 +55,7 @@ def begin(out, machine):
                            task_frames=8, engine_options={"seconds_per_frame": 0.004})
     try:
         code = extract(config).exit_code
-    except StorageError as error:
+    except PlaceError as error:
         code = 20
     except RunError as error:
         print(error, file=sys.stderr, flush=True)
@@ -122,8 +122,8 @@ def late_records(uri: str) -> int:
     A coordinator that wakes up need not be refused: it may have been stopped before it had the
     lease, after its last commit, or the other one may have been killed before it took over.
     """
-    storage = open_storage(uri)
-    contents = [storage.get(entry.key) for entry in storage.entries(PREFIX)]
+    place = open_place(uri)
+    contents = [place.get(entry.key) for entry in place.list(PREFIX)]
     epochs = [json.loads(gzip.decompress(content or b""))["epoch"] for content in contents]
     return sum(before > after for before, after in pairwise(epochs))
 
