@@ -122,7 +122,7 @@ class ObjectPlace(Place):
             self._store, prefix.rstrip("/") or None, offset=last or None, chunk_size=_LIST_CHUNK
         )
         for page in pages:
-            return page
+            return cast("Sequence[Any]", page)
         return []
 
     def delete(self, key: str) -> None:
