@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,19 @@ def test_a_crash_is_known_as_exactly_as_on_one_machine(functions, tmp_path):
     ]
     assert [event.task[1] for event in events if isinstance(event, Finished)] == [0, 2]
     assert "Segmentation fault" in (tmp_path / "worker-0.log").read_text()
+
+
+def test_an_illegal_instruction_is_known_and_blamed_on_the_machine_if_nothing_worked_there(
+    functions,
+):
+    (died,) = [event for event in run_all(functions, ["plain", "trap"]) if isinstance(event, Died)]
+    assert died.is_illegal_instruction
+    assert not died.is_from_outside  # others worked there: it may be the task
+    with pytest.raises(RunError) as caught:
+        run_all(functions, ["trap"] * 3)
+    values = caught.value.sentence.values
+    assert (values["host"], values["count"]) == (socket.gethostname(), 3)
+    assert values["reason"] == "illegal instruction (SIGILL)"
 
 
 def test_the_end_of_a_machine_is_from_outside_and_its_slots_come_again(functions):

@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -44,6 +45,7 @@ _NEWS_PER_SECOND = 100  # from slots that have nothing to say, all together
 _SILENT_SECONDS = 60.0  # a slot that says nothing at all is given up; Ray notices most ends before
 _LOOK_SECONDS = 10.0  # between looks at what the cluster has
 _PATIENCE_SECONDS = 30.0  # before it is said that the cluster has no room
+_MOST_TRAPS = 3  # workers that an illegal instruction ends, on a machine where none gave anything
 _NOWHERE = (-1, -1, 0, 0)  # what a worker says that has not begun
 
 
@@ -145,7 +147,7 @@ class _Actor:
     answer: Any  # what it was asked last
     task: Any = None
     place: tuple[int, ...] = _NOWHERE
-    is_ready: bool = False
+    host: str = ""  # empty until it answered
     silent_seconds: float = 0.0  # while somebody listened: who reads the events may be busy
 
 
@@ -161,6 +163,8 @@ class RayExecutor:
         self._files: Any = None
         self._next_look = 0.0
         self._patient_until = 0.0
+        self._working_hosts: set[str] = set()  # whose workers gave something
+        self._traps: Counter[str] = Counter()  # illegal instructions, by host
 
     def run(
         self, make_function: MakeFunction, next_task: Callable[[], Any | None]
@@ -194,7 +198,7 @@ class RayExecutor:
                 self._waiting = next_task()
             if self._waiting is None:
                 return any(actor.task is not None for actor in self._actors.values())
-            idle = [each for each in self._actors.values() if each.is_ready and each.task is None]
+            idle = [each for each in self._actors.values() if each.host and each.task is None]
             if not idle:
                 return True
             idle[0].task, idle[0].place, self._waiting = self._waiting, _NOWHERE, None
@@ -239,9 +243,9 @@ class RayExecutor:
                 "a worker of the Ray cluster failed: {error}", error=first_line(error)
             ) from error
         actor.silent_seconds = 0.0
-        if not actor.is_ready:
+        if not actor.host:
             self._check_machine(answer)
-            actor.is_ready = True
+            actor.host = answer["host"]
         else:
             place, events = answer
             actor.place = place or actor.place
@@ -255,19 +259,38 @@ class RayExecutor:
     def _known(self, actor: _Actor, event: Event) -> Event:
         """Return an event of a slot with the task it is about, which had stayed here."""
         if isinstance(event, Output):
+            self._working_hosts.add(actor.host)
             return replace(event, task=actor.task)
         task = actor.task if isinstance(event, Finished | Died) and event.task else None
         if task is not None:
             actor.task = None
-        if isinstance(event, Died):
-            return replace(event, task=task, worker_index=actor.index)
-        return Finished(task)
+        if not isinstance(event, Died):
+            return Finished(task)
+        died = replace(event, task=task, worker_index=actor.index)
+        if died.is_illegal_instruction and actor.host not in self._working_hosts:
+            self._count_trap(actor.host, died)
+            return replace(died, is_from_outside=True)  # the machine is to blame, not the task
+        return died
+
+    def _count_trap(self, host: str, died: Died) -> None:
+        """Refuse a machine that ends its workers by an illegal instruction before they give any."""
+        self._traps[host] += 1
+        if self._traps[host] >= _MOST_TRAPS:
+            raise RunError(
+                "{host} ended {count} workers before they did anything: {reason}. It refuses an "
+                "instruction that its processor names, as some virtual machines do; no task is to "
+                "blame. posemill doctor on that machine says which library it is; choose another "
+                "library, or take the machine out of the cluster",
+                host=host,
+                count=self._traps[host],
+                reason=died.reason,
+            )
 
     def _remove(self, actor: _Actor, reason: str) -> Died:
         """Return the end of a slot, whose machine, or whose actor, is gone."""
         del self._actors[actor.index]
         # One that never answered may not be able to: no posemill there, another Python.
-        return Died(actor.task, actor.place, reason, actor.index, is_from_outside=actor.is_ready)
+        return Died(actor.task, actor.place, reason, actor.index, is_from_outside=bool(actor.host))
 
     def _check_machine(self, about: Mapping[str, Any]) -> None:
         """Refuse a machine that would not compute the same, or could not write the result."""
@@ -294,9 +317,9 @@ class RayExecutor:
     def _check(self) -> None:
         now = time.monotonic()
         for actor in self._actors.values():
-            if actor.is_ready and actor.silent_seconds > _SILENT_SECONDS:
+            if actor.host and actor.silent_seconds > _SILENT_SECONDS:
                 ray.kill(actor.handle)  # the answer that is waited for becomes an error
-        if self._patient_until and any(actor.is_ready for actor in self._actors.values()):
+        if self._patient_until and any(actor.host for actor in self._actors.values()):
             self._patient_until = 0.0
         if self._patient_until and now > self._patient_until:
             self._patient_until = 0.0
