@@ -1,18 +1,23 @@
 """Cores and memory that this process may use: not those of the machine, where it has fewer.
 
 A scheduler or `taskset` ties a process to some cores, and a container may have a quota of their
-time and a limit of memory. Whoever asks the machine starts a worker for every core of the host.
+time and a limit of memory, by the control groups of Linux, version 1 and 2. Whoever asks the
+machine starts a worker for every core of the host. A group's limit holds for all groups below it,
+so the smallest on the way up to the root counts.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from posemill.machine import cgroups
 from posemill.messages import Message
+
+_ROOT = Path("/")
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Limit:
     reason: str = ""
 
 
-def core_limit(root: Path = Path("/")) -> Limit:
+def core_limit(root: Path = _ROOT) -> Limit:
     """Return how many cores this process may use, at least one, and why not more.
 
     Args:
@@ -39,12 +44,17 @@ def core_limit(root: Path = Path("/")) -> Limit:
         num_cores = len(os.sched_getaffinity(0))
         if num_cores < limit.amount:
             limit = Limit(num_cores, Message("tied to these (taskset, a scheduler or a cpuset)"))
-    quota = cgroups.cpu_limit(root)
-    if quota is not None and (num_cores := max(1, math.ceil(quota.amount))) < limit.amount:
-        limit = Limit(
-            num_cores,
-            Message("{path} allows the time of {amount:g}", path=quota.path, amount=quota.amount),
-        )
+    for group in _groups("cpu", root):
+        name = "cpu.max" if group.is_v2 else "cpu.cfs_quota_us"
+        quota, _, period = group.read(name).partition(" ")
+        period = period or group.read("cpu.cfs_period_us")
+        if not (quota.isdigit() and period.isdigit() and int(period)):
+            continue
+        amount = int(quota) / int(period)  # 0.5 is half of a core
+        if (num_cores := max(1, math.ceil(amount))) < limit.amount:
+            path = group.folder / name
+            reason = Message("{path} allows the time of {amount:g}", path=path, amount=amount)
+            limit = Limit(num_cores, reason)
     return limit
 
 
@@ -53,21 +63,97 @@ def count_cores() -> int:
     return core_limit().amount
 
 
-def memory_limit(root: Path = Path("/")) -> Limit:
+def memory_limit(root: Path = _ROOT) -> Limit:
     """Return how many bytes of memory this process may use, and why not more."""
     import psutil
 
     limit = Limit(psutil.virtual_memory().total)
-    group = cgroups.memory_limit(root)
-    if group is not None and group.amount < limit.amount:
-        limit = Limit(int(group.amount), Message("{path} allows no more", path=group.path))
+    for group in _groups("memory", root):
+        for path, num_bytes in group.memory_limits():
+            if num_bytes < limit.amount:
+                limit = Limit(num_bytes, Message("{path} allows no more", path=path))
     return limit
 
 
-def free_memory(root: Path = Path("/")) -> int:
-    """Return the bytes of memory that this process can still get."""
+def free_memory(root: Path = _ROOT) -> int:
+    """Return the bytes of memory that this process can still get.
+
+    What the page cache holds of files is not counted as used: the kernel gives it back.
+    """
     import psutil
 
     free = int(psutil.virtual_memory().available)
-    left = cgroups.free_memory(root)
-    return free if left is None else min(free, left)
+    for group in _groups("memory", root):
+        usage = group.read("memory.current" if group.is_v2 else "memory.usage_in_bytes")
+        cached = "inactive_file" if group.is_v2 else "total_inactive_file"
+        match = re.search(rf"^{cached} (\d+)$", group.read("memory.stat"), re.MULTILINE)
+        used = int(usage if usage.isdigit() else 0) - int(match[1] if match else 0)
+        for _, num_bytes in group.memory_limits():
+            free = min(free, max(0, num_bytes - max(0, used)))
+    return free
+
+
+@dataclass(frozen=True)
+class _Group:
+    """One folder of a control group; `is_v2` says how its files are named."""
+
+    folder: Path
+    is_v2: bool
+
+    def read(self, name: str) -> str:
+        """Return the text of a file, nothing where there is none or it may not be read."""
+        try:
+            return (self.folder / name).read_text().strip()
+        except OSError:
+            return ""
+
+    def memory_limits(self) -> Iterator[tuple[Path, int]]:
+        """Yield the limits in bytes and the files that set them.
+
+        `memory.high` counts as well: above it the kernel slows a group down until it is of no use.
+        """
+        for name in ("memory.max", "memory.high") if self.is_v2 else ("memory.limit_in_bytes",):
+            text = self.read(name)
+            if text.isdigit():  # not `max`, -1 or no file
+                yield self.folder / name, int(text)
+
+
+def _groups(controller: str, root: Path) -> Iterator[_Group]:
+    """Yield the groups of this process that a controller may work in, from its own upwards."""
+    try:
+        memberships = (root / "proc/self/cgroup").read_text().splitlines()
+        mounts = (root / "proc/self/mountinfo").read_text().splitlines()
+    except OSError:  # not Linux, or a /proc that tells nothing
+        return
+    for is_v2, mount_root, mount_point in _mounts(mounts, controller):
+        for line in memberships:
+            _, controllers, path = line.split(":", 2)
+            if controllers if is_v2 else controller not in controllers.split(","):
+                continue
+            top = root / mount_point.lstrip("/")
+            # A container may see only its own part of the tree: what is mounted is then the
+            # group itself, or one above it, whatever its path in the host's tree is.
+            below = path.removeprefix(mount_root if mount_root != "/" else "").strip("/")
+            is_below = mount_root == "/" or path.startswith(f"{mount_root}/")
+            folder = top / below if is_below and ".." not in below.split("/") else top
+            while True:
+                yield _Group(folder, is_v2)
+                if folder == top:
+                    break
+                folder = folder.parent
+
+
+def _mounts(lines: list[str], controller: str) -> Iterator[tuple[bool, str, str]]:
+    """Yield whether it is version 2, the mounted part of the tree, and where it is mounted."""
+    for line in lines:
+        fields, _, rest = line.partition(" - ")
+        kind, _, options = rest.split(" ", 2)
+        is_v2 = kind == "cgroup2"
+        if is_v2 or (kind == "cgroup" and controller in options.split(",")):
+            mount_root, mount_point = fields.split(" ")[3:5]
+            yield is_v2, unescape_mount(mount_root), unescape_mount(mount_point)
+
+
+def unescape_mount(path: str) -> str:
+    r"""Return a path of the kernel's lists of mounts, where a blank is written `\040`."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)

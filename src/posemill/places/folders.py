@@ -19,8 +19,8 @@ from urllib.parse import unquote
 
 from posemill.errors import PlaceError
 from posemill.files import atomic_path, sync_folder, temporary_stem
-from posemill.machine.cgroups import unescape_mount
 from posemill.machine.disk import disk_message
+from posemill.machine.limits import unescape_mount
 from posemill.places import ChangedError, Entry, Place
 
 # Types of mounts, as Linux calls them, on which locks and SQLite may not be relied on.
