@@ -23,11 +23,7 @@ from posemill.runs.manifest import Manifest
 from posemill.runs.queries import (
     Failure,
     SplitCounts,
-    read_counts,
-    read_failures,
     read_ledger,
-    read_meta,
-    read_reasons,
 )
 
 
@@ -55,7 +51,7 @@ def test_counts_are_kept_by_split_in_the_order_of_the_source(events, tmp_path):
     shard = Shard("x.parquet", 4, 10, (Piece(1, 0, 0, 4),))
     events.record(Committed(shard, (whole(1, "train", 4, lost(4, 1)),), clips))
     with read_ledger(tmp_path) as database:
-        assert read_counts(database) == [
+        assert database.counts() == [
             SplitCounts("train", 2, 1, 12, 4, 1, 0),
             SplitCounts("dev", 1, 0, 0, 0, 0, 0),
         ]
@@ -68,9 +64,9 @@ def test_lost_frames_make_their_clip_longer_and_a_lost_clip_is_counted(events, t
     failed = whole(1, "dev", 0, lost(1, 1), lost(0, 3), is_done=False)
     events.record(Committed(None, (failed, whole(2, "dev", 0, lost(None, 0, "missing")))))
     with read_ledger(tmp_path) as database:
-        assert read_counts(database) == [SplitCounts("dev", 2, 2, 6, 2, 4, 1)]
-        assert [failure.frame_index for failure in read_failures(database)] == [0, 1, None]
-        assert read_reasons(database) == [("corrupt", 2, 4), ("missing", 1, 0)]
+        assert database.counts() == [SplitCounts("dev", 2, 2, 6, 2, 4, 1)]
+        assert [failure.frame_index for failure in database.failures()] == [0, 1, None]
+        assert database.reasons() == [("corrupt", 2, 4), ("missing", 1, 0)]
 
 
 def test_a_run_without_a_ledger_has_nothing_committed(tmp_path):
@@ -94,10 +90,10 @@ def test_names_that_are_no_text_are_stored_as_what_can_be_read(events, tmp_path)
     missing = Lost(None, 0, "/\udce9", "r", "\udce9")
     events.record(Committed(None, (whole(1, "d\udce9v", 0, missing),), (clip,)))
     with read_ledger(tmp_path) as database:
-        (found,) = read_failures(database)
+        (found,) = database.failures()
         assert (found.clip_id, found.split) == (r"caf\xe9", r"d\xe9v")
         assert (found.path, found.message) == (r"/\xe9", r"\xe9")
-        assert read_counts(database) == [SplitCounts(r"d\xe9v", 1, 1, 1, 0, 0, 1)]
+        assert database.counts() == [SplitCounts(r"d\xe9v", 1, 1, 1, 0, 0, 1)]
         assert database.execute("SELECT content FROM clips").fetchone() == ("digest",)
 
 
@@ -131,7 +127,7 @@ def test_a_folder_that_may_not_be_written_is_read_with_the_same_care(tmp_path, m
         events.record(Finished("1"))
     monkeypatch.setattr(sqlite3, "connect", connect)
     with read_ledger(tmp_path) as database:
-        assert read_meta(database) == {"finished_at": "1"}
+        assert database.meta() == {"finished_at": "1"}
     assert asked == ["mode=ro", "immutable=1"]
     monkeypatch.undo()
     set_a_trap(tmp_path)

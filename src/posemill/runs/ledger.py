@@ -8,12 +8,11 @@ same transactions, so that asking for them costs nothing.
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from posemill.errors import RunError
 from posemill.files import atomic_path
@@ -24,7 +23,6 @@ from posemill.runs.events import (
     Event,
     Finished,
     GaveUp,
-    Piece,
     Planned,
     PlannedClip,
     PlannedUnit,
@@ -35,7 +33,7 @@ from posemill.runs.events import (
     UnitProgress,
     valid_unicode,
 )
-from posemill.runs.queries import SplitCounts, check_tables, read_counts, read_meta, read_reasons
+from posemill.runs.queries import LedgerReader, check_tables
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -74,37 +72,7 @@ CREATE TABLE IF NOT EXISTS crashes (
 _ALL_TABLES = ("meta", "splits", "clips", "shards", "pieces", "failures", "units", "crashes")
 
 
-class UnitState(NamedTuple):
-    """A unit as it stands.
-
-    Args:
-        num_frames: Of its clip, as far as it is known.
-        given_up: Frame, phase and message of what is not to be tried again.
-    """
-
-    unit_no: int
-    clip_no: int
-    start_frame: int
-    stop_frame: int | None
-    next_frame: int
-    state: bytes | None
-    is_chain: bool
-    num_frames: int | None
-    given_up: tuple[tuple[int, int, str], ...]
-
-
-class ClipState(NamedTuple):
-    """A clip as the run knows it."""
-
-    clip_no: int
-    split: str
-    clip_id: str
-    num_frames: int | None
-    content: str | None
-    has_failed: bool
-
-
-class Ledger:
+class Ledger(LedgerReader):
     """An open ledger. One process writes it at a time; events are all that is written.
 
     Writing and reading have a connection each: another thread may write while this one reads what
@@ -115,7 +83,6 @@ class Ledger:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         if not path.exists():
             create_ledger(path)
         self._writer = _connect(path)
@@ -123,7 +90,7 @@ class Ledger:
             check_tables(self._writer, path)
             # FULL: a commit that was acknowledged survives a power cut.
             self._writer.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
-            self._database = _connect(path)
+            super().__init__(_connect(path), path)
         except BaseException:
             self._writer.close()
             raise
@@ -138,11 +105,6 @@ class Ledger:
             Rewritten: self._rewrite,
             Finished: self._finish,
         }
-
-    @property
-    def number(self) -> int:
-        """How often the ledger was written; elsewhere, the number of the last record in it."""
-        return int(self._database.execute("PRAGMA user_version").fetchone()[0])
 
     def write(self, events: Sequence[Event], number: int) -> None:
         """Add events, all or nothing; durable when it returns."""
@@ -396,120 +358,6 @@ class Ledger:
             self._writer.execute(f"DELETE FROM {table} WHERE shard_no = ?", (shard_no,))
         if event.shard is not None:
             self._add_shard(event.shard)
-
-    def planned_run(self) -> str | None:
-        """Return the id of the run whose clips and units are in; None before there is a plan."""
-        return read_meta(self._database).get("planned")
-
-    def num_starts(self) -> int:
-        """Return how often the run was started."""
-        return int(read_meta(self._database).get("starts", 0))
-
-    def finished_at(self) -> str | None:
-        """Return when the run was finished; None before that, and once it was begun again."""
-        return read_meta(self._database).get("finished_at")
-
-    def clips(self) -> list[ClipState]:
-        """Return all clips in their order."""
-        rows = self._database.execute(
-            "SELECT clip_no, split, clip_id, num_frames, content, "
-            "clip_no IN (SELECT clip_no FROM failures) FROM clips ORDER BY clip_no"
-        )
-        return [ClipState(*row) for row in rows]
-
-    def costs_to_do(self) -> list[tuple[int, int]]:
-        """Return number and remaining cost of every unit that is not done, in order."""
-        return self._database.execute(
-            "SELECT unit_no, max(1, cost - next_frame + start_frame) FROM units "
-            "WHERE is_done = 0 ORDER BY clip_no, start_frame"
-        ).fetchall()
-
-    def units(self, unit_nos: Sequence[int]) -> list[UnitState]:
-        """Return those of the units that are not done, as they stand."""
-        units = []
-        for unit_no in unit_nos:
-            row = self._database.execute(
-                "SELECT unit_no, clip_no, start_frame, stop_frame, next_frame, state, is_chain, "
-                "num_frames FROM units JOIN clips USING (clip_no) "
-                "WHERE unit_no = ? AND is_done = 0",
-                (unit_no,),
-            ).fetchone()
-            if row is not None:
-                given_up = self._database.execute(
-                    "SELECT frame_index, phase, message FROM crashes "
-                    "WHERE unit_no = ? AND is_given_up",
-                    (unit_no,),
-                )
-                units.append(UnitState(*(*row, tuple(given_up))))
-        return units
-
-    def crashes(self) -> Counter[tuple[int, int, int]]:
-        """Return how often a worker died at each unit, frame and phase."""
-        rows = self._database.execute("SELECT unit_no, frame_index, phase, tries FROM crashes")
-        return Counter({(unit, frame, phase): tries for unit, frame, phase, tries in rows})
-
-    def counts(self) -> list[SplitCounts]:
-        """Return the counts of every split."""
-        return read_counts(self._database)
-
-    def counts_at(self) -> tuple[list[SplitCounts], int]:
-        """Return the counts, and the number of the ledger that they are of."""
-        self._database.execute("BEGIN")
-        try:
-            return self.counts(), self.number
-        finally:
-            self._database.execute("COMMIT")
-
-    def reasons(self) -> list[tuple[str, int, int]]:
-        """Return reasons, how many failures each has and how many frames, most frequent first."""
-        return read_reasons(self._database)
-
-    def shard_sizes(self) -> dict[str, int]:
-        """Return the bytes of every shard that counts, by its name."""
-        return dict(self._database.execute("SELECT name, num_bytes FROM shards").fetchall())
-
-    def stale_shards(self) -> list[tuple[str, str]]:
-        """Return name and checksum of shards that hold rows of no piece."""
-        return self._database.execute(
-            "SELECT name, checksum FROM shards WHERE num_rows > (SELECT "
-            "coalesce(sum(num_rows), 0) FROM pieces WHERE pieces.shard_no = shards.shard_no)"
-        ).fetchall()
-
-    def pieces_of(self, name: str) -> list[Piece]:
-        """Return the pieces of a shard, in the order of their rows."""
-        rows = self._database.execute(
-            "SELECT clip_no, first_frame, row_offset, pieces.num_rows, unit_no, found FROM pieces "
-            "JOIN shards USING (shard_no) WHERE name = ? ORDER BY row_offset",
-            (name,),
-        )
-        return [Piece(*row) for row in rows]
-
-    def notes(self) -> Iterator[tuple[int, int, list[str]]]:
-        """Yield each clip that gave rows: number, rows, and the notes of its pieces in order."""
-        rows = self._database.execute(
-            "SELECT clip_no, num_rows, found FROM pieces ORDER BY clip_no, first_frame"
-        )
-        for clip_no, group in groupby(rows, key=lambda row: int(row[0])):
-            pieces = list(group)
-            yield clip_no, sum(row[1] for row in pieces), [row[2] for row in pieces]
-
-    def check_totals(self) -> None:
-        """Raise if frames in are not frames out and frames failed, counted from the records."""
-        known, rows, failed, counted = self._database.execute(
-            "SELECT (SELECT coalesce(sum(num_frames), 0) FROM clips), (SELECT coalesce(sum("
-            "num_rows), 0) FROM pieces), (SELECT coalesce(sum(num_frames), 0) FROM failures), "
-            "(SELECT coalesce(sum(frames_out + frames_failed), 0) FROM splits)"
-        ).fetchone()
-        if not known == rows + failed == counted:
-            raise RunError(
-                "the counts do not add up: {known} frames in, {rows} out, {failed} "
-                "failed ({counted} counted); please report this with {path}",
-                known=known,
-                rows=rows,
-                failed=failed,
-                counted=counted,
-                path=self.path,
-            )
 
     def copy_to(self, path: Path) -> None:
         """Write the ledger as it is into a new file."""

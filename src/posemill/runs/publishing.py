@@ -6,10 +6,8 @@ manifest, which makes it a run. Killed before that there is no run, and the next
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from itertools import starmap
 from pathlib import Path
 
@@ -28,8 +26,8 @@ from posemill.runs.events import (
 )
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
-from posemill.runs.manifest import LEDGER_NAME, MANIFEST_NAME, SHARDS_NAME
-from posemill.runs.queries import read_meta
+from posemill.runs.manifest import MANIFEST_NAME, SHARDS_NAME
+from posemill.runs.queries import LedgerReader, read_ledger
 
 _AT_ONCE = 8
 _ROWS_PER_RECORD = 20_000
@@ -55,7 +53,7 @@ def publish_run(made: Path, uri: str) -> None:
         place = records.place
         names = _put_shards(made, place, records.epoch)
         with EventLog(home.work, records) as log:
-            for event in events_of(made / LEDGER_NAME, names):
+            for event in events_of(made, names):
                 log.append(event)
             log.flush()
         if not place.create(MANIFEST_NAME, (made / MANIFEST_NAME).read_bytes()):
@@ -80,45 +78,44 @@ def _put_shards(made: Path, place: Place, epoch: int) -> dict[str, str]:
     return names
 
 
-def events_of(ledger: Path, names: Mapping[str, str]) -> Iterator[Event]:
+def events_of(made: Path, names: Mapping[str, str]) -> Iterator[Event]:
     """Yield the events that make a finished run without a plan what it is.
 
     Args:
-        ledger: Of the run.
+        made: The run.
         names: The names of its shards where they are now, by those in the ledger.
     """
-    with closing(sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=ro", uri=True)) as database:
-        meta = read_meta(database)
-        yield Planned(meta["planned"])
-        rows = database.execute(
+    with read_ledger(made) as ledger:
+        yield Planned(ledger.planned_run() or "")
+        rows = ledger.execute(
             "SELECT split, clip_id, num_frames, content FROM clips ORDER BY clip_no"
         )
         while clips := rows.fetchmany(_ROWS_PER_RECORD):
             yield Committed(None, (), tuple(starmap(PlannedClip, clips)))
-        shards = database.execute(
+        shards = ledger.execute(
             "SELECT shard_no, name, num_rows, num_bytes, checksum FROM shards ORDER BY shard_no"
         ).fetchall()
         for shard_no, name, num_rows, num_bytes, checksum in shards:
-            rows = database.execute(
+            rows = ledger.execute(
                 "SELECT clip_no, first_frame, row_offset, num_rows, unit_no, found FROM pieces "
                 "WHERE shard_no = ? ORDER BY piece_no",
                 (shard_no,),
             )
             pieces = tuple(starmap(Piece, rows))
             yield Committed(Shard(names[name], num_rows, num_bytes, pieces, checksum), ())
-        yield from _clips_done(database)
-        yield Finished(meta["finished_at"])
+        yield from _clips_done(ledger)
+        yield Finished(ledger.finished_at() or "")
 
 
-def _clips_done(database: sqlite3.Connection) -> Iterator[Committed]:
+def _clips_done(ledger: LedgerReader) -> Iterator[Committed]:
     """Yield of every clip how many rows it has, and what failed of it."""
     lost: dict[int, list[Lost]] = {}
-    for clip_no, *values in database.execute(
+    for clip_no, *values in ledger.execute(
         "SELECT clip_no, frame_index, num_frames, path, reason, message FROM failures "
         "ORDER BY failure_no"
     ):
         lost.setdefault(clip_no, []).append(Lost(*values))
-    rows = database.execute(
+    rows = ledger.execute(
         "SELECT clip_no, split, (SELECT coalesce(sum(num_rows), 0) FROM pieces "
         "WHERE pieces.clip_no = clips.clip_no) FROM clips ORDER BY clip_no"
     )

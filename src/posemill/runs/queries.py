@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from posemill.errors import RunError
 from posemill.messages import Message
+from posemill.runs.events import Piece
 from posemill.runs.manifest import LEDGER_NAME, check_ledger_is_there
 
 _MOST_REASONS = 50  # one by one: an engine may have another one for every frame
@@ -33,6 +37,36 @@ class Failure:
     path: str
     reason: str
     message: str
+
+
+class UnitState(NamedTuple):
+    """A unit as it stands.
+
+    Args:
+        num_frames: Of its clip, as far as it is known.
+        given_up: Frame, phase and message of what is not to be tried again.
+    """
+
+    unit_no: int
+    clip_no: int
+    start_frame: int
+    stop_frame: int | None
+    next_frame: int
+    state: bytes | None
+    is_chain: bool
+    num_frames: int | None
+    given_up: tuple[tuple[int, int, str], ...]
+
+
+class ClipRecord(NamedTuple):
+    """A clip as the run knows it."""
+
+    clip_no: int
+    split: str
+    clip_id: str
+    num_frames: int | None
+    content: str | None
+    has_failed: bool
 
 
 @dataclass(frozen=True)
@@ -70,9 +104,193 @@ def check_tables(database: sqlite3.Connection, path: Path) -> None:
         )
 
 
+# Which clips lie in several shards, or in rows of one that are apart.
+IN_PARTS = "clip_no IN (SELECT clip_no FROM pieces GROUP BY clip_no HAVING count(*) > 1)"
+
+
+class LedgerReader:
+    """What a ledger says, for who only reads it and for who writes it.
+
+    Args:
+        database: A connection to it; used by one thread at a time.
+        path: Of the file.
+    """
+
+    def __init__(self, database: sqlite3.Connection, path: Path) -> None:
+        self._database, self.path = database, path
+
+    def execute(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+        """Return the rows of a question of one's own."""
+        return self._database.execute(query, values)
+
+    @property
+    def number(self) -> int:
+        """How often the ledger was written; elsewhere, the number of the last record in it."""
+        return int(self._database.execute("PRAGMA user_version").fetchone()[0])
+
+    def counts(self) -> list[SplitCounts]:
+        """Return the counts of every split, in the order of the source."""
+        rows = self._database.execute(
+            "SELECT split, num_clips, clips_done, frames_known, frames_out, frames_failed, "
+            "clips_failed FROM splits ORDER BY rowid"
+        ).fetchall()
+        if wrong := [row for row in rows if not all(isinstance(number, int) for number in row[1:])]:
+            raise RunError(
+                "the ledger is damaged: it counts {counts}; put back a copy of it", counts=wrong[0]
+            )
+        return [SplitCounts(*row) for row in rows]
+
+    def failures(self) -> Iterator[Failure]:
+        """Yield the failures in the order of clips and frames."""
+        for row in self._database.execute(
+            "SELECT clip_id, split, frame_index, failures.num_frames, path, reason, message "
+            "FROM failures JOIN clips USING (clip_no) ORDER BY clip_no, frame_index"
+        ):
+            yield Failure(*row)
+
+    def reasons(self) -> list[tuple[str, int, int]]:
+        """Return reasons, how many failures each has and how many frames, most frequent first.
+
+        Behind the first `_MOST_REASONS` all others are one row.
+        """
+        rows: list[tuple[str, int, int]] = self._database.execute(
+            "SELECT reason, count(*), sum(num_frames) FROM failures GROUP BY reason "
+            "ORDER BY count(*) DESC, reason"
+        ).fetchall()
+        others = rows[_MOST_REASONS:]
+        if not others:
+            return rows
+        num_failures, num_frames = sum(row[1] for row in others), sum(row[2] for row in others)
+        summary = Message("{count:,} other reasons", count=len(others))
+        return [*rows[:_MOST_REASONS], (summary, num_failures, num_frames)]
+
+    def unfinished(self) -> Iterator[tuple[str, str, int, int | None]]:
+        """Yield (split, clip id, rows, length or None) of clips that lack rows without a reason."""
+        rows = self._database.execute(
+            "WITH made AS (SELECT clip_no, sum(num_rows) AS num FROM pieces GROUP BY clip_no), "
+            "lost AS (SELECT clip_no, sum(num_frames) AS num FROM failures GROUP BY clip_no) "
+            "SELECT split, clip_id, coalesce(made.num, 0), num_frames FROM clips "
+            "LEFT JOIN made USING (clip_no) LEFT JOIN lost USING (clip_no) "
+            "WHERE CASE WHEN num_frames IS NULL THEN lost.num IS NULL "
+            "ELSE coalesce(made.num, 0) + coalesce(lost.num, 0) < num_frames END ORDER BY clip_no"
+        )
+        yield from rows
+
+    def meta(self) -> dict[str, str]:
+        """Return the words remembered by name."""
+        rows = self._database.execute("SELECT key, value FROM meta")
+        return {str(key): str(value) for key, value in rows}
+
+    def planned_run(self) -> str | None:
+        """Return the id of the run whose clips and units are in; None before there is a plan."""
+        return self.meta().get("planned")
+
+    def num_starts(self) -> int:
+        """Return how often the run was started."""
+        return int(self.meta().get("starts", 0))
+
+    def finished_at(self) -> str | None:
+        """Return when the run was finished; None before that, and once it was begun again."""
+        return self.meta().get("finished_at")
+
+    def clips(self) -> list[ClipRecord]:
+        """Return all clips in their order."""
+        rows = self._database.execute(
+            "SELECT clip_no, split, clip_id, num_frames, content, "
+            "clip_no IN (SELECT clip_no FROM failures) FROM clips ORDER BY clip_no"
+        )
+        return [ClipRecord(*row) for row in rows]
+
+    def costs_to_do(self) -> list[tuple[int, int]]:
+        """Return number and remaining cost of every unit that is not done, in order."""
+        return self._database.execute(
+            "SELECT unit_no, max(1, cost - next_frame + start_frame) FROM units "
+            "WHERE is_done = 0 ORDER BY clip_no, start_frame"
+        ).fetchall()
+
+    def units(self, unit_nos: Sequence[int]) -> list[UnitState]:
+        """Return those of the units that are not done, as they stand."""
+        units = []
+        for unit_no in unit_nos:
+            row = self._database.execute(
+                "SELECT unit_no, clip_no, start_frame, stop_frame, next_frame, state, is_chain, "
+                "num_frames FROM units JOIN clips USING (clip_no) "
+                "WHERE unit_no = ? AND is_done = 0",
+                (unit_no,),
+            ).fetchone()
+            if row is not None:
+                given_up = self._database.execute(
+                    "SELECT frame_index, phase, message FROM crashes "
+                    "WHERE unit_no = ? AND is_given_up",
+                    (unit_no,),
+                )
+                units.append(UnitState(*(*row, tuple(given_up))))
+        return units
+
+    def crashes(self) -> Counter[tuple[int, int, int]]:
+        """Return how often a worker died at each unit, frame and phase."""
+        rows = self._database.execute("SELECT unit_no, frame_index, phase, tries FROM crashes")
+        return Counter({(unit, frame, phase): tries for unit, frame, phase, tries in rows})
+
+    def counts_at(self) -> tuple[list[SplitCounts], int]:
+        """Return the counts, and the number of the ledger that they are of."""
+        self._database.execute("BEGIN")
+        try:
+            return self.counts(), self.number
+        finally:
+            self._database.execute("COMMIT")
+
+    def shard_sizes(self) -> dict[str, int]:
+        """Return the bytes of every shard that counts, by its name."""
+        return dict(self._database.execute("SELECT name, num_bytes FROM shards").fetchall())
+
+    def stale_shards(self) -> list[tuple[str, str]]:
+        """Return name and checksum of shards that hold rows of no piece."""
+        return self._database.execute(
+            "SELECT name, checksum FROM shards WHERE num_rows > (SELECT "
+            "coalesce(sum(num_rows), 0) FROM pieces WHERE pieces.shard_no = shards.shard_no)"
+        ).fetchall()
+
+    def pieces_of(self, name: str) -> list[Piece]:
+        """Return the pieces of a shard, in the order of their rows."""
+        rows = self._database.execute(
+            "SELECT clip_no, first_frame, row_offset, pieces.num_rows, unit_no, found FROM pieces "
+            "JOIN shards USING (shard_no) WHERE name = ? ORDER BY row_offset",
+            (name,),
+        )
+        return [Piece(*row) for row in rows]
+
+    def notes(self) -> Iterator[tuple[int, int, list[str]]]:
+        """Yield each clip that gave rows: number, rows, and the notes of its pieces in order."""
+        rows = self._database.execute(
+            "SELECT clip_no, num_rows, found FROM pieces ORDER BY clip_no, first_frame"
+        )
+        for clip_no, group in groupby(rows, key=lambda row: int(row[0])):
+            pieces = list(group)
+            yield clip_no, sum(row[1] for row in pieces), [row[2] for row in pieces]
+
+    def check_totals(self) -> None:
+        """Raise if frames in are not frames out and frames failed, counted from the records."""
+        known, rows, failed, counted = self._database.execute(
+            "SELECT (SELECT coalesce(sum(num_frames), 0) FROM clips), (SELECT coalesce(sum("
+            "num_rows), 0) FROM pieces), (SELECT coalesce(sum(num_frames), 0) FROM failures), "
+            "(SELECT coalesce(sum(frames_out + frames_failed), 0) FROM splits)"
+        ).fetchone()
+        if not known == rows + failed == counted:
+            raise RunError(
+                "the counts do not add up: {known} frames in, {rows} out, {failed} "
+                "failed ({counted} counted); please report this with {path}",
+                known=known,
+                rows=rows,
+                failed=failed,
+                counted=counted,
+                path=self.path,
+            )
+
+
 @contextmanager
-def read_ledger(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Yield a read-only connection to a run's ledger, also while another process writes it."""
+def read_ledger(folder: Path) -> Iterator[LedgerReader]:
+    """Yield a run's ledger, read-only, also while another process writes it."""
     path = folder / LEDGER_NAME
     check_ledger_is_there(folder)
     if not path.exists():
@@ -89,70 +307,8 @@ def read_ledger(folder: Path) -> Iterator[sqlite3.Connection]:
             database.close()
             database = sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
             check_tables(database, path)
-        yield database
+        yield LedgerReader(database, path)
     except sqlite3.DatabaseError as error:
         raise RunError("{path} cannot be read: {error}", path=path, error=error) from error
     finally:
         database.close()
-
-
-def read_counts(database: sqlite3.Connection) -> list[SplitCounts]:
-    """Return the counts of every split, in the order of the source."""
-    rows = database.execute(
-        "SELECT split, num_clips, clips_done, frames_known, frames_out, frames_failed, "
-        "clips_failed FROM splits ORDER BY rowid"
-    ).fetchall()
-    if wrong := [row for row in rows if not all(isinstance(number, int) for number in row[1:])]:
-        raise RunError(
-            "the ledger is damaged: it counts {counts}; put back a copy of it", counts=wrong[0]
-        )
-    return [SplitCounts(*row) for row in rows]
-
-
-def read_failures(database: sqlite3.Connection) -> Iterator[Failure]:
-    """Yield the failures in the order of clips and frames."""
-    for row in database.execute(
-        "SELECT clip_id, split, frame_index, failures.num_frames, path, reason, message "
-        "FROM failures JOIN clips USING (clip_no) ORDER BY clip_no, frame_index"
-    ):
-        yield Failure(*row)
-
-
-def read_reasons(database: sqlite3.Connection) -> list[tuple[str, int, int]]:
-    """Return reasons, how many failures each has and how many frames, most frequent first.
-
-    Behind the first `_MOST_REASONS` all others are one row.
-    """
-    rows: list[tuple[str, int, int]] = database.execute(
-        "SELECT reason, count(*), sum(num_frames) FROM failures GROUP BY reason "
-        "ORDER BY count(*) DESC, reason"
-    ).fetchall()
-    others = rows[_MOST_REASONS:]
-    if not others:
-        return rows
-    num_failures, num_frames = sum(row[1] for row in others), sum(row[2] for row in others)
-    summary = Message("{count:,} other reasons", count=len(others))
-    return [*rows[:_MOST_REASONS], (summary, num_failures, num_frames)]
-
-
-def read_unfinished(database: sqlite3.Connection) -> Iterator[tuple[str, str, int, int | None]]:
-    """Yield (split, clip id, rows, length or None) of clips that lack rows and reasons for it."""
-    rows = database.execute(
-        "WITH made AS (SELECT clip_no, sum(num_rows) AS num FROM pieces GROUP BY clip_no), "
-        "lost AS (SELECT clip_no, sum(num_frames) AS num FROM failures GROUP BY clip_no) "
-        "SELECT split, clip_id, coalesce(made.num, 0), num_frames FROM clips "
-        "LEFT JOIN made USING (clip_no) LEFT JOIN lost USING (clip_no) "
-        "WHERE CASE WHEN num_frames IS NULL THEN lost.num IS NULL "
-        "ELSE coalesce(made.num, 0) + coalesce(lost.num, 0) < num_frames END ORDER BY clip_no"
-    )
-    yield from rows
-
-
-# Which clips lie in several shards, or in rows of one that are apart.
-IN_PARTS = "clip_no IN (SELECT clip_no FROM pieces GROUP BY clip_no HAVING count(*) > 1)"
-
-
-def read_meta(database: sqlite3.Connection) -> dict[str, str]:
-    """Return the words remembered by name."""
-    rows = database.execute("SELECT key, value FROM meta")
-    return {str(key): str(value) for key, value in rows}

@@ -27,11 +27,7 @@ from posemill.runs.queries import (
     IN_PARTS,
     Failure,
     SplitCounts,
-    read_counts,
-    read_failures,
     read_ledger,
-    read_meta,
-    read_unfinished,
 )
 from posemill.runs.schema import CLIP_COLUMNS, arrays_of, block_of, run_schema
 from posemill.runs.shards import (
@@ -89,9 +85,8 @@ class Run:
             raise RunError(
                 "{folder}: its manifest has a recipe with {error}", folder=folder, error=error
             ) from error
-        with read_ledger(folder) as database:
-            self._counts = read_counts(database)
-            self._meta = read_meta(database)
+        with read_ledger(folder) as ledger:
+            self._counts, self._finished_at = ledger.counts(), ledger.finished_at()
 
     def __repr__(self) -> str:
         parts = ", ".join(
@@ -133,7 +128,7 @@ class Run:
     @property
     def is_finished(self) -> bool:
         """Whether everything that was planned was tried."""
-        return "finished_at" in self._meta
+        return self._finished_at is not None
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -152,22 +147,22 @@ class Run:
 
     def failures(self) -> list[Failure]:
         """Return what gave no keypoints, with the reasons, in the order of clips and frames."""
-        with read_ledger(self.folder) as database:
-            return list(read_failures(database))
+        with read_ledger(self.folder) as ledger:
+            return list(ledger.failures())
 
     def unfinished_clips(self) -> list[tuple[str, str, int, int | None]]:
         """Return (split, id, frames that are there, frames there will be) of what is not done.
 
         None for a length that is not known yet.
         """
-        with read_ledger(self.folder) as database:
-            return list(read_unfinished(database))
+        with read_ledger(self.folder) as ledger:
+            return list(ledger.unfinished())
 
     def clip_ids(self, split: str | None = None) -> list[str]:
         """Return the ids of all clips that have keypoints, in reading order."""
         where, values = self._where(split)
-        with read_ledger(self.folder) as database:
-            rows = database.execute(
+        with read_ledger(self.folder) as ledger:
+            rows = ledger.execute(
                 "SELECT clip_id FROM clips WHERE clip_no IN (SELECT clip_no FROM pieces)"
                 f"{where.replace('WHERE', 'AND')} ORDER BY clip_no",
                 values,
@@ -187,11 +182,11 @@ class Run:
 
     def _sum_up(self, split: str, *, is_grouped: bool) -> Iterator[FoundCounts]:
         num_parts = len(get_skeleton(self.skeleton_name).parts)
-        with read_ledger(self.folder) as database:
+        with read_ledger(self.folder) as ledger:
             if is_grouped:
                 # In one piece, as most clips are: counted by the words of their records.
                 alike = Counter(
-                    database.execute(
+                    ledger.execute(
                         "SELECT pieces.num_rows, found FROM pieces JOIN clips USING (clip_no) "
                         f"WHERE +split = ? AND NOT {IN_PARTS}",
                         (split,),
@@ -203,7 +198,7 @@ class Run:
                     except RunError:  # which clip says so is found one by one
                         yield from self._sum_up(split, is_grouped=False)
                     yield each._replace(num_clips=count)
-            rows = database.execute(
+            rows = ledger.execute(
                 "SELECT clip_no, clip_id, pieces.num_rows, found FROM pieces JOIN clips USING "
                 f"(clip_no) WHERE +split = ? {f'AND {IN_PARTS}' if is_grouped else ''} "
                 "ORDER BY clip_no, first_frame",
@@ -265,9 +260,9 @@ class Run:
         # By clip and frame: an index has this order, so SQLite streams and does not sort. The plus
         # keeps it from taking that of splits instead.
         where = where.replace("split", "+split")
-        with read_ledger(self.folder) as database:
+        with read_ledger(self.folder) as ledger:
             yield from plan_blocks(
-                database.execute(f"{SELECT_ROWS}{where} ORDER BY clip_no, first_frame", values)
+                ledger.execute(f"{SELECT_ROWS}{where} ORDER BY clip_no, first_frame", values)
             )
 
     def read_block(self, plan: BlockPlan, skeleton_name: str | None = None) -> ClipBlock:
@@ -289,8 +284,8 @@ class Run:
         """Return one clip; `split` is needed only where two splits have the same id."""
         where, values = self._where(split)
         condition = f"{where} AND clip_id = ?" if where else " WHERE clip_id = ?"
-        with read_ledger(self.folder) as database:
-            rows = database.execute(
+        with read_ledger(self.folder) as ledger:
+            rows = ledger.execute(
                 f"{SELECT_ROWS}{condition} ORDER BY clip_no, first_frame",
                 (*values, valid_unicode(clip_id)),
             ).fetchall()

@@ -35,8 +35,8 @@ from posemill.messages import Message
 from posemill.records import Clip
 from posemill.runs.events import Committed, Crashed, GaveUp, Started
 from posemill.runs.home import RunHome
-from posemill.runs.ledger import UnitState
 from posemill.runs.log import EventLog
+from posemill.runs.queries import UnitState
 from posemill.runs.writer import shard_stem
 
 _GRACE_SECONDS = 8.0  # to save what is under way when asked to stop

@@ -21,11 +21,7 @@ from posemill.runs.manifest import LEDGER_NAME, LOCK_NAME, Manifest
 from posemill.runs.queries import (
     Failure,
     SplitCounts,
-    read_counts,
-    read_failures,
     read_ledger,
-    read_meta,
-    read_reasons,
 )
 
 _LIVE_FOR_SECONDS = 15.0
@@ -110,15 +106,15 @@ def read_status(folder: Path) -> Status:
         doubt = error.sentence
     counts: list[SplitCounts] = []
     reasons: list[tuple[str, int, int]] = []
-    meta: dict[str, str] = {}
+    finished_at: str | None = None
     if (folder / LEDGER_NAME).exists():
-        with read_ledger(folder) as database:
-            counts, meta = read_counts(database), read_meta(database)
-            reasons = read_reasons(database)
+        with read_ledger(folder) as ledger:
+            counts, finished_at = ledger.counts(), ledger.finished_at()
+            reasons = ledger.reasons()
     state: State = "unknown" if doubt else "stopped"
     if holder is not None:
         state = "running"
-    elif "finished_at" in meta:
+    elif finished_at is not None:
         state = "finished"
     snapshot, gpus = _snapshot(live, counts, holder), _gpus(folder, holder)
     return Status(
@@ -129,7 +125,7 @@ def read_status(folder: Path) -> Status:
         holder=holder,
         snapshot=snapshot,
         reasons=tuple(reasons),
-        finished_at=meta.get("finished_at"),
+        finished_at=finished_at,
         doubt=doubt,
         gpus=gpus,
     )
@@ -143,8 +139,8 @@ def _gpus(folder: Path, holder: Holder | None) -> tuple[Gpu, ...]:
 
 def list_failures(folder: Path) -> list[Failure]:
     """Return everything that gave no keypoints so far."""
-    with read_ledger(folder) as database:
-        return list(read_failures(database))
+    with read_ledger(folder) as ledger:
+        return list(ledger.failures())
 
 
 def _snapshot(live: dict[str, Any], counts: list[SplitCounts], holder: Holder | None) -> Snapshot:
